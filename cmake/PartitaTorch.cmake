@@ -1,0 +1,20 @@
+# libtorch from the pip wheel, linked directly: its own CMake package demands a CUDA toolkit.
+# PARTITA_TORCH names the folder that holds include/ and lib/ (scripts/setup.sh fills .deps/torch).
+set(PARTITA_TORCH "$ENV{PARTITA_TORCH}" CACHE PATH "folder of torch: holds include/ and lib/")
+if(NOT PARTITA_TORCH)
+  set(PARTITA_TORCH "${CMAKE_SOURCE_DIR}/.deps/torch/torch" CACHE PATH "" FORCE)
+endif()
+if(NOT EXISTS "${PARTITA_TORCH}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "PARTITA_TORCH=${PARTITA_TORCH} holds no lib/libtorch_cpu.so. Run 'make setup', or pass "
+                      "-DPARTITA_TORCH=FOLDER where FOLDER holds torch's include/ and lib/.")
+endif()
+
+add_library(partita_torch INTERFACE)
+target_include_directories(partita_torch SYSTEM INTERFACE
+  ${PARTITA_TORCH}/include ${PARTITA_TORCH}/include/torch/csrc/api/include)
+# torch's libgomp comes first, so that a process has one OpenMP runtime and one pool of threads.
+target_compile_options(partita_torch INTERFACE -fopenmp)
+target_link_directories(partita_torch INTERFACE ${PARTITA_TORCH}/lib)
+target_link_libraries(partita_torch INTERFACE ${PARTITA_TORCH}/lib/libtorch_cpu.so ${PARTITA_TORCH}/lib/libc10.so
+                      ${PARTITA_TORCH}/lib/libgomp.so.1)
+list(APPEND CMAKE_BUILD_RPATH ${PARTITA_TORCH}/lib)

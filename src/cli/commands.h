@@ -1,0 +1,13 @@
+// One function a subcommand, each in its own file: adds the subcommand, its options and its help to the program.
+#pragma once
+#include <CLI/CLI.hpp>
+
+void add_train_command(CLI::App&);
+void add_launch_command(CLI::App&);
+void add_tokenize_command(CLI::App&);
+void add_tokenizer_command(CLI::App&);
+void add_dataset_command(CLI::App&);
+void add_checkpoint_command(CLI::App&);
+void add_generate_command(CLI::App&);
+void add_plot_command(CLI::App&);
+void add_bench_command(CLI::App&);

@@ -1,0 +1,69 @@
+// Counter-based random numbers: a value is a pure function of its key and counter, so that it does not depend on
+// how the work is divided (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11: Philox4x32-10).
+//
+// Two uses fix two conventions:
+//   initial weights   key = hash(seed, parameter name), counter = element index in the global parameter
+//   dropout masks     dropout_key and dropout_block below
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace partita {
+
+using PhiloxKey = std::array<uint32_t, 2>;
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+// Ten rounds of Philox4x32.
+[[nodiscard]] constexpr PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * counter[0], b = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(b),
+               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(a)};
+    key = {key[0] + 0x9E3779B9, key[1] + 0xBB67AE85};
+  }
+  return counter;
+}
+
+// Mixes 64 bits (the finaliser of SplitMix64).
+[[nodiscard]] constexpr uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a of the name, mixed with the seed.
+[[nodiscard]] constexpr uint64_t hash_of(uint64_t seed, std::string_view name) {
+  uint64_t h = 0xCBF29CE484222325;
+  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return mix(h ^ mix(seed));
+}
+
+[[nodiscard]] constexpr PhiloxKey philox_key(uint64_t bits) {
+  return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
+}
+
+// Four standard normals for the elements 4*index .. 4*index+3 of what `key` names (Box-Muller in double).
+[[nodiscard]] std::array<float, 4> normal4(PhiloxKey key, uint64_t index);
+
+// Dropout. A mask bit is a function of (seed, step, sample, site, element): the same in recomputation and on every
+// layout. `element` counts within one sample; eight neighbours share one Philox block, 16 bits each.
+[[nodiscard]] constexpr PhiloxKey dropout_key(uint64_t seed, int64_t step) {
+  return philox_key(mix(mix(seed) ^ static_cast<uint64_t>(step)));
+}
+[[nodiscard]] constexpr PhiloxBlock dropout_block(PhiloxKey key, int64_t sample, uint32_t site, int64_t block) {
+  return philox({static_cast<uint32_t>(block), site, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)},
+                key);
+}
+// An element is kept if its 16 bits are >= threshold; what is kept is multiplied by dropout_scale.
+[[nodiscard]] constexpr uint32_t dropout_threshold(float p) { return static_cast<uint32_t>(p * 65536.0F + 0.5F); }
+[[nodiscard]] constexpr float dropout_scale(float p) {
+  return 65536.0F / (65536.0F - static_cast<float>(dropout_threshold(p)));
+}
+[[nodiscard]] constexpr bool dropout_keeps(const PhiloxBlock& block, int64_t element, uint32_t threshold) {
+  const auto lane = static_cast<uint32_t>(element & 7);
+  return ((block[lane >> 1] >> (16 * (lane & 1))) & 0xFFFF) >= threshold;
+}
+
+}  // namespace partita

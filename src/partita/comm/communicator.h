@@ -1,0 +1,58 @@
+// Collectives over a group of ranks.
+//
+//   Event sent = dp.reduce_scatter(slice, gradients, stream);
+//   ...                                     // other work; dp.progress() now and then moves it on
+//   stream.wait(sent);                      // slice may be read, gradients may be written
+//
+// Contract of every call:
+// * Every rank of the group makes the same calls in the same order with the same sizes and dtypes.
+// * The tensors must be contiguous and stay alive and untouched until the returned Event has been waited for (each is
+//   waited for exactly as the handle it is). The collective begins after what `stream` holds at the call.
+// * Sums are made in rank order, half precision in fp32, and rounded once: the same bits on every rank and in every run.
+// * dtypes: fp32, bf16, fp16, fp64, int32, int64, uint8. No average: scale by hand.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/comm/stream.h"
+
+namespace partita {
+
+enum class Reduce : uint8_t { sum, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual const std::string& name() const = 0;  // "dp", for messages
+
+  // full [size * n] <- slice [n] of every rank. `slice` may be full's own part at rank * n.
+  [[nodiscard]] virtual Event all_gather(at::Tensor full, at::Tensor slice, Stream&) = 0;
+  // out [size, n]: row r comes from rank r, which had it in row rank() of its `in` [size, n].
+  [[nodiscard]] virtual Event all_to_all(at::Tensor out, at::Tensor in, Stream&) = 0;
+  // slice [n] <- sum over ranks of their full [size * n], part rank(). `slice` may have a wider dtype than `full`
+  // (fp32 from bf16): then nothing is rounded. `slice` may not overlap `full`.
+  [[nodiscard]] virtual Event reduce_scatter(at::Tensor slice, at::Tensor full, Stream&) = 0;
+  [[nodiscard]] virtual Event all_reduce(at::Tensor, Reduce, Stream&) = 0;  // in place
+  [[nodiscard]] virtual Event broadcast(at::Tensor, int root, Stream&) = 0;
+  // Point to point; messages between two ranks arrive in the order sent. int `to`, `from`: ranks of this group.
+  [[nodiscard]] virtual Event send(at::Tensor, int to, Stream&) = 0;
+  [[nodiscard]] virtual Event receive(at::Tensor, int from, Stream&) = 0;
+  // Returns when every rank has called it.
+  virtual void barrier() = 0;
+  // CPU: moves pending transfers on; called between GEMMs and between blocks. Cheap when nothing is pending.
+  virtual void progress() {}
+};
+
+// Everyone's text, in rank order. For start-up and checkpoints, not for the hot path.
+[[nodiscard]] std::vector<std::string> gather_strings(Communicator&, const std::string& mine);
+
+// Runs every collective on small known inputs and compares with the answers. Error: names the collective and element.
+void self_check(Communicator&);
+
+}  // namespace partita

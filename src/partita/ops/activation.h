@@ -1,0 +1,18 @@
+// GELU (tanh approximation, as GPT-2) with the bias of the linear before it. Rows N, columns C; fp32 or bf16.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "partita/ops/target.h"
+
+namespace partita {
+
+// x [N, C] += bias [C] (in place, rounded: backward reads x); out = gelu(x).
+void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias);
+// out = gelu(x) again, x with its bias.
+void gelu_recompute(at::Tensor out, at::Tensor x);
+// d_x = d_out * gelu'(x), d_x may be d_out; d_bias [C] fp32 (+)= column sums of d_x.
+void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias);
+// d_bias [C] fp32 (+)= column sums of d [N, C].
+void bias_backward(at::Tensor d, Target d_bias);
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// Causal self-attention on packed queries, keys and values.
+//
+//   qkv [samples, length, (heads + 2 * kv_heads) * head_width]: all q heads, then all k heads, then all v heads
+//   out [samples, length, heads * head_width];  fp32 or bf16
+//   log_sum [samples, heads, length] fp32: log of the softmax denominator of the scaled scores, for backward
+// Query head h reads key/value head h / (heads / kv_heads). Scores are scaled by 1/sqrt(head_width). dropout.p > 0 drops
+// probabilities after the softmax; its element index is (head * length + query) * length + key.
+// With dropout the memory needed grows by length * length floats a head of one sample; without it is linear in length.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "partita/ops/dropout.h"
+
+namespace partita {
+
+struct Heads {
+  int64_t heads = 1, kv_heads = 1, head_width = 64;
+};
+
+void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads, const Dropout&);
+// d_qkv like qkv. Repeatable: the same bits in every run.
+void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads,
+                        const Dropout&);
+
+}  // namespace partita

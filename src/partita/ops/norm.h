@@ -1,0 +1,46 @@
+// The add of one layer and the norm of the next as one operation.
+//
+// Shapes: rows are samples x length tokens, N = samples * length; C channels. Activations are fp32 or bf16 (all the
+// same); weights and biases of that dtype too; statistics and vector gradients are fp32. Sums run in fp32; column sums
+// over rows do not depend on the number of threads.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "partita/ops/dropout.h"
+#include "partita/ops/target.h"
+
+namespace partita {
+
+struct AddNorm {
+  // in
+  at::Tensor sum;     // [N, C], or undefined: zero
+  at::Tensor branch;  // [N, C]
+  at::Tensor bias;    // [C], or undefined: none
+  Dropout dropout;    // of branch + bias; its element index is position_in_sample * C + channel
+  at::Tensor weight, norm_bias;  // [C]
+  double epsilon = 1e-5;
+  // out
+  at::Tensor residual;  // [N, C] = sum + dropout(branch + bias), rounded to the dtype; may be `sum` or `branch` itself
+  at::Tensor normed;    // [N, C] = layer norm of the *rounded* residual: a pipeline cut or a recompute gives these bits
+  at::Tensor mean, rstd;  // [N] fp32
+};
+void add_norm_forward(const AddNorm&);
+
+// The norm alone, of a residual that was kept: writes normed (mean and rstd are read).
+void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
+                    at::Tensor norm_bias);
+
+struct AddNormBackward {
+  // in
+  at::Tensor d_normed;          // [N, C]
+  at::Tensor d_sum;             // [N, C]: gradient that reaches the residual past this norm; undefined: zero
+  at::Tensor residual, mean, rstd, weight;
+  Dropout dropout;
+  // out
+  at::Tensor d_residual;        // [N, C]; may be d_sum or d_normed itself
+  at::Tensor d_branch;          // [N, C] = mask * scale * d_residual; not written when p == 0 (it is d_residual)
+  Target d_weight, d_norm_bias, d_bias;  // [C] fp32; d_bias = column sums of d_branch (d_residual when p == 0)
+};
+void add_norm_backward(const AddNormBackward&);
+
+}  // namespace partita

@@ -1,0 +1,61 @@
+// How the parameters of a unit lie in one flat buffer, and what of it each rank holds. Pure arithmetic.
+//
+// A *unit* is what is gathered and reduced as one. One layout serves its weights, gradients, master weights and moments,
+// whatever their dtype: offsets count elements. Shards are equal slices of the buffer; a parameter may cross from one
+// into the next.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/base/dtype.h"
+
+namespace partita {
+
+enum class Split : uint8_t { none, rows, columns };  // over tensor-parallel ranks
+
+struct Part {  // "q" in a packed matrix: split, initialised, saved and exported on its own
+  std::string name;
+  int64_t rows;
+};
+
+struct Init {  // normal(mean, std)
+  double mean = 0, std = 0.02;
+};
+
+struct ParameterSpec {
+  std::string name;             // global, the same on every layout; listed by two blocks: one tied parameter
+  std::vector<int64_t> shape;   // global
+  std::vector<Part> parts;      // empty: the parameter is one part
+  Split split = Split::none;
+  Init init;
+  bool decay = false;           // weight decay applies
+  bool trainable = true;        // frozen parameters never share a unit with trainable ones
+
+  [[nodiscard]] int64_t count() const;  // elements
+};
+
+// Parameters begin at multiples of this many elements (256 bytes in bf16), as do slices.
+inline constexpr int64_t kAlignment = 128;
+
+struct Layout {
+  std::vector<ParameterSpec> parameters;  // those with decay first: few runs in a slice
+  std::vector<int64_t> begin;             // of each parameter; a multiple of kAlignment
+  int64_t count = 0;                      // of the buffer: a multiple of ranks * kAlignment; padding is zero, always
+  int ranks = 1;
+
+  [[nodiscard]] int64_t slice_count() const { return count / ranks; }
+};
+
+[[nodiscard]] Layout make_layout(std::vector<ParameterSpec> parameters, int ranks);
+
+// A run of one parameter inside a slice. in_slice counts from the slice's own begin.
+struct Segment {
+  int parameter;  // index in Layout::parameters
+  int64_t in_parameter, in_slice, count;
+};
+
+// What lies in the slice of `rank`, in order; padding is in no segment.
+[[nodiscard]] std::vector<Segment> slice_segments(const Layout&, int rank);
+
+}  // namespace partita
