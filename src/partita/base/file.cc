@@ -1,0 +1,171 @@
+#include "partita/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace partita {
+namespace fs = std::filesystem;
+namespace {
+
+// errno as a reader's sentence; a full disk also says what to do.
+std::string reason(int error) {
+  if (error == ENOSPC) return "no space left on the device: free some space or choose another folder";
+  if (error == EDQUOT) return "disk quota exceeded: free some space or choose another folder";
+  return std::strerror(error);
+}
+
+FileDescriptor open_for_reading(const fs::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) fail("cannot read {}: {}", path.string(), reason(errno));
+  return file;
+}
+
+int64_t size_of_regular_file(const FileDescriptor& file, const fs::path& path) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), reason(errno));
+  if (S_ISDIR(info.st_mode)) fail("cannot read {}: it is a directory, a file was expected", path.string());
+  return info.st_size;
+}
+
+fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  const FileDescriptor file = open_for_reading(path);
+  std::string content(static_cast<size_t>(size_of_regular_file(file, path)), '\0');
+  // The size is a hint only: /proc files say 0, and a file may grow while it is read.
+  size_t done = 0;
+  for (;;) {
+    if (done == content.size()) content.resize(content.size() + 4096);
+    const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot read {}: {}", path.string(), reason(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+void write_file(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+int64_t free_bytes(const fs::path& path) {
+  fs::path place = fs::absolute(path).lexically_normal();
+  std::error_code ignored;
+  while (!fs::exists(place, ignored) && place.has_relative_path()) place = place.parent_path();
+  struct statvfs info {};
+  if (::statvfs(place.c_str(), &info) != 0) fail("cannot ask for the free space at {}: {}", place.string(), reason(errno));
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+}
+
+void require_free_bytes(const fs::path& path, int64_t bytes) {
+  const int64_t available = free_bytes(path);
+  if (bytes > available) {
+    fail("{}: {} needed, {} free: free some space or choose another folder", path.string(), human_bytes(bytes),
+         human_bytes(available));
+  }
+}
+
+void sync_directory(const fs::path& directory) {
+  const FileDescriptor handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some network file systems know no fsync of a directory (EINVAL): their rename is durable already.
+  if (!handle || (::fsync(handle.get()) != 0 && errno != EINVAL)) {
+    fail("cannot write to {}: {}", directory.string(), reason(errno));
+  }
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileDescriptor::close(const fs::path& path) {
+  const int fd = std::exchange(fd_, -1);
+  if (fd >= 0 && ::close(fd) != 0) fail("cannot write {}: {}", path.string(), reason(errno));
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  // Created with the mode that the user's umask gives any new file (mkstemp would make it private); the name holds
+  // the process, so that ranks that write beside each other never meet.
+  for (int attempt = 0; !file_; ++attempt) {
+    temporary_ = path_;
+    temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
+    file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), reason(errno));
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  PARTITA_CHECK(file_, "write to {} after commit", path_.string());
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    size_ += n;
+  }
+}
+
+void AtomicFile::commit() {
+  PARTITA_CHECK(file_, "second commit of {}", path_.string());
+  if (::fsync(file_.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail("cannot write {}: {}", path_.string(), reason(errno));
+  }
+  file_.close(path_);
+  sync_directory(directory_of(path_));
+}
+
+MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {
+  const FileDescriptor file = open_for_reading(path_);
+  const auto size = static_cast<size_t>(size_of_regular_file(file, path_));
+  if (size == 0) return;  // mmap refuses an empty range
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) fail("cannot map {} ({}): {}", path_.string(), human_bytes(int64_t(size)), reason(errno));
+  ::madvise(address, size, access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::check_range(int64_t offset, int64_t count, size_t item_bytes, size_t alignment) const {
+  const int64_t item = static_cast<int64_t>(item_bytes);
+  if (offset < 0 || count < 0 || offset > size() || count > (size() - offset) / item) {
+    fail("{} is damaged or cut short: {} items of {} bytes were expected at byte {}, the file holds {} bytes",
+         path_.string(), count, item, offset, size());
+  }
+  if (reinterpret_cast<uintptr_t>(bytes_.data() + offset) % alignment != 0) {
+    fail("{}: byte {} is not aligned to {} bytes", path_.string(), offset, alignment);
+  }
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes > -1024 && bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while ((value >= 1023.95 || value <= -1023.95) && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace partita

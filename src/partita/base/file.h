@@ -1,0 +1,125 @@
+// Files: whole reads, crash-safe writes, read-only maps, free space. Every error names the file and the cause.
+//
+//   std::string text = read_file("configs/quickstart.toml");
+//   write_file("run/config.toml", text);                       // complete under its name, or not there at all
+//   MappedFile tokens("data/text.bin");
+//   std::span<const uint16_t> ids = tokens.as<uint16_t>(header_bytes, count);
+//
+//   AtomicFile out("model.safetensors");                       // a large file, piece by piece
+//   for (auto piece : pieces) out.write(piece);
+//   out.commit();                                              // without it the destructor removes what was written
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+// The whole file. Error: missing, unreadable, a directory.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+
+// Replaces `path` in one step: a temporary file beside it, fsync, rename, fsync of the directory. A reader, or a
+// machine that loses power, sees the old content or the new one. Error (disk full, no such directory): `path` is as
+// it was and the temporary file is gone.
+void write_file(const std::filesystem::path& path, std::string_view content);
+
+// Bytes that an unprivileged user may still write where `path` is or will be (its nearest existing parent).
+[[nodiscard]] int64_t free_bytes(const std::filesystem::path& path);
+
+// Error unless `bytes` more fit: "run/checkpoints: 12.3 GiB needed, 4.0 GiB free: ...".
+void require_free_bytes(const std::filesystem::path& path, int64_t bytes);
+
+// Makes a created, renamed or removed name in the directory durable.
+void sync_directory(const std::filesystem::path& directory);
+
+// An owned file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
+  // Closes now. Error: what the kernel reports late (NFS, quotas); `path` is for the message.
+  void close(const std::filesystem::path& path);
+
+ private:
+  int fd_ = -1;
+};
+
+// A file written piece by piece that appears under its name only by commit().
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(AtomicFile&&) = default;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes))); }
+  [[nodiscard]] int64_t size() const { return size_; }  // bytes written so far
+  // fsync, rename, fsync of the directory.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  FileDescriptor file_;
+  int64_t size_ = 0;
+};
+
+// A file mapped for reading. Pages come in when touched; the address is stable when the object is moved.
+class MappedFile {
+ public:
+  enum class Access { sequential, random };  // how the kernel reads ahead
+
+  MappedFile() = default;
+  explicit MappedFile(std::filesystem::path path, Access access = Access::random);
+  MappedFile(MappedFile&& other) noexcept
+      : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedFile();
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
+  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  // `count` values of T that start `offset` bytes into the file. Error: they reach beyond its end (the file is cut
+  // short), or `offset` is not aligned for T.
+  template <class T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] std::span<const T> as(int64_t offset, int64_t count) const {
+    check_range(offset, count, sizeof(T), alignof(T));
+    return {reinterpret_cast<const T*>(bytes_.data() + offset), static_cast<size_t>(count)};
+  }
+
+ private:
+  void check_range(int64_t offset, int64_t count, size_t item_bytes, size_t alignment) const;
+
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+};
+
+// "12.3 GiB", "512 B": for messages and tables.
+[[nodiscard]] std::string human_bytes(int64_t bytes);
+
+}  // namespace partita
