@@ -1,0 +1,54 @@
+// What a checkpoint holds, seen from the engine: named global tensors, and the runs of them that lie on this rank.
+//
+//   State state;
+//   state.tensors = {{"model/final_norm.weight", {768}, DType::fp32}, {"adamw.m/final_norm.weight", {768}, DType::fp32}};
+//   state.pieces = {{0, 384, 384, master}, {1, 384, 384, m}};        // this rank holds the second half of both
+//   state.scalars = {{"step", 100}, {"consumed_samples", 3200}};
+//
+// `tensors` and `scalars` are equal on all ranks. Names say what a tensor is: "model/NAME" fp32 master weights,
+// "adamw.m/NAME" and "adamw.v/NAME" the moments.
+//
+// Saving: the pieces of all ranks together hold every element of every tensor exactly once. Where ranks hold replicas
+// (ZeRO-0), each gives its equal share, so that all write. Loading: the pieces are what this rank wants; ranks may want
+// the same elements, and need not want all.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "partita/base/dtype.h"
+
+namespace partita {
+
+// A tensor of the whole model, without padding and without any cut.
+struct TensorInfo {
+  std::string name;
+  std::vector<int64_t> shape;
+  DType dtype = DType::fp32;
+
+  // Elements; a shape without dimensions is a scalar: 1.
+  [[nodiscard]] int64_t count() const {
+    int64_t product = 1;
+    for (int64_t size : shape) product *= size;
+    return product;
+  }
+  bool operator==(const TensorInfo&) const = default;
+};
+
+// Elements [begin, begin + count) of tensors[tensor], flat in row-major order, contiguous in host memory at `data`.
+// save_checkpoint reads there, load_checkpoint writes there.
+struct Piece {
+  int tensor = 0;
+  int64_t begin = 0, count = 0;
+  std::byte* data = nullptr;
+};
+
+struct State {
+  std::vector<TensorInfo> tensors;
+  std::vector<Piece> pieces;
+  nlohmann::json scalars = nlohmann::json::object();  // finite numbers, strings, arrays, objects
+};
+
+}  // namespace partita
