@@ -1,0 +1,53 @@
+# The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
+# still to do. The work itself is CMake's and that of scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help setup build test quickstart bench compare format tidy clean
+
+JOBS ?= $(shell nproc)
+CONFIGURE = cmake --preset release --log-level=WARNING -DPARTITA_TORCH="$${PARTITA_TORCH:-$$PWD/.deps/torch/torch}"
+SOURCES = git ls-files -- '*.h' '*.cc'
+
+help:
+	@echo 'Partita trains GPT models from raw text on any number of processors.'
+	@awk -F ' *## *' '/^[a-z]+:.*##/ { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@echo 'PARTITA_TORCH=FOLDER takes an installed torch; JOBS=N says how many compilers run (default: one a core).'
+
+setup: ## installs what is missing: Debian packages by apt, libtorch into .deps/torch
+	@scripts/setup.sh
+
+build: ## builds everything into build/; the program is build/partita
+	@echo 'Building into build/ with $(JOBS) jobs'
+	@$(CONFIGURE)
+	@cmake --build build --parallel $(JOBS)
+
+test: ## installs, builds and runs all tests
+	@scripts/setup.sh --tests
+	@$(MAKE) --no-print-directory build
+	@echo 'Running the tests'
+	@ctest --preset release --parallel $(JOBS)
+
+quickstart: setup ## from nothing to a trained model: installs, builds, trains a small GPT-2 on real text
+	@echo 'Building the program into build/ with $(JOBS) jobs'
+	@$(CONFIGURE)
+	@cmake --build build --parallel $(JOBS) --target partita
+	@scripts/quickstart.sh
+
+bench: build ## times the kernels alone
+	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
+
+compare: setup ## times training steps beside PyTorch's, interleaved; prints ratios (some 15 minutes)
+	@$(CONFIGURE)
+	@cmake --build build --parallel $(JOBS) --target partita
+	@bench/train_cpu.py
+
+format: ## formats our C++ sources
+	@command -v clang-format >/dev/null || { echo 'make format: install clang-format' >&2; exit 1; }
+	@$(SOURCES) | xargs -d '\n' clang-format -i
+
+tidy: ## lints our C++ sources; files that use torch take some 20 s each
+	@command -v clang-tidy >/dev/null || { echo 'make tidy: install clang-tidy' >&2; exit 1; }
+	@$(CONFIGURE)
+	@git ls-files -- 'src/*.cc' | xargs -d '\n' -n 1 -P $(JOBS) clang-tidy -p build --quiet
+
+clean: ## removes what was built; .deps/ and runs/ stay
+	rm -rf build build-*/
