@@ -1,0 +1,324 @@
+#include "partita/base/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <toml++/toml.h>
+#include <type_traits>
+
+#include "partita/base/error.h"
+#include "partita/base/nearest.h"
+
+namespace partita {
+namespace {
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+std::string join(std::span<const std::string> names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+std::string did_you_mean(const std::string& name) {
+  return name.empty() ? std::string(": 'partita train --help' lists the valid ones")
+                      : fmt::format(": did you mean '{}'?", name);
+}
+
+// A TOML basic string: one line, whatever is in it.
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// The shortest text that reads back to the same double, always marked as a float.
+std::string number(double value) {
+  std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+bool is_boolean_name(std::string_view name) { return name == "true" || name == "false"; }
+
+std::string text_of(const ConfigValue& value) {
+  return std::visit(Overload{[](bool v) { return std::string(v ? "true" : "false"); },
+                             [](int64_t v) { return fmt::format("{}", v); }, [](double v) { return number(v); },
+                             [](const std::string& v) { return toml_string(v); }},
+                    value);
+}
+
+[[noreturn]] void wrong_value(const ConfigField& field, std::string_view where, std::string_view found,
+                              std::string_view hint = "") {
+  fail("{}: {} = {}: expected {}{}", where, field.key, found, field.expected(), hint);
+}
+
+// Sets the field to a typed value, or says why not.
+void set(const ConfigField& field, const ConfigValue& value, std::string_view where) {
+  const auto set_number = [&](auto* target, auto number_given) {
+    if (!field.range.contains(static_cast<double>(number_given))) wrong_value(field, where, text_of(value));
+    *target = number_given;
+  };
+  std::visit(
+      Overload{[&](bool* target) {
+                 const bool* given = std::get_if<bool>(&value);
+                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
+               },
+               [&](int64_t* target) {
+                 const int64_t* given = std::get_if<int64_t>(&value);
+                 given ? set_number(target, *given) : wrong_value(field, where, text_of(value));
+               },
+               [&](double* target) {
+                 if (const double* given = std::get_if<double>(&value)) return set_number(target, *given);
+                 const int64_t* integer = std::get_if<int64_t>(&value);
+                 integer ? set_number(target, static_cast<double>(*integer))
+                         : wrong_value(field, where, text_of(value));
+               },
+               [&](std::string* target) {
+                 const std::string* given = std::get_if<std::string>(&value);
+                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
+               },
+               [&](std::filesystem::path* target) {
+                 const std::string* given = std::get_if<std::string>(&value);
+                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
+               },
+               [&](const ConfigChoice& choice) {
+                 const std::string* given = std::get_if<std::string>(&value);
+                 const std::string name = given ? *given : text_of(value);
+                 const auto at = std::find(choice.names.begin(), choice.names.end(), name);
+                 if (at != choice.names.end()) return choice.set(static_cast<size_t>(at - choice.names.begin()));
+                 const std::string near = nearest(name, choice.names);
+                 wrong_value(field, where, text_of(value), near.empty() ? "" : did_you_mean(near));
+               }},
+      field.target);
+}
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// What the text of an override means to this field; text that its type does not know stays text, for set to refuse.
+ConfigValue read_as(const ConfigField& field, const std::string& text) {
+  if (std::holds_alternative<int64_t*>(field.target)) {
+    if (const auto value = parse_whole<int64_t>(text)) return *value;
+  }
+  if (std::holds_alternative<double*>(field.target)) {
+    if (const auto value = parse_whole<double>(text)) return *value;
+  }
+  if (std::holds_alternative<bool*>(field.target) && is_boolean_name(text)) return text == "true";
+  return text;
+}
+
+// A TOML scalar; another kind of node is an error at `where`.
+ConfigValue value_of(const ConfigField& field, const toml::node& node, std::string_view where) {
+  if (const auto* v = node.as_boolean()) return v->get();
+  if (const auto* v = node.as_integer()) return v->get();
+  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_string()) return v->get();
+  std::ostringstream kind;
+  kind << node.type();
+  wrong_value(field, where, fmt::format("a value of type {}", kind.str()));
+}
+
+void remember(ConfigSources* sources, const ConfigField& field, std::string_view where) {
+  if (sources != nullptr) (*sources)[field.key] = where;
+}
+
+}  // namespace
+
+bool Range::contains(double value) const {
+  return std::isfinite(value) && (least_open ? value > least : value >= least) &&
+         (most_open ? value < most : value <= most);
+}
+
+std::string Range::text() const {
+  std::string text;
+  if (std::isfinite(least)) text = fmt::format("{} {}", least_open ? "of more than" : "of at least", least);
+  if (std::isfinite(most)) {
+    text += fmt::format("{} {} {}", text.empty() ? "of" : " and", most_open ? "less than" : "at most", most);
+  }
+  return text;
+}
+
+std::string ConfigField::expected() const {
+  const auto with_range = [this](std::string noun) {
+    const std::string text = range.text();
+    return text.empty() ? noun : noun + " " + text;
+  };
+  return std::visit(Overload{[](bool*) { return std::string("true or false"); },
+                             [&](int64_t*) { return with_range("an integer"); },
+                             [&](double*) { return with_range("a number"); },
+                             [](std::string*) { return std::string("a string"); },
+                             [](std::filesystem::path*) { return std::string("a path"); },
+                             [](const ConfigChoice& choice) { return join(choice.names); }},
+                    target);
+}
+
+std::string ConfigField::value() const {
+  return std::visit(Overload{[](const bool* v) { return text_of(*v); }, [](const int64_t* v) { return text_of(*v); },
+                             [](const double* v) { return text_of(*v); },
+                             [](const std::string* v) { return text_of(*v); },
+                             [](const std::filesystem::path* v) { return text_of(v->string()); },
+                             [](const ConfigChoice& choice) {
+                               const std::string& name = choice.names.at(choice.get());
+                               return is_boolean_name(name) ? name : toml_string(name);
+                             }},
+                    target);
+}
+
+ConfigSchema& ConfigSchema::section(std::string name, std::string meaning) {
+  sections_.push_back({std::move(name), std::move(meaning), fields_.size()});
+  return *this;
+}
+
+ConfigSchema& ConfigSchema::add(std::string name, std::string meaning, Range range,
+                                decltype(ConfigField::target) target) {
+  PARTITA_CHECK(!sections_.empty(), "field {} stands before any section", name);
+  fields_.push_back({sections_.back().name + "." + name, std::move(meaning), range, std::move(target)});
+  return *this;
+}
+
+ConfigSchema& ConfigSchema::field(std::string name, bool& target, std::string meaning) {
+  return add(std::move(name), std::move(meaning), {}, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, std::string& target, std::string meaning) {
+  return add(std::move(name), std::move(meaning), {}, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, std::filesystem::path& target, std::string meaning) {
+  return add(std::move(name), std::move(meaning), {}, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, int64_t& target, Range range, std::string meaning) {
+  return add(std::move(name), std::move(meaning), range, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, double& target, Range range, std::string meaning) {
+  return add(std::move(name), std::move(meaning), range, &target);
+}
+
+const ConfigField& ConfigSchema::find(std::string_view key, std::string_view where) const {
+  for (const ConfigField& field : fields_)
+    if (field.key == key) return field;
+  // The right name in the wrong section, or without one, is the nearest of all.
+  const std::string_view name = key.substr(key.rfind('.') + 1);
+  std::vector<std::string> keys;
+  for (const ConfigField& field : fields_) {
+    if (field.key.substr(field.key.rfind('.') + 1) == name) {
+      fail("{}: unknown key '{}'{}", where, key, did_you_mean(field.key));
+    }
+    keys.push_back(field.key);
+  }
+  fail("{}: unknown key '{}'{}", where, key, did_you_mean(nearest(key, keys)));
+}
+
+size_t ConfigSchema::end_of(size_t section) const {
+  return section + 1 < sections_.size() ? sections_[section + 1].begin : fields_.size();
+}
+
+void ConfigSchema::read_toml(std::string_view text, std::string_view file, ConfigSources* sources) {
+  const auto place = [file](const toml::node& node) { return fmt::format("{}:{}", file, node.source().begin.line); };
+  toml::table root;
+  try {
+    root = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    fail("{}:{}: not valid TOML: {}", file, error.source().begin.line, error.description());
+  }
+  std::vector<std::string> names;
+  for (const Section& section : sections_) names.push_back(section.name);
+
+  for (const auto& [section_name, node] : root) {
+    const std::string name(section_name.str());
+    const toml::table* section = node.as_table();
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      if (section == nullptr) (void)find(name, place(node));
+      fail("{}: unknown section [{}]{}", place(node), name, did_you_mean(nearest(name, names)));
+    }
+    if (section == nullptr) fail("{}: '{}' is a section: expected [{}] and its keys", place(node), name, name);
+    for (const auto& [key, value] : *section) {
+      const std::string where = place(value);
+      const ConfigField& field = find(name + "." + std::string(key.str()), where);
+      set(field, value_of(field, value, where), where);
+      remember(sources, field, where);
+    }
+  }
+}
+
+void ConfigSchema::read_overrides(std::span<const std::string> arguments, ConfigSources* sources) {
+  constexpr std::string_view kWhere = "command line";
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) {
+      throw UsageError(fmt::format("unexpected argument '{}': a setting is written --section.key=value", argument));
+    }
+    const size_t equals = argument.find('=');
+    const ConfigField& field = find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kWhere);
+    std::string text;
+    if (equals != std::string::npos) {
+      text = argument.substr(equals + 1);
+    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
+      text = arguments[++i];
+    } else if (std::holds_alternative<bool*>(field.target)) {
+      text = "true";
+    } else {
+      wrong_value(field, kWhere, "nothing");
+    }
+    set(field, read_as(field, text), kWhere);
+    remember(sources, field, kWhere);
+  }
+}
+
+std::string ConfigSchema::to_toml(const ConfigSources* sources) const {
+  std::vector<std::string> lines;
+  size_t width = 0;
+  for (const ConfigField& field : fields_) {
+    lines.push_back(fmt::format("{} = {}", field.key.substr(field.key.rfind('.') + 1), field.value()));
+    width = std::max(width, std::min<size_t>(lines.back().size(), 48));
+  }
+  std::string out;
+  for (size_t s = 0; s < sections_.size(); ++s) {
+    out += fmt::format("{}[{}]\n", s == 0 ? "" : "\n", sections_[s].name);
+    for (size_t i = sections_[s].begin; i < end_of(s); ++i) {
+      if (sources == nullptr) {
+        out += lines[i] + "\n";
+        continue;
+      }
+      const auto source = sources->find(fields_[i].key);
+      out += fmt::format("{:<{}}  # {}\n", lines[i], width, source == sources->end() ? "default" : source->second);
+    }
+  }
+  return out;
+}
+
+std::string ConfigSchema::help() const {
+  std::string out;
+  for (size_t s = 0; s < sections_.size(); ++s) {
+    out += fmt::format("{}[{}] {}\n", s == 0 ? "" : "\n", sections_[s].name, sections_[s].meaning);
+    for (size_t i = sections_[s].begin; i < end_of(s); ++i) {
+      const ConfigField& field = fields_[i];
+      out += fmt::format("  --{} ({}; default {})\n      {}\n", field.key, field.expected(), field.value(),
+                         field.meaning);
+    }
+  }
+  return out;
+}
+
+}  // namespace partita

@@ -1,0 +1,247 @@
+#include "partita/train/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+
+namespace partita {
+namespace {
+
+void bind_model(ConfigSchema& s, ModelConfig& m) {
+  s.section("model", "the shape of the model")
+      .choice("kind", m.kind, {"gpt2"}, "pre-norm transformer with GELU, learned positions, biases and a tied head")
+      .field("layers", m.layers, at_least(1), "transformer layers")
+      .field("hidden_size", m.hidden_size, at_least(1), "width of the residual stream; a multiple of heads")
+      .field("heads", m.heads, at_least(1), "attention heads")
+      .field("ffn_hidden_size", m.ffn_hidden_size, at_least(0), "inner width of the MLP; 0: 4 x hidden_size")
+      .field("vocab_size", m.vocab_size, at_least(0), "tokens the model knows; 0: as many as the tokenizer")
+      .field("max_length", m.max_length, at_least(1), "longest sequence, in tokens")
+      .field("dropout", m.dropout, fraction(), "probability to drop an element of a branch added to the residual")
+      .field("embedding_dropout", m.embedding_dropout, fraction(), "probability to drop an element of the embedding")
+      .field("attention_dropout", m.attention_dropout, fraction(), "probability to drop an attention weight")
+      .field("init_std", m.init_std, more_than(0), "standard deviation of initial weights")
+      .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in layer norms");
+}
+
+void bind_data(ConfigSchema& s, DataConfig& d) {
+  s.section("data", "the text")
+      .field("path", d.path, "prefix of the token files PATH.bin and PATH.idx (`partita tokenize` writes them)")
+      .field("tokenizer", d.tokenizer, "tokenizer.json that the token files were made with")
+      .field("split", d.split, "weights of training, validation and test documents")
+      .field("seed", d.seed, at_least(0), "seed of the order of samples");
+}
+
+void bind_train(ConfigSchema& s, TrainConfig& t) {
+  s.section("train", "the run")
+      .field("steps", t.steps, at_least(1), "optimizer steps of the whole run")
+      .field("sequence_length", t.sequence_length, at_least(1), "tokens a sample; at most model.max_length")
+      .field("micro_batch", t.micro_batch, at_least(1), "samples a rank takes through forward and backward at once")
+      .field("global_batch", t.global_batch, at_least(1),
+             "samples a step over all ranks; a multiple of ranks x micro_batch, the rest is gradient accumulation")
+      .choice("precision", t.precision, {"fp32", "bf16"}, "of the compute; bf16 keeps fp32 master weights")
+      .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
+      .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says");
+}
+
+void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
+  s.section("optimizer", "how weights are updated")
+      .choice("kind", o.kind, {"adamw"}, "Adam with decoupled weight decay")
+      .field("learning_rate", o.learning_rate, more_than(0), "highest learning rate")
+      .field("min_learning_rate", o.min_learning_rate, at_least(0), "learning rate at the end of the schedule")
+      .field("weight_decay", o.weight_decay, at_least(0), "of matrices and embeddings; biases and norms take none")
+      .field("beta1", o.beta1, fraction(), "decay of the mean of gradients")
+      .field("beta2", o.beta2, fraction(), "decay of the mean of squared gradients")
+      .field("epsilon", o.epsilon, more_than(0), "added to the root of the mean square")
+      .field("clip", o.clip, at_least(0), "highest global gradient norm; 0: no clipping");
+}
+
+void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
+  s.section("schedule", "the learning rate over the run")
+      .choice("kind", c.kind, {"cosine", "linear", "constant", "inverse-square-root", "warmup-stable-decay"},
+              "curve after the warmup")
+      .choice("unit", c.unit, {"steps", "samples"}, "what the lengths below count")
+      .field("warmup", c.warmup, at_least(0), "length of the linear rise to learning_rate")
+      .field("decay", c.decay, at_least(0), "where min_learning_rate is reached, warmup included; 0: at the last step")
+      .field("wsd_decay", c.wsd_decay, at_least(0),
+             "length of the fall at the end of warmup-stable-decay; 0: a tenth of the whole")
+      .choice("wsd_style", c.wsd_style, {"exponential", "linear", "cosine", "one-minus-sqrt"},
+              "curve of the fall at the end of warmup-stable-decay");
+}
+
+void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
+  s.section("parallel", "how ranks share the work")
+      .field("zero_stage", p.zero_stage, between(0, 3),
+             "0: every rank holds all; 1: optimizer states are sharded; 2: gradients too; 3: weights too")
+      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all")
+      .field("tensor", p.tensor, at_least(1), "tensor-parallel ranks; only 1 today")
+      .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 today")
+      .field("blocks_per_unit", p.blocks_per_unit, at_least(0),
+             "layers gathered and reduced as one; 0: as many as hold some 30 million elements")
+      .field("timeout_seconds", p.timeout_seconds, at_least(1),
+             "a collective that takes longer ends the run and names the ranks that did not arrive");
+}
+
+void bind_rest(ConfigSchema& s, Config& c) {
+  s.section("eval", "validation during the run")
+      .field("every", c.eval.every, at_least(0), "steps between validations; 0: never")
+      .field("batches", c.eval.batches, at_least(1), "global batches each time");
+  s.section("checkpoint", "what is saved and resumed")
+      .field("every", c.checkpoint.every, at_least(0), "steps between checkpoints; 0: only at the end")
+      .field("keep_last", c.checkpoint.keep_last, at_least(0), "newest checkpoints to keep; 0: all")
+      .field("keep_every", c.checkpoint.keep_every, at_least(0),
+             "checkpoints of steps that are multiples are kept for good; 0: none")
+      .field("resume", c.checkpoint.resume,
+             "\"auto\": the newest complete checkpoint of the run; \"never\"; or the path of a checkpoint")
+      .field("on_interrupt", c.checkpoint.on_interrupt, "save when Ctrl-C ends the run");
+  s.section("log", "what is shown")
+      .field("every", c.log.every, at_least(1), "steps between log lines")
+      .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")
+      .choice("progress", c.log.progress, {"auto", "true", "false"}, "progress bar; auto: where stderr is a terminal");
+  s.section("run", "where the run lives")
+      .field("directory", c.run.directory, "holds config.toml, metrics.jsonl, TensorBoard events and checkpoints");
+  s.section("debug", "checks for the mistrustful")
+      .field("poison", c.debug.poison, "fill released weight slots and fresh gradient buffers with NaN")
+      .field("self_check", c.debug.self_check, "check collectives against known answers at the start");
+}
+
+ConfigSchema bind(Config& config) {
+  ConfigSchema schema;
+  bind_model(schema, config.model);
+  bind_data(schema, config.data);
+  bind_train(schema, config.train);
+  bind_optimizer(schema, config.optimizer);
+  bind_schedule(schema, config.schedule);
+  bind_parallel(schema, config.parallel);
+  bind_rest(schema, config);
+  return schema;
+}
+
+// "24 or 32": the multiples of `unit` next to `value`, none below one.
+std::string nearest_multiples(int64_t value, int64_t unit) {
+  const int64_t below = value / unit * unit, above = below + unit;
+  return below == 0 ? fmt::format("{}", above) : fmt::format("{} or {}", below, above);
+}
+
+int64_t data_ranks(const ParallelConfig& p, int64_t ranks) { return p.data > 0 ? p.data : ranks; }
+
+void validate_parallel(const ParallelConfig& p, int64_t ranks) {
+  if (p.tensor != 1) fail("parallel.tensor is {}: tensor parallelism is not built yet, use 1", p.tensor);
+  if (p.pipeline != 1) fail("parallel.pipeline is {}: pipeline parallelism is not built yet, use 1", p.pipeline);
+  if (p.data != 0 && p.data != ranks) {
+    fail("parallel.data is {}, the job has {} rank{}: start as many ranks, or use 0 for all there are", p.data, ranks,
+         ranks == 1 ? "" : "s");
+  }
+}
+
+void validate_batches(const Config& c, int64_t ranks) {
+  const int64_t unit = data_ranks(c.parallel, ranks) * c.train.micro_batch;
+  if (c.train.global_batch % unit != 0) {
+    fail("global_batch {} is not divisible by {} rank{} x micro_batch {}: use a global_batch of {}",
+         c.train.global_batch, data_ranks(c.parallel, ranks), ranks == 1 ? "" : "s", c.train.micro_batch,
+         nearest_multiples(c.train.global_batch, unit));
+  }
+  if (c.train.sequence_length > c.model.max_length) {
+    fail("train.sequence_length {} is more than model.max_length {}: use at most {}, or raise max_length",
+         c.train.sequence_length, c.model.max_length, c.model.max_length);
+  }
+}
+
+void validate_schedule(const Config& c) {
+  if (c.optimizer.min_learning_rate > c.optimizer.learning_rate) {
+    fail("optimizer.min_learning_rate {} is more than learning_rate {}: use at most {}", c.optimizer.min_learning_rate,
+         c.optimizer.learning_rate, c.optimizer.learning_rate);
+  }
+  const Schedule s = make_schedule(c);
+  const char* unit = c.schedule.unit == ScheduleUnit::steps ? "steps" : "samples";
+  if (s.warmup > s.length) {
+    fail("schedule.warmup of {} {} is longer than the whole schedule of {}: use less", s.warmup, unit, s.length);
+  }
+  if (s.kind == ScheduleKind::warmup_stable_decay && s.warmup + s.wsd_decay > s.length) {
+    fail("schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: use less",
+         s.warmup, s.wsd_decay, s.length, unit);
+  }
+}
+
+}  // namespace
+
+Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources) {
+  Config config;
+  ConfigSchema schema = bind(config);
+  schema.read_toml(read_file(file), file.string(), sources);
+  schema.read_overrides(overrides, sources);
+  return config;
+}
+
+std::string to_toml(const Config& config, const ConfigSources* sources) {
+  Config copy = config;  // the schema binds to variables
+  return bind(copy).to_toml(sources);
+}
+
+std::string config_help() {
+  Config defaults;
+  return bind(defaults).help();
+}
+
+void validate(const Config& c, int64_t ranks) {
+  validate(c.model);
+  validate_parallel(c.parallel, ranks);
+  validate_batches(c, ranks);
+  validate_schedule(c);
+  if (c.data.path.empty()) fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
+  if (c.data.tokenizer.empty() && c.model.vocab_size == 0) {
+    fail("data.tokenizer is not set: give the tokenizer.json that the token files were made with, or model.vocab_size");
+  }
+  const std::array<double, 3> split = parse_split(c.data.split);
+  if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", c.data.split);
+  if (c.eval.every > 0 && split[1] == 0) {
+    fail("data.split \"{}\" leaves nothing for validation: give it a weight, or set eval.every to 0", c.data.split);
+  }
+  if (c.run.directory.empty()) fail("run.directory is empty: name a folder");
+  if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
+}
+
+int64_t accumulation_steps(const Config& c, int64_t ranks) {
+  return c.train.global_batch / (data_ranks(c.parallel, ranks) * c.train.micro_batch);
+}
+
+Schedule make_schedule(const Config& c) {
+  const int64_t whole = c.schedule.unit == ScheduleUnit::steps ? c.train.steps : c.train.steps * c.train.global_batch;
+  const int64_t length = c.schedule.decay > 0 ? c.schedule.decay : whole;
+  return {.kind = c.schedule.kind,
+          .max = c.optimizer.learning_rate,
+          .min = c.optimizer.min_learning_rate,
+          .warmup = c.schedule.warmup,
+          .length = length,
+          .wsd_decay = c.schedule.wsd_decay > 0 ? c.schedule.wsd_decay : length / 10,
+          .wsd_style = c.schedule.wsd_style};
+}
+
+double learning_rate(const Config& c, int64_t step) {
+  return learning_rate(make_schedule(c), c.schedule.unit == ScheduleUnit::steps ? step : step * c.train.global_batch);
+}
+
+std::array<double, 3> parse_split(std::string_view split) {
+  std::array<double, 3> weights{};
+  const char *at = split.data(), *end = split.data() + split.size();
+  bool valid = true;
+  for (size_t i = 0; i < 3 && valid; ++i) {
+    if (i > 0) valid = at != end && *at++ == ',';
+    if (!valid) break;
+    while (at != end && *at == ' ') ++at;
+    const auto [next, error] = std::from_chars(at, end, weights[i]);
+    valid = error == std::errc() && weights[i] >= 0 && weights[i] < 1e18;
+    at = next;
+  }
+  const double sum = weights[0] + weights[1] + weights[2];
+  if (!valid || at != end || !(sum > 0)) {
+    fail("data.split \"{}\": expected three weights of at least 0, for example \"969,30,1\"", split);
+  }
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+}  // namespace partita

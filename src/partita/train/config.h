@@ -1,0 +1,142 @@
+// Everything that decides a training run: what a configuration file, its overrides and `--print-config` speak of.
+//
+//   ConfigSources sources;
+//   Config config = load_config("configs/quickstart.toml", {"--parallel.zero_stage=3", "--train.steps", "500"}, &sources);
+//   validate(config, world.size());
+//   write_file(run / "config.toml", to_toml(config));
+//
+// Keys are `section.name`, named as the members below; `config_help()` lists them with type, default and meaning.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "partita/base/config.h"
+#include "partita/base/dtype.h"
+#include "partita/models/config.h"
+#include "partita/optim/schedule.h"
+
+namespace partita {
+
+struct DataConfig {
+  std::filesystem::path path;        // prefix: PATH.bin and PATH.idx
+  std::filesystem::path tokenizer;   // tokenizer.json
+  std::string split = "969,30,1";    // weights of training, validation and test documents
+  int64_t seed = 1234;               // of the order of samples
+};
+
+struct TrainConfig {
+  int64_t steps = 1000;              // optimizer steps of the whole run
+  int64_t sequence_length = 1024;    // tokens a sample
+  int64_t micro_batch = 4;           // samples a rank takes through forward and backward at once
+  int64_t global_batch = 32;         // samples a step, over all ranks and micro-batches
+  DType precision = DType::fp32;     // of the compute: fp32, or bf16 with fp32 master weights
+  int64_t seed = 1234;               // of initial weights and dropout
+  int64_t threads = 0;               // of each rank; 0: leave what the environment says
+};
+
+enum class OptimizerKind : uint8_t { adamw };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 6e-4;       // the highest of the schedule
+  double min_learning_rate = 6e-5;
+  double weight_decay = 0.1;         // of matrices and embeddings; biases and norms take none
+  double beta1 = 0.9, beta2 = 0.95;
+  double epsilon = 1e-8;
+  double clip = 1.0;                 // highest global gradient norm; 0: off
+};
+
+enum class ScheduleUnit : uint8_t { steps, samples };
+
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::cosine;
+  ScheduleUnit unit = ScheduleUnit::steps;  // of the lengths below
+  int64_t warmup = 0;
+  int64_t decay = 0;                        // length, warmup included; 0: the whole run
+  int64_t wsd_decay = 0;                    // 0: a tenth of the length
+  WsdStyle wsd_style = WsdStyle::exponential;
+};
+
+struct ParallelConfig {
+  int64_t zero_stage = 0;            // 0: all on every rank; 1: optimizer sharded; 2: gradients too; 3: weights too
+  int64_t data = 0;                  // data-parallel ranks; 0: all
+  int64_t tensor = 1, pipeline = 1;  // more is not built yet
+  int64_t blocks_per_unit = 0;       // layers gathered and reduced as one; 0: as many as hold some 30M elements
+  int64_t timeout_seconds = 600;     // a collective that takes longer ends the run with the names of who is missing
+};
+
+struct EvalConfig {
+  int64_t every = 100;               // steps; 0: never
+  int64_t batches = 10;              // global batches of validation each time
+};
+
+struct CheckpointConfig {
+  int64_t every = 1000;              // steps; 0: only at the end
+  int64_t keep_last = 2;             // newest checkpoints kept; 0: all
+  int64_t keep_every = 0;            // steps whose multiples are kept for good; 0: none
+  std::string resume = "auto";       // auto: the newest complete one of the run, never, or a checkpoint's path
+  bool on_interrupt = true;          // save when Ctrl-C ends the run
+};
+
+enum class Switch : uint8_t { automatic, on, off };
+
+struct LogConfig {
+  int64_t every = 10;                // steps between log lines
+  bool tensorboard = true;
+  Switch progress = Switch::automatic;  // automatic: a bar where stderr is a terminal
+};
+
+struct RunConfig {
+  std::filesystem::path directory = "runs/default";
+};
+
+struct DebugConfig {
+  bool poison = false;               // fill released weight slots and fresh gradient buffers with NaN
+  bool self_check = true;            // collectives against known answers at start
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  ParallelConfig parallel;
+  EvalConfig eval;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  RunConfig run;
+  DebugConfig debug;
+};
+
+// The defaults, then the file, then the overrides ("--section.key=value" or "--section.key" "value"). An unknown key
+// or value, a wrong type or range is an error that names place, expectation and the nearest valid name. `sources`, if
+// given, learns where each value came from.
+[[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
+                                 ConfigSources* sources = nullptr);
+
+// Valid TOML that load_config reads back to the same values; with sources, each line ends in where its value came from.
+[[nodiscard]] std::string to_toml(const Config& config, const ConfigSources* sources = nullptr);
+
+// Every key with type, default and meaning.
+[[nodiscard]] std::string config_help();
+
+// What single values cannot show, for a job of `ranks` processes: batch and ranks, lengths, schedule.
+void validate(const Config& config, int64_t ranks);
+
+// Micro-batches a rank and step. The config is valid.
+[[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);
+
+// The schedule in its own unit, zeros filled in.
+[[nodiscard]] Schedule make_schedule(const Config& config);
+
+// The rate of a step, counted from 1.
+[[nodiscard]] double learning_rate(const Config& config, int64_t step);
+
+// "969,30,1" as weights that sum to 1. Error: not three numbers of at least 0 with a positive sum.
+[[nodiscard]] std::array<double, 3> parse_split(std::string_view split);
+
+}  // namespace partita
