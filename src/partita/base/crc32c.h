@@ -1,0 +1,13 @@
+// CRC-32C (Castagnoli polynomial 0x1EDC6F41, reflected), as TFRecord files and iSCSI (RFC 3720) use it.
+//
+//   uint32_t sum = crc32c(std::as_bytes(std::span("123456789", 9)));   // 0xE3069283
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace partita {
+
+[[nodiscard]] uint32_t crc32c(std::span<const std::byte> bytes);
+
+}  // namespace partita

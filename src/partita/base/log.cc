@@ -1,0 +1,153 @@
+#include "partita/base/log.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+namespace partita::log {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames = {"debug", "info", "warn", "error", "off"};
+
+spdlog::level::level_enum spdlog_level(Level level) {
+  switch (level) {
+    case Level::debug: return spdlog::level::debug;
+    case Level::info: return spdlog::level::info;
+    case Level::warn: return spdlog::level::warn;
+    case Level::error: return spdlog::level::err;
+    case Level::off: break;
+  }
+  return spdlog::level::off;
+}
+
+// stdout and stderr share a terminal: whoever writes takes the status line away before, and puts it back after.
+class Terminal {
+ public:
+  void write(std::FILE* file, std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    erase();
+    std::fwrite(text.data(), 1, text.size(), file);
+    std::fflush(file);
+    draw();
+  }
+  void status(std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    if (terminal_width() == 0) return;
+    erase();
+    status_ = line;
+    draw();
+  }
+
+ private:
+  void erase() {
+    if (!status_.empty()) std::fputs("\r\x1b[K", stderr);
+  }
+  void draw() {
+    if (status_.empty()) return;
+    std::fwrite(status_.data(), 1, status_.size(), stderr);
+    std::fflush(stderr);
+  }
+
+  std::mutex mutex_;
+  std::string status_;
+};
+
+Terminal& terminal() {
+  static Terminal instance;
+  return instance;
+}
+
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    terminal().write(stderr, {text.data(), text.size()});
+  }
+  void flush_() override {}
+};
+
+struct Logger {
+  spdlog::logger logger{"partita", std::make_shared<TerminalSink>()};
+  int rank = 0;
+
+  Logger() {
+    const char* wanted = std::getenv("PARTITA_LOG");
+    const std::optional<Level> level = parse_level(wanted == nullptr ? "info" : wanted);
+    logger.set_level(spdlog_level(level.value_or(Level::info)));
+    set_pattern("");
+    if (!level) logger.warn("PARTITA_LOG={} is unknown: expected debug, info, warn, error or off", wanted);
+  }
+  // Levels are named where they matter: an information is the message alone.
+  void set_pattern(const std::string& who) {
+    class Severity : public spdlog::custom_flag_formatter {
+     public:
+      void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+        if (message.level == spdlog::level::info) return;
+        const auto name = spdlog::level::to_string_view(message.level);
+        out.append(name.begin(), name.end());
+        out.append(std::string_view(": "));
+      }
+      [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+        return std::make_unique<Severity>();
+      }
+    };
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<Severity>('*').set_pattern("[%H:%M:%S] " + who + "%*%v");
+    logger.set_formatter(std::move(formatter));
+  }
+};
+
+Logger& instance() {
+  static Logger logger;
+  return logger;
+}
+
+}  // namespace
+
+std::optional<Level> parse_level(std::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i)
+    if (kNames[i] == name) return static_cast<Level>(i);
+  return std::nullopt;
+}
+
+void configure(int rank, int ranks) {
+  instance().rank = rank;
+  instance().set_pattern(ranks > 1 && rank != 0 ? fmt::format("[rank {}] ", rank) : "");
+}
+
+void set_level(Level level) { instance().logger.set_level(spdlog_level(level)); }
+
+bool enabled(Level level) {
+  Logger& logger = instance();
+  return (logger.rank == 0 || level >= Level::warn) && logger.logger.should_log(spdlog_level(level));
+}
+
+void write(Level level, std::string_view message) {
+  instance().logger.log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+void print(std::string_view text) {
+  if (instance().rank != 0) return;
+  std::string lines(text);
+  if (!lines.ends_with('\n')) lines += '\n';
+  terminal().write(stdout, lines);
+}
+
+void status(std::string_view line) { terminal().status(line); }
+
+int terminal_width() {
+  if (const char* told = std::getenv("PARTITA_TERMINAL_WIDTH")) return std::atoi(told);
+  winsize size{};
+  if (::isatty(STDERR_FILENO) == 0 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace partita::log

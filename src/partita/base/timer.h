@@ -1,0 +1,27 @@
+// Wall-clock time of a stretch of work.
+//
+//   Timer timer;
+//   work();
+//   double seconds = timer.seconds();   // since construction or the last lap()
+#pragma once
+#include <chrono>
+#include <utility>
+
+namespace partita {
+
+class Timer {
+ public:
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // Seconds so far; the next stretch starts now, so that laps leave no gap.
+  double lap() {
+    const Clock::time_point now = Clock::now();
+    return std::chrono::duration<double>(now - std::exchange(start_, now)).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;  // never jumps with the calendar
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace partita
