@@ -1,0 +1,126 @@
+#include "partita/train/metrics_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace partita {
+namespace fs = std::filesystem;
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+// Calls visit(line number, JSON object, text of the line) for each whole line.
+template <class Visit>
+void for_each_line(const fs::path& path, std::string_view content, Visit visit) {
+  int64_t line_number = 0;
+  for (size_t begin = 0; begin < content.size();) {
+    const size_t end = content.find('\n', begin);
+    if (end == std::string_view::npos) return;
+    const std::string_view line = content.substr(begin, end - begin);
+    ++line_number;
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) fail("{}:{}: expected a JSON object, found '{}'", path.string(), line_number, line.substr(0, 60));
+    visit(line_number, json, line);
+    begin = end + 1;
+  }
+}
+
+class Reader {
+ public:
+  Reader(const fs::path& path, int64_t line, const nlohmann::json& json) : path_(path), line_(line), json_(json) {}
+
+  [[nodiscard]] int64_t integer(const char* key) const {
+    const auto at = json_.find(key);
+    if (at == json_.end() || !at->is_number_integer()) fail("{}:{}: expected an integer '{}'", path_.string(), line_, key);
+    return at->get<int64_t>();
+  }
+  [[nodiscard]] double real(const char* key) const {
+    const auto at = json_.find(key);
+    if (at != json_.end() && at->is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (at == json_.end() || !at->is_number()) fail("{}:{}: expected a number '{}'", path_.string(), line_, key);
+    return at->get<double>();
+  }
+
+ private:
+  const fs::path& path_;
+  int64_t line_;
+  const nlohmann::json& json_;
+};
+
+}  // namespace
+
+std::string to_json(const StepMetrics& s) {
+  return fmt::format(
+      R"({{"step":{},"consumed_samples":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"tokens_per_second":{},)"
+      R"("seconds":{},"skipped_steps":{},"nan_steps":{}}})",
+      s.step, s.consumed_samples, number(s.loss), number(s.grad_norm), number(s.learning_rate), s.tokens,
+      number(s.tokens_per_second()), number(s.seconds), s.skipped_steps, s.nan_steps);
+}
+
+std::string to_json(const EvalMetrics& e) {
+  return fmt::format(R"({{"step":{},"consumed_samples":{},"loss":{},"perplexity":{},"tokens":{},"seconds":{}}})", e.step,
+                     e.consumed_samples, number(e.loss), number(e.perplexity()), e.tokens, number(e.seconds));
+}
+
+MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(path)) {
+  if (fs::exists(path_)) {
+    const std::string content = read_file(path_);
+    std::string kept;
+    for_each_line(path_, content, [&](int64_t number, const nlohmann::json& json, std::string_view line) {
+      if (Reader(path_, number, json).integer("step") <= resumed_step) kept.append(line) += '\n';
+    });
+    if (kept.size() != content.size()) write_file(path_, kept);
+  }
+  file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+void MetricsFile::append(const std::string& json) {
+  const std::string line = json + "\n";
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+    rest.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+std::vector<StepMetrics> read_steps(const fs::path& path) {
+  std::vector<StepMetrics> steps;
+  for_each_line(path, read_file(path), [&](int64_t number, const nlohmann::json& json, std::string_view) {
+    const Reader r(path, number, json);
+    steps.push_back({.step = r.integer("step"),
+                     .consumed_samples = r.integer("consumed_samples"),
+                     .loss = r.real("loss"),
+                     .grad_norm = r.real("grad_norm"),
+                     .learning_rate = r.real("lr"),
+                     .seconds = r.real("seconds"),
+                     .tokens = r.integer("tokens"),
+                     .skipped_steps = r.integer("skipped_steps"),
+                     .nan_steps = r.integer("nan_steps")});
+  });
+  return steps;
+}
+
+std::vector<EvalMetrics> read_evals(const fs::path& path) {
+  std::vector<EvalMetrics> evals;
+  for_each_line(path, read_file(path), [&](int64_t number, const nlohmann::json& json, std::string_view) {
+    const Reader r(path, number, json);
+    evals.push_back({.step = r.integer("step"),
+                     .consumed_samples = r.integer("consumed_samples"),
+                     .loss = r.real("loss"),
+                     .tokens = r.integer("tokens"),
+                     .seconds = r.real("seconds")});
+  });
+  return evals;
+}
+
+}  // namespace partita

@@ -1,0 +1,56 @@
+#include "partita/train/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita {
+namespace {
+
+int64_t percent(const Progress& p) { return p.steps > 0 ? std::clamp<int64_t>(100 * p.step / p.steps, 0, 100) : 0; }
+
+}  // namespace
+
+double Progress::seconds_left() const {
+  const int64_t done = step - first_step;
+  if (done <= 0) return -1;
+  return seconds / static_cast<double>(done) * static_cast<double>(std::max<int64_t>(steps - step, 0));
+}
+
+std::string progress_bar(const Progress& p, int width) {
+  const std::string head = fmt::format("{:3d}% ", percent(p));
+  const std::string tail = fmt::format(" {}/{}  loss {:.3f}  {} tok/s  ETA {}", p.step, p.steps, p.loss,
+                                       human_count(p.tokens_per_second), human_duration(p.seconds_left()));
+  constexpr int kBrackets = 2, kLeast = 10, kMost = 40;
+  const int room = std::min(width - static_cast<int>(head.size() + tail.size()) - kBrackets, kMost);
+  std::string line = head;
+  if (room >= kLeast) {
+    const int filled = p.steps > 0 ? static_cast<int>(std::clamp<int64_t>(room * p.step / p.steps, 0, room)) : 0;
+    line += "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(room - filled), '.') + "]";
+  }
+  line += tail;
+  return line.substr(0, static_cast<size_t>(std::max(width, 0)));
+}
+
+std::string progress_text(const Progress& p) {
+  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p), p.loss,
+                     human_count(p.tokens_per_second), human_duration(p.seconds_left()));
+}
+
+std::string human_duration(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  const auto s = static_cast<int64_t>(std::llround(seconds));
+  if (s >= 86400) return fmt::format("{}d {:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60);
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string human_count(double value) {
+  if (value < 999.5) return fmt::format("{:.0f}", value);
+  if (value < 999.95e3) return fmt::format("{:.1f}k", value * 1e-3);
+  if (value < 999.995e6) return fmt::format("{:.2f}M", value * 1e-6);
+  return fmt::format("{:.2f}G", value * 1e-9);
+}
+
+}  // namespace partita

@@ -1,0 +1,34 @@
+// How far the run is: a bar on the terminal's last line, or now and then a line in a log.
+//
+//   log::status(progress_bar({.step = 300, .steps = 1000, .seconds = 60, .loss = 4.2, .tokens_per_second = 15e3}, 80));
+//   " 30% [######..............] 300/1000  loss 4.200  15.0k tok/s  ETA 2:20"
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace partita {
+
+struct Progress {
+  int64_t step = 0, steps = 0;
+  int64_t first_step = 0;         // the run resumed behind this one: `seconds` count from there
+  double seconds = 0;             // of this process's steps
+  double loss = 0;
+  double tokens_per_second = 0;
+
+  // Seconds that the rest takes at the mean pace so far; negative: not known yet.
+  [[nodiscard]] double seconds_left() const;
+};
+
+// At most `width` columns: the bar takes what the figures leave, and goes where less than ten columns are left.
+[[nodiscard]] std::string progress_bar(const Progress& progress, int width);
+
+// "step 300 of 1000 (30%), loss 4.200, 15.0k tok/s, ETA 2:20"
+[[nodiscard]] std::string progress_text(const Progress& progress);
+
+// "0:07", "12:34", "3:02:01", "2d 03:02"; "?" for a negative or endless time.
+[[nodiscard]] std::string human_duration(double seconds);
+
+// "950", "15.0k", "3.25M", "1.20G"
+[[nodiscard]] std::string human_count(double value);
+
+}  // namespace partita
