@@ -1,0 +1,37 @@
+// What a byte-level BPE tokenizer is made of: tokens and ranked merges, as a file holds them or training makes them
+// (R. Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016; bytes: GPT-2, 2019).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct BpeMerge {
+  TokenId left, right;  // become
+  TokenId result;       // the token whose bytes are theirs, joined
+
+  bool operator==(const BpeMerge&) const = default;
+};
+
+struct BpeModel {
+  std::vector<std::string> tokens;  // the bytes of each id; for a special token its name
+  std::vector<BpeMerge> merges;     // ascending rank: the first that applies in a pretoken is applied first
+  std::vector<TokenId> special;     // ids that no text encodes to
+
+  [[nodiscard]] int64_t vocab_size() const { return static_cast<int64_t>(tokens.size()); }
+};
+
+// Error (begins with `origin`, a file name): a byte without a token, so that some text could not be encoded; a merge
+// with an id outside the vocabulary or a result that is not its parts joined; two tokens of the same bytes.
+void validate(const BpeModel& model, std::string_view origin);
+
+// Token bytes -> id, special tokens left out. The views are into `model`.
+[[nodiscard]] std::unordered_map<std::string_view, TokenId> token_ids(const BpeModel& model);
+
+}  // namespace partita

@@ -1,0 +1,24 @@
+// GPT-2's printable form of bytes, in which tokenizer.json, vocab.json and merges.txt write byte-level tokens: each
+// byte is one character; '!' .. '~' and most of Latin-1 stand for themselves, the rest for U+0100 and up (' ' is 'Ġ').
+//
+//   to_printable(" the") == "Ġthe";   from_printable("Ġthe") == " the"
+//
+// Source: bytes_to_unicode in GPT-2's encoder.py (OpenAI, 2019).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace partita {
+
+[[nodiscard]] std::string to_printable(std::string_view bytes);
+
+// Nothing where a character stands for no byte.
+[[nodiscard]] std::optional<std::string> from_printable(std::string_view text);
+
+// The 256 bytes ordered by their printable characters: ids 0 .. 255 of GPT-2 and of what train_bpe makes.
+[[nodiscard]] const std::array<uint8_t, 256>& byte_level_alphabet();
+
+}  // namespace partita

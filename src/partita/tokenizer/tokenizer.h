@@ -1,0 +1,54 @@
+// Tokenizers: text to token ids and back.
+//
+//   const auto tokenizer = load_tokenizer("runs/quickstart/tokenizer.json");
+//   const std::vector<TokenId> ids = tokenizer->encode("Hello world");
+//   std::string text = tokenizer->decode(ids);              // the same bytes, for any bytes
+//
+//   const auto encoder = tokenizer->make_encoder();         // one a thread, for many texts: it remembers pretokens
+//   for (std::string_view document : documents) encoder->encode(document, ids);   // appends
+//
+// A tokenizer is immutable and may be shared by threads; an encoder belongs to one thread. Text that spells a special
+// token, "<|endoftext|>", is ordinary text: a document cannot forge its own end.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+using TokenId = int32_t;
+
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  // Appends the ids of `text`, which may hold any bytes.
+  virtual void encode(std::string_view text, std::vector<TokenId>& ids) = 0;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder() const = 0;
+  // Ids are 0 .. vocab_size()-1, special tokens included.
+  [[nodiscard]] virtual int64_t vocab_size() const = 0;
+  // The token that ends a document, if the tokenizer has one ("<|endoftext|>", or its only special token).
+  [[nodiscard]] virtual std::optional<TokenId> end_of_document() const = 0;
+  // The bytes that an id stands for: perhaps a part of a character. Error: id outside 0 .. vocab_size()-1.
+  [[nodiscard]] virtual std::string_view bytes_of(TokenId id) const = 0;
+
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
+  // The bytes of the ids, joined; special tokens appear as their names.
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
+};
+
+// From a Hugging Face tokenizer.json, a GPT-2 vocab.json with merges.txt beside it, or a folder that holds either.
+// Error: names the file, and the field that is not supported.
+[[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace partita
