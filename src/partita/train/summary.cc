@@ -26,30 +26,24 @@ std::string memory_table(const std::vector<MemoryOwner>& memory) {
   return text + line("total", total);
 }
 
-}  // namespace
-
-std::string grouped(int64_t value) {
-  std::string text = fmt::format("{}", value);
-  const size_t first = value < 0 ? 1 : 0;
-  for (size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
-  return text;
+int64_t epochs(const RunSummary& s) {
+  return s.examples > 0 ? (s.steps * s.global_batch + s.examples - 1) / s.examples : 0;
 }
+
+}  // namespace
 
 std::string summary_text(const RunSummary& s) {
   std::string text = "***** Running training *****\n";
-  const auto line = [&text](std::string_view name, const std::string& value) {
-    text += fmt::format("  {} = {}\n", name, value);
-  };
-  line("Num examples", grouped(s.examples));
-  const double samples = static_cast<double>(s.steps) * static_cast<double>(s.global_batch);
-  line("Num epochs", s.examples > 0 ? fmt::format("{:.2f}", samples / static_cast<double>(s.examples)) : "unknown");
-  line("Instantaneous batch size per device", grouped(s.micro_batch));
-  line("Total train batch size (w. parallel, distributed & accumulation)",
-       fmt::format("{} ({} tokens)", grouped(s.global_batch), grouped(s.global_batch * s.sequence_length)));
-  line("Gradient accumulation steps", grouped(s.accumulation_steps));
-  line("Total optimization steps", grouped(s.steps));
-  if (s.resumed_step > 0) line("Resumed behind step", grouped(s.resumed_step));
-  line("Number of parameters", grouped(s.parameters));
+  const auto line = [&text](std::string_view name, const auto& value) { text += fmt::format("  {} = {}\n", name, value); };
+  line("Num examples", s.examples);
+  line("Num Epochs", epochs(s));
+  line("Instantaneous batch size per device", s.micro_batch);
+  line("Total train batch size (w. parallel, distributed & accumulation)", s.global_batch);
+  line("Gradient Accumulation steps", s.accumulation_steps);
+  line("Total optimization steps", s.steps);
+  if (s.resumed_step > 0) line("Resumed behind step", s.resumed_step);
+  line("Number of parameters", s.parameters);
+  line("Tokens per step", s.global_batch * s.sequence_length);
   line("Parallelism", fmt::format("{} rank{}, ZeRO stage {}, {}", s.ranks, s.ranks == 1 ? "" : "s", s.zero_stage,
                                   s.precision));
   if (!s.memory.empty()) text += memory_table(s.memory);

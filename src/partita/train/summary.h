@@ -3,17 +3,20 @@
 //   log::print(summary_text(summary));
 //
 //   ***** Running training *****
-//     Num examples = 9,812
-//     Num epochs = 3.26
-//     Instantaneous batch size per device = 4
-//     Total train batch size (w. parallel, distributed & accumulation) = 32 (8,192 tokens)
-//     Gradient accumulation steps = 4
-//     Total optimization steps = 1,000
-//     Number of parameters = 12,345,678
-//     Parallelism = 2 ranks, ZeRO stage 2, bf16
+//     Num examples = 114248
+//     Num Epochs = 29
+//     Instantaneous batch size per device = 1
+//     Total train batch size (w. parallel, distributed & accumulation) = 32
+//     Gradient Accumulation steps = 1
+//     Total optimization steps = 100000
+//     Number of parameters = 1557611200
+//     Tokens per step = 32768
+//     Parallelism = 32 ranks, ZeRO stage 1, bf16
 //     Memory of a rank by owner
-//       weights       47.1 MiB   20.0%
+//       weights      3.0 GiB   20.0%
 //       ...
+//
+// The first six lines are Hugging Face's.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -38,10 +41,7 @@ struct RunSummary {
   std::vector<MemoryOwner> memory;   // of the fullest rank
 };
 
-// Epochs: samples that the steps consume over examples; a share of one is no whole one.
+// Epochs are those begun: the samples that the steps consume, divided by the examples, rounded up.
 [[nodiscard]] std::string summary_text(const RunSummary& summary);
-
-// "12,345,678"
-[[nodiscard]] std::string grouped(int64_t value);
 
 }  // namespace partita
