@@ -115,11 +115,13 @@ class ProgressHook : public Hook {
   ~ProgressHook() override { log::status(""); }
 
   [[nodiscard]] int priority() const override { return 40; }
-  void before_run(TrainerView& view) override { progress_ = {.first_step = view.info.resumed_step}; }
+  void before_run(TrainerView& view) override {
+    progress_ = {.steps = view.info.total_steps, .first_step = view.info.resumed_step};
+    run_.lap();
+  }
   void after_step(TrainerView& view) override {
     progress_.step = view.step.step;
-    progress_.steps = view.info.total_steps;
-    progress_.seconds += view.step.seconds;
+    progress_.seconds = run_.seconds();  // with what lies between the steps: validations, checkpoints
     progress_.loss = view.step.loss;
     progress_.tokens_per_second = view.step.tokens_per_second();
     const int width = log::terminal_width();
@@ -139,7 +141,7 @@ class ProgressHook : public Hook {
   static constexpr double kBarSeconds = 0.1, kLineSeconds = 30;
 
   Progress progress_;
-  Timer shown_;
+  Timer run_, shown_;
 };
 
 }  // namespace
