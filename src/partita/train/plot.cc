@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -66,17 +67,22 @@ void run_gnuplot(const fs::path& script) {
 
 }  // namespace
 
-std::vector<double> smoothed(std::span<const double> values, double span) {
-  const double keep = 1 - 1 / std::max(span, 1.0);
-  double sum = 0, weight = 0;
+std::vector<double> smoothed(std::span<const double> values, size_t half_width) {
+  // Sums and counts of the finite values before each place.
+  std::vector<double> sums{0};
+  std::vector<size_t> counts{0};
+  for (const double value : values) {
+    const bool finite = std::isfinite(value);
+    sums.push_back(sums.back() + (finite ? value : 0));
+    counts.push_back(counts.back() + (finite ? 1 : 0));
+  }
   std::vector<double> means;
   means.reserve(values.size());
-  for (const double value : values) {
-    if (std::isfinite(value)) {
-      sum = keep * sum + value;
-      weight = keep * weight + 1;
-    }
-    means.push_back(weight > 0 ? sum / weight : value);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t reach = std::min({half_width, i, values.size() - 1 - i});
+    const size_t begin = i - reach, end = i + reach + 1, count = counts[end] - counts[begin];
+    means.push_back(count > 0 ? (sums[end] - sums[begin]) / static_cast<double>(count)
+                              : std::numeric_limits<double>::quiet_NaN());
   }
   return means;
 }
@@ -86,7 +92,7 @@ std::string loss_script(std::span<const StepMetrics> steps, std::span<const Eval
   std::vector<double> losses;
   losses.reserve(steps.size());
   for (const StepMetrics& step : steps) losses.push_back(step.loss);
-  const std::vector<double> means = smoothed(losses, static_cast<double>(steps.size()) / 50);
+  const std::vector<double> means = smoothed(losses, steps.size() / 50);
   const size_t stride = (steps.size() + kMaxPoints - 1) / kMaxPoints;
 
   std::string loss_data, mean_data, eval_data;
@@ -106,7 +112,7 @@ std::string loss_script(std::span<const StepMetrics> steps, std::span<const Eval
   }
   const std::string drawing = fmt::format(
       "set title {} noenhanced\nset xlabel 'optimizer step'\nset ylabel 'loss (nats per token)'\n"
-      "set grid linecolor rgb '#dddddd'\nset key top right\nset border 3\nset tics nomirror out\n"
+      "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\nset key top right\nset rmargin 4\nset border 3\nset tics nomirror out\n"
       "set format x '%.0f'\nset datafile missing 'NaN'\n",
       gnuplot_string(title));
   const auto picture = [&](const char* terminal, const char* extension) {

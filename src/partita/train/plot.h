@@ -20,9 +20,9 @@ struct LossPlot {
 // Reads metrics.jsonl and validation.jsonl of the run. Error: no such run, no steps in it, gnuplot missing or failing.
 LossPlot plot_losses(const std::filesystem::path& run);
 
-// Exponential moving average over some `span` values, without a bias to the start; values that are not finite are
-// passed over.
-[[nodiscard]] std::vector<double> smoothed(std::span<const double> values, double span);
+// Moving average over the `half_width` values to each side, fewer near the ends but always as many to both: it does not
+// lag behind a falling curve. Values that are not finite are passed over; NaN where there are no others.
+[[nodiscard]] std::vector<double> smoothed(std::span<const double> values, size_t half_width);
 
 // What gnuplot runs: data and drawing in one text. `output` is the pictures' path without its extension.
 [[nodiscard]] std::string loss_script(std::span<const StepMetrics> steps, std::span<const EvalMetrics> evals,
