@@ -1,0 +1,39 @@
+// Fills the micro-batches that a rank trains on.
+//
+//   const BatchReader reader(train, plan, rank);
+//   TokenBatch batch;                                     // its buffers are kept from read to read
+//   reader.read(consumed_samples, micro_batch_index, batch);
+//
+// For validation hand in 0 as consumed_samples each time: the same samples in the same order in every evaluation.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "partita/data/batch_plan.h"
+#include "partita/data/gpt_dataset.h"
+
+namespace partita {
+
+struct TokenBatch {
+  int64_t samples = 0, length = 0;
+  std::vector<int32_t> tokens, labels, positions;  // [samples, length]; labels[i] is the token after tokens[i]
+  std::vector<int64_t> sample_ids;                 // [samples]: counted over the whole run, the same on every layout
+};
+
+class BatchReader {
+ public:
+  // Keeps a reference to `dataset`. Error: rank outside the plan's.
+  BatchReader(const GptDataset& dataset, BatchPlan plan, int64_t rank);
+
+  // Positions count 0 .. length-1 in each sample: documents do not reset them. Error: samples beyond the dataset's.
+  void read(int64_t consumed_samples, int64_t micro_batch_index, TokenBatch& batch) const;
+
+  [[nodiscard]] const BatchPlan& plan() const { return plan_; }
+
+ private:
+  const GptDataset* dataset_;
+  BatchPlan plan_;
+  int64_t rank_;
+};
+
+}  // namespace partita

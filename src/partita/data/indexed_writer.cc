@@ -1,0 +1,114 @@
+#include "partita/data/indexed_writer.h"
+
+#include <cstring>
+#include <limits>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+constexpr size_t kFlushBytes = size_t{1} << 20;
+
+std::filesystem::path folder_of(const std::filesystem::path& prefix) {
+  return prefix.has_parent_path() ? prefix.parent_path() : std::filesystem::path(".");
+}
+
+// Appends the tokens as T; returns false at the first that T cannot hold.
+template <class T>
+bool append_as(std::span<const int32_t> tokens, std::vector<std::byte>& out) {
+  const size_t begin = out.size();
+  out.resize(begin + tokens.size() * sizeof(T));
+  std::byte* to = out.data() + begin;
+  for (int32_t token : tokens) {
+    const T value = static_cast<T>(token);
+    if (static_cast<int64_t>(value) != token) return false;
+    std::memcpy(to, &value, sizeof value);
+    to += sizeof value;
+  }
+  return true;
+}
+
+bool append(TokenType type, std::span<const int32_t> tokens, std::vector<std::byte>& out) {
+  switch (type) {
+    case TokenType::u8: return append_as<uint8_t>(tokens, out);
+    case TokenType::i8: return append_as<int8_t>(tokens, out);
+    case TokenType::i16: return append_as<int16_t>(tokens, out);
+    case TokenType::i32: return append_as<int32_t>(tokens, out);
+    case TokenType::i64: return append_as<int64_t>(tokens, out);
+    case TokenType::u16: return append_as<uint16_t>(tokens, out);
+  }
+  return false;
+}
+
+}  // namespace
+
+IndexedWriter::IndexedWriter(std::filesystem::path prefix, TokenType type)
+    : prefix_(std::move(prefix)), type_(type), bin_(bin_path(prefix_)), lengths_(folder_of(prefix_)),
+      document_ends_(folder_of(prefix_)) {}
+
+void IndexedWriter::add_document(std::span<const int32_t> tokens) {
+  add_sequence(tokens);
+  end_document();
+}
+
+void IndexedWriter::add_sequence(std::span<const int32_t> tokens) {
+  if (tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    fail("{}: a sequence of {} tokens, at most {} expected: cut the document", bin_path(prefix_).string(),
+         tokens.size(), std::numeric_limits<int32_t>::max());
+  }
+  if (!append(type_, tokens, buffer_)) {
+    fail("{}: a token of sequence {} does not fit in {}", bin_path(prefix_).string(), sequences_, name_of(type_));
+  }
+  lengths_.append(static_cast<int32_t>(tokens.size()));
+  ++sequences_;
+  tokens_ += static_cast<int64_t>(tokens.size());
+  if (buffer_.size() >= kFlushBytes) flush();
+}
+
+void IndexedWriter::end_document() {
+  document_ends_.append(sequences_);
+  ++documents_;
+}
+
+void IndexedWriter::flush() {
+  bin_.write(buffer_);
+  buffer_.clear();
+}
+
+void IndexedWriter::close() {
+  flush();
+  if (bin_.size() != tokens_ * size_of(type_)) {
+    fail("{}: {} tokens of {} bytes expected, {} bytes written", bin_path(prefix_).string(), tokens_, size_of(type_),
+         bin_.size());
+  }
+  AtomicFile index(idx_path(prefix_));
+  const IndexHeader header{type_, sequences_, documents_};
+  index.write(std::string_view(format_header(header).data(), IndexHeader::kBytes));
+  lengths_.read_back([&index](std::span<const std::byte> lengths) { index.write(lengths); });
+  int64_t begin = 0;  // of the sequence in the .bin
+  std::vector<int64_t> begins;
+  lengths_.read_back([&](std::span<const std::byte> lengths) {
+    begins.clear();
+    for (size_t at = 0; at < lengths.size(); at += sizeof(int32_t)) {
+      int32_t length;
+      std::memcpy(&length, lengths.data() + at, sizeof length);
+      begins.push_back(begin);
+      begin += length * size_of(type_);
+    }
+    index.write(std::as_bytes(std::span(begins)));
+  });
+  const int64_t zero = 0;
+  index.write(std::as_bytes(std::span(&zero, 1)));
+  document_ends_.read_back([&index](std::span<const std::byte> ends) { index.write(ends); });
+  if (begin != bin_.size() || index.size() != header.file_bytes()) {
+    fail("{}: the index says {} bytes of tokens, {} were written; {} bytes of index expected, {} written",
+         idx_path(prefix_).string(), begin, bin_.size(), header.file_bytes(), index.size());
+  }
+  // An index beside tokens that are not its own would be worse than none.
+  std::filesystem::remove(idx_path(prefix_));
+  bin_.commit();
+  index.commit();
+}
+
+}  // namespace partita

@@ -1,0 +1,53 @@
+// Writes PREFIX.bin and PREFIX.idx (indexed_format.h), document by document, in constant memory.
+//
+//   IndexedWriter writer("data/text", token_type_for(tokenizer->vocab_size()));
+//   for (const auto& ids : documents) writer.add_document(ids);
+//   writer.close();
+//
+// Both files appear under their names only in close(), the index last: what carries the names is whole, and without
+// an index there is no dataset. A writer destroyed without close() leaves nothing behind.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "partita/base/file.h"
+#include "partita/data/indexed_format.h"
+#include "partita/data/spill_file.h"
+
+namespace partita {
+
+class IndexedWriter {
+ public:
+  // Error: the folder does not exist or cannot be written.
+  IndexedWriter(std::filesystem::path prefix, TokenType type);
+
+  // A document of one sequence, as text makes them. Error: a token that the type cannot hold, more than 2^31-1 tokens,
+  // a full disk.
+  void add_document(std::span<const int32_t> tokens);
+  // A document of several sequences: add_sequence each, then end_document.
+  void add_sequence(std::span<const int32_t> tokens);
+  void end_document();
+
+  // Checks that lengths and bytes agree, makes both files durable and gives them their names, in place of older ones.
+  void close();
+
+  [[nodiscard]] const std::filesystem::path& prefix() const { return prefix_; }
+  [[nodiscard]] int64_t sequences() const { return sequences_; }
+  [[nodiscard]] int64_t documents() const { return documents_; }
+  [[nodiscard]] int64_t tokens() const { return tokens_; }
+
+ private:
+  void flush();
+
+  std::filesystem::path prefix_;
+  TokenType type_;
+  AtomicFile bin_;
+  std::vector<std::byte> buffer_;   // tokens on their way to the .bin
+  SpillFile lengths_;               // i32 a sequence
+  SpillFile document_ends_;         // i64 a document
+  int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
+};
+
+}  // namespace partita

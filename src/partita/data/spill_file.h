@@ -1,0 +1,45 @@
+// A nameless file that grows and is read back once: what must wait until a count is known, without memory that grows.
+//
+//   SpillFile lengths("data");                // on the file system of this folder
+//   lengths.append(int32_t{17});
+//   lengths.read_back([&](std::span<const std::byte> piece) { out.write(piece); });
+//
+// It has no name from the start, so that the kernel frees it however the process ends.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "partita/base/file.h"
+
+namespace partita {
+
+class SpillFile {
+ public:
+  // Error: the folder cannot be written.
+  explicit SpillFile(std::filesystem::path directory);
+
+  template <class T>
+    requires std::is_trivially_copyable_v<T>
+  void append(const T& value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    if (buffer_.size() >= kBuffer) flush();
+  }
+  // Everything in order, in pieces of a multiple of 8 bytes (all but the last). Error: a full disk, a short read.
+  void read_back(const std::function<void(std::span<const std::byte>)>& use);
+
+ private:
+  static constexpr size_t kBuffer = size_t{1} << 16;
+  void flush();
+
+  std::filesystem::path directory_;
+  FileDescriptor file_;
+  std::vector<std::byte> buffer_;
+  int64_t written_ = 0;
+};
+
+}  // namespace partita

@@ -1,0 +1,34 @@
+// Which sequences of a dataset are for training, validation and testing.
+//
+//   const DataSplit split = parse_split("969,30,1");
+//   SequenceRange train = split_range(split, SplitName::train, dataset.sequences());
+//
+// Contiguous and unshuffled, over sequences, not tokens, as in Megatron-LM: bounds are round(share * sequences), halves
+// to even.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace partita {
+
+enum class SplitName : uint8_t { train, valid, test };
+[[nodiscard]] std::string_view name_of(SplitName);
+
+struct DataSplit {
+  std::array<double, 3> shares;  // train, valid, test: at least 0, sum 1
+};
+
+// One to three weights of any scale, with commas; what is missing is 0. Error: anything else.
+[[nodiscard]] DataSplit parse_split(std::string_view text);
+
+struct SequenceRange {
+  int64_t begin = 0, end = 0;
+
+  [[nodiscard]] int64_t size() const { return end - begin; }
+  bool operator==(const SequenceRange&) const = default;
+};
+
+[[nodiscard]] SequenceRange split_range(const DataSplit& split, SplitName name, int64_t sequences);
+
+}  // namespace partita
