@@ -1,0 +1,34 @@
+// Memory of activations: what blocks keep from forward to backward, shared temporaries, and what blocks hand on. One
+// allocation, laid out from the blocks' own lists before the first step.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "partita/nn/block.h"
+
+namespace partita {
+
+class Activations {
+ public:
+  // Room for one micro-batch of this shape; width and dtype of the residual stream.
+  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, Keep, int64_t width, DType);
+
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }
+  [[nodiscard]] std::span<const at::Tensor> scratch(int block) const { return scratch_[static_cast<size_t>(block)]; }
+  [[nodiscard]] const Handed& handed() const { return handed_; }
+  [[nodiscard]] int64_t kept_bytes() const { return kept_bytes_; }
+  [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_; }
+
+ private:
+  Shape shape_;
+  int64_t kept_bytes_ = 0, temporary_bytes_ = 0;
+  std::vector<Saved> saved_;
+  std::vector<std::vector<at::Tensor>> scratch_;
+  Handed handed_;
+};
+
+}  // namespace partita

@@ -1,0 +1,201 @@
+#include "partita/engine/engine.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/engine/initial_weights.h"
+#include "partita/ops/cross_entropy.h"
+#include "partita/ops/flat.h"
+#include "partita/shard/flat_buffer.h"
+
+namespace partita {
+namespace {
+
+UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zero, const EngineOptions& options) {
+  std::vector<std::vector<ParameterSpec>> parameters;
+  for (const auto& block : blocks) parameters.push_back(block->parameters());
+  // Half-precision gradients only where they are summed once and in fp32; a buffer that micro-batches add up in is fp32.
+  const DType gradient = zero.few_gradients ? options.compute : DType::fp32;
+  return plan_units(parameters, {.ranks = zero.shard->size(), .weight = options.compute, .matrix_gradient = gradient,
+                                 .blocks_per_unit = options.blocks_per_unit});
+}
+
+std::vector<bool> backward_reads_of(std::span<const std::unique_ptr<Block>> blocks) {
+  std::vector<bool> reads;
+  for (const auto& block : blocks) reads.push_back(block->backward_reads_weights());
+  return reads;
+}
+
+int64_t valid_tokens(const at::Tensor& labels) {
+  const std::span<const int32_t> values(labels.data_ptr<int32_t>(), static_cast<size_t>(labels.numel()));
+  return std::ranges::count_if(values, [](int32_t label) { return label != kIgnoredLabel; });
+}
+
+}  // namespace
+
+Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions& options)
+    : blocks_(std::move(blocks)), zero_(zero), data_(data), options_(options), backward_reads_(backward_reads_of(blocks_)),
+      plan_(plan_of(blocks_, zero, options)),
+      weights_(plan_, zero, backward_reads_, {.poison = options.poison}, compute_, side_),
+      grads_(plan_, zero, {.micro_batches = options.micro_batches, .poison = options.poison}, compute_, side_),
+      activations_(blocks_, options.shape, options.keep, options.width, options.compute), optimizer_(options.optimizer) {
+  now_.seed = options.seed;
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    const int unit = static_cast<int>(u);
+    const int64_t count = plan_.units[u].layout.slice_count();
+    const at::Tensor weight = weights_.slice(unit);
+    shards_.push_back({.master = options.compute == DType::fp32 ? weight : flat_zeros(count, DType::fp32),
+                       .gradient = grads_.gradient(unit), .weight = weight, .states = optimizer_.make_states(count)});
+    runs_.push_back(optimizer_runs(plan_.units[u].layout, zero_.shard->rank()));
+  }
+}
+
+void Engine::initialize(uint64_t seed) {
+  for (const OwnedRun& run : owned_runs()) {
+    initial_weights({run.values[0].data_ptr<float>(), static_cast<size_t>(run.count)}, *run.parameter, seed, run.begin);
+    for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
+  }
+  publish_weights();
+}
+
+std::vector<OwnedRun> Engine::owned_runs() const {
+  std::vector<OwnedRun> owned;
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    const Layout& layout = plan_.units[u].layout;
+    const ShardView& shard = shards_[u];
+    for (const Segment& s : slice_segments(layout, zero_.shard->rank())) {
+      OwnedRun run{.parameter = &layout.parameters[static_cast<size_t>(s.parameter)], .begin = s.in_parameter, .count = s.count, .values = {}};
+      run.values.push_back(shard.master.narrow(0, s.in_slice, s.count));
+      for (const at::Tensor& state : shard.states) run.values.push_back(state.narrow(0, s.in_slice, s.count));
+      owned.push_back(std::move(run));
+    }
+  }
+  return owned;
+}
+
+void Engine::publish_weights() {
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    if (!shards_[u].weight.is_same(shards_[u].master)) cast(shards_[u].weight, shards_[u].master);
+    weights_.publish(static_cast<int>(u));
+  }
+}
+
+std::vector<ParameterSpec> Engine::parameters() const {
+  std::vector<ParameterSpec> all;
+  for (const Unit& unit : plan_.units) all.insert(all.end(), unit.layout.parameters.begin(), unit.layout.parameters.end());
+  return all;
+}
+
+Context Engine::context(const Batch& batch, Activations& activations, Mode mode) {
+  const Shape shape = batch.shape();
+  PARTITA_CHECK(shape == activations.shape(), "batch of {} x {} in memory for {} x {}", shape.samples, shape.length,
+                activations.shape().samples, activations.shape().length);
+  return {.mode = mode, .batch = &batch, .now = &now_, .handed = activations.handed(), .scratch = {}, .loss = &loss_sum_, .logits = {}};
+}
+
+void Engine::forward(const Batch&, Context& context, Activations& activations) {
+  Residual x;
+  for (int b = 0; b < blocks(); ++b) {
+    const Weights w = weights_.use(b, Pass::forward);
+    weights_.prefetch(b, Pass::forward);
+    context.scratch = activations.scratch(b);
+    x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+    weights_.release(b, Pass::forward);
+    data_.progress();
+  }
+}
+
+void Engine::backward(const Batch&, Context& context, Activations& activations, bool last_micro_batch) {
+  ResidualGrad g;
+  for (int b = blocks() - 1; b >= 0; --b) {
+    const Weights w = weights_.use(b, Pass::backward);
+    weights_.prefetch(b, Pass::backward);
+    context.scratch = activations.scratch(b);
+    const Block& block = *blocks_[static_cast<size_t>(b)];
+    Saved& saved = activations.saved(b);
+    block.recompute(w, context, saved);
+    const std::unique_ptr<Grads> open = grads_.open(b);
+    g = block.backward(w, g, context, saved, *open);
+    weights_.release(b, Pass::backward);
+    grads_.close(b, last_micro_batch);
+    data_.progress();
+  }
+}
+
+int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
+  at::Tensor count = at::zeros({1}, at::kLong);
+  for (const Batch& batch : batches) *count.data_ptr<int64_t>() += valid_tokens(batch.labels);
+  data_.all_reduce(count, Reduce::sum, compute_).wait();
+  return *count.data_ptr<int64_t>();
+}
+
+StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
+  PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}", batches.size(), options_.micro_batches);
+  StepResult result{.tokens = count_valid_tokens(batches)};
+  now_.step = input.step;
+  now_.learning_rate = input.learning_rate;
+  now_.loss_weight = 1.0F / static_cast<float>(std::max<int64_t>(result.tokens, 1));
+  loss_sum_ = 0;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    Context c = context(batches[i], activations_, Mode::train);
+    forward(batches[i], c, activations_);
+    backward(batches[i], c, activations_, i + 1 == batches.size());
+  }
+  grads_.finish();
+
+  at::Tensor sums = at::zeros({2}, at::kDouble);
+  sums.data_ptr<double>()[0] = grads_.sum_of_squares();
+  sums.data_ptr<double>()[1] = loss_sum_;
+  data_.all_reduce(sums, Reduce::sum, compute_).wait();
+  result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]);
+  result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
+  result.skipped = !std::isfinite(result.grad_norm);
+  now_.skip = result.skipped ? 1 : 0;
+  now_.gradient_scale = input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
+  if (!result.skipped) update(input);
+  return result;
+}
+
+void Engine::update(const StepInput&) {
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    optimizer_.step(runs_[u], shards_[u], &now_);
+    weights_.publish(static_cast<int>(u));
+  }
+}
+
+EvalResult Engine::evaluate(const Batch& batch) {
+  loss_sum_ = 0;
+  Context c = context(batch, activations_, Mode::evaluate);
+  forward(batch, c, activations_);
+  at::Tensor sums = at::zeros({2}, at::kDouble);
+  sums.data_ptr<double>()[0] = loss_sum_;
+  sums.data_ptr<double>()[1] = static_cast<double>(valid_tokens(batch.labels));
+  data_.all_reduce(sums, Reduce::sum, compute_).wait();
+  return {.loss_sum = sums.data_ptr<double>()[0], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[1])};
+}
+
+at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary) {
+  if (!inference_ || inference_->shape() != batch.shape())
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute);
+  Context c = context(batch, *inference_, Mode::infer);
+  c.logits = at::empty({batch.shape().samples, vocabulary}, at::kFloat);
+  forward(batch, c, *inference_);
+  return c.logits;
+}
+
+EngineMemory Engine::memory() const {
+  EngineMemory m{.weights = weights_.bytes(), .gradients = grads_.bytes()};
+  for (const ShardView& s : shards_) {
+    if (!s.weight.is_same(s.master)) m.master += static_cast<int64_t>(s.master.nbytes());
+    for (const at::Tensor& state : s.states) m.optimizer += static_cast<int64_t>(state.nbytes());
+  }
+  m.activations = activations_.kept_bytes();
+  m.temporaries = activations_.temporary_bytes();
+  return m;
+}
+
+}  // namespace partita

@@ -1,0 +1,87 @@
+// A model is a list of blocks (embedding, layers, head with loss), and a block is a set of functions of weights: it owns
+// none, they are handed to it. Where the weights come from, where the gradients go and what is kept between forward and
+// backward is the engine's affair; that is all that ZeRO, offload and recomputation are.
+//
+//   Residual x = block.forward(weights, x, context, saved);
+//   ...
+//   block.recompute(weights, context, saved);                 // fills what forward did not keep, and no more
+//   ResidualGrad g = block.backward(weights, g, context, saved, grads);
+//
+// A parameter belongs to the block that applies it. The bias of a layer's last linear is added by the next block's
+// add+norm: that block lists it, by its global name, and its backward makes the gradient.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "partita/nn/buffers.h"
+#include "partita/ops/step_scalars.h"
+#include "partita/shard/grads.h"
+#include "partita/shard/layout.h"
+
+namespace partita {
+
+// Of one micro-batch on this rank.
+struct Shape {
+  int64_t samples = 1, length = 1;
+  [[nodiscard]] int64_t rows() const { return samples * length; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+struct Batch {
+  at::Tensor tokens, labels, positions;  // [samples, length] int32; labels may be kIgnoredLabel, undefined in inference
+  std::vector<int64_t> samples;          // global id of each sample: what its dropout masks are keyed by
+  [[nodiscard]] Shape shape() const { return {tokens.size(0), tokens.size(1)}; }
+};
+
+// The residual stream between blocks is sum + dropout(branch + bias), not yet added: the next block's first kernel adds
+// and normalises in one pass, and knows the bias and the dropout. sum undefined: zero.
+struct Residual {
+  at::Tensor sum, branch;  // [rows, width]
+};
+
+// d/d sum and d/d branch; one tensor twice where there is no dropout.
+struct ResidualGrad {
+  at::Tensor sum, branch;
+};
+
+// What a block hands on. The engine owns these three, and blocks overwrite them in turn.
+struct Handed {
+  at::Tensor branch, d_sum, d_branch;  // [rows, width]
+};
+
+// In the order of Block::parameters(), shaped; in the compute dtype.
+using Weights = std::span<const at::Tensor>;
+
+// What forward is for. In training the head makes loss and logits only in backward, chunk by chunk, so that they are
+// made once and never all held; in evaluation forward makes the loss; in inference the logits of the last position.
+enum class Mode : uint8_t { train, evaluate, infer };
+
+struct Context {
+  Mode mode = Mode::train;
+  const Batch* batch = nullptr;
+  const StepScalars* now = nullptr;
+  Handed handed;
+  std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
+  double* loss = nullptr;               // the head adds its sum over counted tokens
+  at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
+};
+
+class Block {
+ public:
+  virtual ~Block() = default;
+  // The same list at every call.
+  [[nodiscard]] virtual std::vector<ParameterSpec> parameters() const = 0;
+  // Pure functions of the shape: they are the memory plan.
+  [[nodiscard]] virtual std::vector<BufferSpec> saved(const Shape&) const = 0;
+  [[nodiscard]] virtual std::vector<BufferSpec> scratch(const Shape&) const = 0;
+  // false: backward needs no weights (embedding), so none are gathered for it.
+  [[nodiscard]] virtual bool backward_reads_weights() const { return true; }
+
+  virtual Residual forward(Weights, Residual, Context&, Saved&) const = 0;
+  virtual void recompute(Weights, Context&, Saved&) const = 0;
+  virtual ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const = 0;
+};
+
+}  // namespace partita

@@ -1,0 +1,24 @@
+#include "partita/nn/embedding.h"
+
+#include "partita/ops/embedding.h"
+
+namespace partita {
+
+std::vector<ParameterSpec> Embedding::parameters() const {
+  const Init init{.mean = 0, .std = options_.init_std};
+  return {{.name = "embedding.token.weight", .shape = {options_.vocabulary, options_.width}, .init = init, .decay = true},
+          {.name = "embedding.position.weight", .shape = {options_.positions, options_.width}, .init = init, .decay = true}};
+}
+
+Residual Embedding::forward(Weights w, Residual, Context& context, Saved&) const {
+  embedding_forward(context.handed.branch, context.batch->tokens, context.batch->positions, w[kToken], w[kPosition]);
+  return {.sum = {}, .branch = context.handed.branch};
+}
+
+ResidualGrad Embedding::backward(Weights, ResidualGrad d, Context& context, Saved&, Grads& grads) const {
+  embedding_backward(grads.target(kToken), grads.target(kPosition), d.branch, context.batch->tokens,
+                     context.batch->positions);
+  return {};
+}
+
+}  // namespace partita

@@ -1,0 +1,30 @@
+// Token and learned position embedding: the first block of GPT-2. Its output is a branch with no sum, so that the first
+// layer's add applies the embedding dropout.
+#pragma once
+#include "partita/nn/block.h"
+
+namespace partita {
+
+struct EmbeddingOptions {
+  int64_t vocabulary, positions, width;
+  double init_std = 0.02;
+  DType dtype = DType::fp32;
+};
+
+class Embedding final : public Block {
+ public:
+  explicit Embedding(EmbeddingOptions options) : options_(options) {}
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
+  [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override { return {}; }
+  [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
+  [[nodiscard]] bool backward_reads_weights() const override { return false; }
+  Residual forward(Weights, Residual, Context&, Saved&) const override;
+  void recompute(Weights, Context&, Saved&) const override {}
+  ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
+
+ private:
+  enum Parameter : uint8_t { kToken, kPosition };
+  EmbeddingOptions options_;
+};
+
+}  // namespace partita

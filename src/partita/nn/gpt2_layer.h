@@ -1,0 +1,51 @@
+// A pre-norm transformer layer of GPT-2 (A. Radford et al., "Language models are unsupervised multitask learners", 2019):
+//
+//   r1 = sum + dropout(branch + bias of the layer before);  h1 = norm(r1)
+//   r2 = r1 + dropout(output(attention(qkv(h1))));          h2 = norm(r2)
+//   hands on r2 and down(gelu(up(h2))), whose bias and dropout are the next block's
+#pragma once
+#include "partita/nn/block.h"
+#include "partita/ops/attention.h"
+#include "partita/ops/norm.h"
+
+namespace partita {
+
+struct Gpt2LayerOptions {
+  int64_t index;        // of the layer: in names and dropout sites
+  int64_t layers;       // of the model: scales the initial residual projections
+  int64_t width, heads, ffn_width;
+  double norm_epsilon = 1e-5, init_std = 0.02;
+  float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
+  float residual_dropout = 0, attention_dropout = 0;
+  DType dtype = DType::fp32;
+};
+
+// The bias that the block after layer `index` adds, and its place in dropout.
+[[nodiscard]] std::string down_bias_name(int64_t index);
+[[nodiscard]] uint32_t entry_site(int64_t index);
+
+class Gpt2Layer final : public Block {
+ public:
+  explicit Gpt2Layer(Gpt2LayerOptions options) : options_(options) {}
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
+  [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
+  [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
+  Residual forward(Weights, Residual, Context&, Saved&) const override;
+  void recompute(Weights, Context&, Saved&) const override;
+  ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
+
+ private:
+  enum Parameter : uint8_t {
+    kNorm1, kNorm1Bias, kQkv, kQkvBias, kOutput, kOutputBias, kNorm2, kNorm2Bias, kUp, kUpBias, kDown, kEntryBias
+  };
+  enum Slot : uint8_t { kR1, kMean1, kRstd1, kH1, kQkvOut, kAttended, kLogSum, kR2, kMean2, kRstd2, kH2, kUpOut, kActivated };
+  enum Scratch : uint8_t { kBranch, kWide, kDQkv };  // kBranch is read before kWide and kDQkv are written
+
+  [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, options_.width / options_.heads}; }
+  [[nodiscard]] Dropout dropout(float p, uint32_t place, const Context&) const;
+  [[nodiscard]] AddNorm add_norm2(Weights, Context&, Saved&, at::Tensor output) const;
+
+  Gpt2LayerOptions options_;
+};
+
+}  // namespace partita

@@ -1,0 +1,43 @@
+// The last block: add, final norm, logits and cross-entropy loss, chunk by chunk of rows, so that the logits of a batch
+// never exist at once. In training its forward keeps its input and its backward makes logits, loss and gradients: the
+// loss of a step exists after backward.
+#pragma once
+#include "partita/nn/block.h"
+#include "partita/ops/dropout.h"
+
+namespace partita {
+
+struct HeadOptions {
+  int64_t vocabulary, width;
+  std::string weight_name = "head.weight";  // a tied head names the embedding's table
+  std::string entry_bias_name;              // bias of the last layer's branch; empty: none
+  uint32_t entry_site = 0;                  // its place in dropout
+  double norm_epsilon = 1e-5, init_std = 0.02;
+  float entry_dropout = 0;
+  DType dtype = DType::fp32;
+};
+
+// Rows a chunk: its logits take about 16 MiB, which stays in a CPU's last-level cache.
+[[nodiscard]] int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes);
+
+class Head final : public Block {
+ public:
+  explicit Head(HeadOptions options) : options_(std::move(options)) {}
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
+  [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
+  [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
+  Residual forward(Weights, Residual, Context&, Saved&) const override;
+  void recompute(Weights, Context&, Saved&) const override;
+  ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
+
+ private:
+  enum Parameter : uint8_t { kTable, kNorm, kNormBias, kEntryBias };
+  enum Slot : uint8_t { kR, kMean, kRstd, kH };
+  enum Scratch : uint8_t { kLogits, kDNormed };
+
+  [[nodiscard]] Dropout dropout(const Context&) const;
+
+  HeadOptions options_;
+};
+
+}  // namespace partita
