@@ -1,11 +1,12 @@
 #include "partita/base/config.h"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <sstream>
-#include <toml++/toml.h>
 #include <type_traits>
 
 #include "partita/base/error.h"
@@ -59,10 +60,10 @@ std::string number(double value) {
 bool is_boolean_name(std::string_view name) { return name == "true" || name == "false"; }
 
 std::string text_of(const ConfigValue& value) {
-  return std::visit(Overload{[](bool v) { return std::string(v ? "true" : "false"); },
-                             [](int64_t v) { return fmt::format("{}", v); }, [](double v) { return number(v); },
-                             [](const std::string& v) { return toml_string(v); }},
-                    value);
+  return std::visit(
+      Overload{[](bool v) { return std::string(v ? "true" : "false"); }, [](int64_t v) { return fmt::format("{}", v); },
+               [](double v) { return number(v); }, [](const std::string& v) { return toml_string(v); }},
+      value);
 }
 
 [[noreturn]] void wrong_value(const ConfigField& field, std::string_view where, std::string_view found,
@@ -70,44 +71,44 @@ std::string text_of(const ConfigValue& value) {
   fail("{}: {} = {}: expected {}{}", where, field.key, found, field.expected(), hint);
 }
 
-// Sets the field to a typed value, or says why not.
+// The value as a T, or the error that it is none.
+template <class T>
+const T& as(const ConfigField& field, const ConfigValue& value, std::string_view where) {
+  const T* typed = std::get_if<T>(&value);
+  if (typed == nullptr) wrong_value(field, where, text_of(value));
+  return *typed;
+}
+
+double as_number(const ConfigField& field, const ConfigValue& value, std::string_view where) {
+  const int64_t* integer = std::get_if<int64_t>(&value);
+  return integer != nullptr ? static_cast<double>(*integer) : as<double>(field, value, where);
+}
+
+size_t as_choice(const ConfigField& field, const ConfigChoice& choice, const ConfigValue& value,
+                 std::string_view where) {
+  const std::string* given = std::get_if<std::string>(&value);
+  const std::string name = given != nullptr ? *given : text_of(value);
+  const auto at = std::find(choice.names.begin(), choice.names.end(), name);
+  if (at == choice.names.end()) {
+    const std::string near = nearest(name, choice.names);
+    wrong_value(field, where, text_of(value), near.empty() ? "" : did_you_mean(near));
+  }
+  return static_cast<size_t>(at - choice.names.begin());
+}
+
+// Sets the field to the value, or says why not.
 void set(const ConfigField& field, const ConfigValue& value, std::string_view where) {
-  const auto set_number = [&](auto* target, auto number_given) {
+  const auto in_range = [&](auto number_given) {
     if (!field.range.contains(static_cast<double>(number_given))) wrong_value(field, where, text_of(value));
-    *target = number_given;
+    return number_given;
   };
-  std::visit(
-      Overload{[&](bool* target) {
-                 const bool* given = std::get_if<bool>(&value);
-                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
-               },
-               [&](int64_t* target) {
-                 const int64_t* given = std::get_if<int64_t>(&value);
-                 given ? set_number(target, *given) : wrong_value(field, where, text_of(value));
-               },
-               [&](double* target) {
-                 if (const double* given = std::get_if<double>(&value)) return set_number(target, *given);
-                 const int64_t* integer = std::get_if<int64_t>(&value);
-                 integer ? set_number(target, static_cast<double>(*integer))
-                         : wrong_value(field, where, text_of(value));
-               },
-               [&](std::string* target) {
-                 const std::string* given = std::get_if<std::string>(&value);
-                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
-               },
-               [&](std::filesystem::path* target) {
-                 const std::string* given = std::get_if<std::string>(&value);
-                 given ? void(*target = *given) : wrong_value(field, where, text_of(value));
-               },
-               [&](const ConfigChoice& choice) {
-                 const std::string* given = std::get_if<std::string>(&value);
-                 const std::string name = given ? *given : text_of(value);
-                 const auto at = std::find(choice.names.begin(), choice.names.end(), name);
-                 if (at != choice.names.end()) return choice.set(static_cast<size_t>(at - choice.names.begin()));
-                 const std::string near = nearest(name, choice.names);
-                 wrong_value(field, where, text_of(value), near.empty() ? "" : did_you_mean(near));
-               }},
-      field.target);
+  std::visit(Overload{[&](bool* target) { *target = as<bool>(field, value, where); },
+                      [&](int64_t* target) { *target = in_range(as<int64_t>(field, value, where)); },
+                      [&](double* target) { *target = in_range(as_number(field, value, where)); },
+                      [&](std::string* target) { *target = as<std::string>(field, value, where); },
+                      [&](std::filesystem::path* target) { *target = as<std::string>(field, value, where); },
+                      [&](const ConfigChoice& choice) { choice.set(as_choice(field, choice, value, where)); }},
+             field.target);
 }
 
 template <class T>
@@ -166,25 +167,24 @@ std::string ConfigField::expected() const {
     const std::string text = range.text();
     return text.empty() ? noun : noun + " " + text;
   };
-  return std::visit(Overload{[](bool*) { return std::string("true or false"); },
-                             [&](int64_t*) { return with_range("an integer"); },
-                             [&](double*) { return with_range("a number"); },
-                             [](std::string*) { return std::string("a string"); },
-                             [](std::filesystem::path*) { return std::string("a path"); },
-                             [](const ConfigChoice& choice) { return join(choice.names); }},
-                    target);
+  return std::visit(
+      Overload{[](bool*) { return std::string("true or false"); }, [&](int64_t*) { return with_range("an integer"); },
+               [&](double*) { return with_range("a number"); }, [](std::string*) { return std::string("a string"); },
+               [](std::filesystem::path*) { return std::string("a path"); },
+               [](const ConfigChoice& choice) { return join(choice.names); }},
+      target);
 }
 
 std::string ConfigField::value() const {
-  return std::visit(Overload{[](const bool* v) { return text_of(*v); }, [](const int64_t* v) { return text_of(*v); },
-                             [](const double* v) { return text_of(*v); },
-                             [](const std::string* v) { return text_of(*v); },
-                             [](const std::filesystem::path* v) { return text_of(v->string()); },
-                             [](const ConfigChoice& choice) {
-                               const std::string& name = choice.names.at(choice.get());
-                               return is_boolean_name(name) ? name : toml_string(name);
-                             }},
-                    target);
+  return std::visit(
+      Overload{[](const bool* v) { return text_of(*v); }, [](const int64_t* v) { return text_of(*v); },
+               [](const double* v) { return text_of(*v); }, [](const std::string* v) { return text_of(*v); },
+               [](const std::filesystem::path* v) { return text_of(v->string()); },
+               [](const ConfigChoice& choice) {
+                 const std::string& name = choice.names.at(choice.get());
+                 return is_boolean_name(name) ? name : toml_string(name);
+               }},
+      target);
 }
 
 ConfigSchema& ConfigSchema::section(std::string name, std::string meaning) {
@@ -314,8 +314,8 @@ std::string ConfigSchema::help() const {
     out += fmt::format("{}[{}] {}\n", s == 0 ? "" : "\n", sections_[s].name, sections_[s].meaning);
     for (size_t i = sections_[s].begin; i < end_of(s); ++i) {
       const ConfigField& field = fields_[i];
-      out += fmt::format("  --{} ({}; default {})\n      {}\n", field.key, field.expected(), field.value(),
-                         field.meaning);
+      out +=
+          fmt::format("  --{} ({}; default {})\n      {}\n", field.key, field.expected(), field.value(), field.meaning);
     }
   }
   return out;

@@ -79,8 +79,8 @@ class ConfigSchema {
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);
   // A name "true" or "false" is also met by the TOML boolean.
   template <class Enum>
-    requires std::is_enum_v<Enum>
-  ConfigSchema& choice(std::string name, Enum& target, std::initializer_list<const char*> names, std::string meaning) {
+  requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target,
+                                                     std::initializer_list<const char*> names, std::string meaning) {
     return add(std::move(name), std::move(meaning), {},
                ConfigChoice{{names.begin(), names.end()},
                             [&target] { return static_cast<size_t>(target); },

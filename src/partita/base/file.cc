@@ -67,7 +67,8 @@ int64_t free_bytes(const fs::path& path) {
   std::error_code ignored;
   while (!fs::exists(place, ignored) && place.has_relative_path()) place = place.parent_path();
   struct statvfs info {};
-  if (::statvfs(place.c_str(), &info) != 0) fail("cannot ask for the free space at {}: {}", place.string(), reason(errno));
+  if (::statvfs(place.c_str(), &info) != 0)
+    fail("cannot ask for the free space at {}: {}", place.string(), reason(errno));
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 

@@ -87,8 +87,7 @@ class MappedFile {
 
   MappedFile() = default;
   explicit MappedFile(std::filesystem::path path, Access access = Access::random);
-  MappedFile(MappedFile&& other) noexcept
-      : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(bytes_, other.bytes_);
@@ -97,16 +96,14 @@ class MappedFile {
   ~MappedFile();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  [[nodiscard]] std::string_view text() const {
-    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
-  }
+  [[nodiscard]] std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   // `count` values of T that start `offset` bytes into the file. Error: they reach beyond its end (the file is cut
   // short), or `offset` is not aligned for T.
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::span<const T> as(int64_t offset, int64_t count) const {
     check_range(offset, count, sizeof(T), alignof(T));
     return {reinterpret_cast<const T*>(bytes_.data() + offset), static_cast<size_t>(count)};

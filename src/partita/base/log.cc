@@ -19,11 +19,16 @@ constexpr std::array<std::string_view, 5> kNames = {"debug", "info", "warn", "er
 
 spdlog::level::level_enum spdlog_level(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warn: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
-    case Level::off: break;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warn:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
+    case Level::off:
+      break;
   }
   return spdlog::level::off;
 }

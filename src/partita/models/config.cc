@@ -16,7 +16,9 @@ void require_probability(std::string_view name, double value) {
 }
 
 // Weights of one layer's four matmuls.
-int64_t layer_matmul_weights(const ModelConfig& m) { return 4 * m.hidden_size * m.hidden_size + 2 * m.hidden_size * m.ffn_size(); }
+int64_t layer_matmul_weights(const ModelConfig& m) {
+  return 4 * m.hidden_size * m.hidden_size + 2 * m.hidden_size * m.ffn_size();
+}
 
 }  // namespace
 
@@ -25,8 +27,10 @@ void validate(const ModelConfig& m) {
   require_at_least_one("hidden_size", m.hidden_size);
   require_at_least_one("heads", m.heads);
   require_at_least_one("max_length", m.max_length);
-  if (m.ffn_hidden_size < 0) fail("model.ffn_hidden_size is {}: expected a width, or 0 for 4 x hidden_size", m.ffn_hidden_size);
-  if (m.vocab_size < 0) fail("model.vocab_size is {}: expected a number of tokens, or 0 for the tokenizer's", m.vocab_size);
+  if (m.ffn_hidden_size < 0)
+    fail("model.ffn_hidden_size is {}: expected a width, or 0 for 4 x hidden_size", m.ffn_hidden_size);
+  if (m.vocab_size < 0)
+    fail("model.vocab_size is {}: expected a number of tokens, or 0 for the tokenizer's", m.vocab_size);
   if (m.hidden_size % m.heads != 0) {
     const int64_t below = m.hidden_size / m.heads * m.heads, above = below + m.heads;
     if (below == 0) fail("hidden_size {} is not divisible by {} heads: use {}", m.hidden_size, m.heads, above);

@@ -15,10 +15,10 @@ struct ModelConfig {
   int64_t layers = 12;
   int64_t hidden_size = 768;
   int64_t heads = 12;
-  int64_t ffn_hidden_size = 0;     // inner width of the MLP; 0: 4 x hidden_size
-  int64_t vocab_size = 0;          // 0: the tokenizer's, filled in before the model is built
-  int64_t max_length = 1024;       // positions that the model knows
-  double dropout = 0.1;            // of the branches that are added to the residual
+  int64_t ffn_hidden_size = 0;  // inner width of the MLP; 0: 4 x hidden_size
+  int64_t vocab_size = 0;       // 0: the tokenizer's, filled in before the model is built
+  int64_t max_length = 1024;    // positions that the model knows
+  double dropout = 0.1;         // of the branches that are added to the residual
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;  // of the attention probabilities
   double init_std = 0.02;          // of normal initial weights; output projections take init_std / sqrt(2 layers)

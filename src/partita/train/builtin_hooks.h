@@ -12,10 +12,10 @@
 
 namespace partita {
 
-[[nodiscard]] std::unique_ptr<Hook> metrics_hook(const RunInfo& info);              // priority 10
-[[nodiscard]] std::unique_ptr<Hook> tensorboard_hook(const RunInfo& info);          // priority 20
-[[nodiscard]] std::unique_ptr<Hook> log_line_hook(int64_t every);                   // priority 30
-[[nodiscard]] std::unique_ptr<Hook> progress_hook();                                // priority 40
+[[nodiscard]] std::unique_ptr<Hook> metrics_hook(const RunInfo& info);      // priority 10
+[[nodiscard]] std::unique_ptr<Hook> tensorboard_hook(const RunInfo& info);  // priority 20
+[[nodiscard]] std::unique_ptr<Hook> log_line_hook(int64_t every);           // priority 30
+[[nodiscard]] std::unique_ptr<Hook> progress_hook();                        // priority 40
 
 // What the configuration asks for.
 [[nodiscard]] Hooks builtin_hooks(const Config& config, const RunInfo& info);

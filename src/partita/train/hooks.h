@@ -26,10 +26,10 @@ namespace partita {
 struct TrainerView {
   const Config& config;
   const RunInfo& info;
-  StepMetrics step{};                 // the step just done; before_run: step 0, or the resumed one
-  EvalMetrics eval{};                 // the last validation
-  std::filesystem::path checkpoint{}; // the folder last saved
-  std::string stop_reason{};          // a hook that fills this ends the run after the step, as Ctrl-C would
+  StepMetrics step{};                  // the step just done; before_run: step 0, or the resumed one
+  EvalMetrics eval{};                  // the last validation
+  std::filesystem::path checkpoint{};  // the folder last saved
+  std::string stop_reason{};           // a hook that fills this ends the run after the step, as Ctrl-C would
 };
 
 class Hook {

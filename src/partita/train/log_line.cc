@@ -46,8 +46,9 @@ std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t 
 }
 
 std::string validation_box(const EvalMetrics& eval) {
-  const std::string text = fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ",
-                                       eval.step, eval.loss, eval.perplexity());
+  const std::string text =
+      fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", eval.step,
+                  eval.loss, eval.perplexity());
   const std::string dashes(text.size(), '-');
   return dashes + "\n" + text + "\n" + dashes;
 }

@@ -12,26 +12,26 @@ namespace partita {
 struct RunInfo {
   int rank = 0, ranks = 1;
   int64_t total_steps = 0;
-  int64_t resumed_step = 0;        // the run continues behind this step; 0: from the beginning
-  int64_t global_batch = 0;        // samples a step
-  int64_t tokens_per_step = 0;     // global_batch x sequence length
-  int64_t parameters = 0;          // of the whole model
-  double flops_per_token = 0;      // forward and backward, see models/config.h
-  double peak_flops = 0;           // of one device, per second, in the precision of the run; 0: unknown
-  std::filesystem::path directory; // of the run
+  int64_t resumed_step = 0;         // the run continues behind this step; 0: from the beginning
+  int64_t global_batch = 0;         // samples a step
+  int64_t tokens_per_step = 0;      // global_batch x sequence length
+  int64_t parameters = 0;           // of the whole model
+  double flops_per_token = 0;       // forward and backward, see models/config.h
+  double peak_flops = 0;            // of one device, per second, in the precision of the run; 0: unknown
+  std::filesystem::path directory;  // of the run
 };
 
 // One optimizer step.
 struct StepMetrics {
-  int64_t step = 0;                // counted from 1
-  int64_t consumed_samples = 0;    // including this step's
-  double loss = 0;                 // mean over the valid tokens of the global batch
-  double grad_norm = 0;            // global, before clipping
-  double learning_rate = 0;        // that this step used
-  double seconds = 0;              // wall time of this step
-  int64_t tokens = 0;              // of all ranks
-  int64_t skipped_steps = 0;       // so far: updates left out because a gradient was not finite
-  int64_t nan_steps = 0;           // so far: steps with a loss that was not finite
+  int64_t step = 0;              // counted from 1
+  int64_t consumed_samples = 0;  // including this step's
+  double loss = 0;               // mean over the valid tokens of the global batch
+  double grad_norm = 0;          // global, before clipping
+  double learning_rate = 0;      // that this step used
+  double seconds = 0;            // wall time of this step
+  int64_t tokens = 0;            // of all ranks
+  int64_t skipped_steps = 0;     // so far: updates left out because a gradient was not finite
+  int64_t nan_steps = 0;         // so far: steps with a loss that was not finite
 
   [[nodiscard]] double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };
@@ -39,7 +39,7 @@ struct StepMetrics {
 // One validation.
 struct EvalMetrics {
   int64_t step = 0, consumed_samples = 0;
-  double loss = 0;                 // mean over the valid tokens
+  double loss = 0;  // mean over the valid tokens
   int64_t tokens = 0;
   double seconds = 0;
 

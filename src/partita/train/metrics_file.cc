@@ -26,7 +26,8 @@ void for_each_line(const fs::path& path, std::string_view content, Visit visit) 
     const std::string_view line = content.substr(begin, end - begin);
     ++line_number;
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) fail("{}:{}: expected a JSON object, found '{}'", path.string(), line_number, line.substr(0, 60));
+    if (!json.is_object())
+      fail("{}:{}: expected a JSON object, found '{}'", path.string(), line_number, line.substr(0, 60));
     visit(line_number, json, line);
     begin = end + 1;
   }
@@ -38,7 +39,8 @@ class Reader {
 
   [[nodiscard]] int64_t integer(const char* key) const {
     const auto at = json_.find(key);
-    if (at == json_.end() || !at->is_number_integer()) fail("{}:{}: expected an integer '{}'", path_.string(), line_, key);
+    if (at == json_.end() || !at->is_number_integer())
+      fail("{}:{}: expected an integer '{}'", path_.string(), line_, key);
     return at->get<int64_t>();
   }
   [[nodiscard]] double real(const char* key) const {
@@ -65,8 +67,8 @@ std::string to_json(const StepMetrics& s) {
 }
 
 std::string to_json(const EvalMetrics& e) {
-  return fmt::format(R"({{"step":{},"consumed_samples":{},"loss":{},"perplexity":{},"tokens":{},"seconds":{}}})", e.step,
-                     e.consumed_samples, number(e.loss), number(e.perplexity()), e.tokens, number(e.seconds));
+  return fmt::format(R"({{"step":{},"consumed_samples":{},"loss":{},"perplexity":{},"tokens":{},"seconds":{}}})",
+                     e.step, e.consumed_samples, number(e.loss), number(e.perplexity()), e.tokens, number(e.seconds));
 }
 
 MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(path)) {

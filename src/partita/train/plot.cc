@@ -112,7 +112,8 @@ std::string loss_script(std::span<const StepMetrics> steps, std::span<const Eval
   }
   const std::string drawing = fmt::format(
       "set title {} noenhanced\nset xlabel 'optimizer step'\nset ylabel 'loss (nats per token)'\n"
-      "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\nset key top right\nset rmargin 4\nset border 3\nset tics nomirror out\n"
+      "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\nset key top right\nset rmargin 4\nset border "
+      "3\nset tics nomirror out\n"
       "set format x '%.0f'\nset datafile missing 'NaN'\n",
       gnuplot_string(title));
   const auto picture = [&](const char* terminal, const char* extension) {

@@ -27,7 +27,8 @@ std::string progress_bar(const Progress& p, int width) {
   std::string line = head;
   if (room >= kLeast) {
     const int filled = p.steps > 0 ? static_cast<int>(std::clamp<int64_t>(room * p.step / p.steps, 0, room)) : 0;
-    line += "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(room - filled), '.') + "]";
+    line += "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(room - filled), '.') +
+            "]";
   }
   line += tail;
   return line.substr(0, static_cast<size_t>(std::max(width, 0)));

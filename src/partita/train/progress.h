@@ -10,8 +10,8 @@ namespace partita {
 
 struct Progress {
   int64_t step = 0, steps = 0;
-  int64_t first_step = 0;         // the run resumed behind this one: `seconds` count from there
-  double seconds = 0;             // of this process's steps
+  int64_t first_step = 0;  // the run resumed behind this one: `seconds` count from there
+  double seconds = 0;      // of this process's steps
   double loss = 0;
   double tokens_per_second = 0;
 

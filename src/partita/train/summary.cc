@@ -34,7 +34,9 @@ int64_t epochs(const RunSummary& s) {
 
 std::string summary_text(const RunSummary& s) {
   std::string text = "***** Running training *****\n";
-  const auto line = [&text](std::string_view name, const auto& value) { text += fmt::format("  {} = {}\n", name, value); };
+  const auto line = [&text](std::string_view name, const auto& value) {
+    text += fmt::format("  {} = {}\n", name, value);
+  };
   line("Num examples", s.examples);
   line("Num Epochs", epochs(s));
   line("Instantaneous batch size per device", s.micro_batch);
@@ -44,8 +46,8 @@ std::string summary_text(const RunSummary& s) {
   if (s.resumed_step > 0) line("Resumed behind step", s.resumed_step);
   line("Number of parameters", s.parameters);
   line("Tokens per step", s.global_batch * s.sequence_length);
-  line("Parallelism", fmt::format("{} rank{}, ZeRO stage {}, {}", s.ranks, s.ranks == 1 ? "" : "s", s.zero_stage,
-                                  s.precision));
+  line("Parallelism",
+       fmt::format("{} rank{}, ZeRO stage {}, {}", s.ranks, s.ranks == 1 ? "" : "s", s.zero_stage, s.precision));
   if (!s.memory.empty()) text += memory_table(s.memory);
   return text;
 }

@@ -27,18 +27,18 @@
 namespace partita {
 
 struct RunSummary {
-  int64_t examples = 0;              // training samples of one epoch
-  int64_t micro_batch = 0;           // samples a device takes at once
-  int64_t global_batch = 0;          // samples a step
-  int64_t accumulation_steps = 0;    // micro-batches a device and step
+  int64_t examples = 0;            // training samples of one epoch
+  int64_t micro_batch = 0;         // samples a device takes at once
+  int64_t global_batch = 0;        // samples a step
+  int64_t accumulation_steps = 0;  // micro-batches a device and step
   int64_t steps = 0;
-  int64_t resumed_step = 0;          // 0: from the beginning
-  int64_t sequence_length = 0;       // tokens a sample
+  int64_t resumed_step = 0;     // 0: from the beginning
+  int64_t sequence_length = 0;  // tokens a sample
   int64_t parameters = 0;
   int ranks = 1;
   int64_t zero_stage = 0;
-  std::string precision;             // "bf16"
-  std::vector<MemoryOwner> memory;   // of the fullest rank
+  std::string precision;            // "bf16"
+  std::vector<MemoryOwner> memory;  // of the fullest rank
 };
 
 // Epochs are those begun: the samples that the steps consume, divided by the examples, rounded up.

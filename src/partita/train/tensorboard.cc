@@ -73,9 +73,7 @@ constexpr size_t kBufferBytes = 1 << 16;
 
 }  // namespace
 
-uint32_t internal::masked_crc32c(std::span<const std::byte> bytes) {
-  return std::rotr(crc32c(bytes), 15) + 0xA282EAD8;
-}
+uint32_t internal::masked_crc32c(std::span<const std::byte> bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8; }
 
 std::string internal::tfrecord(std::string_view data) {
   std::string record;

@@ -21,8 +21,9 @@
 namespace partita {
 
 struct TensorBoardOptions {
-  int64_t first_step = 0;  // more than 0: TensorBoard forgets what earlier files of the folder say of this step and later
-  double time = 0;         // seconds since 1970 for the file's name and its events; 0: the clock
+  int64_t first_step =
+      0;            // more than 0: TensorBoard forgets what earlier files of the folder say of this step and later
+  double time = 0;  // seconds since 1970 for the file's name and its events; 0: the clock
 };
 
 class TensorBoardWriter {

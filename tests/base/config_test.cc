@@ -1,0 +1,220 @@
+#include "partita/base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+enum class Colour : uint8_t { red, green, automatic, yes };
+
+struct Settings {
+  int64_t steps = 100;
+  double rate = 1e-3;
+  bool verbose = false;
+  std::string name = "plain";
+  std::filesystem::path path = "data/a";
+  Colour colour = Colour::red;
+};
+
+ConfigSchema bind(Settings& s) {
+  ConfigSchema schema;
+  schema.section("train", "the run")
+      .field("steps", s.steps, at_least(1), "optimizer steps")
+      .field("rate", s.rate, fraction(), "learning rate")
+      .field("verbose", s.verbose, "talk");
+  schema.section("output", "what is written")
+      .field("name", s.name, "a name")
+      .field("path", s.path, "a place")
+      .choice("colour", s.colour, {"red", "green", "auto", "true"}, "a colour");
+  return schema;
+}
+
+Settings read(std::string_view toml, ConfigSources* sources = nullptr) {
+  Settings settings;
+  bind(settings).read_toml(toml, "a.toml", sources);
+  return settings;
+}
+
+Settings override_with(std::vector<std::string> arguments, ConfigSources* sources = nullptr) {
+  Settings settings;
+  bind(settings).read_overrides(arguments, sources);
+  return settings;
+}
+
+std::string toml_error(std::string_view toml) {
+  return error_message([&] { read(toml); });
+}
+
+std::string override_error(std::vector<std::string> arguments) {
+  return error_message([&] { override_with(arguments); });
+}
+
+TEST(ConfigSchema, ReadsEveryTypeAndRemembersTheLine) {
+  ConfigSources sources;
+  const Settings s = read(
+      "[train]\nsteps = 1_000\nrate = 0.5\n\nverbose = true\n"
+      "[output]\nname = \"a \\\"b\\\"\"\npath = '/x y'\ncolour = \"green\"\n",
+      &sources);
+  EXPECT_EQ(s.steps, 1000);
+  EXPECT_EQ(s.rate, 0.5);
+  EXPECT_TRUE(s.verbose);
+  EXPECT_EQ(s.name, "a \"b\"");
+  EXPECT_EQ(s.path, "/x y");
+  EXPECT_EQ(s.colour, Colour::green);
+  EXPECT_EQ(sources.at("train.steps"), "a.toml:2");
+  EXPECT_EQ(sources.at("train.verbose"), "a.toml:5");
+  EXPECT_EQ(sources.at("output.colour"), "a.toml:9");
+}
+
+TEST(ConfigSchema, KeepsDefaultsWhereNothingIsSaid) {
+  ConfigSources sources;
+  const Settings s = read("train.steps = 5", &sources);
+  EXPECT_EQ(s.steps, 5);
+  EXPECT_EQ(s.rate, 1e-3);
+  EXPECT_EQ(s.name, "plain");
+  EXPECT_EQ(sources, (ConfigSources{{"train.steps", "a.toml:1"}}));
+  EXPECT_EQ(read("").steps, 100);
+}
+
+TEST(ConfigSchema, TakesIntegersForNumbersAndBooleansForTheirNames) {
+  EXPECT_EQ(read("[train]\nrate = 0").rate, 0.0);
+  EXPECT_EQ(read("[output]\ncolour = true").colour, Colour::yes);
+}
+
+TEST(ConfigSchema, NamesTheNearestKey) {
+  EXPECT_EQ(toml_error("[train]\n\nstep = 5"), "a.toml:3: unknown key 'train.step': did you mean 'train.steps'?");
+  EXPECT_EQ(toml_error("[train]\ncolour = 'red'"),
+            "a.toml:2: unknown key 'train.colour': did you mean 'output.colour'?");
+  EXPECT_EQ(toml_error("[trian]\nsteps = 5"), "a.toml:1: unknown section [trian]: did you mean 'train'?");
+  EXPECT_EQ(toml_error("steps = 5"), "a.toml:1: unknown key 'steps': did you mean 'train.steps'?");
+  EXPECT_THAT(toml_error("[train]\nzzzzzzzzzzzz = 5"), StartsWith("a.toml:2: unknown key 'train.zzzzzzzzzzzz'"));
+}
+
+TEST(ConfigSchema, SaysWhatWasExpectedAndFound) {
+  EXPECT_EQ(toml_error("[train]\nsteps = 0"), "a.toml:2: train.steps = 0: expected an integer of at least 1");
+  EXPECT_EQ(toml_error("[train]\nsteps = 1.5"), "a.toml:2: train.steps = 1.5: expected an integer of at least 1");
+  EXPECT_EQ(toml_error("[train]\nsteps = 'a'"), "a.toml:2: train.steps = \"a\": expected an integer of at least 1");
+  EXPECT_EQ(toml_error("[train]\nrate = 1"),
+            "a.toml:2: train.rate = 1: expected a number of at least 0 and less than 1");
+  EXPECT_THAT(toml_error("[train]\nrate = nan"), HasSubstr("expected a number"));
+  EXPECT_THAT(toml_error("[train]\nrate = inf"), HasSubstr("expected a number"));
+  EXPECT_EQ(toml_error("[train]\nverbose = 1"), "a.toml:2: train.verbose = 1: expected true or false");
+  EXPECT_EQ(toml_error("[output]\nname = 1"), "a.toml:2: output.name = 1: expected a string");
+  EXPECT_EQ(toml_error("[output]\ncolour = 'gren'"),
+            "a.toml:2: output.colour = \"gren\": expected red, green, auto or true: did you mean 'green'?");
+  EXPECT_EQ(toml_error("[output]\ncolour = false"),
+            "a.toml:2: output.colour = false: expected red, green, auto or true");
+  EXPECT_THAT(toml_error("[train]\nsteps = [1]"), AllOf(HasSubstr("a.toml:2"), HasSubstr("array")));
+  EXPECT_THAT(toml_error("[train.steps]\na = 1"), AllOf(HasSubstr("a.toml:1"), HasSubstr("table")));
+  EXPECT_THAT(toml_error("train = 5"), HasSubstr("'train' is a section"));
+}
+
+TEST(ConfigSchema, ReportsBrokenTomlWithItsLine) {
+  EXPECT_THAT(toml_error("[train]\nsteps = \n"), StartsWith("a.toml:2: not valid TOML"));
+  EXPECT_THAT(toml_error("[train]\nsteps = 1\nsteps = 2\n"), StartsWith("a.toml:3: not valid TOML"));
+}
+
+TEST(ConfigSchema, OverridesInBothWritings) {
+  ConfigSources sources;
+  const Settings s = override_with({"--train.steps=7", "--train.rate", "2e-1", "--train.verbose", "--output.name=a=b",
+                                    "--output.colour", "auto", "--output.path="},
+                                   &sources);
+  EXPECT_EQ(s.steps, 7);
+  EXPECT_EQ(s.rate, 0.2);
+  EXPECT_TRUE(s.verbose);
+  EXPECT_EQ(s.name, "a=b");
+  EXPECT_EQ(s.colour, Colour::automatic);
+  EXPECT_EQ(s.path, "");
+  EXPECT_EQ(sources.size(), 6U);
+  EXPECT_EQ(sources.at("train.rate"), "command line");
+  EXPECT_FALSE(override_with({"--train.verbose", "false"}).verbose);
+  EXPECT_EQ(override_with({"--output.name", "12"}).name, "12");
+  EXPECT_EQ(override_with({"--train.steps=1", "--train.steps=2"}).steps, 2);
+}
+
+TEST(ConfigSchema, RefusesWrongOverrides) {
+  EXPECT_EQ(override_error({"--train.stpes=1"}),
+            "command line: unknown key 'train.stpes': did you mean 'train.steps'?");
+  EXPECT_EQ(override_error({"--steps=1"}), "command line: unknown key 'steps': did you mean 'train.steps'?");
+  EXPECT_EQ(override_error({"--train.steps=1e3"}),
+            "command line: train.steps = \"1e3\": expected an integer of at least 1");
+  EXPECT_THAT(override_error({"--train.steps=99999999999999999999"}), HasSubstr("expected an integer"));
+  EXPECT_THAT(override_error({"--train.steps"}), HasSubstr("train.steps = nothing: expected an integer"));
+  EXPECT_THAT(override_error({"--train.steps", "--train.verbose"}), HasSubstr("train.steps = nothing"));
+  EXPECT_THAT(override_error({"--train.rate=nan"}), HasSubstr("expected a number"));
+  EXPECT_THAT(override_error({"--train.rate=0.1x"}), HasSubstr("expected a number"));
+  EXPECT_THAT(override_error({"--train.verbose=yes"}), HasSubstr("expected true or false"));
+  EXPECT_THROW(override_with({"stray"}), UsageError);
+}
+
+TEST(ConfigSchema, PrintsWhereEachValueCameFrom) {
+  Settings settings;
+  ConfigSchema schema = bind(settings);
+  ConfigSources sources;
+  schema.read_toml("[train]\nsteps = 5\n", "a.toml", &sources);
+  const std::vector<std::string> overrides = {"--output.colour=true"};
+  schema.read_overrides(overrides, &sources);
+  const std::string text = schema.to_toml(&sources);
+  EXPECT_THAT(text, HasSubstr("[train]\nsteps = 5        # a.toml:2\nrate = 0.001     # default\n"));
+  EXPECT_THAT(text, HasSubstr("colour = true    # command line\n"));
+}
+
+TEST(ConfigSchema, HelpListsKeyTypeDefaultAndMeaning) {
+  Settings settings;
+  const std::string help = bind(settings).help();
+  EXPECT_THAT(help, HasSubstr("[train] the run\n"));
+  EXPECT_THAT(help, HasSubstr("--train.steps (an integer of at least 1; default 100)\n      optimizer steps\n"));
+  EXPECT_THAT(help, HasSubstr("--output.colour (red, green, auto or true; default \"red\")\n      a colour\n"));
+}
+
+TEST(ConfigSchema, RoundTripsRandomValues) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 300; ++i) {
+    Settings s;
+    s.steps = static_cast<int64_t>(random() >> (1 + random() % 62)) + 1;
+    s.rate = std::ldexp(static_cast<double>(random() >> 11), -53 - static_cast<int>(random() % 900));
+    s.verbose = random() % 2 == 0;
+    s.colour = static_cast<Colour>(random() % 4);
+    s.name.clear();
+    for (size_t k = random() % 12; k > 0; --k) s.name += static_cast<char>(random() % 128);
+    s.name += "\xC3\xBC#'\"\\\n\t";
+    s.path = "dir/" + std::string(random() % 3, ' ') + "\"x";
+    const std::string text = bind(s).to_toml();
+    const Settings back = read(text);
+    EXPECT_EQ(back.steps, s.steps);
+    EXPECT_EQ(back.rate, s.rate) << text;
+    EXPECT_EQ(back.verbose, s.verbose);
+    EXPECT_EQ(back.colour, s.colour);
+    EXPECT_EQ(back.name, s.name);
+    EXPECT_EQ(back.path, s.path);
+    ConfigSources sources{{"train.steps", "b # c.toml:7"}};
+    EXPECT_EQ(read(bind(s).to_toml(&sources)).name, s.name);
+  }
+}
+
+TEST(Range, ContainsItsEndsUnlessOpen) {
+  EXPECT_TRUE(at_least(1).contains(1));
+  EXPECT_FALSE(at_least(1).contains(0.999));
+  EXPECT_FALSE(more_than(0).contains(0));
+  EXPECT_TRUE(more_than(0).contains(std::numeric_limits<double>::denorm_min()));
+  EXPECT_TRUE(between(0, 3).contains(3));
+  EXPECT_FALSE(between(0, 3).contains(3.0001));
+  EXPECT_FALSE(fraction().contains(1));
+  EXPECT_FALSE(any_number().contains(std::nan("")));
+  EXPECT_FALSE(any_number().contains(std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(any_number().text(), "");
+  EXPECT_EQ(between(0, 3).text(), "of at least 0 and at most 3");
+}
+
+}  // namespace
+}  // namespace partita
