@@ -1,0 +1,148 @@
+#include "partita/checkpoint/folders.h"
+
+#include <fcntl.h>   // AT_FDCWD
+#include <stdio.h>  // renameat2
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/manifest.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial";
+
+std::vector<fs::path> folders_in(const fs::path& root) {
+  std::error_code error;
+  if (!fs::exists(root, error)) return {};
+  std::vector<fs::path> folders;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) folders.push_back(it->path());
+  }
+  if (error) fail("cannot list the checkpoints in {}: {}", root.string(), error.message());
+  return folders;
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail("cannot rename {} to {}: {}", from.string(), to.string(), error.message());
+}
+
+// Both names change at once. False: the file system cannot (NFS).
+bool exchange(const fs::path& a, const fs::path& b) {
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) fail("cannot remove {}: {}", folder.string(), error.message());
+}
+
+}  // namespace
+
+std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::optional<int64_t> parse_step_folder_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // One name a step: what would be written differently is not ours.
+  if (error != std::errc() || end != digits.data() + digits.size() || step_folder_name(step) != name)
+    return std::nullopt;
+  return step;
+}
+
+std::vector<StepFolder> list_steps(const fs::path& root) {
+  std::vector<StepFolder> steps;
+  for (const fs::path& path : folders_in(root))
+    if (const auto step = parse_step_folder_name(path.filename().string())) steps.push_back({*step, path});
+  std::ranges::sort(steps, {}, &StepFolder::step);
+  return steps;
+}
+
+std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention& retention) {
+  if (retention.keep_last <= 0) return {};
+  std::vector<int64_t> newest_first(steps.begin(), steps.end());
+  std::ranges::sort(newest_first, std::greater());
+  std::vector<int64_t> removed;
+  for (size_t i = static_cast<size_t>(retention.keep_last); i < newest_first.size(); ++i) {
+    const int64_t step = newest_first[i];
+    const bool milestone = retention.keep_every > 0 && step % retention.keep_every == 0;
+    if (step != current && !milestone) removed.push_back(step);
+  }
+  return removed;
+}
+
+fs::path partial_path(const fs::path& folder) {
+  fs::path partial = folder;
+  partial += kPartial;
+  return partial;
+}
+
+void remove_partials(const fs::path& root) {
+  for (const fs::path& path : folders_in(root)) {
+    const std::string name = path.filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(path);
+  }
+}
+
+void remove_checkpoint(const fs::path& folder) {
+  const fs::path partial = partial_path(folder);
+  remove_folder(partial);
+  rename_folder(folder, partial);
+  remove_folder(partial);
+}
+
+void publish(const fs::path& partial, const fs::path& folder) {
+  std::error_code ignored;
+  fs::path replaced;
+  if (!fs::exists(folder, ignored)) {
+    rename_folder(partial, folder);
+  } else if (exchange(partial, folder)) {
+    replaced = partial;
+  } else {
+    replaced = folder;
+    replaced += ".replaced";
+    replaced += kPartial;
+    rename_folder(folder, replaced);
+    rename_folder(partial, folder);
+  }
+  sync_directory(folder.parent_path());
+  if (!replaced.empty()) remove_folder(replaced);
+}
+
+std::optional<fs::path> find_latest(const fs::path& root) {
+  std::vector<StepFolder> steps = list_steps(root);
+  for (auto folder = steps.rbegin(); folder != steps.rend(); ++folder) {
+    try {
+      (void)read_manifest(folder->path);
+      return folder->path;
+    } catch (const Error& error) {
+      log::warn("passing over {}: {}", folder->path.string(), error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_latest(const fs::path& root, Peers& peers) {
+  const std::vector<std::string> answers = agree(peers, [&]() -> std::string {
+    if (peers.rank() != 0) return "";
+    const auto folder = find_latest(root);
+    return folder ? folder->string() : "";
+  });
+  if (answers[0].empty()) return std::nullopt;
+  return fs::path(answers[0]);
+}
+
+}  // namespace partita

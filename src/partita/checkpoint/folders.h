@@ -1,0 +1,44 @@
+// Which checkpoints a root holds, and which of them stay.
+//
+//   ROOT/step-00000100           complete: it has its name only since everything in it is on the disk
+//   ROOT/step-00000200.partial   being written, left by a save that was killed, or being removed
+//
+//   for (const StepFolder& folder : list_steps(root)) ...
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/checkpoint/checkpoint.h"
+
+namespace partita {
+
+struct StepFolder {
+  int64_t step = 0;
+  std::filesystem::path path;
+};
+
+[[nodiscard]] std::string step_folder_name(int64_t step);  // 100 -> "step-00000100"
+// The step in a name; none where it is no such name.
+[[nodiscard]] std::optional<int64_t> parse_step_folder_name(std::string_view name);
+
+// The step folders in root, partial ones left out, ascending. A root that does not exist holds none.
+[[nodiscard]] std::vector<StepFolder> list_steps(const std::filesystem::path& root);
+
+// Which of these steps go, now that `current` was written. Pure.
+[[nodiscard]] std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention&);
+
+[[nodiscard]] std::filesystem::path partial_path(const std::filesystem::path& folder);
+// Removes what interrupted saves and removals have left.
+void remove_partials(const std::filesystem::path& root);
+// A folder is renamed to partial before it is removed, so that a half removed one is not taken for a checkpoint.
+void remove_checkpoint(const std::filesystem::path& folder);
+// Gives `partial` the name `folder`, durably; what had that name is removed. Where the file system can exchange two
+// names, one of the two is complete under it at every moment.
+void publish(const std::filesystem::path& partial, const std::filesystem::path& folder);
+
+}  // namespace partita

@@ -1,0 +1,73 @@
+#include "partita/checkpoint/reshard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+namespace partita {
+namespace {
+
+constexpr size_t kNamesShown = 6;
+
+// "missing from it: a, b and 7 more"
+void append_list(std::string& text, std::string_view title, std::span<const std::string> items) {
+  if (items.empty()) return;
+  if (!text.empty()) text += "; ";
+  text += fmt::format("{}: {}", title, fmt::join(items.first(std::min(items.size(), kNamesShown)), ", "));
+  if (items.size() > kNamesShown) text += fmt::format(" and {} more", items.size() - kNamesShown);
+}
+
+bool begins_with_any(std::string_view name, std::span<const std::string> prefixes) {
+  return std::ranges::any_of(prefixes, [&](const std::string& prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, int64_t begin, int64_t count) {
+  std::vector<Copy> copies;
+  const int64_t end = begin + count;
+  // The last piece that begins at or before `begin` is the first that can give anything.
+  auto piece = std::ranges::upper_bound(pieces, begin, {}, &StoredPiece::begin);
+  if (piece != pieces.begin()) --piece;
+  for (; piece != pieces.end() && piece->begin < end; ++piece) {
+    const int64_t first = std::max(begin, piece->begin), last = std::min(end, piece->begin + piece->count);
+    if (first < last)
+      copies.push_back({static_cast<int>(piece - pieces.begin()), first - piece->begin, first - begin, last - first});
+  }
+  return copies;
+}
+
+std::string describe_differences(std::span<const StoredTensor> stored, std::span<const TensorInfo> wanted,
+                                 std::span<const std::string> ignore) {
+  std::map<std::string_view, const TensorInfo*> in_file;
+  for (const StoredTensor& tensor : stored) in_file.emplace(tensor.info.name, &tensor.info);
+  std::vector<std::string> missing, extra, shapes, dtypes;
+  for (const TensorInfo& tensor : wanted) {
+    const auto node = in_file.extract(tensor.name);
+    if (node.empty()) {
+      missing.push_back(tensor.name);
+      continue;
+    }
+    const TensorInfo& other = *node.mapped();
+    if (other.shape != tensor.shape)
+      shapes.push_back(
+          fmt::format("{} {} instead of {}", tensor.name, shape_text(other.shape), shape_text(tensor.shape)));
+    if (other.dtype != tensor.dtype)
+      dtypes.push_back(fmt::format("{} {} instead of {}", tensor.name, name_of(other.dtype), name_of(tensor.dtype)));
+  }
+  for (const auto& [name, info] : in_file)
+    if (!begins_with_any(name, ignore)) extra.emplace_back(name);
+  std::string text;
+  append_list(text, "missing from it", missing);
+  append_list(text, "not in this model", extra);
+  append_list(text, "of another shape", shapes);
+  append_list(text, "of another dtype", dtypes);
+  return text;
+}
+
+std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+}  // namespace partita

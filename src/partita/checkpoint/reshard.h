@@ -1,0 +1,34 @@
+// Loading in another layout than was saved: which stored runs give what this rank wants, and whether it is the same
+// model at all. Pure.
+//
+//   for (const Copy& c : plan_copies(stored.pieces, wanted.begin, wanted.count))
+//     copy c.count elements from element c.from of stored.pieces[c.piece] to element c.to of the wanted run
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/checkpoint/manifest.h"
+#include "partita/checkpoint/state.h"
+
+namespace partita {
+
+struct Copy {
+  int piece = 0;                       // in the stored tensor's pieces
+  int64_t from = 0, to = 0, count = 0;  // elements, from the stored run's begin to the wanted run's
+  bool operator==(const Copy&) const = default;
+};
+
+// What fills elements [begin, begin + count) of a tensor whose ascending pieces hold every element once.
+[[nodiscard]] std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, int64_t begin, int64_t count);
+
+// How the stored tensors differ from the wanted ones, by name: missing, extra (unless the name begins with one of
+// `ignore`), of another shape or dtype. Empty: they do not. Long lists are cut, with their number.
+[[nodiscard]] std::string describe_differences(std::span<const StoredTensor> stored, std::span<const TensorInfo> wanted,
+                                               std::span<const std::string> ignore);
+
+// "[2, 3]"
+[[nodiscard]] std::string shape_text(std::span<const int64_t> shape);
+
+}  // namespace partita

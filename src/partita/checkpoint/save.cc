@@ -1,0 +1,203 @@
+// Saving in three phases, each ended by an agreement of all ranks: plan (nothing written), write (a file a rank),
+// complete (rank 0: manifest, rename, retention).
+#include <algorithm>
+#include <system_error>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/folders.h"
+#include "partita/checkpoint/manifest.h"
+#include "partita/checkpoint/safetensors.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+int64_t bytes_of(const State& state, const Piece& piece) {
+  return piece.count * size_of(state.tensors[static_cast<size_t>(piece.tensor)].dtype);
+}
+
+void check_pieces(const State& state) {
+  for (const Piece& piece : state.pieces) {
+    PARTITA_CHECK(piece.tensor >= 0 && piece.tensor < std::ssize(state.tensors), "tensor {}", piece.tensor);
+    PARTITA_CHECK(piece.data || piece.count == 0, "no data for '{}'",
+                  state.tensors[static_cast<size_t>(piece.tensor)].name);
+  }
+  // A number that JSON cannot hold (NaN, infinity) would come back as null.
+  if (json::parse(state.scalars.dump()) != state.scalars)
+    fail("the scalars of the checkpoint hold a number that is not finite: {}", state.scalars.dump());
+}
+
+json tensors_to_json(const std::vector<TensorInfo>& tensors) {
+  json list = json::array();
+  for (const TensorInfo& tensor : tensors) list.push_back({tensor.name, name_of(tensor.dtype), tensor.shape});
+  return list;
+}
+
+// The file of this rank.
+std::vector<SafetensorsEntry> entries_of(const State& state) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Piece& piece : state.pieces) {
+    if (piece.count == 0) continue;
+    const TensorInfo& tensor = state.tensors[static_cast<size_t>(piece.tensor)];
+    const bool whole = piece.count == tensor.count();
+    entries.push_back({piece_key(tensor, piece.begin, piece.count), element_type(tensor.dtype),
+                       whole ? tensor.shape : std::vector<int64_t>{piece.count}});
+  }
+  return entries;
+}
+
+// What a rank tells the others before anything is written.
+json describe(int64_t step, const State& state) {
+  json pieces = json::array();
+  int64_t bytes = 0;
+  for (const Piece& piece : state.pieces) {
+    if (piece.count == 0) continue;
+    pieces.push_back({piece.tensor, piece.begin, piece.count});
+    bytes += bytes_of(state, piece);
+  }
+  return {{"step", step},
+          {"tensors", checksum(tensors_to_json(state.tensors).dump())},
+          {"scalars", checksum(state.scalars.dump())},
+          {"pieces", pieces},
+          {"bytes", bytes + std::ssize(make_safetensors_header(entries_of(state)))}};
+}
+
+// Rank 0: makes room as far as it may, and the folder. Returns the free space in bytes.
+int64_t prepare_folders(const fs::path& root, const fs::path& partial) {
+  std::error_code error;
+  fs::create_directories(root, error);
+  if (!error) remove_partials(root);
+  if (!error) fs::create_directory(partial, error);
+  if (error) fail("cannot make the folder {}: {}", partial.string(), error.message());
+  return free_bytes(root);
+}
+
+// The manifest as it will be, its checksums still zero. The same on every rank.
+Manifest plan_manifest(int64_t step, const State& state, const std::vector<json>& ranks) {
+  Manifest manifest{step, static_cast<int>(ranks.size()), state.scalars, {}, {}};
+  for (const TensorInfo& tensor : state.tensors) manifest.tensors.push_back({tensor, {}});
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const char* key : {"step", "tensors", "scalars"})
+      PARTITA_CHECK(ranks[rank][key] == ranks[0][key], "rank {} and rank 0 do not save the same {}", rank, key);
+    manifest.files.push_back({rank_file_name(static_cast<int>(rank)), ranks[rank]["bytes"]});
+    for (const json& p : ranks[rank]["pieces"]) {
+      StoredTensor& tensor = manifest.tensors[p[0].get<size_t>()];
+      StoredPiece piece{static_cast<int>(rank), "", p[1], p[2], {}};
+      piece.key = piece_key(tensor.info, piece.begin, piece.count);
+      piece.checksums.resize(static_cast<size_t>(chunk_count(piece.count * size_of(tensor.info.dtype))));
+      tensor.pieces.push_back(std::move(piece));
+    }
+  }
+  check_tensors(manifest.tensors);
+  return manifest;
+}
+
+void check_free_space(const fs::path& root, const Manifest& manifest, int64_t free) {
+  int64_t needed = std::ssize(manifest_text(manifest));
+  for (const StoredFile& file : manifest.files) needed += file.bytes;
+  if (needed > free)
+    fail("no room for the checkpoint of step {} in {}: {} needed, {} free: free some space, keep fewer checkpoints or "
+         "choose another folder; older checkpoints are as they were",
+         manifest.step, root.string(), human_bytes(needed), human_bytes(free));
+}
+
+// Writes this rank's file; returns the checksums of its chunks, one after the other.
+std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, int rank) {
+  if (!fs::is_directory(partial))
+    fail("{} was made by rank 0 but is not seen here: checkpoints need a folder that all ranks share", partial.string());
+  SafetensorsWriter out(partial / rank_file_name(rank), entries_of(state));
+  std::vector<uint64_t> sums;
+  for (const Piece& piece : state.pieces) {
+    const std::span<const std::byte> bytes(piece.data, static_cast<size_t>(bytes_of(state, piece)));
+    for (int64_t c = 0; c < chunk_count(std::ssize(bytes)); ++c) {
+      sums.push_back(checksum(chunk_of(bytes, c)));
+      out.write(chunk_of(bytes, c));
+    }
+  }
+  out.commit();
+  return sums;
+}
+
+// The chunks of a rank come in the order of its pieces: give each to its piece of the manifest.
+void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const std::vector<std::string>& sums) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto mine = json::parse(sums[rank]).get<std::vector<uint64_t>>();
+    size_t next = 0;
+    for (const json& p : ranks[rank]["pieces"]) {
+      std::vector<StoredPiece>& pieces = manifest.tensors[p[0].get<size_t>()].pieces;
+      const auto piece = std::ranges::lower_bound(pieces, p[1].get<int64_t>(), {}, &StoredPiece::begin);
+      for (uint64_t& sum : piece->checksums) sum = mine.at(next++);
+    }
+  }
+}
+
+void apply_retention(const fs::path& root, int64_t current, const Retention& retention) {
+  std::vector<int64_t> steps;
+  for (const StepFolder& folder : list_steps(root)) steps.push_back(folder.step);
+  for (int64_t step : steps_to_remove(steps, current, retention)) remove_checkpoint(root / step_folder_name(step));
+}
+
+// Rank 0, when every file is on the disk.
+void complete(const fs::path& root, const fs::path& folder, const Manifest& manifest, const Retention& retention) {
+  const fs::path partial = partial_path(folder);
+  for (const StoredFile& file : manifest.files) {
+    std::error_code error;
+    const auto bytes = fs::file_size(partial / file.name, error);
+    if (error || std::cmp_not_equal(bytes, file.bytes))
+      fail("{} was written but is not seen whole by rank 0: checkpoints need a folder that all ranks share",
+           (partial / file.name).string());
+  }
+  write_file(partial / kManifestName, manifest_text(manifest));
+  publish(partial, folder);
+  try {
+    apply_retention(root, manifest.step, retention);
+  } catch (const Error& error) {  // the new checkpoint is safe: not worth the run
+    log::warn("older checkpoints stay: {}", error.what());
+  }
+}
+
+std::vector<json> parse_all(const std::vector<std::string>& texts) {
+  std::vector<json> values;
+  for (const std::string& text : texts) values.push_back(json::parse(text));
+  return values;
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& root, int64_t step, const State& state, Peers& peers,
+                         const Retention& retention) {
+  const bool leader = peers.rank() == 0;
+  const fs::path folder = root / step_folder_name(step), partial = partial_path(folder);
+  try {
+    const std::vector<json> ranks = parse_all(agree(peers, [&] {
+      check_pieces(state);
+      json mine = describe(step, state);
+      if (leader) mine["free"] = prepare_folders(root, partial);
+      return mine.dump();
+    }));
+    Manifest manifest = plan_manifest(step, state, ranks);
+    check_free_space(root, manifest, ranks[0]["free"]);
+    const std::vector<std::string> sums =
+        agree(peers, [&] { return json(write_pieces(partial, state, peers.rank())).dump(); });
+    (void)agree(peers, [&] {
+      if (leader) {
+        fill_checksums(manifest, ranks, sums);
+        complete(root, folder, manifest, retention);
+      }
+      return std::string();
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (leader) fs::remove_all(partial, ignored);
+    throw;
+  }
+  return folder;
+}
+
+}  // namespace partita

@@ -1,0 +1,36 @@
+#include "partita/checkpoint/stored_files.h"
+
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/checkpoint/checksum.h"
+
+namespace partita {
+
+StoredFiles::StoredFiles(std::filesystem::path folder, const Manifest& manifest)
+    : folder_(std::move(folder)), manifest_(manifest), files_(manifest.files.size()) {}
+
+const SafetensorsFile& StoredFiles::open(int file) {
+  const auto index = static_cast<size_t>(file);
+  if (!files_[index]) files_[index].emplace(folder_ / manifest_.files[index].name);
+  return *files_[index];
+}
+
+std::span<const std::byte> StoredFiles::bytes(const TensorInfo& tensor, const StoredPiece& piece) {
+  const SafetensorsFile& file = open(piece.file);
+  const SafetensorsEntry& entry = file.at(piece.key);
+  const std::span<const std::byte> bytes = file.bytes(entry);
+  if (entry.type != element_type(tensor.dtype) || std::ssize(bytes) != piece.count * size_of(tensor.dtype))
+    fail("{} holds '{}' as {} bytes of {}, but the manifest says {} elements of {}", file.path().string(), piece.key,
+         bytes.size(), name_of(entry.type), piece.count, name_of(tensor.dtype));
+  return bytes;
+}
+
+void StoredFiles::check(const TensorInfo& tensor, const StoredPiece& piece, int64_t chunk) {
+  if (!checked_.emplace(&piece, chunk).second) return;
+  if (checksum(chunk_of(bytes(tensor, piece), chunk)) != piece.checksums.at(static_cast<size_t>(chunk)))
+    fail("{} is damaged: the checksum of '{}' does not match: use an older checkpoint",
+         open(piece.file).path().string(), piece.key);
+}
+
+}  // namespace partita

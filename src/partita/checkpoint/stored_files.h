@@ -1,0 +1,40 @@
+// The files of a checkpoint, opened when first asked for, and their pieces, checked against the manifest.
+//
+//   StoredFiles files(folder, manifest);
+//   std::span<const std::byte> elements = files.bytes(tensor.info, tensor.pieces[0]);
+//   files.check(tensor.info, tensor.pieces[0], 0);          // the checksum of its first chunk
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "partita/checkpoint/manifest.h"
+#include "partita/checkpoint/safetensors.h"
+
+namespace partita {
+
+class StoredFiles {
+ public:
+  // `manifest` stays where it is as long as this lives.
+  StoredFiles(std::filesystem::path folder, const Manifest& manifest);
+
+  // Error: the file is damaged, or holds no such piece.
+  [[nodiscard]] std::span<const std::byte> bytes(const TensorInfo&, const StoredPiece&);
+  // Reads a chunk of the piece, once however often it is asked for. Error: its checksum differs from the manifest's;
+  // names file and tensor.
+  void check(const TensorInfo&, const StoredPiece&, int64_t chunk);
+
+ private:
+  const SafetensorsFile& open(int file);
+
+  std::filesystem::path folder_;
+  const Manifest& manifest_;
+  std::vector<std::optional<SafetensorsFile>> files_;
+  std::set<std::pair<const StoredPiece*, int64_t>> checked_;
+};
+
+}  // namespace partita

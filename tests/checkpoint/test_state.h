@@ -1,0 +1,148 @@
+// A small model with awkward shapes, cut at random over ranks, for the tests of checkpoints.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "partita/base/dtype.h"
+#include "partita/base/file.h"
+#include "partita/checkpoint/state.h"
+
+namespace partita::test {
+
+// A folder that is gone after the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "partita-checkpoint-XXXXXX").string();
+    if (!::mkdtemp(name.data())) fail("cannot make {}", name);
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// No elements, one, a scalar, sizes that nothing divides, every dtype.
+inline std::vector<TensorInfo> odd_tensors() {
+  return {{"model/embedding.token.weight", {61, 7}, DType::fp32}, {"model/final_norm.bias", {7}, DType::fp32},
+          {"adamw.m/final_norm.bias", {7}, DType::fp32},          {"model/scale", {}, DType::bf16},
+          {"model/none", {3, 0}, DType::fp32},                    {"model/one", {1, 1, 1}, DType::fp16},
+          {"counts", {1031}, DType::int64},                       {"ids", {13, 5}, DType::int32},
+          {"mask", {257}, DType::uint8}};
+}
+
+// The whole of every tensor: random bytes, so that each NaN must come back in its bits.
+class GlobalValues {
+ public:
+  GlobalValues(std::vector<TensorInfo> tensors, uint32_t seed) : tensors_(std::move(tensors)) {
+    std::mt19937 random(seed);
+    for (const TensorInfo& tensor : tensors_) {
+      std::vector<std::byte> bytes(static_cast<size_t>(tensor.count() * size_of(tensor.dtype)));
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      values_.push_back(std::move(bytes));
+    }
+  }
+  [[nodiscard]] const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  [[nodiscard]] std::span<const std::byte> run(int tensor, int64_t begin, int64_t count) const {
+    const auto t = static_cast<size_t>(tensor);
+    const int64_t item = size_of(tensors_[t].dtype);
+    return std::span(values_[t]).subspan(static_cast<size_t>(begin * item), static_cast<size_t>(count * item));
+  }
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::vector<std::byte>> values_;
+};
+
+// Runs of tensors, each with its memory.
+struct RankMemory {
+  State state;
+  std::vector<std::vector<std::byte>> memory;
+
+  void add(int tensor, int64_t begin, int64_t count, std::byte fill = std::byte{0xA5}) {
+    const int64_t item = size_of(state.tensors[static_cast<size_t>(tensor)].dtype);
+    memory.emplace_back(static_cast<size_t>(count * item), fill);
+    state.pieces.push_back({tensor, begin, count, memory.back().data()});
+  }
+  void fill(const GlobalValues& values) {
+    for (size_t i = 0; i < memory.size(); ++i) {
+      const Piece& piece = state.pieces[i];
+      std::ranges::copy(values.run(piece.tensor, piece.begin, piece.count), memory[i].begin());
+    }
+  }
+  [[nodiscard]] bool holds(const GlobalValues& values) const {
+    for (size_t i = 0; i < memory.size(); ++i) {
+      const Piece& piece = state.pieces[i];
+      if (!std::ranges::equal(values.run(piece.tensor, piece.begin, piece.count), memory[i])) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool untouched(std::byte fill = std::byte{0xA5}) const {
+    return std::ranges::all_of(memory, [&](const auto& bytes) {
+      return std::ranges::all_of(bytes, [&](std::byte byte) { return byte == fill; });
+    });
+  }
+};
+
+// Every element on one rank each, in random runs and random order; some runs are empty.
+inline std::vector<RankMemory> random_layout(const std::vector<TensorInfo>& tensors, int ranks, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<RankMemory> layout(static_cast<size_t>(ranks));
+  for (RankMemory& rank : layout) rank.state.tensors = tensors;
+  std::vector<Piece> runs;
+  for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
+    const int64_t count = tensors[static_cast<size_t>(t)].count();
+    std::vector<int64_t> cuts = {0, count};
+    for (uint32_t i = random() % 4; i > 0; --i)
+      cuts.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(count + 1)));
+    std::ranges::sort(cuts);
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) runs.push_back({t, cuts[i], cuts[i + 1] - cuts[i], nullptr});
+  }
+  std::ranges::shuffle(runs, random);
+  for (const Piece& run : runs)
+    layout[random() % layout.size()].add(run.tensor, run.begin, run.count);
+  return layout;
+}
+
+// Everything on one rank.
+inline RankMemory whole_layout(const std::vector<TensorInfo>& tensors) {
+  RankMemory rank;
+  rank.state.tensors = tensors;
+  for (int t = 0; t < static_cast<int>(tensors.size()); ++t) rank.add(t, 0, tensors[static_cast<size_t>(t)].count());
+  return rank;
+}
+
+// Changes one byte of a file in place.
+inline void flip_byte(const std::filesystem::path& path, int64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(offset);
+  const int byte = file.get();
+  file.seekp(offset);
+  file.put(static_cast<char>(byte ^ 0x10));
+  if (!file) fail("cannot change {}", path.string());
+}
+
+// Every file under a folder with its content: to see that nothing changed.
+inline std::map<std::string, std::string> snapshot(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[entry.path().string()] = read_file(entry.path());
+  return files;
+}
+
+}  // namespace partita::test
