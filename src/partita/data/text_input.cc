@@ -1,0 +1,47 @@
+#include "partita/data/text_input.h"
+
+#include <glob.h>
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + (status == 0 ? found.gl_pathc : 0));
+  ::globfree(&found);
+  return paths;
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
+  std::vector<fs::path> files;
+  for (const std::string& pattern : patterns) {
+    // A file that exists is meant, even if its name reads like a pattern.
+    const auto paths = fs::exists(pattern) ? std::vector{pattern} : matches_of(pattern);
+    if (paths.empty()) fail("{}: no such input file", pattern);
+    for (const std::string& path : paths) {
+      if (fs::is_directory(path)) fail("{}: a folder, a file expected: give {}", path, (fs::path(path) / "*").string());
+      for (const char* ending : {".gz", ".zst", ".bz2", ".xz"}) {
+        if (path.ends_with(ending)) fail("{}: compressed input is not supported: decompress it first", path);
+      }
+      if (std::find(files.begin(), files.end(), path) != files.end()) fail("{}: given twice as input", path);
+      files.emplace_back(path);
+    }
+  }
+  return files;
+}
+
+bool is_json_lines(const fs::path& file, TextFormat format) {
+  if (format != TextFormat::automatic) return format == TextFormat::json_lines;
+  const auto ending = file.extension();
+  return ending == ".jsonl" || ending == ".json" || ending == ".ndjson";
+}
+
+}  // namespace partita

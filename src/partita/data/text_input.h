@@ -1,0 +1,33 @@
+// How documents lie in input files.
+//
+//   json_lines  a JSON object a line; the texts are the values of `json_keys`; blank lines mean nothing
+//   text        a file is one document, byte for byte; with `separator`, each line equal to it ends a document
+//
+//   const auto files = expand_inputs({"data/*.jsonl", "extra.txt"});
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+enum class TextFormat : uint8_t { automatic, json_lines, text };
+enum class InvalidUtf8 : uint8_t { error, replace, keep };  // refuse the document; U+FFFD; the bytes as they are
+
+struct TextInputOptions {
+  TextFormat format = TextFormat::automatic;       // by ending: .jsonl, .json and .ndjson are JSON lines
+  std::vector<std::string> json_keys = {"text"};
+  std::optional<std::string> separator;            // a line of text files; "" is an empty line
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
+};
+
+// Files that match the patterns (glob(7)), each pattern's in order of name. Error: a pattern without a match, a file
+// given twice, a compressed file.
+[[nodiscard]] std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& patterns);
+
+// Whether the file holds JSON lines.
+[[nodiscard]] bool is_json_lines(const std::filesystem::path& file, TextFormat format);
+
+}  // namespace partita
