@@ -41,7 +41,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
     : blocks_(std::move(blocks)), zero_(zero), data_(data), options_(options), backward_reads_(backward_reads_of(blocks_)),
       plan_(plan_of(blocks_, zero, options)),
       weights_(plan_, zero, backward_reads_, {.poison = options.poison}, compute_, side_),
-      grads_(plan_, zero, {.micro_batches = options.micro_batches, .poison = options.poison}, compute_, side_),
+      grads_(options.training ? std::make_unique<GradStore>(plan_, zero, GradStore::Options{.micro_batches = options.micro_batches, .poison = options.poison}, compute_, side_) : nullptr),
       activations_(blocks_, options.shape, options.keep, options.width, options.compute), optimizer_(options.optimizer) {
   now_.seed = options.seed;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
@@ -49,7 +49,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
     const int64_t count = plan_.units[u].layout.slice_count();
     const at::Tensor weight = weights_.slice(unit);
     shards_.push_back({.master = options.compute == DType::fp32 ? weight : flat_zeros(count, DType::fp32),
-                       .gradient = grads_.gradient(unit), .weight = weight, .states = optimizer_.make_states(count)});
+                       .gradient = grads_ ? grads_->gradient(unit) : at::Tensor(), .weight = weight,
+                       .states = grads_ ? optimizer_.make_states(count) : std::vector<at::Tensor>{}});
     runs_.push_back(optimizer_runs(plan_.units[u].layout, zero_.shard->rank()));
   }
 }
@@ -97,7 +98,7 @@ Context Engine::context(const Batch& batch, Activations& activations, Mode mode)
   return {.mode = mode, .batch = &batch, .now = &now_, .handed = activations.handed(), .scratch = {}, .loss = &loss_sum_, .logits = {}};
 }
 
-void Engine::forward(const Batch&, Context& context, Activations& activations) {
+void Engine::forward(Context& context, Activations& activations) {
   Residual x;
   for (int b = 0; b < blocks(); ++b) {
     const Weights w = weights_.use(b, Pass::forward);
@@ -109,7 +110,7 @@ void Engine::forward(const Batch&, Context& context, Activations& activations) {
   }
 }
 
-void Engine::backward(const Batch&, Context& context, Activations& activations, bool last_micro_batch) {
+void Engine::backward(Context& context, Activations& activations, bool last_micro_batch) {
   ResidualGrad g;
   for (int b = blocks() - 1; b >= 0; --b) {
     const Weights w = weights_.use(b, Pass::backward);
@@ -118,10 +119,10 @@ void Engine::backward(const Batch&, Context& context, Activations& activations, 
     const Block& block = *blocks_[static_cast<size_t>(b)];
     Saved& saved = activations.saved(b);
     block.recompute(w, context, saved);
-    const std::unique_ptr<Grads> open = grads_.open(b);
+    const std::unique_ptr<Grads> open = grads_->open(b);
     g = block.backward(w, g, context, saved, *open);
     weights_.release(b, Pass::backward);
-    grads_.close(b, last_micro_batch);
+    grads_->close(b, last_micro_batch);
     data_.progress();
   }
 }
@@ -134,6 +135,7 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
+  PARTITA_CHECK(grads_ != nullptr, "an engine made for inference");
   PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}", batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
   now_.step = input.step;
@@ -142,13 +144,13 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   loss_sum_ = 0;
   for (size_t i = 0; i < batches.size(); ++i) {
     Context c = context(batches[i], activations_, Mode::train);
-    forward(batches[i], c, activations_);
-    backward(batches[i], c, activations_, i + 1 == batches.size());
+    forward(c, activations_);
+    backward(c, activations_, i + 1 == batches.size());
   }
-  grads_.finish();
+  grads_->finish();
 
   at::Tensor sums = at::zeros({2}, at::kDouble);
-  sums.data_ptr<double>()[0] = grads_.sum_of_squares();
+  sums.data_ptr<double>()[0] = grads_->sum_of_squares();
   sums.data_ptr<double>()[1] = loss_sum_;
   data_.all_reduce(sums, Reduce::sum, compute_).wait();
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]);
@@ -156,11 +158,11 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.skipped = !std::isfinite(result.grad_norm);
   now_.skip = result.skipped ? 1 : 0;
   now_.gradient_scale = input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
-  if (!result.skipped) update(input);
+  if (!result.skipped) update();
   return result;
 }
 
-void Engine::update(const StepInput&) {
+void Engine::update() {
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     optimizer_.step(runs_[u], shards_[u], &now_);
     weights_.publish(static_cast<int>(u));
@@ -170,7 +172,7 @@ void Engine::update(const StepInput&) {
 EvalResult Engine::evaluate(const Batch& batch) {
   loss_sum_ = 0;
   Context c = context(batch, activations_, Mode::evaluate);
-  forward(batch, c, activations_);
+  forward(c, activations_);
   at::Tensor sums = at::zeros({2}, at::kDouble);
   sums.data_ptr<double>()[0] = loss_sum_;
   sums.data_ptr<double>()[1] = static_cast<double>(valid_tokens(batch.labels));
@@ -183,12 +185,12 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary) {
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute);
   Context c = context(batch, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::kFloat);
-  forward(batch, c, *inference_);
+  forward(c, *inference_);
   return c.logits;
 }
 
 EngineMemory Engine::memory() const {
-  EngineMemory m{.weights = weights_.bytes(), .gradients = grads_.bytes()};
+  EngineMemory m{.weights = weights_.bytes(), .gradients = grads_ ? grads_->bytes() : 0};
   for (const ShardView& s : shards_) {
     if (!s.weight.is_same(s.master)) m.master += static_cast<int64_t>(s.master.nbytes());
     for (const at::Tensor& state : s.states) m.optimizer += static_cast<int64_t>(state.nbytes());

@@ -28,6 +28,7 @@ struct EngineOptions {
   int blocks_per_unit = 0;  // 0: automatic
   AdamWOptions optimizer;
   uint64_t seed = 0;        // of dropout
+  bool training = true;     // false: no gradients and optimizer states; step() may not be called
   bool poison = false;      // released weight slots and fresh gradient buffers are filled with NaN
 };
 
@@ -87,11 +88,11 @@ class Engine {
   [[nodiscard]] const std::vector<bool>& backward_reads() const { return backward_reads_; }
 
  private:
-  void forward(const Batch&, Context&, Activations&);
-  void backward(const Batch&, Context&, Activations&, bool last_micro_batch);
+  void forward(Context&, Activations&);
+  void backward(Context&, Activations&, bool last_micro_batch);
   [[nodiscard]] Context context(const Batch&, Activations&, Mode);
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
-  void update(const StepInput&);
+  void update();
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -102,7 +103,7 @@ class Engine {
   UnitPlan plan_;
   CpuStream compute_, side_;
   WeightStore weights_;
-  GradStore grads_;
+  std::unique_ptr<GradStore> grads_;        // null: inference alone
   Activations activations_;
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   AdamWOptimizer optimizer_;

@@ -1,12 +1,13 @@
 #include "partita/train/config.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/data/split.h"
 
 namespace partita {
 namespace {
@@ -43,6 +44,9 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("global_batch", t.global_batch, at_least(1),
              "samples a step over all ranks; a multiple of ranks x micro_batch, the rest is gradient accumulation")
       .choice("precision", t.precision, {"fp32", "bf16"}, "of the compute; bf16 keeps fp32 master weights")
+      .choice(
+          "recompute", t.recompute, {"none", "selective", "full"},
+          "what backward makes again instead of keeping it: nothing, norms and activations, or all but block inputs")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says");
 }
@@ -161,8 +165,8 @@ void validate_schedule(const Config& c) {
     fail("schedule.warmup of {} {} is longer than the whole schedule of {}: use less", s.warmup, unit, s.length);
   }
   if (s.kind == ScheduleKind::warmup_stable_decay && s.warmup + s.wsd_decay > s.length) {
-    fail("schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: use less",
-         s.warmup, s.wsd_decay, s.length, unit);
+    fail("schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: use less", s.warmup,
+         s.wsd_decay, s.length, unit);
   }
 }
 
@@ -191,11 +195,12 @@ void validate(const Config& c, int64_t ranks) {
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);
   validate_schedule(c);
-  if (c.data.path.empty()) fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
+  if (c.data.path.empty())
+    fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
   if (c.data.tokenizer.empty() && c.model.vocab_size == 0) {
     fail("data.tokenizer is not set: give the tokenizer.json that the token files were made with, or model.vocab_size");
   }
-  const std::array<double, 3> split = parse_split(c.data.split);
+  const std::array<double, 3> split = parse_split(c.data.split).shares;
   if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", c.data.split);
   if (c.eval.every > 0 && split[1] == 0) {
     fail("data.split \"{}\" leaves nothing for validation: give it a weight, or set eval.every to 0", c.data.split);
@@ -222,26 +227,6 @@ Schedule make_schedule(const Config& c) {
 
 double learning_rate(const Config& c, int64_t step) {
   return learning_rate(make_schedule(c), c.schedule.unit == ScheduleUnit::steps ? step : step * c.train.global_batch);
-}
-
-std::array<double, 3> parse_split(std::string_view split) {
-  std::array<double, 3> weights{};
-  const char *at = split.data(), *end = split.data() + split.size();
-  bool valid = true;
-  for (size_t i = 0; i < 3 && valid; ++i) {
-    if (i > 0) valid = at != end && *at++ == ',';
-    if (!valid) break;
-    while (at != end && *at == ' ') ++at;
-    const auto [next, error] = std::from_chars(at, end, weights[i]);
-    valid = error == std::errc() && weights[i] >= 0 && weights[i] < 1e18;
-    at = next;
-  }
-  const double sum = weights[0] + weights[1] + weights[2];
-  if (!valid || at != end || !(sum > 0)) {
-    fail("data.split \"{}\": expected three weights of at least 0, for example \"969,30,1\"", split);
-  }
-  for (double& weight : weights) weight /= sum;
-  return weights;
 }
 
 }  // namespace partita

@@ -7,7 +7,6 @@
 //
 // Keys are `section.name`, named as the members below; `config_help()` lists them with type, default and meaning.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -21,32 +20,37 @@
 namespace partita {
 
 struct DataConfig {
-  std::filesystem::path path;        // prefix: PATH.bin and PATH.idx
-  std::filesystem::path tokenizer;   // tokenizer.json
-  std::string split = "969,30,1";    // weights of training, validation and test documents
-  int64_t seed = 1234;               // of the order of samples
+  std::filesystem::path path;       // prefix: PATH.bin and PATH.idx
+  std::filesystem::path tokenizer;  // tokenizer.json
+  std::string split = "969,30,1";   // weights of training, validation and test documents
+  int64_t seed = 1234;              // of the order of samples
 };
 
+// What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap;
+// full: all but each block's input.
+enum class Recompute : uint8_t { none, selective, full };
+
 struct TrainConfig {
-  int64_t steps = 1000;              // optimizer steps of the whole run
-  int64_t sequence_length = 1024;    // tokens a sample
-  int64_t micro_batch = 4;           // samples a rank takes through forward and backward at once
-  int64_t global_batch = 32;         // samples a step, over all ranks and micro-batches
-  DType precision = DType::fp32;     // of the compute: fp32, or bf16 with fp32 master weights
-  int64_t seed = 1234;               // of initial weights and dropout
-  int64_t threads = 0;               // of each rank; 0: leave what the environment says
+  int64_t steps = 1000;            // optimizer steps of the whole run
+  int64_t sequence_length = 1024;  // tokens a sample
+  int64_t micro_batch = 4;         // samples a rank takes through forward and backward at once
+  int64_t global_batch = 32;       // samples a step, over all ranks and micro-batches
+  DType precision = DType::fp32;   // of the compute: fp32, or bf16 with fp32 master weights
+  Recompute recompute = Recompute::none;
+  int64_t seed = 1234;  // of initial weights and dropout
+  int64_t threads = 0;  // of each rank; 0: leave what the environment says
 };
 
 enum class OptimizerKind : uint8_t { adamw };
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
-  double learning_rate = 6e-4;       // the highest of the schedule
+  double learning_rate = 6e-4;  // the highest of the schedule
   double min_learning_rate = 6e-5;
-  double weight_decay = 0.1;         // of matrices and embeddings; biases and norms take none
+  double weight_decay = 0.1;  // of matrices and embeddings; biases and norms take none
   double beta1 = 0.9, beta2 = 0.95;
   double epsilon = 1e-8;
-  double clip = 1.0;                 // highest global gradient norm; 0: off
+  double clip = 1.0;  // highest global gradient norm; 0: off
 };
 
 enum class ScheduleUnit : uint8_t { steps, samples };
@@ -55,8 +59,8 @@ struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;
   ScheduleUnit unit = ScheduleUnit::steps;  // of the lengths below
   int64_t warmup = 0;
-  int64_t decay = 0;                        // length, warmup included; 0: the whole run
-  int64_t wsd_decay = 0;                    // 0: a tenth of the length
+  int64_t decay = 0;      // length, warmup included; 0: the whole run
+  int64_t wsd_decay = 0;  // 0: a tenth of the length
   WsdStyle wsd_style = WsdStyle::exponential;
 };
 
@@ -69,22 +73,22 @@ struct ParallelConfig {
 };
 
 struct EvalConfig {
-  int64_t every = 100;               // steps; 0: never
-  int64_t batches = 10;              // global batches of validation each time
+  int64_t every = 100;   // steps; 0: never
+  int64_t batches = 10;  // global batches of validation each time
 };
 
 struct CheckpointConfig {
-  int64_t every = 1000;              // steps; 0: only at the end
-  int64_t keep_last = 2;             // newest checkpoints kept; 0: all
-  int64_t keep_every = 0;            // steps whose multiples are kept for good; 0: none
-  std::string resume = "auto";       // auto: the newest complete one of the run, never, or a checkpoint's path
-  bool on_interrupt = true;          // save when Ctrl-C ends the run
+  int64_t every = 1000;         // steps; 0: only at the end
+  int64_t keep_last = 2;        // newest checkpoints kept; 0: all
+  int64_t keep_every = 0;       // steps whose multiples are kept for good; 0: none
+  std::string resume = "auto";  // auto: the newest complete one of the run, never, or a checkpoint's path
+  bool on_interrupt = true;     // save when Ctrl-C ends the run
 };
 
 enum class Switch : uint8_t { automatic, on, off };
 
 struct LogConfig {
-  int64_t every = 10;                // steps between log lines
+  int64_t every = 10;  // steps between log lines
   bool tensorboard = true;
   Switch progress = Switch::automatic;  // automatic: a bar where stderr is a terminal
 };
@@ -94,8 +98,8 @@ struct RunConfig {
 };
 
 struct DebugConfig {
-  bool poison = false;               // fill released weight slots and fresh gradient buffers with NaN
-  bool self_check = true;            // collectives against known answers at start
+  bool poison = false;     // fill released weight slots and fresh gradient buffers with NaN
+  bool self_check = true;  // collectives against known answers at start
 };
 
 struct Config {
@@ -135,8 +139,5 @@ void validate(const Config& config, int64_t ranks);
 
 // The rate of a step, counted from 1.
 [[nodiscard]] double learning_rate(const Config& config, int64_t step);
-
-// "969,30,1" as weights that sum to 1. Error: not three numbers of at least 0 with a positive sum.
-[[nodiscard]] std::array<double, 3> parse_split(std::string_view split);
 
 }  // namespace partita

@@ -1,0 +1,44 @@
+// partita train: a training run, on as many ranks as the launcher started.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "partita/base/log.h"
+#include "partita/train/trainer.h"
+
+namespace {
+
+void run(const std::filesystem::path& file, const std::vector<std::string>& overrides, bool print) {
+  partita::ConfigSources sources;
+  const partita::Config config = partita::load_config(file, overrides, &sources);
+  if (print) {
+    partita::log::print(partita::to_toml(config, &sources));
+    return;
+  }
+  partita::World world = partita::World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
+  partita::validate(config, world.size());
+  (void)partita::train(config, world);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Trains a model as a configuration file says");
+  auto file = std::make_shared<std::filesystem::path>();
+  auto print = std::make_shared<bool>(false);
+  command->add_option("CONFIG", *file, "configuration in TOML")->required();
+  command->add_flag("--print-config", *print, "print the effective configuration, with where each value comes from, and stop");
+  command->allow_extras();
+  command->footer(
+      "--section.key=value overrides any key of CONFIG. A run resumes from the newest checkpoint in its folder.\n"
+      "Ctrl-C, SIGTERM and SIGUSR1 end it after the present step, with a checkpoint saved.\n\n"
+      "Examples:\n"
+      "  partita train configs/quickstart.toml --train.steps=100\n"
+      "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"
+      "  mpirun -n 2 partita train configs/quickstart.toml        (srun and torchrun --no-python likewise)\n\n"
+      "Keys, with type, default and meaning:\n" +
+      partita::config_help());
+  command->callback([command, file, print] { run(*file, command->remaining(), *print); });
+}

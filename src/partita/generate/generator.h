@@ -1,0 +1,49 @@
+// Text from a checkpoint.
+//
+//   Generator generator = Generator::open("runs/quickstart", self);
+//   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
+//                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "partita/engine/engine.h"
+#include "partita/generate/sampling.h"
+#include "partita/models/config.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct GenerateOptions {
+  int64_t tokens = 128;     // at most; generation ends earlier at the end of a document
+  Sampling sampling;
+  uint64_t seed = 1234;
+};
+
+class Generator {
+ public:
+  // `path`: a run's folder (its newest checkpoint is taken) or a checkpoint. `tokenizer` empty: the run's own.
+  // Errors: no checkpoint there; no tokenizer found; a tokenizer of more tokens than the model has.
+  [[nodiscard]] static Generator open(const std::filesystem::path& path, const std::filesystem::path& tokenizer, Communicator& self);
+
+  // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
+  // on with the last of them as context. An empty prompt begins a document.
+  void generate(std::string_view prompt, const GenerateOptions&, const std::function<void(std::string_view)>& piece);
+
+  [[nodiscard]] const ModelConfig& model() const { return model_; }
+  [[nodiscard]] const std::filesystem::path& checkpoint() const { return checkpoint_; }
+
+ private:
+  Generator() = default;
+  std::filesystem::path checkpoint_;
+  ModelConfig model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// The length of the longest prefix of `bytes` that does not end inside a UTF-8 character. Pure.
+[[nodiscard]] size_t whole_characters(std::string_view bytes);
+
+}  // namespace partita

@@ -1,0 +1,13 @@
+// What lies in a run's folder beside logs and checkpoints, so that it can be understood and used on its own:
+//   config.toml     the effective configuration
+//   versions.json   the program's version, libtorch's, the compiler, the host
+//   tokenizer.json  a copy of the tokenizer, where one is configured
+#pragma once
+#include "partita/train/config.h"
+
+namespace partita {
+
+// Makes the folder and writes them. Error: the folder cannot be made.
+void write_run_files(const Config&);
+
+}  // namespace partita

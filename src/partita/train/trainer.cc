@@ -1,0 +1,197 @@
+#include "partita/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/base/timer.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/communicator_peers.h"
+#include "partita/comm/mesh.h"
+#include "partita/ops/matmul_rate.h"
+#include "partita/train/build_model.h"
+#include "partita/train/builtin_hooks.h"
+#include "partita/train/engine_state.h"
+#include "partita/train/interrupt.h"
+#include "partita/train/run_files.h"
+#include "partita/train/summary.h"
+#include "partita/train/training_data.h"
+
+namespace partita {
+namespace {
+
+// So many steps in a row without an update: the run has diverged, and more steps change nothing.
+constexpr int64_t kMostSkippedInARow = 10;
+
+std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
+  return {{"weights", m.weights}, {"gradients", m.gradients}, {"master weights", m.master}, {"optimizer states", m.optimizer},
+          {"activations", m.activations}, {"temporaries", m.temporaries}};
+}
+
+class Run {
+ public:
+  Run(Config config, World& world)
+      : config_(std::move(config)), mesh_(world, {.data = world.size()}), self_(world.group("self", {world.rank()})),
+        peers_(mesh_.data()) {}
+
+  TrainOutcome operator()() {
+    complete_model(config_);
+    const std::filesystem::path from = resume_folder();
+    data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size());
+    engine_ = build_training_engine(config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
+    if (from.empty())
+      engine_->initialize(static_cast<uint64_t>(config_.train.seed));
+    else
+      resume(from);
+    if (step_ >= config_.train.steps) {
+      log::info("{} is at step {}: nothing is left of {} steps", from.string(), step_, config_.train.steps);
+      return {.step = step_};
+    }
+    start();
+    const InterruptGuard guard;
+    bool interrupted = false;
+    while (step_ < config_.train.steps && !interrupted) {
+      train_step();
+      if (config_.eval.every > 0 && (step_ % config_.eval.every == 0 || step_ == config_.train.steps)) validate_now();
+      const bool last = step_ == config_.train.steps;
+      interrupted = !last && everyone_stops();
+      const bool due = config_.checkpoint.every > 0 && step_ % config_.checkpoint.every == 0;
+      if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
+    }
+    hooks_.after_run(*view_);
+    if (interrupted) log::warn("stopped on request after step {}; start the same command again to go on", step_);
+    return {.step = step_, .interrupted = interrupted};
+  }
+
+ private:
+  std::filesystem::path resume_folder() {
+    const std::string& how = config_.checkpoint.resume;
+    if (how == "never") return {};
+    if (how != "auto") return how;
+    return find_latest(checkpoints_folder(config_.run.directory), peers_).value_or(std::filesystem::path());
+  }
+
+  void resume(const std::filesystem::path& folder) {
+    const nlohmann::json scalars = load_checkpoint(folder, wanted_state(*engine_), peers_);
+    engine_->publish_weights();
+    step_ = scalars.at("step").get<int64_t>();
+    consumed_samples_ = scalars.at("consumed_samples").get<int64_t>();
+    skipped_steps_ = scalars.at("skipped_steps").get<int64_t>();
+    nan_steps_ = scalars.at("nan_steps").get<int64_t>();
+    if (scalars.at("planned_samples") != planned_samples())
+      log::warn("the run was planned for {} samples and is now for {}: where the number of epochs changes, so does the order of samples",
+                scalars.at("planned_samples").dump(), planned_samples());
+    log::info("resuming from {}", folder.string());
+  }
+
+  void start() {
+    const ModelConfig& model = config_.model;
+    info_ = {.rank = mesh_.data().rank(), .ranks = mesh_.data().size(), .total_steps = config_.train.steps, .resumed_step = step_,
+             .global_batch = config_.train.global_batch, .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
+             .parameters = parameter_count(model), .flops_per_token = flops_per_token(model, config_.train.sequence_length),
+             .peak_flops = matmul_rate(config_.train.precision), .directory = config_.run.directory};
+    (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
+      if (info_.rank == 0) write_run_files(config_);
+      return std::string();
+    });
+    hooks_ = builtin_hooks(config_, info_);
+    view_ = std::make_unique<TrainerView>(TrainerView{.config = config_, .info = info_});
+    view_->step.step = step_;
+    view_->step.consumed_samples = consumed_samples_;
+    log::print(summary_text({.examples = data_->examples(), .micro_batch = config_.train.micro_batch, .global_batch = config_.train.global_batch,
+                             .accumulation_steps = accumulation_steps(config_, info_.ranks), .steps = config_.train.steps,
+                             .resumed_step = step_, .sequence_length = config_.train.sequence_length, .parameters = info_.parameters,
+                             .ranks = info_.ranks, .zero_stage = config_.parallel.zero_stage,
+                             .precision = std::string(name_of(config_.train.precision)), .memory = memory_table(engine_->memory())}));
+    hooks_.before_run(*view_);
+  }
+
+  void train_step() {
+    const Timer timer;
+    const double rate = learning_rate(config_, step_ + 1);
+    const StepResult r = engine_->step(data_->training(consumed_samples_),
+                                       {.step = step_, .learning_rate = static_cast<float>(rate), .clip = static_cast<float>(config_.optimizer.clip)});
+    ++step_;
+    consumed_samples_ += config_.train.global_batch;
+    if (!std::isfinite(r.loss)) ++nan_steps_;
+    skipped_in_a_row_ = r.skipped ? skipped_in_a_row_ + 1 : 0;
+    if (r.skipped) {
+      ++skipped_steps_;
+      log::warn("step {}: the gradient norm is {}, nothing was updated", step_, r.grad_norm);
+    }
+    view_->step = {.step = step_, .consumed_samples = consumed_samples_, .loss = r.loss, .grad_norm = r.grad_norm, .learning_rate = rate,
+                   .seconds = timer.seconds(), .tokens = info_.tokens_per_step, .skipped_steps = skipped_steps_, .nan_steps = nan_steps_};
+    hooks_.after_step(*view_);
+    if (skipped_in_a_row_ >= kMostSkippedInARow)
+      fail("the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at the data around sample {}",
+           skipped_in_a_row_, step_, consumed_samples_);
+  }
+
+  void validate_now() {
+    const Timer timer;
+    EvalResult sum;
+    for (int64_t i = 0; i < config_.eval.batches; ++i)
+      for (const Batch& batch : data_->validation(i)) {
+        const EvalResult r = engine_->evaluate(batch);
+        sum.loss_sum += r.loss_sum;
+        sum.tokens += r.tokens;
+      }
+    view_->eval = {.step = step_, .consumed_samples = consumed_samples_, .loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)),
+                   .tokens = sum.tokens, .seconds = timer.seconds()};
+    hooks_.after_eval(*view_);
+  }
+
+  void save() {
+    const bool replicated = config_.parallel.zero_stage == 0;
+    State state = saved_state(*engine_, replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
+    state.scalars = {{"step", step_}, {"consumed_samples", consumed_samples_}, {"planned_samples", planned_samples()},
+                     {"skipped_steps", skipped_steps_}, {"nan_steps", nan_steps_}, {"model", to_json(config_.model)}};
+    view_->checkpoint = save_checkpoint(checkpoints_folder(config_.run.directory), step_, state, peers_,
+                                        {.keep_last = static_cast<int>(config_.checkpoint.keep_last), .keep_every = config_.checkpoint.keep_every});
+    hooks_.after_save(*view_);
+  }
+
+  // A signal may reach one rank alone, or at different steps: all stop behind the same one.
+  bool everyone_stops() {
+    at::Tensor stop = at::zeros({1}, at::kInt);
+    *stop.data_ptr<int32_t>() = interrupt_requested() || !view_->stop_reason.empty() ? 1 : 0;
+    CpuStream stream;
+    mesh_.data().all_reduce(stop, Reduce::max, stream).wait();
+    return *stop.data_ptr<int32_t>() != 0;
+  }
+
+  int64_t planned_samples() const { return config_.train.steps * config_.train.global_batch; }
+
+  Config config_;
+  Mesh mesh_;
+  std::unique_ptr<Communicator> self_;
+  CommunicatorPeers peers_;
+  std::unique_ptr<TrainingData> data_;
+  std::unique_ptr<Engine> engine_;
+  RunInfo info_;
+  Hooks hooks_;
+  std::unique_ptr<TrainerView> view_;
+  int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
+};
+
+}  // namespace
+
+std::filesystem::path checkpoints_folder(const std::filesystem::path& run) { return run / "checkpoints"; }
+
+TrainOutcome train(Config config, World& world) {
+  log::configure(world.rank(), world.size());
+  if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
+  if (config.debug.self_check && world.size() > 1) {
+    std::vector<int> all;
+    for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
+    self_check(*world.group("self-check", all));
+  }
+  return Run(std::move(config), world)();
+}
+
+}  // namespace partita
