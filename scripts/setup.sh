@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh            to build and to train
 #   scripts/setup.sh --tests    also what only the tests use: Slurm, and TensorBoard in .deps/python
+#   scripts/setup.sh --peer     also PyTorch with all it needs in .deps/peer (5 GB), to compare with
 #
 # PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
 # python3 -c 'import torch; print(torch.__path__[0])')
@@ -14,6 +15,7 @@ readonly kTorchVersion=2.11.0
 # Of torch's own dependencies, libtorch_cpu.so needs these two alone, also on a machine without a GPU.
 readonly kTorchPackages=("torch==$kTorchVersion" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly kTestPythonPackages=(tensorboard==2.21.0)
+readonly kPeerPackages=("torch==$kTorchVersion" numpy)
 readonly kPackages=(
   build-essential cmake ninja-build ccache mold pkg-config git make
   libopenmpi-dev openmpi-bin                                      # ranks on CPUs
@@ -99,35 +101,38 @@ check_torch() {
   [[ -z $unresolved ]] || die "$folder/lib/libtorch_cpu.so does not find" $unresolved
 }
 
-with_tests=false
 case "${1-}" in
-  "") ;;
-  --tests) with_tests=true ;;
+  "" | --tests | --peer) ;;
   -h | --help)
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
   *)
-    echo "setup: unknown option '$1': --tests or nothing" >&2
+    echo "setup: unknown option '$1': --tests, --peer or nothing" >&2
     exit 2
     ;;
 esac
 
 packages=("${kPackages[@]}")
-if $with_tests; then packages+=("${kTestPackages[@]}"); fi
+if [[ ${1-} == --tests ]]; then packages+=("${kTestPackages[@]}"); fi
 install_packages "${packages[@]}"
 
+mkdir -p .deps
 if [[ -n ${PARTITA_TORCH-} ]]; then
   check_torch "$PARTITA_TORCH"
 else
-  mkdir -p .deps
   install_python .deps/torch --no-deps "${kTorchPackages[@]}" ||
     die "pip could not install torch $kTorchVersion. Its own message stands above. A torch that is already there is" \
       "taken with PARTITA_TORCH=FOLDER"
 fi
 
-if $with_tests; then
-  mkdir -p .deps
-  install_python .deps/python "${kTestPythonPackages[@]}" ||
-    echo "setup: pip could not install ${kTestPythonPackages[*]}: tests that read with it are skipped" >&2
-fi
+case "${1-}" in
+  --tests)
+    install_python .deps/python "${kTestPythonPackages[@]}" ||
+      echo "setup: pip could not install ${kTestPythonPackages[*]}: tests that read with it are skipped" >&2
+    ;;
+  --peer)
+    install_python .deps/peer "${kPeerPackages[@]}" ||
+      die "pip could not install ${kPeerPackages[*]}. Its own message stands above."
+    ;;
+esac
