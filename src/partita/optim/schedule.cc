@@ -25,10 +25,10 @@ double wsd_factor(WsdStyle style, double r) {
   fail("unknown style {} of warmup-stable-decay", static_cast<int>(style));
 }
 
-// How far n is from `begin` to `end`, 0 to 1. An empty range is over at once.
+// How far n is from `begin` to `end`, 0 to 1.
 double progress(int64_t n, int64_t begin, int64_t end) {
-  if (n >= end) return 1;
-  return n <= begin ? 0 : static_cast<double>(n - begin) / static_cast<double>(end - begin);
+  if (n <= begin) return 0;
+  return n >= end ? 1 : static_cast<double>(n - begin) / static_cast<double>(end - begin);
 }
 
 // The factor on (max - min) after the warmup.
@@ -51,7 +51,7 @@ double decay_factor(const Schedule& s, int64_t n) {
 
 double learning_rate(const Schedule& s, int64_t n) {
   PARTITA_CHECK(n >= 1, "learning rate asked for step {}: steps count from 1", n);
-  if (n < s.warmup) return s.max * static_cast<double>(n) / static_cast<double>(s.warmup);
+  if (n <= s.warmup) return s.max * static_cast<double>(n) / static_cast<double>(s.warmup);
   switch (s.kind) {
     case ScheduleKind::constant:
       return s.max;

@@ -1,0 +1,78 @@
+#include "partita/models/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+using ::testing::HasSubstr;
+
+ModelConfig gpt2_small() { return {.layers = 12, .hidden_size = 768, .heads = 12, .vocab_size = 50257}; }
+ModelConfig gpt2_xl() { return {.layers = 48, .hidden_size = 1600, .heads = 25, .vocab_size = 50257}; }
+
+std::string message(const ModelConfig& model) {
+  return error_message([&] { validate(model); });
+}
+
+TEST(ModelConfig, TakesThePublishedShapes) {
+  EXPECT_EQ(message(gpt2_small()), "no error");
+  EXPECT_EQ(message(gpt2_xl()), "no error");
+  EXPECT_EQ(message(ModelConfig{}), "no error");  // vocab_size 0: not known yet
+  EXPECT_EQ(message({.layers = 1, .hidden_size = 1, .heads = 1, .vocab_size = 1, .max_length = 1}), "no error");
+}
+
+TEST(ModelConfig, NamesTheHiddenSizesThatHeadsDivide) {
+  EXPECT_EQ(message({.hidden_size = 100, .heads = 12}), "hidden_size 100 is not divisible by 12 heads: use 96 or 108");
+  EXPECT_EQ(message({.hidden_size = 5, .heads = 8}), "hidden_size 5 is not divisible by 8 heads: use 8");
+}
+
+TEST(ModelConfig, RefusesWhatNoModelHas) {
+  EXPECT_THAT(message({.layers = 0}), HasSubstr("model.layers is 0: expected at least 1"));
+  EXPECT_THAT(message({.heads = -1}), HasSubstr("model.heads is -1"));
+  EXPECT_THAT(message({.max_length = 0}), HasSubstr("model.max_length"));
+  EXPECT_THAT(message({.ffn_hidden_size = -4}), HasSubstr("model.ffn_hidden_size"));
+  EXPECT_THAT(message({.vocab_size = -1}), HasSubstr("model.vocab_size"));
+  EXPECT_THAT(message({.dropout = 1.0}), HasSubstr("model.dropout is 1: expected at least 0 and less than 1"));
+  EXPECT_THAT(message({.attention_dropout = std::nan("")}), HasSubstr("model.attention_dropout"));
+  EXPECT_THAT(message({.embedding_dropout = -0.1}), HasSubstr("model.embedding_dropout"));
+  EXPECT_THAT(message({.init_std = 0}), HasSubstr("model.init_std"));
+  EXPECT_THAT(message({.norm_epsilon = 0}), HasSubstr("model.norm_epsilon"));
+}
+
+TEST(ModelConfig, FfnIsFourTimesAsWideUnlessGiven) {
+  EXPECT_EQ(gpt2_small().ffn_size(), 3072);
+  EXPECT_EQ((ModelConfig{.hidden_size = 8, .ffn_hidden_size = 20}).ffn_size(), 20);
+  EXPECT_EQ(gpt2_xl().head_size(), 64);
+}
+
+// The counts that GPT-2's published weights have.
+TEST(ParameterCount, EqualsThePublishedModels) {
+  EXPECT_EQ(parameter_count(gpt2_small()), 124'439'808);
+  EXPECT_EQ(parameter_count(gpt2_xl()), 1'557'611'200);
+}
+
+TEST(ParameterCount, CountsEveryTensorOfASmallModel) {
+  // vocab 7, positions 3, width 4, ffn 6: embedding 28 + 12; a layer 4*12+12 + 16+4 + 24+6 + 24+4 + 2 norms of 8;
+  // final norm 8.
+  const ModelConfig model{
+      .layers = 2, .hidden_size = 4, .heads = 2, .ffn_hidden_size = 6, .vocab_size = 7, .max_length = 3};
+  EXPECT_EQ(parameter_count(model), 28 + 12 + 2 * (60 + 20 + 30 + 28 + 16) + 8);
+}
+
+TEST(FlopsPerToken, CountsMatmulsAndHalfOfAttention) {
+  const ModelConfig model{
+      .layers = 2, .hidden_size = 4, .heads = 2, .ffn_hidden_size = 6, .vocab_size = 7, .max_length = 3};
+  const double weights = 2 * (4 * 16 + 2 * 24) + 28;
+  EXPECT_EQ(flops_per_token(model, 3), 6 * weights + 6.0 * 2 * 4 * 3);
+  // Written out: causal scores of token t take 2 t h operations, values as many; the mean over t is length / 2 of each;
+  // backward doubles, so 3 x (2 x 2 x h x length / 2) a layer.
+  EXPECT_EQ(flops_per_token(model, 30) - flops_per_token(model, 10), 3.0 * 2 * (2 * 2 * 4 * 20 / 2));
+}
+
+}  // namespace
+}  // namespace partita
