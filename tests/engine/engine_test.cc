@@ -1,0 +1,181 @@
+#include "partita/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "partita/comm/world.h"
+#include "partita/engine/initial_weights.h"
+#include "tests/engine/small_gpt2.h"
+
+namespace partita {
+namespace {
+
+using test::EngineCase;
+
+class EngineTest : public testing::Test {
+ protected:
+  World world_ = World::connect({});
+  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+
+  std::unique_ptr<Engine> make(const EngineCase& c) { return test::make_engine(c, *self_, *self_); }
+
+  // The whole parameter, master weights (0) or a state; there is one rank, so a run is a parameter.
+  static at::Tensor values(const Engine& engine, const std::string& name, size_t kind = 0) {
+    for (const OwnedRun& run : engine.owned_runs())
+      if (run.parameter->name == name) return run.values[kind];
+    throw Error("no parameter " + name);
+  }
+};
+
+TEST_F(EngineTest, LossOfFreshModelIsLogOfVocabulary) {
+  auto engine = make({.samples = 4, .dropout = 0});
+  const EvalResult r = engine->evaluate(test::make_batch(0, 4));
+  EXPECT_NEAR(r.loss_sum / static_cast<double>(r.tokens), std::log(61.0), 0.05);
+}
+
+TEST_F(EngineTest, RecomputationGivesTheSameBits) {
+  std::vector<StepResult> expected;
+  for (Keep keep : {Keep::all, Keep::selective, Keep::entry}) {
+    const EngineCase c{.samples = 3, .micro_batches = 2, .keep = keep, .dropout = 0.2};
+    const auto engine = make(c);
+    const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
+    if (expected.empty()) expected = found;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].loss, expected[i].loss);
+      EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm);
+    }
+  }
+}
+
+TEST_F(EngineTest, RecomputationKeepsLess) {
+  const auto bytes = [&](Keep keep) { return make({.samples = 4, .keep = keep})->memory().activations; };
+  EXPECT_LT(bytes(Keep::selective), bytes(Keep::all));
+  EXPECT_LT(4 * bytes(Keep::entry), bytes(Keep::selective));
+}
+
+TEST_F(EngineTest, EvaluationLeavesTrainingAsItWas) {
+  const EngineCase c{.samples = 3, .dropout = 0.1};
+  const auto plain = make(c), with = make(c);
+  const Batch batch = test::make_batch(900, 3);
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto expected = test::run_steps(*plain, c, 0, 1, step, step + 1), found = test::run_steps(*with, c, 0, 1, step, step + 1);
+    EXPECT_EQ(found[0].loss, expected[0].loss);
+    const double once = with->evaluate(batch).loss_sum;
+    (void)with->logits(test::make_batch(901, 1), 61);
+    EXPECT_EQ(with->evaluate(batch).loss_sum, once);
+  }
+}
+
+// The slope of the loss along a random direction of one parameter is the gradient along it: with dropout, whose masks
+// stay the same as long as the step does.
+TEST_F(EngineTest, GradientsAreSlopesOfTheLoss) {
+  const EngineCase c{.samples = 3, .micro_batches = 1, .dropout = 0.15};
+  const auto probe = make(c);
+  const Batch batch = test::make_batch(5, 3);
+  const auto loss = [&] { return probe->step(std::span(&batch, 1), {.step = 3, .learning_rate = 0}).loss; };
+  for (const OwnedRun& run : probe->owned_runs()) {
+    // Wider weights than at the start, so that no gradient is lost in rounding.
+    std::mt19937 random(static_cast<unsigned>(run.count));
+    std::normal_distribution<float> normal(0, run.parameter->init.mean == 0 ? 0.2F : 0.1F);
+    for (int64_t i = 0; i < run.count; ++i) run.values[0].data_ptr<float>()[i] += normal(random);
+  }
+  probe->publish_weights();
+  for (const OwnedRun& run : probe->owned_runs()) {
+    // Adam's first moment after one step from zero is (1 - beta1) times the gradient.
+    run.values[1].zero_();
+    (void)loss();
+    std::vector<float> gradient(run.values[1].data_ptr<float>(), run.values[1].data_ptr<float>() + run.count);
+    for (float& g : gradient) g /= 0.1F;
+    std::vector<float> direction(gradient.size());
+    std::mt19937 random(7);
+    double expected = 0, length = 0;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      // Along the gradient, disturbed: a slope that is not lost among rounding errors.
+      direction[i] = gradient[i] * (0.5F + static_cast<float>(random() % 1000) / 1000.0F);
+      length += static_cast<double>(direction[i]) * direction[i];
+    }
+    length = std::sqrt(length);
+    ASSERT_GT(length, 0) << run.parameter->name;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      direction[i] = static_cast<float>(direction[i] / length);
+      expected += static_cast<double>(direction[i]) * gradient[i];
+    }
+    const auto shifted = [&](double by) {
+      float* w = run.values[0].data_ptr<float>();
+      const std::vector<float> old(w, w + run.count);
+      for (size_t i = 0; i < direction.size(); ++i) w[i] += static_cast<float>(by * direction[i]);
+      probe->publish_weights();
+      const double value = loss();
+      std::ranges::copy(old, w);
+      probe->publish_weights();
+      return value;
+    };
+    const double h = 5e-3;
+    // Fourth order: the curvature of softmax and norms does not disturb the comparison.
+    const double slope = (8 * (shifted(h) - shifted(-h)) - (shifted(2 * h) - shifted(-2 * h))) / (12 * h);
+    EXPECT_NEAR(slope, expected, 5e-3 * std::abs(expected) + 2e-4) << run.parameter->name;
+  }
+}
+
+TEST_F(EngineTest, NonFiniteGradientsChangeNothing) {
+  const EngineCase c{.samples = 2, .dropout = 0};
+  const auto engine = make(c);
+  at::Tensor bias = values(*engine, "layers.2.mlp.up.bias");
+  bias.fill_(std::numeric_limits<float>::quiet_NaN());
+  engine->publish_weights();
+  const at::Tensor before = values(*engine, "layers.1.mlp.up.weight").clone();
+  const auto results = test::run_steps(*engine, c, 0, 1, 0, 1);
+  EXPECT_TRUE(results[0].skipped);
+  EXPECT_TRUE(std::isnan(results[0].grad_norm));
+  EXPECT_TRUE(before.equal(values(*engine, "layers.1.mlp.up.weight")));
+  EXPECT_TRUE(values(*engine, "layers.1.mlp.up.weight", 1).eq(0).all().item<bool>());
+}
+
+TEST_F(EngineTest, AllLabelsIgnoredIsNoGradient) {
+  const auto engine = make({.samples = 2, .dropout = 0});
+  Batch batch = test::make_batch(0, 2);
+  batch.labels.fill_(kIgnoredLabel);
+  const StepResult r = engine->step(std::span(&batch, 1), {.learning_rate = 1e-3F, .clip = 1});
+  EXPECT_EQ(r.tokens, 0);
+  EXPECT_EQ(r.loss, 0);
+  EXPECT_EQ(r.grad_norm, 0);
+}
+
+// Logits of the last position do not depend on what else is in the batch, and the loss is theirs.
+TEST_F(EngineTest, LogitsAndLossAgree) {
+  const auto engine = make({.samples = 1, .dropout = 0});
+  Batch batch = test::make_batch(3, 1);
+  batch.labels.fill_(kIgnoredLabel);
+  const int32_t label = 17;
+  batch.labels.data_ptr<int32_t>()[12] = label;
+  const at::Tensor logits = engine->logits(batch, 61);
+  double sum = 0;
+  for (int i = 0; i < 61; ++i) sum += std::exp(static_cast<double>(logits.data_ptr<float>()[i]));
+  EXPECT_NEAR(engine->evaluate(batch).loss_sum, std::log(sum) - logits.data_ptr<float>()[label], 1e-5);
+  EXPECT_TRUE(engine->logits(batch, 61).equal(logits));
+}
+
+TEST(InitialWeights, DoNotDependOnTheCut) {
+  const ParameterSpec parameter{.name = "layers.3.mlp.up.weight", .shape = {37, 11}, .init = {.mean = 0.5, .std = 2}};
+  std::vector<float> whole(407);
+  initial_weights(whole, parameter, 9, 0);
+  for (int64_t begin : {0, 1, 2, 3, 5, 400})
+    for (int64_t count : {0, 1, 4, 6}) {
+      std::vector<float> part(static_cast<size_t>(count));
+      initial_weights(part, parameter, 9, begin);
+      for (int64_t i = 0; i < count; ++i) EXPECT_EQ(part[static_cast<size_t>(i)], whole[static_cast<size_t>(begin + i)]);
+    }
+  double mean = 0, square = 0;
+  for (float w : whole) mean += w / 407.0;
+  for (float w : whole) square += (w - mean) * (w - mean) / 407.0;
+  EXPECT_NEAR(mean, 0.5, 0.3);
+  EXPECT_NEAR(std::sqrt(square), 2, 0.3);
+  std::vector<float> other(407);
+  initial_weights(other, parameter, 10, 0);
+  EXPECT_NE(whole, other);
+}
+
+}  // namespace
+}  // namespace partita

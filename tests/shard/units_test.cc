@@ -1,0 +1,102 @@
+#include "partita/shard/units.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Blocks = std::vector<std::vector<ParameterSpec>>;
+
+ParameterSpec matrix(std::string name, int64_t rows, int64_t columns) {
+  return {.name = std::move(name), .shape = {rows, columns}, .decay = true};
+}
+ParameterSpec bias(std::string name, int64_t count) { return {.name = std::move(name), .shape = {count}}; }
+
+Blocks model(int layers, bool tied) {
+  Blocks blocks = {{matrix("table", 7, 3)}};
+  for (int l = 0; l < layers; ++l) {
+    const std::string prefix = "layer" + std::to_string(l);
+    blocks.push_back({matrix(prefix + ".w", 3, 3), bias(prefix + ".b", 3)});
+  }
+  blocks.push_back({matrix(tied ? "table" : "head", 7, 3), bias("norm", 3)});
+  return blocks;
+}
+
+std::vector<std::string> names(const UnitPlan& plan) {
+  std::vector<std::string> out;
+  for (const Unit& unit : plan.units) out.push_back(unit.name);
+  return out;
+}
+
+TEST(Units, TiedEndsAreOne) {
+  const UnitPlan plan = plan_units(model(4, true), {.ranks = 2, .blocks_per_unit = 2});
+  EXPECT_THAT(names(plan), ElementsAre("ends", "layers.0-1", "layers.2-3", "vectors"));
+  EXPECT_THAT(plan.units_of_block[0], ElementsAre(0));
+  EXPECT_THAT(plan.units_of_block[1], ElementsAre(1, 3));
+  EXPECT_THAT(plan.units_of_block[4], ElementsAre(2, 3));
+  EXPECT_THAT(plan.units_of_block[5], ElementsAre(0, 3));
+  EXPECT_THAT(plan.first_block, ElementsAre(0, 1, 3, 1));
+  EXPECT_THAT(plan.last_block, ElementsAre(5, 2, 4, 5));
+}
+
+TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
+  const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .blocks_per_unit = 1});
+  EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3", "layers.4-4", "head", "vectors"));
+  const SlotPlan few = plan_slots(plan, true), all = plan_slots(plan, false);
+  EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
+  EXPECT_EQ(few.slot_count.size(), 4U);
+  EXPECT_TRUE(few.shared(0));
+  EXPECT_FALSE(few.shared(7));
+  EXPECT_THAT(all.slot_of_unit, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(Units, EveryParameterOfEveryBlockIsPlacedOnce) {
+  for (int layers : {0, 1, 2, 3, 7})
+    for (bool tied : {true, false})
+      for (int step : {0, 1, 2, 5}) {
+        const Blocks blocks = model(layers, tied);
+        const UnitPlan plan = plan_units(blocks, {.ranks = 4, .blocks_per_unit = step});
+        size_t placed = 0;
+        for (const Unit& unit : plan.units) placed += unit.layout.parameters.size();
+        EXPECT_EQ(placed, 1U + 2U * static_cast<size_t>(layers) + (tied ? 1U : 2U));
+        for (size_t b = 0; b < blocks.size(); ++b) {
+          ASSERT_EQ(plan.blocks[b].size(), blocks[b].size());
+          for (size_t p = 0; p < blocks[b].size(); ++p) {
+            const Placement place = plan.blocks[b][p];
+            EXPECT_EQ(plan.units[static_cast<size_t>(place.unit)].layout.parameters[static_cast<size_t>(place.parameter)].name, blocks[b][p].name);
+          }
+        }
+      }
+}
+
+TEST(Units, AutomaticSizeFillsCollectivesButLeavesFourUnits) {
+  EXPECT_EQ(automatic_blocks_per_unit(200'000'000, 32), 1);  // 7B: a layer is enough
+  EXPECT_EQ(automatic_blocks_per_unit(30'720'000, 48), 1);   // GPT-2 XL
+  EXPECT_EQ(automatic_blocks_per_unit(7'077'888, 12), 3);    // GPT-2 small: 5 would fill it, 3 leave four units
+  EXPECT_EQ(automatic_blocks_per_unit(7'077'888, 24), 5);
+  EXPECT_EQ(automatic_blocks_per_unit(100, 3), 1);
+  EXPECT_EQ(automatic_blocks_per_unit(0, 0), 1);
+}
+
+TEST(Units, TwoShapesOfOneNameAreAnError) {
+  Blocks blocks = model(1, true);
+  blocks[2][0].shape = {8, 3};
+  EXPECT_THAT(error_message([&] { (void)plan_units(blocks, {}); }), HasSubstr("table has shape [7, 3] in one block and [8, 3]"));
+  EXPECT_THAT(error_message([&] { (void)plan_units(Blocks(1), {}); }), HasSubstr("found 1 blocks"));
+}
+
+TEST(Units, GradientsOfEndsAndVectorsStayFp32) {
+  const UnitPlan plan = plan_units(model(2, true), {.ranks = 2, .weight = DType::bf16, .matrix_gradient = DType::bf16});
+  for (const Unit& unit : plan.units) {
+    EXPECT_EQ(unit.weight, DType::bf16);
+    EXPECT_EQ(unit.gradient, unit.pool == Pool::layers ? DType::bf16 : DType::fp32) << unit.name;
+  }
+}
+
+}  // namespace
+}  // namespace partita
