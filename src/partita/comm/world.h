@@ -1,45 +1,48 @@
 // The processes of the job and how they reach each other.
 //
-//   World world = World::connect({});             // finds its rank from Open MPI, Slurm, torchrun, or is alone
-//   Mesh mesh(world, {.data = world.size()});
-//   mesh.data().barrier();
+//   int main() try {
+//     World world = World::connect({});             // finds its rank from Open MPI, Slurm, torchrun, or is alone
+//     Mesh mesh(world, {.data = world.size()});
+//     mesh.data().barrier();
+//   } catch (const std::exception& error) {
+//     std::fprintf(stderr, "%s\n", error.what());   // an error of one rank
+//     World::abort(1);                              // ends all of them, within seconds
+//   }
 #pragma once
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "partita/comm/communicator.h"
+#include "partita/comm/environment.h"
 
 namespace partita {
-
-// Where a process stands, from its environment. Pure: `lookup` stands for getenv.
-struct Launch {
-  enum class Kind : uint8_t { single, open_mpi, slurm_pmix, slurm, torchrun } kind = Kind::single;
-  int rank = 0, size = 1, local_rank = 0, local_size = 1;
-  std::string master_address;  // torchrun, slurm: where rank 0 listens
-  int master_port = 0;
-};
 
 class World {
  public:
   struct Options {
     std::chrono::seconds timeout{600};  // a collective that takes longer ends the job, naming who did not arrive
   };
+  // Every process of the job calls this, once. Errors: the environment is set by half; a peer does not come in time.
   [[nodiscard]] static World connect(const Options&);
 
   World(World&&) noexcept;
   World& operator=(World&&) noexcept;
+  // Ends in order, together with the other ranks; communicators are of no use after that. When an exception is under
+  // way this rank does not wait for the others: it leaves the connection to abort().
   ~World();
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] const Launch& launch() const;
   // A communicator over these world ranks (ascending, containing this rank), in the same order on all of them.
+  // No messages are exchanged.
   [[nodiscard]] std::unique_ptr<Communicator> group(std::string name, const std::vector<int>& ranks);
-  // Takes the whole job down at once: for main's last resort after an error on this rank. Prints nothing.
-  [[noreturn]] void abort(int exit_code);
+
+  // Takes the whole job down at once, connected or not: for main's last resort after an error on this rank, whose World
+  // is gone by then. Prints nothing.
+  [[noreturn]] static void abort(int exit_code);
 
  private:
   struct Implementation;

@@ -1,0 +1,52 @@
+#include "partita/comm/mesh.h"
+
+#include <numeric>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+MeshLayout::MeshLayout(Sizes sizes, int ranks) : sizes_(sizes) {
+  if (sizes.data < 1 || sizes.tensor < 1 || sizes.pipeline < 1)
+    fail("mesh: data {}, tensor {}, pipeline {}: each size must be at least 1", sizes.data, sizes.tensor,
+         sizes.pipeline);
+  const int64_t product = int64_t{sizes.data} * sizes.tensor * sizes.pipeline;
+  if (product == ranks) return;
+  const int64_t model = int64_t{sizes.tensor} * sizes.pipeline;
+  const std::string advice = ranks % model == 0
+                                 ? fmt::format("set data to {} or start {} ranks", ranks / model, product)
+                                 : fmt::format("start {} ranks, or another multiple of {}", product, model);
+  fail("mesh: data {} x tensor {} x pipeline {} = {} ranks, but the job has {}: {}", sizes.data, sizes.tensor,
+       sizes.pipeline, product, ranks, advice);
+}
+
+MeshLayout::Position MeshLayout::position(int rank) const {
+  PARTITA_CHECK(rank >= 0 && rank < ranks(), "rank {} of {}", rank, ranks());
+  return {.data = rank / sizes_.tensor % sizes_.data,
+          .tensor = rank % sizes_.tensor,
+          .pipeline = rank / (sizes_.tensor * sizes_.data)};
+}
+
+int MeshLayout::rank(Position at) const { return (at.pipeline * sizes_.data + at.data) * sizes_.tensor + at.tensor; }
+
+std::vector<int> MeshLayout::along(int rank, int size, int Position::*coordinate) const {
+  Position at = position(rank);
+  std::vector<int> group;
+  for (at.*coordinate = 0; at.*coordinate < size; ++(at.*coordinate)) group.push_back(this->rank(at));
+  return group;
+}
+
+std::vector<int> MeshLayout::data_group(int rank) const { return along(rank, sizes_.data, &Position::data); }
+std::vector<int> MeshLayout::tensor_group(int rank) const { return along(rank, sizes_.tensor, &Position::tensor); }
+std::vector<int> MeshLayout::pipeline_group(int rank) const { return along(rank, sizes_.pipeline, &Position::pipeline); }
+
+Mesh::Mesh(World& world, MeshLayout::Sizes sizes) : layout_(sizes, world.size()) {
+  std::vector<int> everyone(static_cast<size_t>(world.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  world_ = world.group("world", everyone);
+  data_ = world.group("dp", layout_.data_group(world.rank()));
+  tensor_ = world.group("tp", layout_.tensor_group(world.rank()));
+  pipeline_ = world.group("pp", layout_.pipeline_group(world.rank()));
+}
+
+}  // namespace partita

@@ -1,0 +1,62 @@
+// The ranks of the job as a grid: who shares data, tensor and pipeline parallelism with whom.
+//
+//   Mesh mesh(world, {.data = 2, .tensor = 2, .pipeline = 1});
+//   mesh.tensor().all_reduce(partial, Reduce::sum, stream).wait();
+#pragma once
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "partita/comm/world.h"
+
+namespace partita {
+
+// Pure. Ranks count tensor fastest, then data, then pipeline: tensor-parallel neighbours, which exchange the most, share
+// a host. rank = (pipeline * data_size + data) * tensor_size + tensor.
+class MeshLayout {
+ public:
+  struct Sizes {
+    int data = 1, tensor = 1, pipeline = 1;
+  };
+  struct Position {
+    int data = 0, tensor = 0, pipeline = 0;
+    friend bool operator==(const Position&, const Position&) = default;
+  };
+
+  // Error: names the sizes whose product is not the number of ranks.
+  MeshLayout(Sizes sizes, int ranks);
+
+  [[nodiscard]] const Sizes& sizes() const { return sizes_; }
+  [[nodiscard]] int ranks() const { return sizes_.data * sizes_.tensor * sizes_.pipeline; }
+  [[nodiscard]] Position position(int rank) const;
+  [[nodiscard]] int rank(Position) const;
+  // The ranks, ascending, that differ from `rank` in this coordinate alone.
+  [[nodiscard]] std::vector<int> data_group(int rank) const;
+  [[nodiscard]] std::vector<int> tensor_group(int rank) const;
+  [[nodiscard]] std::vector<int> pipeline_group(int rank) const;
+
+ private:
+  [[nodiscard]] std::vector<int> along(int rank, int size, int Position::*coordinate) const;
+  Sizes sizes_;
+};
+
+// This rank's communicators. Every rank of the job makes the same meshes in the same order; the World outlives them.
+class Mesh {
+ public:
+  // Error: as MeshLayout's.
+  Mesh(World& world, MeshLayout::Sizes sizes);
+
+  [[nodiscard]] const MeshLayout& layout() const { return layout_; }
+  [[nodiscard]] MeshLayout::Position position() const { return layout_.position(world_->rank()); }
+
+  [[nodiscard]] Communicator& data() const { return *data_; }          // "dp"
+  [[nodiscard]] Communicator& tensor() const { return *tensor_; }      // "tp"
+  [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // "pp"
+  [[nodiscard]] Communicator& world() const { return *world_; }        // "world"
+
+ private:
+  MeshLayout layout_;
+  std::unique_ptr<Communicator> world_, data_, tensor_, pipeline_;
+};
+
+}  // namespace partita

@@ -1,0 +1,60 @@
+// A Communicator that writes down what is asked of it: for tests that count collectives, and for dry runs of any size
+// in one process.
+//
+//   RecordingCommunicator dp("dp", 0, 8);              // alone: rank 0 of 8 that do not exist
+//   RecordingCommunicator counted(mesh.data());        // in front of a real one
+//   engine.step(batches);
+//   EXPECT_EQ(counted.count("all_gather"), plan.gathers);
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/comm/communicator.h"
+
+namespace partita {
+
+// One call. `bytes` is the whole of it: of `full`, of `in`, of the tensor.
+struct CollectiveRecord {
+  std::string kind;  // "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast", "send", "receive", "barrier"
+  int64_t bytes = 0;
+  at::ScalarType dtype = at::kByte;  // of the data sent
+  int peer = -1;                     // broadcast: the root; send, receive: the other rank
+  friend bool operator==(const CollectiveRecord&, const CollectiveRecord&) = default;
+};
+
+class RecordingCommunicator final : public Communicator {
+ public:
+  // Passes every call on to `inner`, which must outlive it.
+  explicit RecordingCommunicator(Communicator& inner) : inner_(&inner) {}
+  // Stands alone, and answers at once as if every rank had called with this rank's data: a gather repeats the slice, a
+  // sum is size times it, a received tensor stays as it is.
+  RecordingCommunicator(std::string name, int rank, int size);
+
+  [[nodiscard]] int rank() const override { return inner_ ? inner_->rank() : rank_; }
+  [[nodiscard]] int size() const override { return inner_ ? inner_->size() : size_; }
+  [[nodiscard]] const std::string& name() const override { return inner_ ? inner_->name() : name_; }
+
+  [[nodiscard]] Event all_gather(at::Tensor full, at::Tensor slice, Stream&) override;
+  [[nodiscard]] Event all_to_all(at::Tensor out, at::Tensor in, Stream&) override;
+  [[nodiscard]] Event reduce_scatter(at::Tensor slice, at::Tensor full, Stream&) override;
+  [[nodiscard]] Event all_reduce(at::Tensor, Reduce, Stream&) override;
+  [[nodiscard]] Event broadcast(at::Tensor, int root, Stream&) override;
+  [[nodiscard]] Event send(at::Tensor, int to, Stream&) override;
+  [[nodiscard]] Event receive(at::Tensor, int from, Stream&) override;
+  void barrier() override;
+  void progress() override;
+
+  [[nodiscard]] const std::vector<CollectiveRecord>& records() const { return records_; }
+  [[nodiscard]] int64_t count(const std::string& kind) const;  // calls of this kind
+  [[nodiscard]] int64_t bytes(const std::string& kind) const;  // and their bytes
+  void clear() { records_.clear(); }
+
+ private:
+  Communicator* inner_ = nullptr;
+  std::string name_;
+  int rank_ = 0, size_ = 1;
+  std::vector<CollectiveRecord> records_;
+};
+
+}  // namespace partita

@@ -1,0 +1,16 @@
+// Messages over TCP sockets, one connection between each two ranks: where MPI is not at hand (srun --mpi=none, torchrun's
+// variables).
+#pragma once
+#include <chrono>
+#include <memory>
+
+#include "partita/comm/environment.h"
+#include "partita/comm/transport.h"
+
+namespace partita {
+
+// Rank 0 listens at launch.master_address:master_port, where the others meet. Errors after `timeout`: who did not come,
+// or which address could not be reached.
+[[nodiscard]] std::unique_ptr<Transport> make_tcp_transport(const Launch& launch, std::chrono::milliseconds timeout);
+
+}  // namespace partita

@@ -1,0 +1,90 @@
+#include "partita/comm/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/comm/mpi_transport.h"
+#include "partita/comm/operation.h"
+#include "partita/comm/peer_communicator.h"
+#include "partita/comm/tcp_transport.h"
+
+namespace partita {
+namespace {
+
+// For abort(): the job's connection outlives a World that an exception destroys.
+std::shared_ptr<Operations>& connection() {
+  static auto* operations = new std::shared_ptr<Operations>;  // never destroyed: MPI may be gone at exit
+  return *operations;
+}
+
+std::unique_ptr<Transport> make_transport(const Launch& launch, const World::Options& options) {
+  if (launch.uses_mpi()) return make_mpi_transport();
+  if (launch.size == 1) return make_local_transport();
+  return make_tcp_transport(launch, options.timeout);
+}
+
+}  // namespace
+
+struct World::Implementation {
+  Launch launch;
+  std::shared_ptr<Operations> operations;
+  std::vector<uint32_t> groups_with;  // how many groups so far contain the rank, besides this one
+  int exceptions = 0;                 // under way when the World was made
+};
+
+World::World(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+World::World(World&&) noexcept = default;
+
+World& World::operator=(World&& other) noexcept {
+  std::swap(implementation_, other.implementation_);
+  return *this;
+}
+
+World World::connect(const Options& options) {
+  auto implementation = std::make_unique<Implementation>();
+  implementation->launch = detect_launch(process_environment());
+  const Launch& launch = implementation->launch;
+  auto transport = make_transport(launch, options);
+  if (transport->rank() != launch.rank || transport->size() != launch.size)
+    fail("the launcher says rank {} of {}, the connection {} of {}: is another MPI library's mpirun on PATH?",
+         launch.rank, launch.size, transport->rank(), transport->size());
+  implementation->operations = std::make_shared<Operations>(std::move(transport), options.timeout);
+  implementation->groups_with.resize(static_cast<size_t>(launch.size));
+  implementation->exceptions = std::uncaught_exceptions();
+  connection() = implementation->operations;
+  return World(std::move(implementation));
+}
+
+World::~World() {
+  if (!implementation_ || std::uncaught_exceptions() > implementation_->exceptions) return;
+  implementation_->operations->close();
+  if (connection() == implementation_->operations) connection().reset();
+}
+
+int World::rank() const { return implementation_->launch.rank; }
+int World::size() const { return implementation_->launch.size; }
+const Launch& World::launch() const { return implementation_->launch; }
+
+std::unique_ptr<Communicator> World::group(std::string name, const std::vector<int>& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= size()) fail("group {}: {} is no rank of {}", name, ranks[i], size());
+    if (i > 0 && ranks[i] <= ranks[i - 1]) fail("group {}: ranks are not ascending at {}", name, ranks[i]);
+  }
+  const auto self = std::lower_bound(ranks.begin(), ranks.end(), rank());
+  if (self == ranks.end() || *self != rank()) fail("group {} does not contain this rank, {}", name, rank());
+  // Two ranks make the groups that contain both in the same order, so each can count on its own which one this is.
+  Group group{std::move(name), static_cast<int>(self - ranks.begin()), ranks, {}};
+  for (int peer : ranks) group.channels.push_back(implementation_->groups_with[static_cast<size_t>(peer)]++);
+  return std::make_unique<PeerCommunicator>(implementation_->operations, std::move(group));
+}
+
+void World::abort(int exit_code) {
+  if (connection()) connection()->transport().abort(exit_code);
+  _exit(exit_code);
+}
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// For tests that run on several ranks (*_ranks_test.cc): every rank runs the same tests in the same order.
+//
+//   TEST(Broadcast, Reaches) {
+//     auto all = partita::test_world().group("all", partita::test_ranks());
+//     ...
+//   }
+#pragma once
+#include <numeric>
+#include <vector>
+
+#include "partita/comm/world.h"
+
+namespace partita {
+
+// Connected by main before the tests, with a timeout of a minute: a failed ASSERT on one rank does not hang the others.
+[[nodiscard]] World& test_world();
+
+// 0, 1, ..., size - 1.
+[[nodiscard]] inline std::vector<int> test_ranks() {
+  std::vector<int> ranks(static_cast<size_t>(test_world().size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace partita
