@@ -49,6 +49,7 @@ std::string invalid_utf8_message(char byte) {
 JsonLineParser::JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy)
     : keys_(std::move(keys)), policy_(policy), texts_(keys_.size()), simdjson_(std::make_unique<Simdjson>()) {}
 
+JsonLineParser::JsonLineParser(JsonLineParser&&) noexcept = default;
 JsonLineParser::~JsonLineParser() = default;
 
 std::optional<JsonLineParser::Problem> JsonLineParser::parse(std::string_view line) {

@@ -25,6 +25,7 @@ class JsonLineParser {
   };
 
   JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy);
+  JsonLineParser(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
   // Nothing if all is well: then texts() are the values of the keys, until the next parse.

@@ -1,6 +1,7 @@
 #include "partita/tokenizer/unicode.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace partita {
 namespace {
@@ -71,6 +72,15 @@ void append_utf8(std::string& out, char32_t c) {
 
 std::optional<size_t> find_invalid_utf8(std::string_view text, size_t from) {
   for (size_t i = from; i < text.size();) {
+    // Most text is ASCII: eight bytes at a time.
+    uint64_t eight;
+    if (text.size() - i >= sizeof eight) {
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      if ((eight & 0x8080808080808080) == 0) {
+        i += sizeof eight;
+        continue;
+      }
+    }
     const CodePoint c = decode_utf8(text, i);
     if (c.value == kInvalidByte) return i;
     i += c.bytes;

@@ -1,0 +1,117 @@
+// partita tokenize: text to the .bin/.idx files that training reads.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/text_options.h"
+#include "partita/base/error.h"
+#include "partita/data/tokenize_corpus.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace {
+
+using namespace partita;
+
+struct Arguments {
+  TextArguments text;
+  std::string tokenizer, output_prefix, bad_lines = "error";
+  bool append_eod = false, quiet = false;
+  int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+};
+
+std::string progress_line(const TokenizeProgress& progress) {
+  return fmt::format("tokenized {} documents, {:.1f} of {:.1f} MB ({:.0f} %), {:.1f} MB/s, {} left", progress.documents,
+                     1e-6 * static_cast<double>(progress.bytes), 1e-6 * static_cast<double>(progress.total_bytes),
+                     100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total_bytes),
+                     progress.megabytes_per_second(), human_seconds(progress.seconds_left()));
+}
+
+// On a terminal one line, rewritten several times a second; else a line every ten seconds.
+class ProgressPrinter {
+ public:
+  void operator()(const TokenizeProgress& progress) {
+    if (progress.seconds < next_) return;
+    next_ = progress.seconds + (terminal_ ? 0.2 : 10);
+    std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", progress_line(progress).c_str());
+    std::fflush(stderr);
+    shown_ = true;
+  }
+  ~ProgressPrinter() {
+    if (terminal_ && shown_) std::fprintf(stderr, "\r\033[K");
+  }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) == 1, shown_ = false;
+  double next_ = terminal_ ? 0 : 10;
+};
+
+void print_report(const TokenizeReport& report) {
+  for (const std::string& problem : report.problems) std::fprintf(stderr, "skipped: %s\n", problem.c_str());
+  if (const auto more = report.bad_documents - static_cast<int64_t>(report.problems.size()); more > 0) {
+    std::fprintf(stderr, "skipped: %lld more\n", static_cast<long long>(more));
+  }
+  fmt::print("{} documents, {} tokens from {:.1f} MB in {} ({:.1f} MB/s)", report.progress.documents, report.tokens,
+             1e-6 * static_cast<double>(report.progress.bytes), human_seconds(report.progress.seconds),
+             report.progress.megabytes_per_second());
+  if (report.empty_documents > 0) fmt::print("; {} empty documents passed over", report.empty_documents);
+  if (report.bad_documents > 0) fmt::print("; {} bad documents skipped", report.bad_documents);
+  fmt::print("\n");
+  for (const auto& prefix : report.prefixes) fmt::print("{}.bin, {}.idx\n", prefix.string(), prefix.string());
+}
+
+void run(const CLI::App& command, const Arguments& arguments) {
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
+  TokenizeOptions options;
+  options.inputs = expand_inputs(arguments.text.inputs);
+  options.output_prefix = arguments.output_prefix;
+  options.text = text_options(command, arguments.text);
+  options.append_eod = arguments.append_eod;
+  options.skip_bad_documents = arguments.bad_lines == "skip";
+  options.workers = arguments.workers;
+  const auto printer = std::make_unique<ProgressPrinter>();
+  const TokenizeReport report = tokenize_corpus(
+      options, *tokenizer,
+      arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*printer));
+  print_report(report);
+}
+
+}  // namespace
+
+void add_tokenize_command(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text into the .bin/.idx token files that training reads");
+  add_text_options(*command, arguments->text);
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "tokenizer.json, GPT-2's vocab.json (merges.txt beside it), or a folder that holds them")
+      ->required()
+      ->type_name("PATH");
+  command
+      ->add_option("--output-prefix", arguments->output_prefix,
+                   "Writes PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text)")
+      ->required()
+      ->type_name("PREFIX");
+  command->add_flag("--append-eod", arguments->append_eod, "End each document with the end-of-document token");
+  command->add_option("--workers", arguments->workers, "Threads; the output is the same for any number")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--bad-lines", arguments->bad_lines,
+                   "Lines that are not JSON or have no text, and documents that are not UTF-8: error ends the run, skip "
+                   "reports the first ten and counts all")
+      ->check(CLI::IsMember({"error", "skip"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet, "No progress on stderr");
+  command->footer(
+      "Example:\n"
+      "  partita tokenize --input 'corpus/*.jsonl' --tokenizer tokenizer.json --append-eod --output-prefix data/corpus\n"
+      "writes data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. Empty documents\n"
+      "are passed over and counted. Nothing is written unless the whole input is good.");
+  command->callback([command, arguments] { run(*command, *arguments); });
+}

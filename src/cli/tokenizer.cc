@@ -1,0 +1,158 @@
+// partita tokenizer: train a byte-level BPE; encode and decode with any tokenizer.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/text_options.h"
+#include "partita/base/error.h"
+#include "partita/data/tokenize_corpus.h"
+#include "partita/tokenizer/bpe_trainer.h"
+#include "partita/tokenizer/gpt2_files.h"
+#include "partita/tokenizer/tokenizer.h"
+#include "partita/tokenizer/tokenizer_json.h"
+
+namespace {
+
+using namespace partita;
+
+struct TrainArguments {
+  TextArguments text;
+  std::string output;
+  BpeTrainerOptions options;
+  int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+};
+
+void train(const CLI::App& command, const TrainArguments& arguments) {
+  constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
+  PretokenCounter counter(arguments.workers);
+  std::vector<std::string> batch;
+  size_t batch_bytes = 0;
+  int64_t documents = 0, bytes = 0;
+  const auto count_batch = [&] {
+    const std::vector<std::string_view> texts(batch.begin(), batch.end());
+    counter.add(texts);
+    batch.clear();
+    batch_bytes = 0;
+  };
+  for_each_document(expand_inputs(arguments.text.inputs), text_options(command, arguments.text),
+                    [&](std::string_view text) {
+                      if (text.empty()) return;
+                      batch.emplace_back(text);
+                      batch_bytes += text.size();
+                      bytes += static_cast<int64_t>(text.size());
+                      ++documents;
+                      if (batch_bytes >= kBatchBytes) count_batch();
+                    });
+  count_batch();
+  const auto counts = counter.counts();
+  fmt::print(stderr, "{} documents, {:.1f} MB of text, {} distinct pretokens\n", documents,
+             1e-6 * static_cast<double>(bytes), counts.size());
+  const BpeModel model = train_bpe(counts, arguments.options);
+  const std::filesystem::path output = arguments.output;
+  if (output.filename() == "vocab.json") {
+    save_gpt2_files(model, output, output.parent_path() / "merges.txt");
+  } else {
+    save_tokenizer_json(model, output);
+  }
+  fmt::print("{}: {} tokens, {} merges\n", output.string(), model.vocab_size(), model.merges.size());
+  if (model.vocab_size() < arguments.options.vocab_size) {
+    fmt::print("the text has no more pairs that occur {} times: {} tokens were asked for\n",
+               arguments.options.min_frequency, arguments.options.vocab_size);
+  }
+}
+
+// Each line of stdin is a text (without its line end), or with --whole all of stdin is one.
+void encode(const std::string& path, bool whole) {
+  const auto tokenizer = load_tokenizer(path);
+  const auto encoder = tokenizer->make_encoder();
+  std::vector<TokenId> ids;
+  const auto print = [&](std::string_view text) {
+    ids.clear();
+    encoder->encode(text, ids);
+    fmt::print("[{}]\n", fmt::join(ids, ", "));
+  };
+  if (whole) return print(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+  for (std::string line; std::getline(std::cin, line);) print(line);
+}
+
+void decode(const std::string& path, bool whole) {
+  const auto tokenizer = load_tokenizer(path);
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    ++number;
+    std::vector<TokenId> ids;
+    try {
+      nlohmann::json::parse(line).get_to(ids);
+    } catch (const nlohmann::json::exception&) {
+      fail("line {} of stdin: ids as a JSON array expected, such as [15496, 995], found \"{}\"", number,
+           line.substr(0, 60));
+    }
+    const std::string text = tokenizer->decode(ids);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (!whole) std::fputc('\n', stdout);
+  }
+}
+
+void add_train(CLI::App& parent) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = parent.add_subcommand("train", "Learn a byte-level BPE (GPT-2's kind) from text");
+  add_text_options(*command, arguments->text);
+  command
+      ->add_option("--output", arguments->output,
+                   "tokenizer.json to write (Hugging Face's format); if its name is vocab.json, GPT-2's vocab.json and "
+                   "merges.txt")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--vocab-size", arguments->options.vocab_size, "Tokens: 256 bytes, merges and special tokens")
+      ->capture_default_str();
+  command->add_option("--min-frequency", arguments->options.min_frequency, "A pair that occurs less often is not merged")
+      ->capture_default_str();
+  command
+      ->add_option("--special-tokens", arguments->options.special_tokens,
+                   "Tokens that no text makes; the last ids. <|endoftext|>, or the only one, ends documents")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--workers", arguments->workers, "Threads; the result is the same for any number")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->footer(
+      "Example:\n  partita tokenizer train --input 'corpus/*.jsonl' --vocab-size 4096 --output tokenizer.json");
+  command->callback([command, arguments] { train(*command, *arguments); });
+}
+
+// encode and decode differ in little.
+void add_stream_command(CLI::App& parent, const char* name, const char* help, const char* whole_help,
+                        const char* footer, void (*run)(const std::string&, bool)) {
+  struct Arguments {
+    std::string tokenizer;
+    bool whole = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = parent.add_subcommand(name, help);
+  command->add_option("tokenizer", arguments->tokenizer, "tokenizer.json, vocab.json, or a folder that holds them")
+      ->required()
+      ->type_name("PATH");
+  command->add_flag("--whole", arguments->whole, whole_help);
+  command->footer(footer);
+  command->callback([arguments, run] { run(arguments->tokenizer, arguments->whole); });
+}
+
+}  // namespace
+
+void add_tokenizer_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
+  command->require_subcommand(1);
+  add_train(*command);
+  add_stream_command(*command, "encode", "Lines of stdin to arrays of ids on stdout",
+                     "All of stdin is one text, line ends included",
+                     "Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json", encode);
+  add_stream_command(*command, "decode", "Arrays of ids, one a line of stdin, to text on stdout",
+                     "No line end after each text",
+                     "Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json", decode);
+}

@@ -1,0 +1,161 @@
+#include "partita/data/tokenize_corpus.h"
+
+#include <chrono>
+#include <memory>
+
+#include "partita/base/error.h"
+#include "partita/data/chunk_parser.h"
+#include "partita/data/indexed_writer.h"
+#include "partita/data/ordered_parallel.h"
+#include "partita/data/text_chunks.h"
+
+namespace partita {
+namespace {
+
+// The documents of a chunk for one key: ids end to end, and how many each has.
+struct TokenizedDocuments {
+  std::vector<TokenId> ids;
+  std::vector<size_t> counts;
+};
+
+struct TokenizedChunk {
+  std::filesystem::path file;
+  int64_t first_byte = 0, bytes = 0;
+  int64_t empty_documents = 0;
+  ChunkSummary summary;
+  std::vector<TokenizedDocuments> keys;
+};
+
+// What one thread needs.
+struct Worker {
+  ChunkParser parser;
+  std::unique_ptr<Encoder> encoder;
+};
+
+TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOptions& options,
+                        std::optional<TokenId> end_of_document) {
+  TokenizedChunk result{chunk.file->path(), chunk.first_byte, static_cast<int64_t>(chunk.text.size()), 0, {}, {}};
+  result.keys.resize(options.text.json_keys.size());
+  result.summary = worker.parser.parse(chunk, !options.skip_bad_documents, [&](size_t key, std::string_view text) {
+    if (text.empty()) {
+      ++result.empty_documents;
+      return;
+    }
+    TokenizedDocuments& documents = result.keys[key];
+    const size_t before = documents.ids.size();
+    worker.encoder->encode(text, documents.ids);
+    if (end_of_document) documents.ids.push_back(*end_of_document);
+    documents.counts.push_back(documents.ids.size() - before);
+  });
+  return result;
+}
+
+// Line numbers of a file are known only when the chunks before are counted: in order.
+class LineCounter {
+ public:
+  [[nodiscard]] std::string place(const std::filesystem::path& file, int64_t first_byte, const TextProblem& problem) {
+    enter(first_byte);
+    return fmt::format("{}:{}: byte {}: {}", file.string(), lines_ + problem.line + 1, problem.byte, problem.what);
+  }
+  void leave(int64_t first_byte, int64_t lines) {
+    enter(first_byte);
+    lines_ += lines;
+  }
+
+ private:
+  void enter(int64_t first_byte) {
+    if (first_byte == 0) lines_ = 0;
+  }
+  int64_t lines_ = 0;
+};
+
+void check_keys(const TokenizeOptions& options) {
+  if (options.text.json_keys.empty()) fail("no JSON key given, at least one expected");
+  if (options.text.json_keys.size() == 1) return;
+  for (const auto& file : options.inputs) {
+    if (!is_json_lines(file, options.text.format)) {
+      fail("{}: plain text has one text a document, {} JSON keys were given", file.string(),
+           options.text.json_keys.size());
+    }
+  }
+}
+
+}  // namespace
+
+TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                               const std::function<void(const TokenizeProgress&)>& progress) {
+  check_keys(options);
+  if (options.workers < 1) fail("{} workers, at least 1 expected", options.workers);
+  const auto end_of_document = options.append_eod ? tokenizer.end_of_document() : std::nullopt;
+  if (options.append_eod && !end_of_document) {
+    fail("the tokenizer has no end-of-document token (\"<|endoftext|>\", or one special token) to append");
+  }
+  TokenizeReport report;
+  std::vector<IndexedWriter> writers;
+  for (const std::string& key : options.text.json_keys) {
+    report.prefixes.push_back(options.output_prefix);
+    report.prefixes.back() += fmt::format("_{}_document", key);
+    writers.emplace_back(report.prefixes.back(), token_type_for(tokenizer.vocab_size()));
+  }
+  std::vector<Worker> workers;
+  for (int i = 0; i < options.workers; ++i) workers.push_back({ChunkParser(options.text), tokenizer.make_encoder()});
+
+  const auto start = std::chrono::steady_clock::now();
+  ChunkReader reader(options.inputs, options.text);
+  report.progress.total_bytes = reader.total_bytes();
+  LineCounter lines;
+  const auto write = [&](const TokenizedChunk& chunk) {
+    for (const TextProblem& problem : chunk.summary.problems) {
+      const std::string where = lines.place(chunk.file, chunk.first_byte, problem);
+      if (!options.skip_bad_documents) throw Error(where);
+      if (++report.bad_documents <= static_cast<int64_t>(TokenizeReport::kMostProblems)) {
+        report.problems.push_back(where);
+      }
+    }
+    lines.leave(chunk.first_byte, chunk.summary.lines);
+    for (size_t key = 0; key < writers.size(); ++key) {
+      std::span<const TokenId> ids = chunk.keys[key].ids;
+      for (const size_t count : chunk.keys[key].counts) {
+        writers[key].add_document(ids.first(count));
+        ids = ids.subspan(count);
+      }
+      report.tokens += static_cast<int64_t>(chunk.keys[key].ids.size());
+      report.progress.documents += static_cast<int64_t>(chunk.keys[key].counts.size());
+    }
+    report.empty_documents += chunk.empty_documents;
+    report.progress.bytes += chunk.bytes;
+    report.progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (progress) progress(report.progress);
+  };
+  ordered_parallel(
+      options.workers, [&] { return reader.next(); },
+      [&](int worker, const TextChunk& chunk) {
+        return tokenize(workers[static_cast<size_t>(worker)], chunk, options, end_of_document);
+      },
+      write);
+
+  for (const IndexedWriter& writer : writers) {
+    if (writer.documents() == 0) {
+      fail("{}: no document with text in {} of input ({} empty, {} bad): nothing written", writer.prefix().string(),
+           human_bytes(report.progress.total_bytes), report.empty_documents, report.bad_documents);
+    }
+  }
+  for (IndexedWriter& writer : writers) writer.close();
+  return report;
+}
+
+void for_each_document(const std::vector<std::filesystem::path>& inputs, const TextInputOptions& options,
+                       const std::function<void(std::string_view)>& use) {
+  ChunkReader reader(inputs, options);
+  ChunkParser parser(options);
+  LineCounter lines;
+  while (const auto chunk = reader.next()) {
+    const ChunkSummary summary = parser.parse(*chunk, true, [&use](size_t, std::string_view text) { use(text); });
+    if (!summary.problems.empty()) {
+      throw Error(lines.place(chunk->file->path(), chunk->first_byte, summary.problems[0]));
+    }
+    lines.leave(chunk->first_byte, summary.lines);
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,62 @@
+// Text files to token files: what `partita tokenize` does.
+//
+//   const TokenizeReport report = tokenize_corpus({.inputs = expand_inputs({"corpus.jsonl"}),
+//                                                  .output_prefix = "data/corpus", .append_eod = true}, *tokenizer);
+//   // data/corpus_text_document.bin and .idx
+//
+// For each JSON key (plain text: "text") PREFIX_KEY_document.{bin,idx}, named as Megatron-LM's preprocess_data.py names
+// them. The same bytes for any number of workers. Nothing appears under the output names unless all went well.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "partita/data/text_input.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct TokenizeOptions {
+  std::vector<std::filesystem::path> inputs;
+  std::filesystem::path output_prefix;
+  TextInputOptions text;
+  bool append_eod = false;         // the tokenizer's end-of-document token after each document
+  bool skip_bad_documents = false;  // count them and go on, in the place of an error
+  int workers = 1;
+};
+
+struct TokenizeProgress {
+  int64_t bytes = 0, total_bytes = 0;  // of input
+  int64_t documents = 0;
+  double seconds = 0;
+
+  [[nodiscard]] double megabytes_per_second() const { return seconds > 0 ? 1e-6 * static_cast<double>(bytes) / seconds : 0; }
+  [[nodiscard]] double seconds_left() const {
+    return bytes > 0 ? seconds * static_cast<double>(total_bytes - bytes) / static_cast<double>(bytes) : 0;
+  }
+};
+
+struct TokenizeReport {
+  TokenizeProgress progress;
+  int64_t tokens = 0;
+  int64_t empty_documents = 0;
+  int64_t bad_documents = 0;
+  std::vector<std::string> problems;  // "file:line: byte N: what", the first kMostProblems of them
+  std::vector<std::filesystem::path> prefixes;
+
+  static constexpr size_t kMostProblems = 10;
+};
+
+// progress is called on this thread after each chunk of about a megabyte. Error: a bad document (file, line, byte),
+// no document with text, append_eod with a tokenizer that has no such token, a full disk.
+TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                               const std::function<void(const TokenizeProgress&)>& progress = {});
+
+// Reads the documents one after the other on this thread, for what wants their text: training a tokenizer. Of JSON
+// lines all keys are used. Error: a bad document.
+void for_each_document(const std::vector<std::filesystem::path>& inputs, const TextInputOptions& options,
+                       const std::function<void(std::string_view)>& use);
+
+}  // namespace partita
