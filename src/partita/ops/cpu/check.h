@@ -1,0 +1,34 @@
+// Checks that every kernel makes before it touches memory.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+// A dense row-major CPU tensor of that shape and dtype.
+inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
+  PARTITA_CHECK(tensor.defined(), "{} is missing", name);
+  PARTITA_CHECK(tensor.device().is_cpu(), "{} is on {}", name, tensor.device().str());
+  PARTITA_CHECK(tensor.sizes() == shape, "{}: shape [{}], expected [{}]", name, fmt::join(tensor.sizes(), ", "),
+                fmt::join(shape, ", "));
+  PARTITA_CHECK(tensor.scalar_type() == dtype, "{}: dtype {}, expected {}", name, at::toString(tensor.scalar_type()),
+                at::toString(dtype));
+  PARTITA_CHECK(tensor.is_contiguous(), "{} is not contiguous", name);
+}
+
+inline void check_optional(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
+  if (tensor.defined()) check_tensor(tensor, name, shape, dtype);
+}
+
+// Activations and weights: fp32 or bf16.
+inline at::ScalarType check_activation(const at::Tensor& tensor, const char* name) {
+  PARTITA_CHECK(tensor.defined(), "{} is missing", name);
+  const at::ScalarType dtype = tensor.scalar_type();
+  PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "{}: dtype {}, expected fp32 or bf16", name,
+                at::toString(dtype));
+  return dtype;
+}
+
+}  // namespace partita

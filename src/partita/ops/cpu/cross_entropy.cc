@@ -1,0 +1,153 @@
+#include "partita/ops/cross_entropy.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <vector>
+
+#include "partita/ops/cpu/check.h"
+#include "partita/ops/cpu/scratch.h"
+#include "partita/ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/cross_entropy.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+// Exponentials of one row, and the maximum that each block of them is relative to.
+struct Exponentials;
+struct BlockMaxima;
+constexpr int64_t kBlock = 1024;  // logits that stay in the first-level cache between their maximum and their sum
+
+// The row is read from memory once for its maximum and sum: a block of it at a time, each exponential relative to the
+// largest logit so far; the second time it is scaled into the gradient.
+template <class T>
+class Row {
+ public:
+  Row(T* logits, int64_t V, bool gradient)
+      : logits_(logits), V_(V), gradient_(gradient), exponentials_(room_for(logits, V, gradient)),
+        maxima_(scratch<float, BlockMaxima>((V + kBlock - 1) / kBlock)) {}
+
+  // log sum exp(row) - row[label]
+  double loss(int32_t label) {
+    maximum_ = std::numeric_limits<float>::lowest();
+    sum_ = 0;
+    label_logit_ = static_cast<float>(logits_[label]);
+    for (int64_t begin = 0; begin < V_; begin += kBlock) {
+      const int64_t count = std::min(kBlock, V_ - begin);
+      const float before = maximum_;
+      maximum_ = std::max(maximum_, largest(begin, count));
+      maxima_[begin / kBlock] = maximum_;
+      sum_ = sum_ * std::exp(static_cast<double>(before) - maximum_) + sum_of_block(begin, count);
+    }
+    return maximum_ + std::log(sum_) - label_logit_;
+  }
+
+  // After loss(): the row becomes weight * (softmax - onehot).
+  void scale(int32_t label, float weight) {
+    const double at_label = std::exp(label_logit_ - static_cast<double>(maximum_)) / sum_;
+    for (int64_t begin = 0; begin < V_; begin += kBlock) {
+      const double factor = weight * std::exp(static_cast<double>(maxima_[begin / kBlock]) - maximum_) / sum_;
+      const V scale = constant(static_cast<float>(factor));
+      for_vectors(std::min(kBlock, V_ - begin), [&](int64_t i, auto part) {
+        store(hn::Mul(load(exponentials_ + begin + i, part), scale), logits_ + begin + i, part);
+      });
+    }
+    logits_[label] = static_cast<T>(static_cast<float>(weight * (at_label - 1)));
+  }
+
+ private:
+  // fp32 logits turn into their exponentials in place; those of bf16 would be rounded twice.
+  static float* room_for(float* logits, int64_t, bool) { return logits; }
+  static float* room_for(at::BFloat16*, int64_t V, bool gradient) {
+    return gradient ? scratch<float, Exponentials>(V) : nullptr;
+  }
+
+  float largest(int64_t begin, int64_t count) const {
+    const float least = std::numeric_limits<float>::lowest();
+    V most = constant(least);
+    for_vectors(count, [&](int64_t i, auto part) {
+      most = hn::Max(most, keep(load(logits_ + begin + i, part), part, least));
+    });
+    return max_of_lanes(most);
+  }
+  double sum_of_block(int64_t begin, int64_t count) {
+    const V most = constant(maximum_);
+    V sum = hn::Zero(D());
+    for_vectors(count, [&](int64_t i, auto part) {
+      const V e = exp(hn::Sub(load(logits_ + begin + i, part), most));
+      sum = hn::Add(sum, keep(e, part));
+      if (gradient_) store(e, exponentials_ + begin + i, part);
+    });
+    return sum_of_lanes(sum);
+  }
+
+  T* logits_;
+  int64_t V_;
+  bool gradient_;
+  float *exponentials_, *maxima_;
+  float maximum_ = 0;
+  double sum_ = 0, label_logit_ = 0;
+};
+
+template <class T>
+void rows_as(T* logits, int64_t V, const int32_t* labels, float weight, bool gradient, double* losses, int64_t begin,
+             int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    if (labels[r] == kIgnoredLabel) {
+      losses[r] = 0;
+      if (gradient) std::memset(static_cast<void*>(logits + r * V), 0, static_cast<size_t>(V) * sizeof(T));
+      continue;
+    }
+    Row<T> row(logits + r * V, V, gradient);
+    losses[r] = row.loss(labels[r]);
+    if (gradient) row.scale(labels[r], weight);
+  }
+}
+
+void cross_entropy_rows(const at::Tensor& logits, const int32_t* labels, float weight, bool gradient, double* losses,
+                        int64_t begin, int64_t end) {
+  const auto run = [&]<class T>(T* data) {
+    rows_as(data, logits.size(1), labels, weight, gradient, losses, begin, end);
+  };
+  logits.scalar_type() == at::kFloat ? run(logits.mutable_data_ptr<float>())
+                                     : run(logits.mutable_data_ptr<at::BFloat16>());
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(cross_entropy_rows);
+
+}  // namespace
+
+double cross_entropy(at::Tensor logits, at::Tensor labels, float weight, bool gradient) {
+  const at::ScalarType dtype = check_activation(logits, "logits");
+  const int64_t n = logits.size(0), V = logits.size(1);
+  check_tensor(logits, "logits", {n, V}, dtype);
+  check_tensor(labels, "labels", {n}, at::kInt);
+  const int32_t* label = labels.const_data_ptr<int32_t>();
+  for (int64_t r = 0; r < n; ++r)
+    if (label[r] != kIgnoredLabel && (label[r] < 0 || label[r] >= V))
+      fail("label {} of row {} is outside 0..{}: the data does not belong to this model", label[r], r, V - 1);
+  std::vector<double> losses(static_cast<size_t>(n));
+  at::parallel_for(0, n, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, label, weight, gradient, losses.data(), begin, end);
+  });
+  double sum = 0;
+  for (double loss : losses) sum += loss;
+  return sum;
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

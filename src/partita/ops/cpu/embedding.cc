@@ -1,0 +1,156 @@
+#include "partita/ops/embedding.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "partita/ops/cpu/check.h"
+#include "partita/ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/embedding.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+void gather_rows(const at::Tensor& out, const at::Tensor& token_table, const at::Tensor& position_table,
+                 const int32_t* tokens, const int32_t* positions, int64_t begin, int64_t end) {
+  const int64_t C = out.size(1);
+  const auto run = [&]<class T>(T) {
+    T* to = out.mutable_data_ptr<T>();
+    const T* by_token = token_table.const_data_ptr<T>();
+    const T* by_position = position_table.defined() ? position_table.const_data_ptr<T>() : nullptr;
+    for (int64_t row = begin; row < end; ++row) {
+      const T* a = by_token + tokens[row] * C;
+      const T* b = by_position != nullptr ? by_position + positions[row] * C : nullptr;
+      for_vectors(C, [&](int64_t i, auto part) {
+        V x = load(a + i, part);
+        if (b != nullptr) x = hn::Add(x, load(b + i, part));
+        store(x, to + row * C + i, part);
+      });
+    }
+  };
+  out.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+}
+
+// sum [C] (+)= the listed rows of d, in their order.
+void sum_rows_into(float* sum, bool accumulate, const at::Tensor& d, const int32_t* rows, int64_t count) {
+  const int64_t C = d.size(1);
+  const auto run = [&]<class T>(T) {
+    const T* from = d.const_data_ptr<T>();
+    for_vectors(C, [&](int64_t i, auto part) {
+      V x = accumulate ? load(sum + i, part) : hn::Zero(D());
+      for (int64_t r = 0; r < count; ++r) x = hn::Add(x, load(from + rows[r] * C + i, part));
+      store(x, sum + i, part);
+    });
+  };
+  d.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(gather_rows);
+HWY_EXPORT(sum_rows_into);
+
+constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+
+void check_indices(const at::Tensor& indices, const char* name, int64_t limit) {
+  const int32_t* index = indices.const_data_ptr<int32_t>();
+  for (int64_t i = 0; i < indices.numel(); ++i)
+    if (index[i] < 0 || index[i] >= limit)
+      fail("{} {} in sample {} at place {} is outside 0..{}: the data does not belong to this model", name, index[i],
+           i / indices.size(1), i % indices.size(1), limit - 1);
+}
+
+// For each row of a table the rows of the batch that read it, ascending: those of row r are
+// rows[begin[r]] .. rows[begin[r + 1] - 1].
+struct Readers {
+  Readers(const int32_t* index, int64_t count, int64_t table_rows)
+      : begin(static_cast<size_t>(table_rows) + 1), rows(static_cast<size_t>(count)) {
+    for (int64_t i = 0; i < count; ++i) ++begin[static_cast<size_t>(index[i]) + 1];
+    for (size_t r = 1; r < begin.size(); ++r) begin[r] += begin[r - 1];
+    std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+    for (int64_t i = 0; i < count; ++i)
+      rows[static_cast<size_t>(next[static_cast<size_t>(index[i])]++)] = static_cast<int32_t>(i);
+  }
+  std::vector<int64_t> begin;
+  std::vector<int32_t> rows;
+};
+
+void backward_of_table(const Target& target, const at::Tensor& d_out, const at::Tensor& indices, const char* name) {
+  if (!target.gradient.defined()) return;
+  const int64_t table_rows = target.gradient.size(0), C = d_out.size(1), N = d_out.size(0);
+  check_tensor(target.gradient, name, {table_rows, C}, at::kFloat);
+  check_indices(indices, name, table_rows);
+  const Readers readers(indices.const_data_ptr<int32_t>(), N, table_rows);
+  float* gradient = target.gradient.mutable_data_ptr<float>();
+  // Row r of the table costs a write and as many reads as it has readers: threads share out that sum.
+  const auto cost_before = [&](int64_t r) { return r + readers.begin[static_cast<size_t>(r)]; };
+  const auto first_row = [&](int64_t cost) {
+    int64_t low = 0, high = table_rows;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      cost_before(middle) < cost ? low = middle + 1 : high = middle;
+    }
+    return low;
+  };
+  at::parallel_for(0, cost_before(table_rows), kLeastRows, [&](int64_t begin, int64_t end) {
+    for (int64_t r = first_row(begin), last = first_row(end); r < last; ++r) {
+      const int64_t first = readers.begin[static_cast<size_t>(r)];
+      const int64_t count = readers.begin[static_cast<size_t>(r) + 1] - first;
+      if (count == 0 && target.accumulate) continue;
+      HWY_DYNAMIC_DISPATCH(sum_rows_into)
+      (gradient + r * C, target.accumulate, d_out, readers.rows.data() + first, count);
+    }
+  });
+}
+
+}  // namespace
+
+void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, at::Tensor token_table,
+                       at::Tensor position_table) {
+  const at::ScalarType dtype = check_activation(token_table, "token_table");
+  const int64_t N = tokens.numel(), V = token_table.size(0), C = token_table.size(1);
+  check_tensor(tokens, "tokens", {tokens.size(0), tokens.size(1)}, at::kInt);
+  check_tensor(token_table, "token_table", {V, C}, dtype);
+  check_tensor(out, "out", {N, C}, dtype);
+  check_indices(tokens, "token", V);
+  const int32_t* position = nullptr;
+  if (position_table.defined()) {
+    check_tensor(position_table, "position_table", {position_table.size(0), C}, dtype);
+    check_tensor(positions, "positions", tokens.sizes(), at::kInt);
+    check_indices(positions, "position", position_table.size(0));
+    position = positions.const_data_ptr<int32_t>();
+  }
+  const int32_t* token = tokens.const_data_ptr<int32_t>();
+  at::parallel_for(0, N, kLeastRows, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(gather_rows)(out, token_table, position_table, token, position, begin, end);
+  });
+}
+
+void embedding_backward(Target d_token_table, Target d_position_table, at::Tensor d_out, at::Tensor tokens,
+                        at::Tensor positions) {
+  const at::ScalarType dtype = check_activation(d_out, "d_out");
+  const int64_t N = d_out.size(0), C = d_out.size(1);
+  check_tensor(d_out, "d_out", {N, C}, dtype);
+  check_tensor(tokens, "tokens", {tokens.size(0), tokens.size(1)}, at::kInt);
+  PARTITA_CHECK(tokens.numel() == N, "{} tokens, d_out has {} rows", tokens.numel(), N);
+  backward_of_table(d_token_table, d_out, tokens, "token");
+  if (!d_position_table.gradient.defined()) return;
+  check_tensor(positions, "positions", tokens.sizes(), at::kInt);
+  backward_of_table(d_position_table, d_out, positions, "position");
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

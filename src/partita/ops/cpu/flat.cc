@@ -1,0 +1,134 @@
+#include "partita/ops/flat.h"
+
+#include <ATen/Parallel.h>
+
+#include <vector>
+
+#include "partita/ops/cpu/check.h"
+#include "partita/ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/flat.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+// f(T{}) with the C++ type of the tensor's elements.
+template <class F>
+HWY_INLINE void with_type_of(const at::Tensor& tensor, F&& f) {
+  switch (tensor.scalar_type()) {
+    case at::kBFloat16: return f(at::BFloat16{});
+    case at::kHalf: return f(at::Half{});
+    default: return f(float{});
+  }
+}
+
+void add_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, int64_t end) {
+  with_type_of(in, [&]<class T>(T) {
+    float* to = out.mutable_data_ptr<float>() + begin;
+    const T* from = in.const_data_ptr<T>() + begin;
+    for_vectors(end - begin, [&](int64_t i, auto part) {
+      store(hn::Add(load(to + i, part), load(from + i, part)), to + i, part);
+    });
+  });
+}
+
+void cast_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, int64_t end) {
+  with_type_of(out, [&]<class To>(To) {
+    with_type_of(in, [&]<class From>(From) {
+      To* to = out.mutable_data_ptr<To>() + begin;
+      const From* from = in.const_data_ptr<From>() + begin;
+      for_vectors(end - begin, [&](int64_t i, auto part) { store(load(from + i, part), to + i, part); });
+    });
+  });
+}
+
+// Squares of fp32 are exact in fp64, and do not overflow.
+double squares_of(const float* in, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, hn::ScalableTag<double>> half;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 4 * step <= n; i += 4 * step) {
+    const auto x0 = hn::PromoteTo(d, hn::LoadU(half, in + i));
+    const auto x1 = hn::PromoteTo(d, hn::LoadU(half, in + i + step));
+    const auto x2 = hn::PromoteTo(d, hn::LoadU(half, in + i + 2 * step));
+    const auto x3 = hn::PromoteTo(d, hn::LoadU(half, in + i + 3 * step));
+    sum0 = hn::MulAdd(x0, x0, sum0);
+    sum1 = hn::MulAdd(x1, x1, sum1);
+    sum2 = hn::MulAdd(x2, x2, sum2);
+    sum3 = hn::MulAdd(x3, x3, sum3);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+  for (; i < n; ++i) sum += static_cast<double>(in[i]) * in[i];
+  return sum;
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(add_elements);
+HWY_EXPORT(cast_elements);
+HWY_EXPORT(squares_of);
+
+// A thread is not woken for fewer elements.
+constexpr int64_t kLeastElements = 32768;
+// Elements of one partial sum of squares.
+constexpr int64_t kChunk = 32768;
+
+void check_flat(const at::Tensor& tensor, const char* name, int64_t count) {
+  PARTITA_CHECK(tensor.defined(), "{} is missing", name);
+  const at::ScalarType dtype = tensor.scalar_type();
+  PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf,
+                "{}: dtype {}, expected fp32, bf16 or fp16", name, at::toString(dtype));
+  check_tensor(tensor, name, {count}, dtype);
+}
+
+}  // namespace
+
+void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
+  if (!accumulate) return cast(out, in);
+  const int64_t n = out.numel();
+  check_tensor(out, "out", {n}, at::kFloat);
+  check_flat(in, "in", n);
+  at::parallel_for(0, n, kLeastElements, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(add_elements)(out, in, begin, end);
+  });
+}
+
+double sum_of_squares(at::Tensor in) {
+  const int64_t n = in.numel();
+  check_tensor(in, "in", {n}, at::kFloat);
+  const float* data = in.const_data_ptr<float>();
+  std::vector<double> partial(static_cast<size_t>((n + kChunk - 1) / kChunk));
+  at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c)
+      partial[static_cast<size_t>(c)] =
+          HWY_DYNAMIC_DISPATCH(squares_of)(data + c * kChunk, std::min(kChunk, n - c * kChunk));
+  });
+  double sum = 0;
+  for (double p : partial) sum += p;
+  return sum;
+}
+
+void cast(at::Tensor out, at::Tensor in) {
+  const int64_t n = out.numel();
+  check_flat(out, "out", n);
+  check_flat(in, "in", n);
+  at::parallel_for(0, n, kLeastElements, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(cast_elements)(out, in, begin, end);
+  });
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

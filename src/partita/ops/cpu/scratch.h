@@ -1,0 +1,25 @@
+// Memory that a kernel needs while it runs. It is kept from call to call, one piece a thread and purpose: fresh large
+// buffers would cost a page fault every 4 KiB.
+//
+//   float* rows = scratch<float, struct NormRow>(count);     // valid until the thread asks for the same piece again
+#pragma once
+#include <hwy/aligned_allocator.h>
+
+#include <cstdint>
+
+namespace partita {
+
+template <class T, class Purpose>
+[[nodiscard]] T* scratch(int64_t count) {
+  thread_local int64_t capacity = 0;
+  thread_local hwy::AlignedFreeUniquePtr<T[]> memory;
+  if (capacity < count) {
+    memory.reset();  // before the new piece is taken
+    memory = hwy::AllocateAligned<T>(static_cast<size_t>(count));
+    capacity = memory ? count : 0;
+    if (memory == nullptr) throw std::bad_alloc();
+  }
+  return memory.get();
+}
+
+}  // namespace partita

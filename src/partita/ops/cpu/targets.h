@@ -1,0 +1,6 @@
+// Which instruction sets the CPU kernels are compiled for: AVX-512, AVX2, and Highway's portable code for the rest.
+// Each further one costs compile time in every file; nothing between them is met on machines that train.
+// Included before any Highway header.
+#pragma once
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
