@@ -73,15 +73,16 @@ find_python() {
 # install_python FOLDER PACKAGE...: pip packages into FOLDER. It is filled beside its place and renamed when complete,
 # and the stamp says of what, so that an interrupted run or a new version is done again.
 install_python() {
-  local folder=$1 python
+  local folder=$1 python what
   shift
-  if [[ -f $folder/.complete && $(<"$folder/.complete") == "$*" ]]; then return; fi
+  what="$*"
+  if [[ -f $folder/.complete && $(<"$folder/.complete") == "$what" ]]; then return; fi
   python=$(find_python)
-  echo "setup: installing $* into $folder"
+  echo "setup: installing ${what#--no-deps } into $folder"
   rm -rf "$folder.partial"
   "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-cache-dir --no-compile \
     --target "$folder.partial" "$@" || return
-  echo "$*" >"$folder.partial/.complete"
+  echo "$what" >"$folder.partial/.complete"
   rm -rf "$folder"
   mv "$folder.partial" "$folder"
 }
