@@ -1,17 +1,19 @@
 // A small model with awkward shapes, cut at random over ranks, for the tests of checkpoints.
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "partita/base/dtype.h"
+#include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/checkpoint/state.h"
 
@@ -73,6 +75,10 @@ class GlobalValues {
 struct RankMemory {
   State state;
   std::vector<std::vector<std::byte>> memory;
+
+  RankMemory() = default;
+  RankMemory(RankMemory&&) = default;  // no copies: the pieces point into this memory
+  RankMemory& operator=(RankMemory&&) = default;
 
   void add(int tensor, int64_t begin, int64_t count, std::byte fill = std::byte{0xA5}) {
     const int64_t item = size_of(state.tensors[static_cast<size_t>(tensor)].dtype);

@@ -58,7 +58,7 @@ std::optional<int64_t> parse_step_folder_name(std::string_view name) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   // One name a step: what would be written differently is not ours.
-  if (error != std::errc() || end != digits.data() + digits.size() || step_folder_name(step) != name)
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 || step_folder_name(step) != name)
     return std::nullopt;
   return step;
 }
@@ -129,7 +129,7 @@ std::optional<fs::path> find_latest(const fs::path& root) {
       (void)read_manifest(folder->path);
       return folder->path;
     } catch (const Error& error) {
-      log::warn("passing over {}: {}", folder->path.string(), error.what());
+      log::warn("passing over a checkpoint: {}", error.what());
     }
   }
   return std::nullopt;

@@ -1,0 +1,368 @@
+#include "partita/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <cmath>
+#include <functional>
+
+#include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/folders.h"
+#include "partita/checkpoint/manifest.h"
+#include "partita/checkpoint/safetensors.h"
+#include "tests/checkpoint/test_state.h"
+#include "tests/checkpoint/thread_peers.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using namespace test;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Saves these values, cut at random over `ranks`; returns the folder.
+fs::path save(const fs::path& root, int64_t step, const GlobalValues& values, int ranks, uint32_t seed = 1,
+              const Retention& retention = {}) {
+  std::vector<RankMemory> layout = random_layout(values.tensors(), ranks, seed);
+  for (RankMemory& rank : layout) {
+    rank.fill(values);
+    rank.state.scalars = {{"step", step}, {"seed", 0xFFFFFFFFFFFFFFFFU}, {"loss", 0.1}};
+  }
+  run_ranks(ranks, [&](Peers& peers) {
+    const State& state = layout[static_cast<size_t>(peers.rank())].state;
+    EXPECT_EQ(save_checkpoint(root, step, state, peers, retention), root / step_folder_name(step));
+  });
+  return root / step_folder_name(step);
+}
+
+// What every rank threw when `ranks` loaded it; their memory must be as it was then.
+std::vector<std::string> load_errors(const fs::path& folder, const std::vector<TensorInfo>& tensors, int ranks) {
+  std::vector<RankMemory> layout = random_layout(tensors, ranks, 5);
+  auto errors = errors_of_ranks(ranks, [&](Peers& peers) {
+    (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers);
+  });
+  for (size_t rank = 0; rank < layout.size(); ++rank)
+    EXPECT_TRUE(errors[rank].empty() || layout[rank].untouched()) << "half loaded on rank " << rank;
+  return errors;
+}
+
+TEST(Checkpoint, AnyLayoutLoadsAnyOther) {
+  uint32_t seed = 0;
+  for (int writers : {1, 2, 3, 5})
+    for (int readers : {1, 2, 4}) {
+      const TemporaryFolder root;
+      const GlobalValues values(odd_tensors(), ++seed);
+      const fs::path folder = save(root.path(), 100, values, writers, seed);
+      std::vector<RankMemory> layout = random_layout(values.tensors(), readers, seed + 100);
+      run_ranks(readers, [&](Peers& peers) {
+        const json scalars = load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers);
+        EXPECT_EQ(scalars["step"], 100);
+        EXPECT_EQ(scalars["seed"].get<uint64_t>(), 0xFFFFFFFFFFFFFFFFU);
+        EXPECT_EQ(scalars["loss"].get<double>(), 0.1);
+      });
+      for (const RankMemory& rank : layout) EXPECT_TRUE(rank.holds(values)) << writers << " to " << readers;
+      EXPECT_THAT(verify_checkpoint(folder), IsEmpty());
+    }
+}
+
+TEST(Checkpoint, RanksMayWantTheSameAndOnlyAPart) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 4);
+  const fs::path folder = save(root.path(), 1, values, 3);
+  std::vector<RankMemory> layout(2);
+  layout[0] = whole_layout(values.tensors());
+  layout[1].state.tensors = values.tensors();
+  layout[1].add(6, 17, 900);
+  layout[1].add(6, 500, 20);
+  run_ranks(2, [&](Peers& peers) {
+    (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers);
+  });
+  EXPECT_TRUE(layout[0].holds(values));
+  EXPECT_TRUE(layout[1].holds(values));
+}
+
+TEST(Checkpoint, OneRankWritesPlainTensors) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 4);
+  RankMemory rank = whole_layout(values.tensors());
+  rank.fill(values);
+  Alone alone;
+  const fs::path folder = save_checkpoint(root.path(), 3, rank.state, alone);
+  const SafetensorsFile file(folder / "rank-00000.safetensors");
+  const SafetensorsEntry& entry = file.at("model/embedding.token.weight");
+  EXPECT_EQ(entry.shape, (std::vector<int64_t>{61, 7}));
+  EXPECT_TRUE(std::ranges::equal(file.bytes(entry), values.run(0, 0, 61 * 7)));
+}
+
+// Chunks of more than one checksum, cut where no chunk ends.
+TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
+  const TemporaryFolder root;
+  const int64_t count = kChunkBytes + kChunkBytes / 2 + 13;
+  const GlobalValues values({{"large", {count}, DType::uint8}}, 2);
+  const fs::path folder = save(root.path(), 1, values, 2, 12);
+  int64_t chunks = 0;
+  for (const StoredPiece& piece : read_manifest(folder).tensors[0].pieces) chunks += std::ssize(piece.checksums);
+  EXPECT_GE(chunks, 2);
+  RankMemory middle;
+  middle.state.tensors = values.tensors();
+  middle.add(0, kChunkBytes - 5, 10);
+  middle.add(0, 0, count);
+  Alone alone;
+  (void)load_checkpoint(folder, middle.state, alone);
+  EXPECT_TRUE(middle.holds(values));
+}
+
+TEST(Checkpoint, IgnoredTensorsAreNotRead) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 4);
+  const fs::path folder = save(root.path(), 1, values, 2);
+  std::vector<TensorInfo> weights;
+  for (const TensorInfo& tensor : values.tensors())
+    if (!tensor.name.starts_with("adamw.")) weights.push_back(tensor);
+  RankMemory rank = whole_layout(weights);
+  Alone alone;
+  EXPECT_THAT([&] { (void)load_checkpoint(folder, rank.state, alone); },
+              testing::ThrowsMessage<Error>(HasSubstr("not in this model: adamw.m/final_norm.bias")));
+  (void)load_checkpoint(folder, rank.state, alone, {.ignore = {"adamw."}});
+  EXPECT_FALSE(rank.untouched());
+  EXPECT_EQ(read_scalars(folder)["step"], 1);
+}
+
+TEST(Checkpoint, OfAnotherModelIsRefusedByName) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 4);
+  const fs::path folder = save(root.path(), 1, values, 2);
+  std::vector<TensorInfo> other = odd_tensors();
+  other[0].shape = {61, 8};
+  other[1].name = "model/final_norm.weight";
+  other[6].dtype = DType::fp32;
+  EXPECT_THAT(load_errors(folder, other, 3),
+              Each(AllOf(HasSubstr(folder.string()), HasSubstr("another model"),
+                         HasSubstr("missing from it: model/final_norm.weight"),
+                         HasSubstr("not in this model: model/final_norm.bias"),
+                         HasSubstr("model/embedding.token.weight [61, 7] instead of [61, 8]"),
+                         HasSubstr("counts int64 instead of fp32"))));
+}
+
+TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
+  const GlobalValues values(odd_tensors(), 9);
+  struct Case {
+    const char* what;
+    std::function<void(const fs::path&)> damage;
+    std::string message;
+  };
+  const fs::path file = rank_file_name(1);
+  const std::vector<Case> cases = {
+      {"cut short", [&](const fs::path& f) { fs::resize_file(f / file, fs::file_size(f / file) - 1); }, "is damaged: it has"},
+      {"missing", [&](const fs::path& f) { fs::remove(f / file); }, "rank-00001.safetensors is missing"},
+      {"a changed number", [&](const fs::path& f) { flip_byte(f / file, int64_t(fs::file_size(f / file)) - 1); }, "does not match"},
+      {"a changed header", [&](const fs::path& f) { flip_byte(f / file, 9); }, "rank-00001.safetensors"},
+      {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is no checkpoint"},
+      {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); }, "manifest.json cannot be used"},
+  };
+  for (const Case& c : cases) {
+    const TemporaryFolder root;
+    const fs::path folder = save(root.path(), 1, values, 2, 3);
+    c.damage(folder);
+    const auto errors = load_errors(folder, values.tensors(), 2);
+    EXPECT_THAT(errors, Each(HasSubstr(c.message))) << c.what;
+    EXPECT_EQ(errors[0], errors[1]) << c.what;
+    EXPECT_THAT(verify_checkpoint(folder), testing::Contains(HasSubstr(c.message))) << c.what;
+  }
+}
+
+TEST(Checkpoint, EveryFlippedByteOfTheDataIsSeen) {
+  const TemporaryFolder root;
+  const GlobalValues values({{"w", {40}, DType::uint8}}, 9);
+  RankMemory rank = whole_layout(values.tensors());
+  rank.fill(values);
+  Alone alone;
+  const fs::path folder = save_checkpoint(root.path(), 1, rank.state, alone), file = folder / rank_file_name(0);
+  const auto size = static_cast<int64_t>(fs::file_size(file));
+  for (int64_t byte = size - 40; byte < size; ++byte) {
+    flip_byte(file, byte);
+    EXPECT_THAT(load_errors(folder, values.tensors(), 1), Each(HasSubstr("checksum of 'w'"))) << byte;
+    flip_byte(file, byte);
+  }
+  EXPECT_THAT(verify_checkpoint(folder), IsEmpty());
+}
+
+TEST(Checkpoint, FindLatestPassesOverPartialAndDamaged) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 9);
+  const fs::path first = save(root.path(), 10, values, 2);
+  save(root.path(), 20, values, 2);
+  save(root.path(), 30, values, 2);
+  EXPECT_EQ(find_latest(root.path()), root.path() / "step-00000030");
+  fs::rename(root.path() / "step-00000030", root.path() / "step-00000030.partial");  // killed before the rename
+  EXPECT_EQ(find_latest(root.path()), root.path() / "step-00000020");
+  fs::resize_file(root.path() / "step-00000020/rank-00001.safetensors", 100);
+  EXPECT_EQ(find_latest(root.path()), first);
+  run_ranks(2, [&](Peers& peers) { EXPECT_EQ(find_latest(root.path(), peers), first); });
+}
+
+TEST(Checkpoint, TheNextSaveRemovesWhatAKilledOneLeft) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 9);
+  fs::create_directory(root.path() / "step-00000020.partial");
+  write_file(root.path() / "step-00000020.partial/rank-00001.safetensors.123-0.tmp", "half");
+  fs::create_directory(root.path() / "step-00000015.partial");
+  save(root.path(), 20, values, 2);
+  EXPECT_FALSE(fs::exists(root.path() / "step-00000020.partial"));
+  EXPECT_FALSE(fs::exists(root.path() / "step-00000015.partial"));
+  EXPECT_THAT(verify_checkpoint(root.path() / "step-00000020"), IsEmpty());
+}
+
+TEST(Checkpoint, KeepsWhatRetentionSays) {
+  const TemporaryFolder root;
+  const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
+  for (int64_t step = 10; step <= 60; step += 10) save(root.path(), step, values, 2, 1, {.keep_last = 2, .keep_every = 30});
+  std::vector<int64_t> steps;
+  for (const StepFolder& folder : list_steps(root.path())) steps.push_back(folder.step);
+  EXPECT_THAT(steps, testing::ElementsAre(30, 50, 60));
+  for (const auto& entry : fs::directory_iterator(root.path()))
+    EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
+}
+
+TEST(Checkpoint, TheSameStepAgainReplacesIt) {
+  const TemporaryFolder root;
+  const GlobalValues old_values(odd_tensors(), 1), new_values(odd_tensors(), 2);
+  save(root.path(), 10, old_values, 3);
+  const fs::path folder = save(root.path(), 10, new_values, 2);
+  RankMemory rank = whole_layout(new_values.tensors());
+  Alone alone;
+  (void)load_checkpoint(folder, rank.state, alone);
+  EXPECT_TRUE(rank.holds(new_values));
+  EXPECT_FALSE(fs::exists(folder / rank_file_name(2)));
+  EXPECT_FALSE(fs::exists(partial_path(folder)));
+}
+
+// A save that fails on one rank fails on all with one message, and leaves what was there.
+void expect_failed_save(const fs::path& root, std::vector<RankMemory>& layout, const std::string& message,
+                        const std::function<void(Peers&)>& before = [](Peers&) {}) {
+  const auto existing = snapshot(root);
+  const auto errors = errors_of_ranks(static_cast<int>(layout.size()), [&](Peers& peers) {
+    before(peers);
+    save_checkpoint(root, 20, layout[static_cast<size_t>(peers.rank())].state, peers, {.keep_last = 1});
+  });
+  EXPECT_THAT(errors, Each(HasSubstr(message)));
+  EXPECT_THAT(errors, Each(errors[0]));
+  EXPECT_EQ(snapshot(root), existing);
+  EXPECT_FALSE(fs::exists(partial_path(root / step_folder_name(20))));
+}
+
+TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
+  const TemporaryFolder root;
+  const GlobalValues values(odd_tensors(), 1);
+  save(root.path(), 10, values, 2);
+  const auto layout = [&] { return random_layout(values.tensors(), 3, 8); };
+
+  std::vector<RankMemory> gap = layout();
+  const auto filled = std::ranges::find_if(gap[1].state.pieces, [](const Piece& piece) { return piece.count > 0; });
+  ASSERT_NE(filled, gap[1].state.pieces.end());
+  const Piece lost = *filled;
+  gap[1].state.pieces.erase(filled);
+  expect_failed_save(root.path(), gap, "'" + values.tensors()[static_cast<size_t>(lost.tensor)].name + "' are stored by no rank");
+
+  std::vector<RankMemory> overlap = layout();
+  overlap[0].add(lost.tensor, lost.begin, 1);
+  expect_failed_save(root.path(), overlap, "are stored twice");
+
+  std::vector<RankMemory> beyond = layout();
+  beyond[2].add(1, 6, 2);
+  expect_failed_save(root.path(), beyond, "'model/final_norm.bias'");
+
+  std::vector<RankMemory> scalars = layout();
+  scalars[2].state.scalars = {{"step", 3}};
+  expect_failed_save(root.path(), scalars, "rank 2 and rank 0 do not save the same scalars");
+
+  std::vector<RankMemory> tensors = layout();
+  tensors[1].state.tensors[3].dtype = DType::fp16;
+  expect_failed_save(root.path(), tensors, "rank 1 and rank 0 do not save the same tensors");
+
+  std::vector<RankMemory> nan = layout();
+  for (RankMemory& rank : nan) rank.state.scalars = {{"loss", std::nan("")}};
+  expect_failed_save(root.path(), nan, "not finite");
+}
+
+TEST(Checkpoint, ARootThatIsAFileIsRefused) {
+  const TemporaryFolder folder;
+  write_file(folder.path() / "root", "text");
+  const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
+  std::vector<RankMemory> layout = random_layout(values.tensors(), 2, 1);
+  const auto errors = errors_of_ranks(2, [&](Peers& peers) {
+    save_checkpoint(folder.path() / "root", 1, layout[static_cast<size_t>(peers.rank())].state, peers);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr((folder.path() / "root").string())));
+  EXPECT_EQ(read_file(folder.path() / "root"), "text");
+}
+
+// A mebibyte of its own.
+class SmallDisk {
+ public:
+  SmallDisk() { mounted_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, "size=1m") == 0; }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    if (mounted_) ::umount(folder_.path().c_str());
+  }
+  [[nodiscard]] bool mounted() const { return mounted_; }
+  [[nodiscard]] const fs::path& path() const { return folder_.path(); }
+
+ private:
+  TemporaryFolder folder_;
+  bool mounted_ = false;
+};
+
+TEST(Checkpoint, AFullDiskIsSeenBeforeWriting) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const GlobalValues values({{"w", {150'000}, DType::fp32}}, 9);
+  const fs::path older = save(disk.path(), 10, values, 2);
+  std::vector<RankMemory> layout = random_layout(values.tensors(), 2, 1);
+  expect_failed_save(disk.path(), layout, "needed, ");
+  EXPECT_EQ(find_latest(disk.path()), older);
+  EXPECT_THAT(verify_checkpoint(older), IsEmpty());
+}
+
+// The space goes while the ranks write: another program is filling the disk.
+class FillingPeers final : public Peers {
+ public:
+  FillingPeers(Peers& peers, fs::path file) : peers_(peers), file_(std::move(file)) {}
+  [[nodiscard]] int rank() const override { return peers_.rank(); }
+  [[nodiscard]] int size() const override { return peers_.size(); }
+  [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
+    if (rank() == 1 && calls_++ == 0) write_file(file_, std::string(600'000, 'x'));
+    return peers_.gather(mine);
+  }
+
+ private:
+  Peers& peers_;
+  fs::path file_;
+  int calls_ = 0;
+};
+
+TEST(Checkpoint, ADiskThatFillsWhileWritingFailsOnAllRanks) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not permitted";
+  const GlobalValues small({{"w", {5}, DType::fp32}}, 9), large({{"w", {150'000}, DType::fp32}}, 9);
+  const fs::path older = save(disk.path(), 10, small, 2);
+  std::vector<RankMemory> layout = random_layout(large.tensors(), 2, 1);
+  const auto errors = errors_of_ranks(2, [&](Peers& peers) {
+    FillingPeers filling(peers, disk.path() / "other");
+    save_checkpoint(disk.path(), 20, layout[static_cast<size_t>(peers.rank())].state, filling, {.keep_last = 1});
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("no space left")));
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_FALSE(fs::exists(disk.path() / "step-00000020.partial"));
+  EXPECT_EQ(find_latest(disk.path()), older);
+  EXPECT_THAT(verify_checkpoint(older), IsEmpty());
+}
+
+}  // namespace
+}  // namespace partita

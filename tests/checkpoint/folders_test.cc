@@ -1,0 +1,82 @@
+#include "partita/checkpoint/folders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/checkpoint/test_state.h"
+#include "tests/checkpoint/thread_peers.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(StepFolderName, RoundTrips) {
+  EXPECT_EQ(step_folder_name(100), "step-00000100");
+  EXPECT_EQ(step_folder_name(123456789012), "step-123456789012");
+  for (int64_t step : {int64_t{0}, int64_t{1}, int64_t{99999999}, int64_t{100000000}, INT64_MAX})
+    EXPECT_EQ(parse_step_folder_name(step_folder_name(step)), step);
+  for (const char* name : {"", "step-", "step-100", "step-000000100", "step-00000100.partial", "step-0000010x",
+                           "step--0000100", "Step-00000100", "step-99999999999999999999"})
+    EXPECT_EQ(parse_step_folder_name(name), std::nullopt) << name;
+}
+
+TEST(Retention, KeepsWhatAnyRuleKeeps) {
+  const std::vector<int64_t> steps = {100, 50, 150, 200, 250, 300};
+  EXPECT_THAT(steps_to_remove(steps, 300, {}), IsEmpty());
+  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 2}), ElementsAre(200, 150, 100, 50));
+  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 1, .keep_every = 100}), ElementsAre(250, 150, 50));
+  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 9}), IsEmpty());
+  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_every = 100}), IsEmpty());
+  EXPECT_THAT(steps_to_remove(steps, 50, {.keep_last = 1}), ElementsAre(250, 200, 150, 100)) << "the one just written";
+  EXPECT_THAT(steps_to_remove({}, 0, {.keep_last = 1}), IsEmpty());
+}
+
+void make(const fs::path& folder, const std::string& content) {
+  fs::create_directories(folder);
+  write_file(folder / "file", content);
+}
+
+TEST(Folders, ListsCompleteStepsInOrder) {
+  const TemporaryFolder root;
+  make(root.path() / "step-00000200", "");
+  make(root.path() / "step-00000030", "");
+  make(root.path() / "step-00000300.partial", "");
+  make(root.path() / "other", "");
+  write_file(root.path() / "step-00000999", "a file");
+  std::vector<int64_t> steps;
+  for (const StepFolder& folder : list_steps(root.path())) steps.push_back(folder.step);
+  EXPECT_THAT(steps, ElementsAre(30, 200));
+  EXPECT_THAT(list_steps(root.path() / "missing"), IsEmpty());
+  remove_partials(root.path());
+  EXPECT_FALSE(fs::exists(root.path() / "step-00000300.partial"));
+  EXPECT_TRUE(fs::exists(root.path() / "step-00000200"));
+  EXPECT_TRUE(fs::exists(root.path() / "other"));
+}
+
+TEST(Folders, PublishesOverNothingAndOverAnOlderOne) {
+  const TemporaryFolder root;
+  const fs::path folder = root.path() / "step-00000001", partial = partial_path(folder);
+  EXPECT_EQ(partial.filename(), "step-00000001.partial");
+  for (const char* content : {"first", "second"}) {
+    make(partial, content);
+    publish(partial, folder);
+    EXPECT_EQ(read_file(folder / "file"), content);
+    EXPECT_FALSE(fs::exists(partial));
+  }
+  remove_checkpoint(folder);
+  EXPECT_TRUE(fs::is_empty(root.path()));
+}
+
+TEST(FindLatest, NothingYet) {
+  const TemporaryFolder root;
+  EXPECT_EQ(find_latest(root.path()), std::nullopt);
+  EXPECT_EQ(find_latest(root.path() / "missing"), std::nullopt);
+  test::run_ranks(3, [&](Peers& peers) { EXPECT_EQ(find_latest(root.path(), peers), std::nullopt); });
+}
+
+}  // namespace
+}  // namespace partita

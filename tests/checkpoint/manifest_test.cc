@@ -1,0 +1,110 @@
+#include "partita/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Manifest small_manifest() {
+  const TensorInfo matrix{"model/w", {2, 5}, DType::fp32}, empty{"model/none", {0, 4}, DType::bf16};
+  return {7,
+          2,
+          {{"consumed_samples", 12}, {"seed", 18446744073709551615U}, {"loss", 0.1}},
+          {{"rank-00000.safetensors", 80}, {"rank-00001.safetensors", 96}},
+          {{matrix, {{1, piece_key(matrix, 0, 4), 0, 4, {1}}, {0, piece_key(matrix, 4, 6), 4, 6, {~uint64_t{0}}}}},
+           {empty, {}}}};
+}
+
+TEST(Manifest, ComesBackAsWritten) {
+  const Manifest written = small_manifest();
+  const std::string text = manifest_text(written);
+  const Manifest read = parse_manifest(text, "m.json");
+  EXPECT_EQ(read.step, 7);
+  EXPECT_EQ(read.ranks, 2);
+  EXPECT_EQ(read.scalars, written.scalars);
+  EXPECT_EQ(read.scalars["seed"].get<uint64_t>(), 18446744073709551615U);
+  ASSERT_EQ(read.files.size(), 2U);
+  EXPECT_EQ(read.files[1].bytes, 96);
+  ASSERT_EQ(read.tensors.size(), 2U);
+  EXPECT_EQ(read.tensors[0].info, written.tensors[0].info);
+  ASSERT_EQ(read.tensors[0].pieces.size(), 2U);
+  EXPECT_EQ(read.tensors[0].pieces[0].key, "model/w[0:4]");
+  EXPECT_EQ(read.tensors[0].pieces[1].checksums, std::vector<uint64_t>{~uint64_t{0}});
+  EXPECT_EQ(manifest_text(read), text);
+}
+
+TEST(Manifest, ThePieceOfAWholeTensorHasItsName) {
+  EXPECT_EQ(piece_key({"a", {2, 3}, DType::fp32}, 0, 6), "a");
+  EXPECT_EQ(piece_key({"a", {2, 3}, DType::fp32}, 1, 5), "a[1:6]");
+  EXPECT_EQ(piece_key({"a", {}, DType::fp32}, 0, 1), "a");
+}
+
+// A byte changed anywhere is either seen or changes nothing (white space).
+TEST(Manifest, EveryChangedByteIsSeen) {
+  const std::string good = manifest_text(small_manifest());
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = bad[at] == '1' ? '2' : '1';
+    if (bad == good) continue;
+    try {
+      EXPECT_EQ(manifest_text(parse_manifest(bad, "folder/manifest.json")), good) << "byte " << at;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("folder/manifest.json")) << "byte " << at;
+    }
+  }
+}
+
+TEST(Manifest, SaysWhatIsWrong) {
+  const auto parse = [](std::string_view text) { return [text] { (void)parse_manifest(text, "m"); }; };
+  EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m cannot be used")));
+  EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
+  EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
+  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":2})"),
+              ThrowsMessage<Error>(HasSubstr("version 2, this program reads version 1")));
+  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":1})"), ThrowsMessage<Error>(HasSubstr("checksum")));
+  EXPECT_THAT([] { (void)read_manifest("/nonexistent/step-1"); },
+              ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is no checkpoint")));
+}
+
+TEST(Manifest, RefusesReferencesThatDoNotFit) {
+  const auto parse = [](const Manifest& manifest) { return [&manifest] { (void)parse_manifest(manifest_text(manifest), "m"); }; };
+  Manifest file = small_manifest(), sums = small_manifest(), path = small_manifest(), twice = small_manifest();
+  file.tensors[0].pieces[0].file = 2;
+  sums.tensors[0].pieces[0].checksums.push_back(3);
+  path.files[0].name = "../rank-00000.safetensors";
+  twice.tensors.push_back(twice.tensors[0]);
+  EXPECT_THAT(parse(file), ThrowsMessage<Error>(HasSubstr("'model/w' lies in file 2 of 2")));
+  EXPECT_THAT(parse(sums), ThrowsMessage<Error>(HasSubstr("'model/w' has 2 checksums")));
+  EXPECT_THAT(parse(path), ThrowsMessage<Error>(HasSubstr("leads out of the folder")));
+  EXPECT_THAT(parse(twice), ThrowsMessage<Error>(HasSubstr("'model/w' occurs twice")));
+}
+
+TEST(CheckTensors, WantsEveryElementOnce) {
+  const auto check = [](std::vector<std::pair<int64_t, int64_t>> runs) {
+    std::vector<StoredTensor> tensors = {{{"w", {2, 5}, DType::fp32}, {}}};
+    for (const auto& [begin, count] : runs) tensors[0].pieces.push_back({0, "", begin, count, {}});
+    return [tensors] {
+      std::vector<StoredTensor> copy = tensors;
+      check_tensors(copy);
+    };
+  };
+  EXPECT_NO_THROW(check({{0, 10}})());
+  EXPECT_NO_THROW(check({{7, 3}, {0, 2}, {2, 5}})());
+  EXPECT_THAT(check({}), ThrowsMessage<Error>(HasSubstr("elements [0, 10) of 'w' are stored by no rank")));
+  EXPECT_THAT(check({{1, 9}}), ThrowsMessage<Error>(HasSubstr("elements [0, 1) of 'w' are stored by no rank")));
+  EXPECT_THAT(check({{0, 4}, {5, 5}}), ThrowsMessage<Error>(HasSubstr("elements [4, 5) of 'w' are stored by no rank")));
+  EXPECT_THAT(check({{0, 9}}), ThrowsMessage<Error>(HasSubstr("elements [9, 10) of 'w' are stored by no rank")));
+  EXPECT_THAT(check({{0, 6}, {4, 6}}), ThrowsMessage<Error>(HasSubstr("elements [4, 6) of 'w' are stored twice")));
+  EXPECT_THAT(check({{0, 10}, {0, 10}}), ThrowsMessage<Error>(HasSubstr("elements [0, 10) of 'w' are stored twice")));
+  EXPECT_THAT(check({{0, 11}}), ThrowsMessage<Error>(HasSubstr("11 elements from 0 of 'w', which has 10")));
+  EXPECT_THAT(check({{-1, 11}}), ThrowsMessage<Error>(HasSubstr("11 elements from -1 of 'w'")));
+}
+
+}  // namespace
+}  // namespace partita
