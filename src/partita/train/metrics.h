@@ -12,13 +12,13 @@ namespace partita {
 struct RunInfo {
   int rank = 0, ranks = 1;
   int64_t total_steps = 0;
-  int64_t resumed_step = 0;         // the run continues behind this step; 0: from the beginning
-  int64_t global_batch = 0;         // samples a step
-  int64_t tokens_per_step = 0;      // global_batch x sequence length
-  int64_t parameters = 0;           // of the whole model
-  double flops_per_token = 0;       // forward and backward, see models/config.h
-  double peak_flops = 0;            // of one device, per second, in the precision of the run; 0: unknown
-  std::filesystem::path directory;  // of the run
+  int64_t resumed_step = 0;           // the run continues behind this step; 0: from the beginning
+  int64_t global_batch = 0;           // samples a step
+  int64_t tokens_per_step = 0;        // global_batch x sequence length
+  int64_t parameters = 0;             // of the whole model
+  double flops_per_token = 0;         // forward and backward, see models/config.h
+  double peak_flops = 0;              // of one device, per second, in the precision of the run; 0: unknown
+  std::filesystem::path directory{};  // of the run
 };
 
 // One optimizer step.

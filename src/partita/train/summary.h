@@ -37,8 +37,8 @@ struct RunSummary {
   int64_t parameters = 0;
   int ranks = 1;
   int64_t zero_stage = 0;
-  std::string precision;            // "bf16"
-  std::vector<MemoryOwner> memory;  // of the fullest rank
+  std::string precision{};            // "bf16"
+  std::vector<MemoryOwner> memory{};  // of the fullest rank
 };
 
 // Epochs are those begun: the samples that the steps consume, divided by the examples, rounded up.

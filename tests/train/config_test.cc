@@ -1,0 +1,226 @@
+#include "partita/train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/base/file.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_directory.h"
+
+namespace partita {
+namespace {
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Config valid_config() {
+  Config config;
+  config.model = {.layers = 2, .hidden_size = 48, .heads = 3, .vocab_size = 61, .max_length = 64};
+  config.data.path = "data/text";
+  config.data.tokenizer = "tokenizer.json";
+  config.train.steps = 100;
+  config.train.sequence_length = 64;
+  config.train.micro_batch = 2;
+  config.train.global_batch = 24;
+  return config;
+}
+
+// The message that validating the config after `change` gives.
+template <class Change>
+std::string message(Change change, int64_t ranks = 1) {
+  Config config = valid_config();
+  change(config);
+  return error_message([&] { validate(config, ranks); });
+}
+
+TEST(LoadConfig, ReadsFileThenOverridesAndRemembersBoth) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder / "a.toml").string();
+  write_file(file,
+             "[model]\nlayers = 3\n[train]\nprecision = \"bf16\"\nsteps = 7\n[schedule]\nkind = \"linear\"\n"
+             "[log]\nprogress = false\n");
+  ConfigSources sources;
+  const std::vector<std::string> overrides = {"--parallel.zero_stage=3", "--train.steps", "9"};
+  const Config config = load_config(file, overrides, &sources);
+  EXPECT_EQ(config.model.layers, 3);
+  EXPECT_EQ(config.train.precision, DType::bf16);
+  EXPECT_EQ(config.train.steps, 9);
+  EXPECT_EQ(config.schedule.kind, ScheduleKind::linear);
+  EXPECT_EQ(config.log.progress, Switch::off);
+  EXPECT_EQ(config.parallel.zero_stage, 3);
+  EXPECT_EQ(sources.at("model.layers"), file + ":2");
+  EXPECT_EQ(sources.at("train.steps"), "command line");
+  EXPECT_EQ(sources.at("parallel.zero_stage"), "command line");
+  EXPECT_FALSE(sources.contains("train.micro_batch"));
+}
+
+TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
+  const TemporaryDirectory folder;
+  write_file(folder / "a.toml", "");
+  const auto with = [&](const char* override_text) {
+    const std::vector<std::string> overrides = {override_text};
+    return load_config(folder / "a.toml", overrides);
+  };
+  EXPECT_EQ(with("--train.precision=fp32").train.precision, DType::fp32);
+  EXPECT_EQ(with("--train.precision=bf16").train.precision, DType::bf16);
+  EXPECT_EQ(with("--train.recompute=none").train.recompute, Recompute::none);
+  EXPECT_EQ(with("--train.recompute=selective").train.recompute, Recompute::selective);
+  EXPECT_EQ(with("--train.recompute=full").train.recompute, Recompute::full);
+  EXPECT_EQ(with("--schedule.kind=cosine").schedule.kind, ScheduleKind::cosine);
+  EXPECT_EQ(with("--schedule.kind=linear").schedule.kind, ScheduleKind::linear);
+  EXPECT_EQ(with("--schedule.kind=constant").schedule.kind, ScheduleKind::constant);
+  EXPECT_EQ(with("--schedule.kind=inverse-square-root").schedule.kind, ScheduleKind::inverse_square_root);
+  EXPECT_EQ(with("--schedule.kind=warmup-stable-decay").schedule.kind, ScheduleKind::warmup_stable_decay);
+  EXPECT_EQ(with("--schedule.wsd_style=exponential").schedule.wsd_style, WsdStyle::exponential);
+  EXPECT_EQ(with("--schedule.wsd_style=linear").schedule.wsd_style, WsdStyle::linear);
+  EXPECT_EQ(with("--schedule.wsd_style=cosine").schedule.wsd_style, WsdStyle::cosine);
+  EXPECT_EQ(with("--schedule.wsd_style=one-minus-sqrt").schedule.wsd_style, WsdStyle::one_minus_sqrt);
+  EXPECT_EQ(with("--schedule.unit=steps").schedule.unit, ScheduleUnit::steps);
+  EXPECT_EQ(with("--schedule.unit=samples").schedule.unit, ScheduleUnit::samples);
+  EXPECT_EQ(with("--log.progress=auto").log.progress, Switch::automatic);
+  EXPECT_EQ(with("--log.progress=true").log.progress, Switch::on);
+  EXPECT_EQ(with("--log.progress=false").log.progress, Switch::off);
+}
+
+TEST(LoadConfig, RefusesUnknownKeysAndValues) {
+  const TemporaryDirectory folder;
+  write_file(folder / "a.toml", "[parallel]\nzero_stag = 3\n");
+  EXPECT_THAT(error_message([&] { (void)load_config(folder / "a.toml"); }),
+              HasSubstr("a.toml:2: unknown key 'parallel.zero_stag': did you mean 'parallel.zero_stage'?"));
+  write_file(folder / "a.toml", "");
+  const std::vector<std::string> stage = {"--parallel.zero_stage=4"};
+  EXPECT_EQ(error_message([&] { (void)load_config(folder / "a.toml", stage); }),
+            "command line: parallel.zero_stage = 4: expected an integer of at least 0 and at most 3");
+  EXPECT_THAT(error_message([&] { (void)load_config(folder / "absent.toml"); }), HasSubstr("absent.toml"));
+}
+
+TEST(ToToml, ReadsBackToTheSameText) {
+  const TemporaryDirectory folder;
+  Config config = valid_config();
+  config.optimizer.learning_rate = 1.0 / 3;
+  config.schedule.kind = ScheduleKind::warmup_stable_decay;
+  config.checkpoint.resume = "runs/\"a\"/step-1";
+  config.log.progress = Switch::off;
+  ConfigSources sources{{"train.steps", "b.toml:3"}};
+  write_file(folder / "plain.toml", to_toml(config));
+  write_file(folder / "sources.toml", to_toml(config, &sources));
+  for (const char* name : {"plain.toml", "sources.toml"}) {
+    const Config back = load_config(folder / name);
+    EXPECT_EQ(to_toml(back), to_toml(config));
+    EXPECT_EQ(back.optimizer.learning_rate, config.optimizer.learning_rate);
+    EXPECT_EQ(back.model, config.model);
+  }
+  EXPECT_THAT(to_toml(config, &sources), AllOf(HasSubstr("# b.toml:3\n"), HasSubstr("# default\n")));
+}
+
+TEST(ConfigHelp, ListsEveryKeyOfTheFile) {
+  const std::string help = config_help(), toml = to_toml(Config{});
+  std::string section;
+  int keys = 0;
+  for (size_t begin = 0, end = 0; (end = toml.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = toml.substr(begin, end - begin);
+    if (line.starts_with('[')) section = line.substr(1, line.size() - 2);
+    const size_t equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    EXPECT_THAT(help, HasSubstr("--" + section + "." + line.substr(0, equals) + " ("));
+    ++keys;
+  }
+  EXPECT_GT(keys, 50);
+}
+
+TEST(Validate, TakesAValidConfig) {
+  const auto nothing = [](Config&) {};
+  for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) EXPECT_EQ(message(nothing, ranks), "no error") << ranks;
+}
+
+TEST(Validate, NamesTheGlobalBatchesThatWork) {
+  const auto nothing = [](Config&) {};
+  EXPECT_EQ(message(nothing, 5),
+            "global_batch 24 is not divisible by 5 ranks x micro_batch 2: use a global_batch of 20 or 30");
+  EXPECT_THAT(message([](Config& c) { c.train.global_batch = 3; }, 4), HasSubstr("use a global_batch of 8"));
+}
+
+TEST(Validate, RefusesShapesThatDoNotFit) {
+  EXPECT_EQ(message([](Config& c) { c.model.hidden_size = 100, c.model.heads = 12; }),
+            "hidden_size 100 is not divisible by 12 heads: use 96 or 108");
+  EXPECT_THAT(message([](Config& c) { c.train.sequence_length = 65; }),
+              AllOf(HasSubstr("train.sequence_length 65"), HasSubstr("model.max_length 64")));
+}
+
+TEST(Validate, SaysWhatIsNotBuiltYet) {
+  EXPECT_THAT(message([](Config& c) { c.parallel.tensor = 2; }, 2), HasSubstr("tensor parallelism is not built yet"));
+  EXPECT_THAT(message([](Config& c) { c.parallel.pipeline = 2; }, 2),
+              HasSubstr("pipeline parallelism is not built yet"));
+}
+
+TEST(Validate, ComparesDataRanksWithTheJob) {
+  EXPECT_EQ(message([](Config& c) { c.parallel.data = 2; }, 2), "no error");
+  EXPECT_THAT(message([](Config& c) { c.parallel.data = 4; }, 2),
+              AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
+}
+
+TEST(Validate, ChecksTheSchedule) {
+  EXPECT_THAT(message([](Config& c) { c.optimizer.min_learning_rate = 1; }), HasSubstr("min_learning_rate 1"));
+  EXPECT_THAT(message([](Config& c) { c.schedule.warmup = 101; }),
+              HasSubstr("warmup of 101 steps is longer than the whole schedule of 100"));
+  EXPECT_EQ(message([](Config& c) { c.schedule.warmup = 101, c.schedule.unit = ScheduleUnit::samples; }), "no error");
+  const auto wsd = [](int64_t warmup, int64_t fall) {
+    return [=](Config& c) {
+      c.schedule.kind = ScheduleKind::warmup_stable_decay;
+      c.schedule.warmup = warmup, c.schedule.wsd_decay = fall;
+    };
+  };
+  EXPECT_EQ(message(wsd(50, 50)), "no error");
+  EXPECT_THAT(message(wsd(51, 50)), HasSubstr("together longer than the whole schedule of 100 steps"));
+}
+
+TEST(Validate, NeedsDataAndADirectory) {
+  EXPECT_THAT(message([](Config& c) { c.data.path = ""; }), HasSubstr("data.path is not set"));
+  EXPECT_EQ(message([](Config& c) { c.data.tokenizer = ""; }), "no error");  // the vocabulary's size is given
+  EXPECT_THAT(message([](Config& c) { c.data.tokenizer = "", c.model.vocab_size = 0; }),
+              HasSubstr("data.tokenizer is not set"));
+  EXPECT_THAT(message([](Config& c) { c.run.directory = ""; }), HasSubstr("run.directory is empty"));
+  EXPECT_THAT(message([](Config& c) { c.checkpoint.resume = ""; }), HasSubstr("checkpoint.resume is empty"));
+}
+
+TEST(Validate, ChecksTheSplit) {
+  EXPECT_THAT(message([](Config& c) { c.data.split = "0,1,1"; }), HasSubstr("nothing for training"));
+  EXPECT_THAT(message([](Config& c) { c.data.split = "1,0,0"; }), HasSubstr("nothing for validation"));
+  EXPECT_EQ(message([](Config& c) { c.data.split = "1,0,0", c.eval.every = 0; }), "no error");
+  EXPECT_NE(message([](Config& c) { c.data.split = "1,x,0"; }), "no error");
+}
+
+TEST(AccumulationSteps, FillTheGlobalBatch) {
+  const Config config = valid_config();
+  for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) {
+    EXPECT_EQ(accumulation_steps(config, ranks) * ranks * config.train.micro_batch, config.train.global_batch);
+  }
+}
+
+TEST(LearningRate, CountsStepsOrSamples) {
+  Config config = valid_config();
+  config.optimizer.learning_rate = 1.0, config.optimizer.min_learning_rate = 0.0;
+  config.schedule.kind = ScheduleKind::linear;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 25), 0.75);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 100), 0.0);
+  // The same curve in samples, and a longer one.
+  config.schedule.unit = ScheduleUnit::samples;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 25), 0.75);
+  config.schedule.decay = 4800, config.schedule.warmup = 48;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 2), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 101), 0.5);
+}
+
+TEST(MakeSchedule, FillsInLengths) {
+  Config config = valid_config();
+  EXPECT_EQ(make_schedule(config).length, 100);
+  EXPECT_EQ(make_schedule(config).wsd_decay, 10);
+  config.schedule.unit = ScheduleUnit::samples;
+  EXPECT_EQ(make_schedule(config).length, 2400);
+  config.schedule.decay = 50, config.schedule.wsd_decay = 7;
+  EXPECT_EQ(make_schedule(config).length, 50);
+  EXPECT_EQ(make_schedule(config).wsd_decay, 7);
+}
+
+}  // namespace
+}  // namespace partita
