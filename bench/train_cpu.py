@@ -65,10 +65,11 @@ class Partita:
     def turn(self, steps):
         """Milliseconds of the median step."""
         done = subprocess.run(self.command + ["--steps", str(steps)], env=self.setting.environment(), text=True,
-                              stdout=subprocess.PIPE)
+                              capture_output=True)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0 or len(lines) != 1:
-            sys.exit(f"train_cpu: {' '.join(self.command)} ended with code {done.returncode} and {len(lines)} results")
+            sys.exit(f"train_cpu: {' '.join(self.command)} ended with code {done.returncode} and {len(lines)} results:\n"
+                     + done.stderr)
         return json.loads(lines[0])["ms"]
 
     def stop(self):
