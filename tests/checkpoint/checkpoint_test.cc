@@ -13,6 +13,7 @@
 #include "partita/checkpoint/safetensors.h"
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita {
 namespace {
@@ -55,7 +56,7 @@ TEST(Checkpoint, AnyLayoutLoadsAnyOther) {
   uint32_t seed = 0;
   for (int writers : {1, 2, 3, 5})
     for (int readers : {1, 2, 4}) {
-      const TemporaryFolder root;
+      const TemporaryDirectory root;
       const GlobalValues values(odd_tensors(), ++seed);
       const fs::path folder = save(root.path(), 100, values, writers, seed);
       std::vector<RankMemory> layout = random_layout(values.tensors(), readers, seed + 100);
@@ -71,7 +72,7 @@ TEST(Checkpoint, AnyLayoutLoadsAnyOther) {
 }
 
 TEST(Checkpoint, RanksMayWantTheSameAndOnlyAPart) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 4);
   const fs::path folder = save(root.path(), 1, values, 3);
   std::vector<RankMemory> layout(2);
@@ -87,7 +88,7 @@ TEST(Checkpoint, RanksMayWantTheSameAndOnlyAPart) {
 }
 
 TEST(Checkpoint, OneRankWritesPlainTensors) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 4);
   RankMemory rank = whole_layout(values.tensors());
   rank.fill(values);
@@ -101,7 +102,7 @@ TEST(Checkpoint, OneRankWritesPlainTensors) {
 
 // Chunks of more than one checksum, cut where no chunk ends.
 TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const int64_t count = kChunkBytes + kChunkBytes / 2 + 13;
   const GlobalValues values({{"large", {count}, DType::uint8}}, 2);
   const fs::path folder = save(root.path(), 1, values, 2, 12);
@@ -118,7 +119,7 @@ TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
 }
 
 TEST(Checkpoint, IgnoredTensorsAreNotRead) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 4);
   const fs::path folder = save(root.path(), 1, values, 2);
   std::vector<TensorInfo> weights;
@@ -134,7 +135,7 @@ TEST(Checkpoint, IgnoredTensorsAreNotRead) {
 }
 
 TEST(Checkpoint, OfAnotherModelIsRefusedByName) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 4);
   const fs::path folder = save(root.path(), 1, values, 2);
   std::vector<TensorInfo> other = odd_tensors();
@@ -166,7 +167,7 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
       {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); }, "manifest.json cannot be used"},
   };
   for (const Case& c : cases) {
-    const TemporaryFolder root;
+    const TemporaryDirectory root;
     const fs::path folder = save(root.path(), 1, values, 2, 3);
     c.damage(folder);
     const auto errors = load_errors(folder, values.tensors(), 2);
@@ -177,7 +178,7 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
 }
 
 TEST(Checkpoint, EveryFlippedByteOfTheDataIsSeen) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values({{"w", {40}, DType::uint8}}, 9);
   RankMemory rank = whole_layout(values.tensors());
   rank.fill(values);
@@ -193,7 +194,7 @@ TEST(Checkpoint, EveryFlippedByteOfTheDataIsSeen) {
 }
 
 TEST(Checkpoint, FindLatestPassesOverPartialAndDamaged) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 9);
   const fs::path first = save(root.path(), 10, values, 2);
   save(root.path(), 20, values, 2);
@@ -206,8 +207,20 @@ TEST(Checkpoint, FindLatestPassesOverPartialAndDamaged) {
   run_ranks(2, [&](Peers& peers) { EXPECT_EQ(find_latest(root.path(), peers), first); });
 }
 
+TEST(Checkpoint, IsFoundByTheFolderAUserNames) {
+  const TemporaryDirectory run;
+  const GlobalValues values(odd_tensors(), 9);
+  const auto resolve = [](const fs::path& path) { return [path] { (void)resolve_checkpoint(path); }; };
+  EXPECT_THAT(resolve(run.path()), testing::ThrowsMessage<Error>(HasSubstr("holds no complete checkpoint")));
+  EXPECT_THAT(resolve(run / "missing"), testing::ThrowsMessage<Error>(HasSubstr("holds no complete checkpoint")));
+  const fs::path first = save(run / "checkpoints", 10, values, 1), second = save(run / "checkpoints", 20, values, 1);
+  EXPECT_EQ(resolve_checkpoint(first), first);
+  EXPECT_EQ(resolve_checkpoint(run.path()), second);
+  EXPECT_EQ(resolve_checkpoint(run / "checkpoints"), second);
+}
+
 TEST(Checkpoint, TheNextSaveRemovesWhatAKilledOneLeft) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 9);
   fs::create_directory(root.path() / "step-00000020.partial");
   write_file(root.path() / "step-00000020.partial/rank-00001.safetensors.123-0.tmp", "half");
@@ -219,7 +232,7 @@ TEST(Checkpoint, TheNextSaveRemovesWhatAKilledOneLeft) {
 }
 
 TEST(Checkpoint, KeepsWhatRetentionSays) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
   for (int64_t step = 10; step <= 60; step += 10) save(root.path(), step, values, 2, 1, {.keep_last = 2, .keep_every = 30});
   std::vector<int64_t> steps;
@@ -230,7 +243,7 @@ TEST(Checkpoint, KeepsWhatRetentionSays) {
 }
 
 TEST(Checkpoint, TheSameStepAgainReplacesIt) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues old_values(odd_tensors(), 1), new_values(odd_tensors(), 2);
   save(root.path(), 10, old_values, 3);
   const fs::path folder = save(root.path(), 10, new_values, 2);
@@ -257,7 +270,7 @@ void expect_failed_save(const fs::path& root, std::vector<RankMemory>& layout, c
 }
 
 TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 1);
   save(root.path(), 10, values, 2);
   const auto layout = [&] { return random_layout(values.tensors(), 3, 8); };
@@ -291,7 +304,7 @@ TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
 }
 
 TEST(Checkpoint, ARootThatIsAFileIsRefused) {
-  const TemporaryFolder folder;
+  const TemporaryDirectory folder;
   write_file(folder.path() / "root", "text");
   const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
   std::vector<RankMemory> layout = random_layout(values.tensors(), 2, 1);
@@ -315,7 +328,7 @@ class SmallDisk {
   [[nodiscard]] const fs::path& path() const { return folder_.path(); }
 
  private:
-  TemporaryFolder folder_;
+  TemporaryDirectory folder_;
   bool mounted_ = false;
 };
 

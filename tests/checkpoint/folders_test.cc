@@ -5,12 +5,12 @@
 
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita {
 namespace {
 
 namespace fs = std::filesystem;
-using test::TemporaryFolder;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -41,7 +41,7 @@ void make(const fs::path& folder, const std::string& content) {
 }
 
 TEST(Folders, ListsCompleteStepsInOrder) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   make(root.path() / "step-00000200", "");
   make(root.path() / "step-00000030", "");
   make(root.path() / "step-00000300.partial", "");
@@ -58,7 +58,7 @@ TEST(Folders, ListsCompleteStepsInOrder) {
 }
 
 TEST(Folders, PublishesOverNothingAndOverAnOlderOne) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   const fs::path folder = root.path() / "step-00000001", partial = partial_path(folder);
   EXPECT_EQ(partial.filename(), "step-00000001.partial");
   for (const char* content : {"first", "second"}) {
@@ -72,7 +72,7 @@ TEST(Folders, PublishesOverNothingAndOverAnOlderOne) {
 }
 
 TEST(FindLatest, NothingYet) {
-  const TemporaryFolder root;
+  const TemporaryDirectory root;
   EXPECT_EQ(find_latest(root.path()), std::nullopt);
   EXPECT_EQ(find_latest(root.path() / "missing"), std::nullopt);
   test::run_ranks(3, [&](Peers& peers) { EXPECT_EQ(find_latest(root.path(), peers), std::nullopt); });

@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "tests/checkpoint/test_state.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita {
 namespace {
 
-using test::TemporaryFolder;
 using testing::HasSubstr;
 
 // The bytes of a file with this header and so many bytes of data.
@@ -167,7 +167,7 @@ TEST(Safetensors, SurvivesRandomDamage) {
 }
 
 TEST(Safetensors, WritesWhatItReads) {
-  const TemporaryFolder folder;
+  const TemporaryDirectory folder;
   const std::filesystem::path path = folder.path() / "x.safetensors";
   const std::vector<SafetensorsEntry> entries = {{"z", ElementType::f32, {2, 3}},
                                                  {"none", ElementType::f64, {0}},
@@ -200,7 +200,7 @@ TEST(Safetensors, WritesWhatItReads) {
 }
 
 TEST(Safetensors, NamesAMissingTensorAndFile) {
-  const TemporaryFolder folder;
+  const TemporaryDirectory folder;
   const std::filesystem::path path = folder.path() / "x.safetensors";
   SafetensorsWriter(path, {}).commit();
   const SafetensorsFile file(path);
@@ -211,7 +211,7 @@ TEST(Safetensors, NamesAMissingTensorAndFile) {
 }
 
 TEST(Safetensors, WriterRefusesWrongLengths) {
-  const TemporaryFolder folder;
+  const TemporaryDirectory folder;
   const std::filesystem::path path = folder.path() / "x.safetensors";
   const std::vector<SafetensorsEntry> entries = {{"a", ElementType::f32, {2}}};
   for (size_t bytes : {0, 7, 9}) {

@@ -1,7 +1,5 @@
 // A small model with awkward shapes, cut at random over ranks, for the tests of checkpoints.
 #pragma once
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -18,26 +16,6 @@
 #include "partita/checkpoint/state.h"
 
 namespace partita::test {
-
-// A folder that is gone after the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "partita-checkpoint-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail("cannot make {}", name);
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // No elements, one, a scalar, sizes that nothing divides, every dtype.
 inline std::vector<TensorInfo> odd_tensors() {

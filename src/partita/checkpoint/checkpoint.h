@@ -62,6 +62,10 @@ struct LoadOptions {
 // Rank 0 looks, all get its answer.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root, Peers&);
 
+// The checkpoint that a user means by `path`: that folder itself, or the newest in path/checkpoints (`path` is a run's
+// folder) or in `path`. Error: there is none.
+[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
+
 // Reads everything and compares with the manifest. Returns what is wrong, a line each; empty: nothing.
 [[nodiscard]] std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder);
 

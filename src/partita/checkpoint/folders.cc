@@ -135,6 +135,15 @@ std::optional<fs::path> find_latest(const fs::path& root) {
   return std::nullopt;
 }
 
+fs::path resolve_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path / kManifestName, ignored)) return path;
+  for (const fs::path& root : {path / "checkpoints", path})
+    if (const auto latest = find_latest(root)) return *latest;
+  fail("{} holds no complete checkpoint: expected a run's folder or a checkpoint (a folder with {})", path.string(),
+       kManifestName);
+}
+
 std::optional<fs::path> find_latest(const fs::path& root, Peers& peers) {
   const std::vector<std::string> answers = agree(peers, [&]() -> std::string {
     if (peers.rank() != 0) return "";
