@@ -1,0 +1,61 @@
+#include "partita/comm/mesh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+TEST(MeshLayout, TensorIsFastestThenDataThenPipeline) {
+  const MeshLayout layout({.data = 2, .tensor = 3, .pipeline = 2}, 12);
+  EXPECT_EQ(layout.position(0), (MeshLayout::Position{0, 0, 0}));
+  EXPECT_EQ(layout.position(1), (MeshLayout::Position{0, 1, 0}));
+  EXPECT_EQ(layout.position(3), (MeshLayout::Position{1, 0, 0}));
+  EXPECT_EQ(layout.position(11), (MeshLayout::Position{1, 2, 1}));
+  EXPECT_EQ(layout.tensor_group(4), (std::vector{3, 4, 5}));
+  EXPECT_EQ(layout.data_group(4), (std::vector{1, 4}));
+  EXPECT_EQ(layout.pipeline_group(4), (std::vector{4, 10}));
+}
+
+// For all sizes: positions and ranks are inverse, and the groups of each coordinate divide the ranks.
+TEST(MeshLayout, GroupsDivideTheRanks) {
+  for (int data = 1; data <= 4; ++data)
+    for (int tensor = 1; tensor <= 4; ++tensor)
+      for (int pipeline = 1; pipeline <= 4; ++pipeline) {
+        const int ranks = data * tensor * pipeline;
+        const MeshLayout layout({data, tensor, pipeline}, ranks);
+        for (auto group_of : {&MeshLayout::data_group, &MeshLayout::tensor_group, &MeshLayout::pipeline_group}) {
+          for (int r = 0; r < ranks; ++r) {
+            ASSERT_EQ(layout.rank(layout.position(r)), r);
+            const std::vector<int> group = (layout.*group_of)(r);
+            ASSERT_TRUE(std::is_sorted(group.begin(), group.end()));
+            ASSERT_EQ(std::count(group.begin(), group.end(), r), 1);
+            for (int member : group) ASSERT_EQ((layout.*group_of)(member), group);
+          }
+        }
+      }
+}
+
+TEST(MeshLayout, ErrorsNameTheSizes) {
+  const auto message = [](MeshLayout::Sizes sizes, int ranks) -> std::string {
+    try {
+      const MeshLayout layout(sizes, ranks);
+      return "no error";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(message({.data = 2, .tensor = 2, .pipeline = 1}, 8),
+            "mesh: data 2 x tensor 2 x pipeline 1 = 4 ranks, but the job has 8: set data to 4 or start 4 ranks");
+  EXPECT_EQ(message({.data = 1, .tensor = 3, .pipeline = 1}, 4),
+            "mesh: data 1 x tensor 3 x pipeline 1 = 3 ranks, but the job has 4: start 3 ranks, or another multiple of 3");
+  EXPECT_THAT(message({.data = 0, .tensor = 3, .pipeline = 1}, 4), testing::HasSubstr("at least 1"));
+  EXPECT_THAT(message({.data = 65536, .tensor = 65536, .pipeline = 1}, 1), testing::HasSubstr("4294967296 ranks"));
+}
+
+}  // namespace
+}  // namespace partita

@@ -1,0 +1,88 @@
+// A rank of a job that tests start: says hello, or misbehaves in one of the ways that the others must survive.
+//
+//   rank_program hello                  "rank 1 of 4 (local 1 of 2): sum 10"
+//   rank_program MODE SECONDS           the last rank misbehaves; SECONDS: timeout of collectives
+//     hang        it never calls the collective        elsewhere   it waits in another one
+//     throw       it ends with an error of its own     kill        it kills itself (SIGKILL)
+//     leave       it ends in order, too early          sizes       it gathers another size
+//     code7       it exits with code 7                 interrupt   all ranks wait for SIGINT, then end in order
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "partita/base/error.h"
+#include "partita/comm/mesh.h"
+
+namespace partita {
+namespace {
+
+std::atomic<bool> interrupted = false;
+
+// One write a line, so that lines of several ranks do not mix.
+void say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (write(STDOUT_FILENO, text.data(), text.size()) < 0) std::perror("write");
+}
+
+void hello(World& world, Communicator& all, Stream& stream) {
+  at::Tensor sum = at::full({1}, world.rank() + 1, at::kLong);
+  all.all_reduce(sum, Reduce::sum, stream).wait();
+  const Launch& launch = world.launch();
+  say(fmt::format("rank {} of {} (local {} of {}): sum {}", world.rank(), world.size(), launch.local_rank,
+                  launch.local_size, sum.item<int64_t>()));
+}
+
+void misbehave(const std::string& mode, Communicator& all, Communicator& other, Stream& stream) {
+  if (mode == "hang") std::this_thread::sleep_for(std::chrono::minutes(1));
+  if (mode == "elsewhere") other.barrier();
+  if (mode == "throw") fail("the disk of rank {} is full", all.rank());
+  if (mode == "kill") std::raise(SIGKILL);
+  if (mode == "code7") std::_Exit(7);
+  if (mode == "sizes") {
+    at::Tensor full = at::full({3 * all.size()}, 1.F);
+    all.all_gather(full, at::full({3}, 1.F), stream).wait();
+  }
+}
+
+void run(const std::string& mode, double seconds) {
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  World world = World::connect({.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000))});
+  const Mesh mesh(world, {.data = world.size()});
+  Communicator& all = mesh.data();
+  CpuStream stream;
+  hello(world, all, stream);
+  if (mode == "hello") return;
+  all.barrier();
+  if (mode == "interrupt") {
+    while (!interrupted) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    say(fmt::format("rank {} was interrupted", world.rank()));
+    return;
+  }
+  if (world.rank() == world.size() - 1) {
+    misbehave(mode, all, mesh.world(), stream);
+  } else {
+    at::Tensor full = at::empty({4 * all.size()}, at::kFloat);
+    all.all_gather(full, at::full({4}, 1.F), stream).wait();
+  }
+}
+
+}  // namespace
+}  // namespace partita
+
+int main(int argc, char** argv) {
+  try {
+    partita::run(argc > 1 ? argv[1] : "hello", argc > 2 ? std::atof(argv[2]) : 60);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    partita::World::abort(1);
+  }
+}
