@@ -80,9 +80,8 @@ TEST(Checkpoint, RanksMayWantTheSameAndOnlyAPart) {
   layout[1].state.tensors = values.tensors();
   layout[1].add(6, 17, 900);
   layout[1].add(6, 500, 20);
-  run_ranks(2, [&](Peers& peers) {
-    (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers);
-  });
+  run_ranks(
+      2, [&](Peers& peers) { (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers); });
   EXPECT_TRUE(layout[0].holds(values));
   EXPECT_TRUE(layout[1].holds(values));
 }
@@ -159,12 +158,15 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
   };
   const fs::path file = rank_file_name(1);
   const std::vector<Case> cases = {
-      {"cut short", [&](const fs::path& f) { fs::resize_file(f / file, fs::file_size(f / file) - 1); }, "is damaged: it has"},
+      {"cut short", [&](const fs::path& f) { fs::resize_file(f / file, fs::file_size(f / file) - 1); },
+       "is damaged: it has"},
       {"missing", [&](const fs::path& f) { fs::remove(f / file); }, "rank-00001.safetensors is missing"},
-      {"a changed number", [&](const fs::path& f) { flip_byte(f / file, int64_t(fs::file_size(f / file)) - 1); }, "does not match"},
+      {"a changed number", [&](const fs::path& f) { flip_byte(f / file, int64_t(fs::file_size(f / file)) - 1); },
+       "does not match"},
       {"a changed header", [&](const fs::path& f) { flip_byte(f / file, 9); }, "rank-00001.safetensors"},
       {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is no checkpoint"},
-      {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); }, "manifest.json cannot be used"},
+      {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); },
+       "manifest.json cannot be used"},
   };
   for (const Case& c : cases) {
     const TemporaryDirectory root;
@@ -234,7 +236,8 @@ TEST(Checkpoint, TheNextSaveRemovesWhatAKilledOneLeft) {
 TEST(Checkpoint, KeepsWhatRetentionSays) {
   const TemporaryDirectory root;
   const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
-  for (int64_t step = 10; step <= 60; step += 10) save(root.path(), step, values, 2, 1, {.keep_last = 2, .keep_every = 30});
+  for (int64_t step = 10; step <= 60; step += 10)
+    save(root.path(), step, values, 2, 1, {.keep_last = 2, .keep_every = 30});
   std::vector<int64_t> steps;
   for (const StepFolder& folder : list_steps(root.path())) steps.push_back(folder.step);
   EXPECT_THAT(steps, testing::ElementsAre(30, 50, 60));
@@ -256,8 +259,9 @@ TEST(Checkpoint, TheSameStepAgainReplacesIt) {
 }
 
 // A save that fails on one rank fails on all with one message, and leaves what was there.
-void expect_failed_save(const fs::path& root, std::vector<RankMemory>& layout, const std::string& message,
-                        const std::function<void(Peers&)>& before = [](Peers&) {}) {
+void expect_failed_save(
+    const fs::path& root, std::vector<RankMemory>& layout, const std::string& message,
+    const std::function<void(Peers&)>& before = [](Peers&) {}) {
   const auto existing = snapshot(root);
   const auto errors = errors_of_ranks(static_cast<int>(layout.size()), [&](Peers& peers) {
     before(peers);
@@ -280,7 +284,8 @@ TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
   ASSERT_NE(filled, gap[1].state.pieces.end());
   const Piece lost = *filled;
   gap[1].state.pieces.erase(filled);
-  expect_failed_save(root.path(), gap, "'" + values.tensors()[static_cast<size_t>(lost.tensor)].name + "' are stored by no rank");
+  expect_failed_save(root.path(), gap,
+                     "'" + values.tensors()[static_cast<size_t>(lost.tensor)].name + "' are stored by no rank");
 
   std::vector<RankMemory> overlap = layout();
   overlap[0].add(lost.tensor, lost.begin, 1);

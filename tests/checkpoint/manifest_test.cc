@@ -73,7 +73,9 @@ TEST(Manifest, SaysWhatIsWrong) {
 }
 
 TEST(Manifest, RefusesReferencesThatDoNotFit) {
-  const auto parse = [](const Manifest& manifest) { return [&manifest] { (void)parse_manifest(manifest_text(manifest), "m"); }; };
+  const auto parse = [](const Manifest& manifest) {
+    return [&manifest] { (void)parse_manifest(manifest_text(manifest), "m"); };
+  };
   Manifest file = small_manifest(), sums = small_manifest(), path = small_manifest(), twice = small_manifest();
   file.tensors[0].pieces[0].file = 2;
   sums.tensors[0].pieces[0].checksums.push_back(3);

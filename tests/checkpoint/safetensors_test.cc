@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "tests/checkpoint/test_state.h"
@@ -87,26 +88,38 @@ std::vector<Damage> damages() {
                R"("data_offsets":[1,2]}})",
                2),
        "the name 'a' occurs twice"},
-      {"a field twice", one(R"({"dtype":"F32","dtype":"F32","shape":[2,3],"data_offsets":[0,24]})"), "'dtype' occurs twice"},
+      {"a field twice", one(R"({"dtype":"F32","dtype":"F32","shape":[2,3],"data_offsets":[0,24]})"),
+       "'dtype' occurs twice"},
       {"an entry that is a number", one("3"), "'layer.weight' does not have exactly"},
       {"no dtype", one(R"({"shape":[2,3],"data_offsets":[0,24]})"), "'layer.weight' does not have exactly"},
       {"a field more", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"x":1})"), "'layer.weight' does not"},
-      {"unknown dtype", one(R"({"dtype":"F33","shape":[2,3],"data_offsets":[0,24]})"), "'layer.weight' has the unknown dtype"},
+      {"unknown dtype", one(R"({"dtype":"F33","shape":[2,3],"data_offsets":[0,24]})"),
+       "'layer.weight' has the unknown dtype"},
       {"dtype no string", one(R"({"dtype":4,"shape":[2,3],"data_offsets":[0,24]})"), "'layer.weight' has a dtype"},
       {"shape no array", one(R"({"dtype":"F32","shape":6,"data_offsets":[0,24]})"), "'layer.weight' has a shape"},
-      {"negative size", one(R"({"dtype":"F32","shape":[-2,-3],"data_offsets":[0,24]})"), "'layer.weight' has -2 in its shape"},
-      {"size not whole", one(R"({"dtype":"F32","shape":[2.0,3],"data_offsets":[0,24]})"), "'layer.weight' has 2.0 in its"},
-      {"size of 2^63", one(R"({"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,24]})"), "'layer.weight' has 922"},
+      {"negative size", one(R"({"dtype":"F32","shape":[-2,-3],"data_offsets":[0,24]})"),
+       "'layer.weight' has -2 in its shape"},
+      {"size not whole", one(R"({"dtype":"F32","shape":[2.0,3],"data_offsets":[0,24]})"),
+       "'layer.weight' has 2.0 in its"},
+      {"size of 2^63", one(R"({"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,24]})"),
+       "'layer.weight' has 922"},
       {"product beyond 64 bits", one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})", 0),
        "'layer.weight' has an impossible shape"},
       {"one offset", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[24]})"), "'layer.weight' has 1 data_offsets"},
-      {"three offsets", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,12,24]})"), "'layer.weight' has 3 data_offsets"},
-      {"negative offset", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[-24,0]})"), "'layer.weight' has -24 in its"},
-      {"offsets turned round", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[24,0]})"), "'layer.weight' (F32 [2,3]) takes 24"},
-      {"shape and offsets differ", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,20]})"), "'layer.weight' (F32 [2,3]) takes 24"},
-      {"dtype and offsets differ", one(R"({"dtype":"F64","shape":[2,3],"data_offsets":[0,24]})"), "'layer.weight' (F64 [2,3]) takes 48"},
-      {"hole at the start", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[4,28]})", 28), "'layer.weight' begins at byte 4"},
-      {"offset beyond the file", one(R"({"dtype":"U8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]})"),
+      {"three offsets", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,12,24]})"),
+       "'layer.weight' has 3 data_offsets"},
+      {"negative offset", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[-24,0]})"),
+       "'layer.weight' has -24 in its"},
+      {"offsets turned round", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[24,0]})"),
+       "'layer.weight' (F32 [2,3]) takes 24"},
+      {"shape and offsets differ", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,20]})"),
+       "'layer.weight' (F32 [2,3]) takes 24"},
+      {"dtype and offsets differ", one(R"({"dtype":"F64","shape":[2,3],"data_offsets":[0,24]})"),
+       "'layer.weight' (F64 [2,3]) takes 48"},
+      {"hole at the start", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[4,28]})", 28),
+       "'layer.weight' begins at byte 4"},
+      {"offset beyond the file",
+       one(R"({"dtype":"U8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]})"),
        "'layer.weight' ends at byte 9223372036854775807"},
       {"overlap",
        file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],)"
@@ -199,13 +212,28 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(whole.size(), make_safetensors_header(entries, {{"step", "3"}}).size() + data.size());
 }
 
+// tests/golden/make_gpt2.py wrote it with the format's own library.
+TEST(Safetensors, ReadsAFileOfTheReferenceImplementation) {
+  const SafetensorsFile file(PARTITA_SOURCE_DIR "/tests/golden/gpt2.safetensors");
+  EXPECT_EQ(file.metadata().at("learning_rate"), "0.001");
+  EXPECT_EQ(file.at("tokens").type, ElementType::i32);
+  EXPECT_EQ(file.at("tokens").shape, (std::vector<int64_t>{2, 11}));
+  EXPECT_EQ(file.at("loss.mean").type, ElementType::f64);
+  EXPECT_EQ(file.at("weight/layers.1.attention.qkv.weight").shape, (std::vector<int64_t>{72, 24}));
+  std::array<int32_t, 22> labels{};
+  std::memcpy(labels.data(), file.bytes(file.at("labels")).data(), sizeof labels);
+  for (size_t i = 0; i < labels.size(); ++i)
+    EXPECT_TRUE(i == 3 || i == 11 || i == 21 ? labels[i] == -1 : labels[i] >= 0 && labels[i] < 61) << i;
+}
+
 TEST(Safetensors, NamesAMissingTensorAndFile) {
   const TemporaryDirectory folder;
   const std::filesystem::path path = folder.path() / "x.safetensors";
   SafetensorsWriter(path, {}).commit();
   const SafetensorsFile file(path);
   EXPECT_EQ(file.find("w"), nullptr);
-  EXPECT_THAT([&] { (void)file.at("w"); }, testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("x.safetensors"), HasSubstr("'w'"))));
+  EXPECT_THAT([&] { (void)file.at("w"); },
+              testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("x.safetensors"), HasSubstr("'w'"))));
   EXPECT_THAT([&] { SafetensorsFile(folder.path() / "missing.safetensors"); },
               testing::ThrowsMessage<Error>(HasSubstr("missing.safetensors")));
 }

@@ -19,10 +19,14 @@ namespace partita::test {
 
 // No elements, one, a scalar, sizes that nothing divides, every dtype.
 inline std::vector<TensorInfo> odd_tensors() {
-  return {{"model/embedding.token.weight", {61, 7}, DType::fp32}, {"model/final_norm.bias", {7}, DType::fp32},
-          {"adamw.m/final_norm.bias", {7}, DType::fp32},          {"model/scale", {}, DType::bf16},
-          {"model/none", {3, 0}, DType::fp32},                    {"model/one", {1, 1, 1}, DType::fp16},
-          {"counts", {1031}, DType::int64},                       {"ids", {13, 5}, DType::int32},
+  return {{"model/embedding.token.weight", {61, 7}, DType::fp32},
+          {"model/final_norm.bias", {7}, DType::fp32},
+          {"adamw.m/final_norm.bias", {7}, DType::fp32},
+          {"model/scale", {}, DType::bf16},
+          {"model/none", {3, 0}, DType::fp32},
+          {"model/one", {1, 1, 1}, DType::fp16},
+          {"counts", {1031}, DType::int64},
+          {"ids", {13, 5}, DType::int32},
           {"mask", {257}, DType::uint8}};
 }
 
@@ -98,8 +102,7 @@ inline std::vector<RankMemory> random_layout(const std::vector<TensorInfo>& tens
     for (size_t i = 0; i + 1 < cuts.size(); ++i) runs.push_back({t, cuts[i], cuts[i + 1] - cuts[i], nullptr});
   }
   std::ranges::shuffle(runs, random);
-  for (const Piece& run : runs)
-    layout[random() % layout.size()].add(run.tensor, run.begin, run.count);
+  for (const Piece& run : runs) layout[random() % layout.size()].add(run.tensor, run.begin, run.count);
   return layout;
 }
 

@@ -1,6 +1,6 @@
 #include "partita/checkpoint/folders.h"
 
-#include <fcntl.h>   // AT_FDCWD
+#include <fcntl.h>  // AT_FDCWD
 #include <stdio.h>  // renameat2
 
 #include <algorithm>

@@ -20,8 +20,8 @@ constexpr int kVersion = 1;
 json to_json(const StoredPiece& piece) {
   json sums = json::array();
   for (uint64_t sum : piece.checksums) sums.push_back(checksum_text(sum));
-  return {{"file", piece.file},   {"key", piece.key},  {"begin", piece.begin},
-          {"count", piece.count}, {"checksums", sums}};
+  return {
+      {"file", piece.file}, {"key", piece.key}, {"begin", piece.begin}, {"count", piece.count}, {"checksums", sums}};
 }
 
 json to_json(const StoredTensor& tensor) {
@@ -41,8 +41,8 @@ StoredPiece piece_from(const json& value) {
 }
 
 StoredTensor tensor_from(const json& value) {
-  StoredTensor tensor{{value.at("name"), value.at("shape"), parse_dtype(value.at("dtype").get_ref<const std::string&>())},
-                      {}};
+  StoredTensor tensor{
+      {value.at("name"), value.at("shape"), parse_dtype(value.at("dtype").get_ref<const std::string&>())}, {}};
   for (const json& piece : value.at("pieces")) tensor.pieces.push_back(piece_from(piece));
   return tensor;
 }
@@ -107,8 +107,8 @@ void check_tensors(std::vector<StoredTensor>& tensors) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  json root = {{"format", kFormat},          {"version", kVersion},         {"step", manifest.step},
-               {"ranks", manifest.ranks},    {"scalars", manifest.scalars}, {"files", json::array()},
+  json root = {{"format", kFormat},       {"version", kVersion},         {"step", manifest.step},
+               {"ranks", manifest.ranks}, {"scalars", manifest.scalars}, {"files", json::array()},
                {"tensors", json::array()}};
   for (const StoredFile& file : manifest.files) root["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
   for (const StoredTensor& tensor : manifest.tensors) root["tensors"].push_back(to_json(tensor));
@@ -127,8 +127,7 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored))
-    fail("{} is no checkpoint: it holds no {}", folder.string(), kManifestName);
+  if (!fs::is_regular_file(path, ignored)) fail("{} is no checkpoint: it holds no {}", folder.string(), kManifestName);
   Manifest manifest = parse_manifest(read_file(path), path);
   for (const StoredFile& file : manifest.files) {
     std::error_code error;

@@ -50,8 +50,8 @@ void append_scalars(std::string& text, const std::string& prefix, const nlohmann
 }  // namespace
 
 std::string checkpoint_report(const Manifest& manifest, const ReportOptions& options) {
-  std::string text = fmt::format("step {}, written by {} rank{}\n", manifest.step, manifest.ranks,
-                                 manifest.ranks == 1 ? "" : "s");
+  std::string text =
+      fmt::format("step {}, written by {} rank{}\n", manifest.step, manifest.ranks, manifest.ranks == 1 ? "" : "s");
   const auto out = std::back_inserter(text);
   text += "scalars\n";
   append_scalars(text, "", manifest.scalars);

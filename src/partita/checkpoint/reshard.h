@@ -15,7 +15,7 @@
 namespace partita {
 
 struct Copy {
-  int piece = 0;                       // in the stored tensor's pieces
+  int piece = 0;                        // in the stored tensor's pieces
   int64_t from = 0, to = 0, count = 0;  // elements, from the stored run's begin to the wanted run's
   bool operator==(const Copy&) const = default;
 };

@@ -19,7 +19,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and is read in place");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kAlignment = 64;                 // of the first byte of data: a cache line
+constexpr int64_t kAlignment = 64;                // of the first byte of data: a cache line
 constexpr uint64_t kLongestHeader = 100'000'000;  // as the reference implementation has it
 
 struct TypeRow {
@@ -28,15 +28,14 @@ struct TypeRow {
   int64_t bytes;
 };
 
-constexpr std::array kTypes = {
-    TypeRow{ElementType::f64, "F64", 8},         TypeRow{ElementType::f32, "F32", 4},
-    TypeRow{ElementType::f16, "F16", 2},         TypeRow{ElementType::bf16, "BF16", 2},
-    TypeRow{ElementType::f8_e4m3, "F8_E4M3", 1}, TypeRow{ElementType::f8_e5m2, "F8_E5M2", 1},
-    TypeRow{ElementType::i64, "I64", 8},         TypeRow{ElementType::i32, "I32", 4},
-    TypeRow{ElementType::i16, "I16", 2},         TypeRow{ElementType::i8, "I8", 1},
-    TypeRow{ElementType::u64, "U64", 8},         TypeRow{ElementType::u32, "U32", 4},
-    TypeRow{ElementType::u16, "U16", 2},         TypeRow{ElementType::u8, "U8", 1},
-    TypeRow{ElementType::boolean, "BOOL", 1}};
+constexpr std::array kTypes = {TypeRow{ElementType::f64, "F64", 8},         TypeRow{ElementType::f32, "F32", 4},
+                               TypeRow{ElementType::f16, "F16", 2},         TypeRow{ElementType::bf16, "BF16", 2},
+                               TypeRow{ElementType::f8_e4m3, "F8_E4M3", 1}, TypeRow{ElementType::f8_e5m2, "F8_E5M2", 1},
+                               TypeRow{ElementType::i64, "I64", 8},         TypeRow{ElementType::i32, "I32", 4},
+                               TypeRow{ElementType::i16, "I16", 2},         TypeRow{ElementType::i8, "I8", 1},
+                               TypeRow{ElementType::u64, "U64", 8},         TypeRow{ElementType::u32, "U32", 4},
+                               TypeRow{ElementType::u16, "U16", 2},         TypeRow{ElementType::u8, "U8", 1},
+                               TypeRow{ElementType::boolean, "BOOL", 1}};
 
 const TypeRow& row(ElementType type) {
   const auto found = std::ranges::find(kTypes, type, &TypeRow::type);
@@ -163,8 +162,8 @@ class Parser {
         refuse("tensor '{}' begins at byte {} of the data, {}", entry.name, entry.begin,
                entry.begin < end ? "inside the one before it" : fmt::format("after a hole from byte {}", end));
       if (entry.end > data_bytes)
-        refuse("tensor '{}' ends at byte {} of the data, but the file holds only {} (cut short?)", entry.name, entry.end,
-               data_bytes);
+        refuse("tensor '{}' ends at byte {} of the data, but the file holds only {} (cut short?)", entry.name,
+               entry.end, data_bytes);
       end = entry.end;
     }
     if (end != data_bytes) refuse("its tensors take {} bytes, but {} follow the header", end, data_bytes);
@@ -181,12 +180,18 @@ std::string_view name_of(ElementType type) { return row(type).name; }
 
 ElementType element_type(DType dtype) {
   switch (dtype) {
-    case DType::fp32: return ElementType::f32;
-    case DType::bf16: return ElementType::bf16;
-    case DType::fp16: return ElementType::f16;
-    case DType::int32: return ElementType::i32;
-    case DType::int64: return ElementType::i64;
-    case DType::uint8: return ElementType::u8;
+    case DType::fp32:
+      return ElementType::f32;
+    case DType::bf16:
+      return ElementType::bf16;
+    case DType::fp16:
+      return ElementType::f16;
+    case DType::int32:
+      return ElementType::i32;
+    case DType::int64:
+      return ElementType::i64;
+    case DType::uint8:
+      return ElementType::u8;
   }
   fail("unknown dtype number {}", static_cast<int>(dtype));
 }
@@ -204,9 +209,8 @@ std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
     const int64_t bytes = bytes_of(entry.type, entry.shape);
     PARTITA_CHECK(bytes >= 0, "tensor '{}' has an impossible shape", entry.name);
     PARTITA_CHECK(entry.name != "__metadata__" && !root.contains(entry.name), "the name '{}' occurs twice", entry.name);
-    root[entry.name] = {{"dtype", name_of(entry.type)},
-                        {"shape", entry.shape},
-                        {"data_offsets", {offset, offset + bytes}}};
+    root[entry.name] = {
+        {"dtype", name_of(entry.type)}, {"shape", entry.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = root.dump();

@@ -25,7 +25,23 @@
 namespace partita {
 
 // What the format can hold: more than what Partita computes with.
-enum class ElementType : uint8_t { f64, f32, f16, bf16, f8_e4m3, f8_e5m2, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
+enum class ElementType : uint8_t {
+  f64,
+  f32,
+  f16,
+  bf16,
+  f8_e4m3,
+  f8_e5m2,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean
+};
 
 [[nodiscard]] int64_t size_of(ElementType);           // bytes an element
 [[nodiscard]] std::string_view name_of(ElementType);  // "F32"

@@ -102,15 +102,17 @@ void check_free_space(const fs::path& root, const Manifest& manifest, int64_t fr
   int64_t needed = std::ssize(manifest_text(manifest));
   for (const StoredFile& file : manifest.files) needed += file.bytes;
   if (needed > free)
-    fail("no room for the checkpoint of step {} in {}: {} needed, {} free: free some space, keep fewer checkpoints or "
-         "choose another folder; older checkpoints are as they were",
-         manifest.step, root.string(), human_bytes(needed), human_bytes(free));
+    fail(
+        "no room for the checkpoint of step {} in {}: {} needed, {} free: free some space, keep fewer checkpoints or "
+        "choose another folder; older checkpoints are as they were",
+        manifest.step, root.string(), human_bytes(needed), human_bytes(free));
 }
 
 // Writes this rank's file; returns the checksums of its chunks, one after the other.
 std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, int rank) {
   if (!fs::is_directory(partial))
-    fail("{} was made by rank 0 but is not seen here: checkpoints need a folder that all ranks share", partial.string());
+    fail("{} was made by rank 0 but is not seen here: checkpoints need a folder that all ranks share",
+         partial.string());
   SafetensorsWriter out(partial / rank_file_name(rank), entries_of(state));
   std::vector<uint64_t> sums;
   for (const Piece& piece : state.pieces) {

@@ -22,8 +22,7 @@ std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder) 
     for (const StoredTensor& tensor : manifest.tensors)
       for (const StoredPiece& piece : tensor.pieces)
         attempt([&] {
-          for (int64_t chunk = 0; chunk < std::ssize(piece.checksums); ++chunk)
-            files.check(tensor.info, piece, chunk);
+          for (int64_t chunk = 0; chunk < std::ssize(piece.checksums); ++chunk) files.check(tensor.info, piece, chunk);
         });
   });
   return problems;
