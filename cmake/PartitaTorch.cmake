@@ -9,7 +9,13 @@ if(NOT EXISTS "${PARTITA_TORCH}/lib/libtorch_cpu.so")
                       "-DPARTITA_TORCH=FOLDER where FOLDER holds torch's include/ and lib/.")
 endif()
 
+# The wheel brings headers of its own fmt. Those of the system's, which we link, must be found first.
+find_path(FMT_FOLDER fmt/format.h REQUIRED)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
+file(CREATE_LINK ${FMT_FOLDER}/fmt ${CMAKE_BINARY_DIR}/include/fmt SYMBOLIC)
+
 add_library(partita_torch INTERFACE)
+target_include_directories(partita_torch BEFORE SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include)
 target_include_directories(partita_torch SYSTEM INTERFACE
   ${PARTITA_TORCH}/include ${PARTITA_TORCH}/include/torch/csrc/api/include)
 # torch's libgomp comes first, so that a process has one OpenMP runtime and one pool of threads.
