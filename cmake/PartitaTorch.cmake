@@ -15,7 +15,7 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
 file(CREATE_LINK ${FMT_FOLDER}/fmt ${CMAKE_BINARY_DIR}/include/fmt SYMBOLIC)
 
 add_library(partita_torch INTERFACE)
-target_include_directories(partita_torch BEFORE SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include)
+target_include_directories(partita_torch SYSTEM BEFORE INTERFACE ${CMAKE_BINARY_DIR}/include)
 target_include_directories(partita_torch SYSTEM INTERFACE
   ${PARTITA_TORCH}/include ${PARTITA_TORCH}/include/torch/csrc/api/include)
 # torch's libgomp comes first, so that a process has one OpenMP runtime and one pool of threads.
