@@ -56,6 +56,11 @@ TEST(StepLine, HasMegatronsFieldsAndOurs) {
   EXPECT_EQ(values.at("grad norm"), "1.500");
 }
 
+TEST(StepLine, BeginsWithTheLocalTime) {
+  EXPECT_THAT(step_line(step_ten(), info(), 1'000'000'000),
+              ::testing::MatchesRegex(" \\[2001-09-0[89] [0-9][0-9]:[0-9][0-9]:40\\] iteration .*"));
+}
+
 TEST(StepLine, LeavesOutMfuWhereThePeakIsUnknown) {
   RunInfo unknown = info();
   unknown.peak_flops = 0;

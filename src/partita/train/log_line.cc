@@ -1,11 +1,22 @@
 #include "partita/train/log_line.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
 namespace partita {
+namespace {
+
+std::string local_time(std::time_t now) {
+  std::tm fields{};
+  ::localtime_r(&now, &fields);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &fields);
+  return text.data();
+}
+
+}  // namespace
 
 void StepWindow::add(const StepMetrics& step) {
   StepMetrics sum = step;
@@ -33,10 +44,10 @@ StepMetrics StepWindow::take() {
 std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t now) {
   const double flops = step.tokens_per_second() * info.flops_per_token / info.ranks;
   std::string line = fmt::format(
-      " [{:%Y-%m-%d %H:%M:%S}] iteration {:8d}/{:8d} | consumed samples: {:12d} | elapsed time per iteration (ms): "
+      " [{}] iteration {:8d}/{:8d} | consumed samples: {:12d} | elapsed time per iteration (ms): "
       "{:.1f} | tokens per second: {:.1f} | throughput per device (TFLOP/s): {:.3f} |",
-      fmt::localtime(now), step.step, info.total_steps, step.consumed_samples, step.seconds * 1e3,
-      step.tokens_per_second(), flops * 1e-12);
+      local_time(now), step.step, info.total_steps, step.consumed_samples, step.seconds * 1e3, step.tokens_per_second(),
+      flops * 1e-12);
   if (info.peak_flops > 0) line += fmt::format(" MFU: {:.1f}% |", 100 * flops / info.peak_flops);
   line += fmt::format(
       " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | grad norm: {:.3f} | number of skipped "
