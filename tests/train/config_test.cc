@@ -93,6 +93,16 @@ TEST(LoadConfig, RefusesUnknownKeysAndValues) {
   EXPECT_THAT(error_message([&] { (void)load_config(folder / "absent.toml"); }), HasSubstr("absent.toml"));
 }
 
+TEST(LoadConfig, TakesTheConfigurationsOfTheProject) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(PARTITA_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    EXPECT_EQ(error_message([&] { validate(load_config(entry.path()), 2); }), "no error") << entry.path();
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+
 TEST(ToToml, ReadsBackToTheSameText) {
   const TemporaryDirectory folder;
   Config config = valid_config();
