@@ -28,9 +28,8 @@ void print_summary(const IndexedDataset& dataset) {
     shortest = std::min(shortest, dataset.length(s));
     longest = std::max(longest, dataset.length(s));
   }
-  const double mean = dataset.sequences() > 0
-                          ? static_cast<double>(dataset.tokens()) / static_cast<double>(dataset.sequences())
-                          : 0;
+  const double mean =
+      dataset.sequences() > 0 ? static_cast<double>(dataset.tokens()) / static_cast<double>(dataset.sequences()) : 0;
   fmt::print("{}: {} documents, {} sequences, {} tokens of {} ({})\n", dataset.prefix().string(), dataset.documents(),
              dataset.sequences(), dataset.tokens(), name_of(dataset.type()),
              human_bytes(dataset.tokens() * size_of(dataset.type())));
@@ -109,11 +108,11 @@ void add_dataset_command(CLI::App& app) {
   inspect_command->callback([inspected] { inspect(*inspected); });
 
   const auto verified = std::make_shared<Arguments>();
-  CLI::App* verify_command = add_command(
-      *command, "verify", "Check the header, every length, offset and document end, file sizes and all tokens", *verified);
+  CLI::App* verify_command =
+      add_command(*command, "verify",
+                  "Check the header, every length, offset and document end, file sizes and all tokens", *verified);
   verify_command->add_option("--tokenizer", verified->tokenizer, "Check that all tokens are in its vocabulary too")
       ->type_name("PATH");
-  verify_command->footer(
-      "Example:\n  partita dataset verify data/corpus_text_document --tokenizer tokenizer.json");
+  verify_command->footer("Example:\n  partita dataset verify data/corpus_text_document --tokenizer tokenizer.json");
   verify_command->callback([verified] { verify(*verified); });
 }

@@ -28,10 +28,11 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
   command.add_option("--input", arguments.inputs, "Input files; patterns such as 'data/*.jsonl' too (quote them)")
       ->required()
       ->type_name("FILE");
-  add_choice<TextFormat>(command, "--format", arguments.options.format,
-                         {{"auto", TextFormat::automatic}, {"jsonl", TextFormat::json_lines}, {"text", TextFormat::text}},
-                         "jsonl: a JSON object a line; text: a file is one document; auto (default): jsonl for files "
-                         "named .jsonl, .json or .ndjson, else text");
+  add_choice<TextFormat>(
+      command, "--format", arguments.options.format,
+      {{"auto", TextFormat::automatic}, {"jsonl", TextFormat::json_lines}, {"text", TextFormat::text}},
+      "jsonl: a JSON object a line; text: a file is one document; auto (default): jsonl for files "
+      "named .jsonl, .json or .ndjson, else text");
   command.add_option("--json-keys", arguments.options.json_keys, "Keys of the JSON object that hold the text")
       ->type_name("KEY")
       ->capture_default_str();
@@ -44,7 +45,8 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
   add_choice<InvalidUtf8>(
       command, "--invalid-utf8", arguments.options.invalid_utf8,
       {{"error", InvalidUtf8::error}, {"replace", InvalidUtf8::replace}, {"keep", InvalidUtf8::keep}},
-      "Bytes that are not UTF-8: error (default) makes the document a bad one; replace: U+FFFD in their place; keep: as "
+      "Bytes that are not UTF-8: error (default) makes the document a bad one; replace: U+FFFD in their place; keep: "
+      "as "
       "they are");
 }
 

@@ -75,8 +75,7 @@ void run(const CLI::App& command, const Arguments& arguments) {
   options.workers = arguments.workers;
   const auto printer = std::make_unique<ProgressPrinter>();
   const TokenizeReport report = tokenize_corpus(
-      options, *tokenizer,
-      arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*printer));
+      options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*printer));
   print_report(report);
 }
 
@@ -101,17 +100,20 @@ void add_tokenize_command(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
-      ->add_option("--bad-lines", arguments->bad_lines,
-                   "Lines that are not JSON or have no text, and documents that are not UTF-8: error ends the run, skip "
-                   "reports the first ten and counts all")
+      ->add_option(
+          "--bad-lines", arguments->bad_lines,
+          "Lines that are not JSON or have no text, and documents that are not UTF-8: error ends the run, skip "
+          "reports the first ten and counts all")
       ->check(CLI::IsMember({"error", "skip"}))
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--quiet", arguments->quiet, "No progress on stderr");
   command->footer(
       "Example:\n"
-      "  partita tokenize --input 'corpus/*.jsonl' --tokenizer tokenizer.json --append-eod --output-prefix data/corpus\n"
-      "writes data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. Empty documents\n"
+      "  partita tokenize --input 'corpus/*.jsonl' --tokenizer tokenizer.json --append-eod --output-prefix "
+      "data/corpus\n"
+      "writes data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. Empty "
+      "documents\n"
       "are passed over and counted. Nothing is written unless the whole input is good.");
   command->callback([command, arguments] { run(*command, *arguments); });
 }

@@ -111,7 +111,8 @@ void add_train(CLI::App& parent) {
       ->type_name("FILE");
   command->add_option("--vocab-size", arguments->options.vocab_size, "Tokens: 256 bytes, merges and special tokens")
       ->capture_default_str();
-  command->add_option("--min-frequency", arguments->options.min_frequency, "A pair that occurs less often is not merged")
+  command
+      ->add_option("--min-frequency", arguments->options.min_frequency, "A pair that occurs less often is not merged")
       ->capture_default_str();
   command
       ->add_option("--special-tokens", arguments->options.special_tokens,

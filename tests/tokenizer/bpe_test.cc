@@ -64,7 +64,7 @@ TEST(Bpe, LowestRankThenLeftmost) {
   BpeModel model = bytes_only();
   const TokenId bc = add(model, 'b', 'c'), ab = add(model, 'a', 'b'), aa = add(model, 'a', 'a');
   const ByteLevelBpe tokenizer(model);
-  EXPECT_THAT(tokenizer.encode("abc"), ElementsAre('a', bc));   // rank 0 before rank 1, which stands further left
+  EXPECT_THAT(tokenizer.encode("abc"), ElementsAre('a', bc));  // rank 0 before rank 1, which stands further left
   EXPECT_THAT(tokenizer.encode("abab"), ElementsAre(ab, ab));
   EXPECT_THAT(tokenizer.encode("aaa"), ElementsAre(aa, 'a'));
   EXPECT_THAT(tokenizer.encode(""), ElementsAre());
@@ -176,7 +176,9 @@ TEST(Bpe, NamesWhatIsWrongWithAModel) {
   model.special = {256};
   EXPECT_THAT(error_message([&] { validate(model, "t.json"); }), HasSubstr("special token 256 is outside 0..255"));
   const ByteLevelBpe tokenizer(bytes_only());
-  EXPECT_THAT(error_message([&] { return tokenizer.decode(std::vector<TokenId>{5, 256}); }),
+  EXPECT_THAT(error_message([&] {
+                return tokenizer.decode(std::vector<TokenId>{5, 256});
+              }),
               HasSubstr("token 256 is outside the vocabulary 0..255"));
   EXPECT_EQ(tokenizer.end_of_document(), std::nullopt);
 }

@@ -90,7 +90,8 @@ TEST(BpeTrainer, MatchesTheDefinitionOnRandomTexts) {
   for (int round = 0; round < 40; ++round) {
     std::string text;
     const auto letters = 1 + random() % 4;
-    for (auto n = 1 + random() % 600; n > 0; --n) text += random() % 5 == 0 ? ' ' : static_cast<char>('a' + random() % letters);
+    for (auto n = 1 + random() % 600; n > 0; --n)
+      text += random() % 5 == 0 ? ' ' : static_cast<char>('a' + random() % letters);
     const auto frequency = static_cast<int64_t>(1 + random() % 3);
     const BpeModel expected = train_naively(text, 320, frequency);
     const BpeModel model = train(text, {.vocab_size = 320, .min_frequency = frequency, .special_tokens = {}});
@@ -121,10 +122,11 @@ TEST(BpeTrainer, StopsWhereNothingIsFrequentAndReportsProgress) {
   int64_t learnt = -1, wanted = -1;
   PretokenCounter counter(2);
   counter.add("abab cd");
-  const BpeModel model = train_bpe(counter.counts(), {.vocab_size = 1000, .min_frequency = 2}, [&](int64_t a, int64_t b) {
-    learnt = a;
-    wanted = b;
-  });
+  const BpeModel model =
+      train_bpe(counter.counts(), {.vocab_size = 1000, .min_frequency = 2}, [&](int64_t a, int64_t b) {
+        learnt = a;
+        wanted = b;
+      });
   EXPECT_EQ(model.merges.size(), 1U);  // a,b
   EXPECT_EQ(model.vocab_size(), 258);
   EXPECT_EQ(learnt, 1);

@@ -14,8 +14,8 @@ TEST(ByteLevel, KnownCharacters) {
   EXPECT_EQ(to_printable("\xAD"), "Ń");
   EXPECT_EQ(to_printable("\xFF"), "ÿ");
   EXPECT_EQ(from_printable("ĠtheĊ"), " the\n");
-  EXPECT_EQ(from_printable("a b"), std::nullopt);     // a space has a character of its own
-  EXPECT_EQ(from_printable("▁the"), std::nullopt);    // SentencePiece's space
+  EXPECT_EQ(from_printable("a b"), std::nullopt);   // a space has a character of its own
+  EXPECT_EQ(from_printable("▁the"), std::nullopt);  // SentencePiece's space
   EXPECT_EQ(from_printable("a\xFF"), std::nullopt);
 }
 
@@ -32,11 +32,11 @@ TEST(ByteLevel, EveryByteRoundTripsAndDiffers) {
 TEST(ByteLevel, AlphabetIsGpt2s) {
   const auto& alphabet = byte_level_alphabet();
   EXPECT_EQ(std::set<uint8_t>(alphabet.begin(), alphabet.end()).size(), 256U);
-  EXPECT_EQ(alphabet[0], '!');      // id 0 of GPT-2
-  EXPECT_EQ(alphabet[64], 'a');     // 64
-  EXPECT_EQ(alphabet[220], ' ');    // 220
-  EXPECT_EQ(alphabet[198], '\n');   // 198
-  EXPECT_EQ(alphabet[222], 0x80);   // follows the 33 below '!' and DEL
+  EXPECT_EQ(alphabet[0], '!');     // id 0 of GPT-2
+  EXPECT_EQ(alphabet[64], 'a');    // 64
+  EXPECT_EQ(alphabet[220], ' ');   // 220
+  EXPECT_EQ(alphabet[198], '\n');  // 198
+  EXPECT_EQ(alphabet[222], 0x80);  // follows the 33 below '!' and DEL
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ std::vector<std::string> split(std::string_view text) {
 
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::string> kPieces = {
-      "'s", "'ll", "'re", "'", " ", "  ", "\n", "\r\n", "\t", "a", "Be", "é", "中", "1", "42", "½", "!", "...", "\u3000",
-      "\u00a0", "\u200b", "\u0301", "👧", "\xFF", "\xE1\x80", "\xC3", std::string(1, '\0')};
+      "'s",     "'ll",    "'re",    "'",      " ", "  ",   "\n",       "\r\n", "\t",
+      "a",      "Be",     "é",      "中",     "1", "42",   "½",        "!",    "...",
+      "\u3000", "\u00a0", "\u200b", "\u0301", "👧", "\xFF", "\xE1\x80", "\xC3", std::string(1, '\0')};
   std::string text;
   for (auto n = random() % 20; n > 0; --n) text += kPieces[random() % kPieces.size()];
   return text;
@@ -48,7 +49,9 @@ TEST(Gpt2Split, Pieces) {
   EXPECT_THAT(split("a  "), ElementsAre("a", "  "));
   EXPECT_THAT(split("a\u3000\u3000b"), ElementsAre("a", "\u3000", "\u3000", "b"));
   EXPECT_THAT(split("हिन्दी"), ElementsAre("ह", "ि", "न", "्", "द", "ी"));
-  EXPECT_THAT(split("ab \xFF\xFE" "c"), ElementsAre("ab", " \xFF\xFE", "c"));
+  EXPECT_THAT(split("ab \xFF\xFE"
+                    "c"),
+              ElementsAre("ab", " \xFF\xFE", "c"));
 }
 
 TEST(Gpt2Split, MatchesTheGoldenPretokens) {

@@ -73,15 +73,22 @@ TEST(Unicode, Classes) {
 TEST(Unicode, FindsTheFirstInvalidByte) {
   EXPECT_EQ(find_invalid_utf8("plain ASCII, long enough for words of eight"), std::nullopt);
   EXPECT_EQ(find_invalid_utf8("Größe 中 👧"), std::nullopt);
-  EXPECT_EQ(find_invalid_utf8("ab\xFF" "cd\xFE"), 2U);
-  EXPECT_EQ(find_invalid_utf8("ab\xFF" "cd\xFE", 3), 5U);
+  EXPECT_EQ(find_invalid_utf8("ab\xFF"
+                              "cd\xFE"),
+            2U);
+  EXPECT_EQ(find_invalid_utf8("ab\xFF"
+                              "cd\xFE",
+                              3),
+            5U);
   EXPECT_EQ(find_invalid_utf8("12345678\xC3"), 8U);
   EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0U);  // a surrogate
   EXPECT_EQ(find_invalid_utf8(""), std::nullopt);
 }
 
 TEST(Unicode, ReplacesMaximalParts) {
-  EXPECT_EQ(replace_invalid_utf8("a\xFF" "b"), "a\uFFFDb");
+  EXPECT_EQ(replace_invalid_utf8("a\xFF"
+                                 "b"),
+            "a\uFFFDb");
   // The example of the Unicode standard, section 3.9, tables 3-8 and 3-11.
   EXPECT_EQ(replace_invalid_utf8("\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64"),
             "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");

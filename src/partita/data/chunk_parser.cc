@@ -52,8 +52,7 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
   // Hands on one document; false where there is a problem.
   const auto finish = [&](size_t begin, size_t end, int64_t first_line) {
     const std::string_view text = chunk.text.substr(begin, end - begin);
-    const auto invalid =
-        options_.invalid_utf8 == InvalidUtf8::keep ? std::optional<size_t>() : find_invalid_utf8(text);
+    const auto invalid = options_.invalid_utf8 == InvalidUtf8::keep ? std::optional<size_t>() : find_invalid_utf8(text);
     if (!invalid) {
       use(0, text);
       return true;

@@ -38,9 +38,10 @@ EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t token
   if (length < 1) fail("sequence_length {}: at least 1 expected", length);
   if (spec.samples < 0) fail("split \"{}\": {} samples asked for, 0 or more expected", spec.split, spec.samples);
   if (tokens < length + 1) {
-    fail("split \"{}\" has {} tokens in {} sequences, fewer than the {} of one sample ({} samples asked for): use a "
-         "shorter sequence_length, give the split a larger share, or tokenize more text",
-         spec.split, tokens, sequences, length + 1, spec.samples);
+    fail(
+        "split \"{}\" has {} tokens in {} sequences, fewer than the {} of one sample ({} samples asked for): use a "
+        "shorter sequence_length, give the split a larger share, or tokenize more text",
+        spec.split, tokens, sequences, length + 1, spec.samples);
   }
   const auto whole_samples = [&](int64_t epochs) { return (epochs * tokens - 1) / length; };
   EpochPlan plan;

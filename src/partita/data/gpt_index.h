@@ -28,8 +28,8 @@ struct GptIndexSpec {
 // How often the sequences are repeated, and how the samples divide over the epochs.
 struct EpochPlan {
   int64_t epochs = 1;
-  bool separate_last = false;      // shuffled by itself
-  int64_t samples = 0;             // all that the epochs hold: at least what was asked for
+  bool separate_last = false;       // shuffled by itself
+  int64_t samples = 0;              // all that the epochs hold: at least what was asked for
   int64_t samples_before_last = 0;  // that fit whole in the epochs before the last
 
   bool operator==(const EpochPlan&) const = default;
@@ -47,9 +47,9 @@ struct TokenPosition {
 
 struct GptIndex {
   EpochPlan plan;
-  std::vector<int64_t> sequences;    // ids in the dataset, epochs x range.size()
+  std::vector<int64_t> sequences;     // ids in the dataset, epochs x range.size()
   std::vector<TokenPosition> starts;  // of each sample, in order; one more for the end
-  std::vector<int64_t> shuffle;      // sample k is number shuffle[k] of `starts`
+  std::vector<int64_t> shuffle;       // sample k is number shuffle[k] of `starts`
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(shuffle.size()); }
   struct Range {

@@ -22,12 +22,18 @@ bool copy_as_int32(const std::byte* from, std::span<int32_t> out) {
 
 bool copy(TokenType type, const std::byte* from, std::span<int32_t> out) {
   switch (type) {
-    case TokenType::u8: return copy_as_int32<uint8_t>(from, out);
-    case TokenType::i8: return copy_as_int32<int8_t>(from, out);
-    case TokenType::i16: return copy_as_int32<int16_t>(from, out);
-    case TokenType::i32: return copy_as_int32<int32_t>(from, out);
-    case TokenType::i64: return copy_as_int32<int64_t>(from, out);
-    case TokenType::u16: return copy_as_int32<uint16_t>(from, out);
+    case TokenType::u8:
+      return copy_as_int32<uint8_t>(from, out);
+    case TokenType::i8:
+      return copy_as_int32<int8_t>(from, out);
+    case TokenType::i16:
+      return copy_as_int32<int16_t>(from, out);
+    case TokenType::i32:
+      return copy_as_int32<int32_t>(from, out);
+    case TokenType::i64:
+      return copy_as_int32<int64_t>(from, out);
+    case TokenType::u16:
+      return copy_as_int32<uint16_t>(from, out);
   }
   return false;
 }
@@ -38,8 +44,9 @@ void require_files(const std::filesystem::path& prefix) {
     if (std::filesystem::exists(path)) continue;
     const auto extension = prefix.extension();
     fail("{} does not exist{}", path.string(),
-         extension == ".bin" || extension == ".idx" ? ": give the path without its ending"
-                                                    : ": PREFIX.bin and PREFIX.idx expected, as `tokenize` writes them");
+         extension == ".bin" || extension == ".idx"
+             ? ": give the path without its ending"
+             : ": PREFIX.bin and PREFIX.idx expected, as `tokenize` writes them");
   }
 }
 
@@ -65,9 +72,9 @@ void IndexedDataset::check_index() {
     begin += count * token_bytes;
   }
   if (begin != bin_.size()) {
-    fail("{}: {} bytes expected ({} sequences of {}, {} tokens by {}), the file has {}: {}", bin_.path().string(), begin,
-         header_.sequences, name_of(header_.type), begin / token_bytes, index_.path().filename().string(), bin_.size(),
-         bin_.size() < begin ? "cut short" : "not the file of this index");
+    fail("{}: {} bytes expected ({} sequences of {}, {} tokens by {}), the file has {}: {}", bin_.path().string(),
+         begin, header_.sequences, name_of(header_.type), begin / token_bytes, index_.path().filename().string(),
+         bin_.size(), bin_.size() < begin ? "cut short" : "not the file of this index");
   }
   tokens_ = begin / token_bytes;
   if (document_begin(0) != 0) fail("{}: documents begin at sequence {}, 0 expected", name, document_begin(0));

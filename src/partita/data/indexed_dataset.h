@@ -29,9 +29,7 @@ class IndexedDataset {
   [[nodiscard]] int64_t tokens() const { return tokens_; }
 
   // Tokens of a sequence.
-  [[nodiscard]] int64_t length(int64_t sequence) const {
-    return load<int32_t>(header_.lengths_at() + 4 * sequence);
-  }
+  [[nodiscard]] int64_t length(int64_t sequence) const { return load<int32_t>(header_.lengths_at() + 4 * sequence); }
   // The sequences of document d are document_begin(d) .. document_begin(d + 1) - 1.
   [[nodiscard]] int64_t document_begin(int64_t document) const {
     return load<int64_t>(header_.document_ends_at() + 8 * document);

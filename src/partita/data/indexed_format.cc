@@ -19,9 +19,12 @@ struct TypeInfo {
   int64_t bytes;
   std::string_view name;
 };
-constexpr std::array<TypeInfo, 6> kTypes = {{{TokenType::u8, 1, "u8"}, {TokenType::i8, 1, "i8"},
-                                            {TokenType::i16, 2, "i16"}, {TokenType::i32, 4, "i32"},
-                                            {TokenType::i64, 8, "i64"}, {TokenType::u16, 2, "u16"}}};
+constexpr std::array<TypeInfo, 6> kTypes = {{{TokenType::u8, 1, "u8"},
+                                             {TokenType::i8, 1, "i8"},
+                                             {TokenType::i16, 2, "i16"},
+                                             {TokenType::i32, 4, "i32"},
+                                             {TokenType::i64, 8, "i64"},
+                                             {TokenType::u16, 2, "u16"}}};
 
 const TypeInfo* find_type(uint8_t code) {
   for (const TypeInfo& info : kTypes) {

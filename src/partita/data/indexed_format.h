@@ -19,7 +19,7 @@ namespace partita {
 
 enum class TokenType : uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };  // codes of the .idx
 
-[[nodiscard]] int64_t size_of(TokenType);          // bytes a token
+[[nodiscard]] int64_t size_of(TokenType);           // bytes a token
 [[nodiscard]] std::string_view name_of(TokenType);  // "u16"
 
 // What Megatron's writer takes for a vocabulary: u16 below 65500, else i32.

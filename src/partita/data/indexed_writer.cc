@@ -31,12 +31,18 @@ bool append_as(std::span<const int32_t> tokens, std::vector<std::byte>& out) {
 
 bool append(TokenType type, std::span<const int32_t> tokens, std::vector<std::byte>& out) {
   switch (type) {
-    case TokenType::u8: return append_as<uint8_t>(tokens, out);
-    case TokenType::i8: return append_as<int8_t>(tokens, out);
-    case TokenType::i16: return append_as<int16_t>(tokens, out);
-    case TokenType::i32: return append_as<int32_t>(tokens, out);
-    case TokenType::i64: return append_as<int64_t>(tokens, out);
-    case TokenType::u16: return append_as<uint16_t>(tokens, out);
+    case TokenType::u8:
+      return append_as<uint8_t>(tokens, out);
+    case TokenType::i8:
+      return append_as<int8_t>(tokens, out);
+    case TokenType::i16:
+      return append_as<int16_t>(tokens, out);
+    case TokenType::i32:
+      return append_as<int32_t>(tokens, out);
+    case TokenType::i64:
+      return append_as<int64_t>(tokens, out);
+    case TokenType::u16:
+      return append_as<uint16_t>(tokens, out);
   }
   return false;
 }
@@ -44,7 +50,10 @@ bool append(TokenType type, std::span<const int32_t> tokens, std::vector<std::by
 }  // namespace
 
 IndexedWriter::IndexedWriter(std::filesystem::path prefix, TokenType type)
-    : prefix_(std::move(prefix)), type_(type), bin_(bin_path(prefix_)), lengths_(folder_of(prefix_)),
+    : prefix_(std::move(prefix)),
+      type_(type),
+      bin_(bin_path(prefix_)),
+      lengths_(folder_of(prefix_)),
       document_ends_(folder_of(prefix_)) {}
 
 void IndexedWriter::add_document(std::span<const int32_t> tokens) {

@@ -44,9 +44,9 @@ class IndexedWriter {
   std::filesystem::path prefix_;
   TokenType type_;
   AtomicFile bin_;
-  std::vector<std::byte> buffer_;   // tokens on their way to the .bin
-  SpillFile lengths_;               // i32 a sequence
-  SpillFile document_ends_;         // i64 a document
+  std::vector<std::byte> buffer_;  // tokens on their way to the .bin
+  SpillFile lengths_;              // i32 a sequence
+  SpillFile document_ends_;        // i64 a document
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
 };
 

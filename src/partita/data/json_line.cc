@@ -22,14 +22,20 @@ constexpr char kPlaceholder = '?';
 std::string_view kind_of(simdjson::dom::element_type type) {
   using Type = simdjson::dom::element_type;
   switch (type) {
-    case Type::ARRAY: return "an array";
-    case Type::OBJECT: return "an object";
-    case Type::STRING: return "a string";
-    case Type::BOOL: return "true or false";
-    case Type::NULL_VALUE: return "null";
+    case Type::ARRAY:
+      return "an array";
+    case Type::OBJECT:
+      return "an object";
+    case Type::STRING:
+      return "a string";
+    case Type::BOOL:
+      return "true or false";
+    case Type::NULL_VALUE:
+      return "null";
     case Type::INT64:
     case Type::UINT64:
-    case Type::DOUBLE: return "a number";
+    case Type::DOUBLE:
+      return "a number";
   }
   return "something else";
 }
@@ -56,9 +62,12 @@ std::optional<JsonLineParser::Problem> JsonLineParser::parse(std::string_view li
   const auto invalid = find_invalid_utf8(line);
   if (!invalid) return parse_valid(line);
   switch (policy_) {
-    case InvalidUtf8::replace: return parse_valid(replace_invalid_utf8(line));
-    case InvalidUtf8::keep: return parse_keeping_bytes(line);
-    case InvalidUtf8::error: break;
+    case InvalidUtf8::replace:
+      return parse_valid(replace_invalid_utf8(line));
+    case InvalidUtf8::keep:
+      return parse_keeping_bytes(line);
+    case InvalidUtf8::error:
+      break;
   }
   return Problem{*invalid, invalid_utf8_message(line[*invalid])};
 }

@@ -36,9 +36,11 @@ void SpillFile::read_back(const std::function<void(std::span<const std::byte>)>&
     size_t filled = 0;
     const auto wanted = static_cast<size_t>(std::min<int64_t>(kBuffer, written_ - at));
     while (filled < wanted) {
-      const ssize_t n = ::pread(file_.get(), buffer_.data() + filled, wanted - filled, at + static_cast<int64_t>(filled));
+      const ssize_t n =
+          ::pread(file_.get(), buffer_.data() + filled, wanted - filled, at + static_cast<int64_t>(filled));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail("cannot read back from {}: {}", directory_.string(), n == 0 ? "cut short" : std::strerror(errno));
+      if (n <= 0)
+        fail("cannot read back from {}: {}", directory_.string(), n == 0 ? "cut short" : std::strerror(errno));
       filled += static_cast<size_t>(n);
     }
     use(std::span(buffer_).first(filled));

@@ -23,7 +23,7 @@ class SpillFile {
   explicit SpillFile(std::filesystem::path directory);
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void append(const T& value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "partita/base/error.h"
 #include "partita/data/text_lines.h"
 
 namespace partita {
@@ -25,7 +26,12 @@ size_t chunk_end(std::string_view text, size_t begin, size_t wanted, bool json, 
 
 ChunkReader::ChunkReader(std::vector<std::filesystem::path> files, TextInputOptions options, int64_t chunk_bytes)
     : files_(std::move(files)), options_(std::move(options)), chunk_bytes_(chunk_bytes) {
-  for (const auto& file : files_) total_bytes_ += static_cast<int64_t>(std::filesystem::file_size(file));
+  for (const auto& file : files_) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(file, error);
+    if (error) fail("{}: cannot be read: {}", file.string(), error.message());
+    total_bytes_ += static_cast<int64_t>(bytes);
+  }
 }
 
 std::optional<TextChunk> ChunkReader::next() {

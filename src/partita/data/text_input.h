@@ -17,9 +17,9 @@ enum class TextFormat : uint8_t { automatic, json_lines, text };
 enum class InvalidUtf8 : uint8_t { error, replace, keep };  // refuse the document; U+FFFD; the bytes as they are
 
 struct TextInputOptions {
-  TextFormat format = TextFormat::automatic;       // by ending: .jsonl, .json and .ndjson are JSON lines
+  TextFormat format = TextFormat::automatic;  // by ending: .jsonl, .json and .ndjson are JSON lines
   std::vector<std::string> json_keys = {"text"};
-  std::optional<std::string> separator;            // a line of text files; "" is an empty line
+  std::optional<std::string> separator;  // a line of text files; "" is an empty line
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
 };
 

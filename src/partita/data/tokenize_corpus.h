@@ -22,7 +22,7 @@ struct TokenizeOptions {
   std::vector<std::filesystem::path> inputs;
   std::filesystem::path output_prefix;
   TextInputOptions text;
-  bool append_eod = false;         // the tokenizer's end-of-document token after each document
+  bool append_eod = false;          // the tokenizer's end-of-document token after each document
   bool skip_bad_documents = false;  // count them and go on, in the place of an error
   int workers = 1;
 };
@@ -32,7 +32,9 @@ struct TokenizeProgress {
   int64_t documents = 0;
   double seconds = 0;
 
-  [[nodiscard]] double megabytes_per_second() const { return seconds > 0 ? 1e-6 * static_cast<double>(bytes) / seconds : 0; }
+  [[nodiscard]] double megabytes_per_second() const {
+    return seconds > 0 ? 1e-6 * static_cast<double>(bytes) / seconds : 0;
+  }
   [[nodiscard]] double seconds_left() const {
     return bytes > 0 ? seconds * static_cast<double>(total_bytes - bytes) / static_cast<double>(bytes) : 0;
   }

@@ -68,7 +68,8 @@ MergeTable::MergeTable(std::span<const BpeMerge> merges) {
 }
 
 ByteLevelBpe::ByteLevelBpe(BpeModel model, std::string_view origin)
-    : model_(validated(std::move(model), origin)), merges_(model_.merges),
+    : model_(validated(std::move(model), origin)),
+      merges_(model_.merges),
       end_of_document_(find_end_of_document(model_)) {
   const auto ids = token_ids(model_);
   for (size_t byte = 0; byte < 256; ++byte) byte_tokens_[byte] = ids.at(std::string(1, static_cast<char>(byte)));

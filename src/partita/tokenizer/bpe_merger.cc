@@ -11,9 +11,7 @@ namespace {
 constexpr int64_t kNone = -1;
 
 // std::push_heap keeps the greatest in front: the order is turned round.
-constexpr auto kLater = [](const auto& a, const auto& b) {
-  return std::tie(a.rank, a.at) > std::tie(b.rank, b.at);
-};
+constexpr auto kLater = [](const auto& a, const auto& b) { return std::tie(a.rank, a.at) > std::tie(b.rank, b.at); };
 
 }  // namespace
 

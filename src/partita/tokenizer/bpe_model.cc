@@ -35,8 +35,10 @@ void validate(const BpeModel& model, std::string_view origin) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string token(1, static_cast<char>(byte));
     if (!ids.contains(token)) {
-      fail("{}: no token for byte 0x{:02X} (\"{}\"): a byte-level vocabulary has all 256, so that every text can be "
-           "encoded", origin, byte, to_printable(token));
+      fail(
+          "{}: no token for byte 0x{:02X} (\"{}\"): a byte-level vocabulary has all 256, so that every text can be "
+          "encoded",
+          origin, byte, to_printable(token));
     }
   }
   for (size_t rank = 0; rank < model.merges.size(); ++rank) {

@@ -40,7 +40,8 @@ TokenId BpeModelBuilder::id_of(const std::string& name, std::string_view left, s
                                std::string_view origin) const {
   const auto found = ids_.find(name);
   if (found == ids_.end()) {
-    fail("{}: merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary", origin, merges_.size() + 1, left, right, name);
+    fail("{}: merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary", origin, merges_.size() + 1, left, right,
+         name);
   }
   return found->second;
 }
@@ -65,8 +66,10 @@ BpeModel BpeModelBuilder::build() {
     } else if (auto bytes = from_printable(name)) {
       model.tokens[static_cast<size_t>(id)] = std::move(*bytes);
     } else {
-      fail("{}: token {} (\"{}\") is not the printable form of bytes that a byte-level vocabulary has, and not listed "
-           "as special", origin_, id, name);
+      fail(
+          "{}: token {} (\"{}\") is not the printable form of bytes that a byte-level vocabulary has, and not listed "
+          "as special",
+          origin_, id, name);
     }
   }
   model.merges = std::move(merges_);

@@ -19,7 +19,8 @@ using Pair = std::pair<TokenId, TokenId>;
 struct PairHash {
   size_t operator()(const Pair& pair) const {
     return (static_cast<uint64_t>(static_cast<uint32_t>(pair.first)) << 32 | static_cast<uint32_t>(pair.second)) *
-           0x9E3779B97F4A7C15 >> 16;
+               0x9E3779B97F4A7C15 >>
+           16;
   }
 };
 
@@ -140,7 +141,8 @@ std::vector<Word> words_of(const std::vector<PretokenCount>& counts) {
 
 }  // namespace
 
-PretokenCounter::PretokenCounter(int threads) : threads_(std::max(1, threads)), counts_(static_cast<size_t>(threads_)) {}
+PretokenCounter::PretokenCounter(int threads)
+    : threads_(std::max(1, threads)), counts_(static_cast<size_t>(threads_)) {}
 
 void PretokenCounter::count(std::string_view text, Counts& counts) {
   for (size_t begin = 0; begin < text.size();) {

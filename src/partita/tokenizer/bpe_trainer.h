@@ -47,8 +47,8 @@ class PretokenCounter {
 };
 
 struct BpeTrainerOptions {
-  int64_t vocab_size = 4096;      // bytes, merges and special tokens
-  int64_t min_frequency = 2;      // a rarer pair is not merged: the vocabulary may stay smaller than asked for
+  int64_t vocab_size = 4096;  // bytes, merges and special tokens
+  int64_t min_frequency = 2;  // a rarer pair is not merged: the vocabulary may stay smaller than asked for
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
 };
 

@@ -2,6 +2,8 @@
 // Unicode 16.0.0: categories L* (letter), N* (number) and the property White_Space.
 #include "partita/tokenizer/unicode.h"
 
+// clang-format off
+
 namespace partita::internal {
 
 namespace {

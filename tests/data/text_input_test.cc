@@ -1,0 +1,113 @@
+// Input files to documents: patterns, chunks and parsing, in every size of chunk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/base/file.h"
+#include "partita/data/chunk_parser.h"
+#include "partita/data/text_chunks.h"
+#include "partita/data/text_input.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_directory.h"
+
+namespace partita {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class TextInput : public testing::Test {
+ protected:
+  // Then what is wrong, with line and byte in the file.
+  std::vector<std::string> documents(const std::string& name, const TextInputOptions& options, int64_t chunk_bytes) {
+    ChunkReader reader({folder_ / name}, options, chunk_bytes);
+    ChunkParser parser(options);
+    std::vector<std::string> found, problems;
+    int64_t lines = 0, at = 0;
+    while (const auto chunk = reader.next()) {
+      EXPECT_EQ(chunk->first_byte, at);
+      EXPECT_FALSE(chunk->text.empty());
+      at += static_cast<int64_t>(chunk->text.size());
+      const ChunkSummary summary =
+          parser.parse(*chunk, false, [&](size_t, std::string_view text) { found.emplace_back(text); });
+      for (const TextProblem& problem : summary.problems) {
+        problems.push_back(fmt::format("! line {} byte {}", lines + problem.line + 1, problem.byte));
+      }
+      lines += summary.lines;
+    }
+    EXPECT_EQ(at, reader.total_bytes());
+    found.insert(found.end(), problems.begin(), problems.end());
+    return found;
+  }
+
+  void expect_documents(const std::string& content, const TextInputOptions& options,
+                        const std::vector<std::string>& expected, const std::string& name = "f.txt") {
+    write_file(folder_ / name, content);
+    for (int64_t chunk_bytes : {1, 2, 3, 5, 8, 13, 1000}) {
+      EXPECT_EQ(documents(name, options, chunk_bytes), expected) << "chunks of " << chunk_bytes;
+    }
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(TextInput, AFileIsADocumentByteForByte) {
+  expect_documents("one\n\ntwo\r\n three", {}, {"one\n\ntwo\r\n three"});
+  expect_documents("\n", {}, {"\n"});
+  expect_documents("", {}, {});
+}
+
+TEST_F(TextInput, ASeparatorLineEndsADocument) {
+  expect_documents("a\nb\n---\nc\n---\n", {.separator = "---"}, {"a\nb\n", "c\n"});
+  expect_documents("a\n----\n ---\n---x\nb", {.separator = "---"}, {"a\n----\n ---\n---x\nb"});
+  expect_documents("---\na\n---\n---\r\nb\n", {.separator = "---"}, {"", "a\n", "", "b\n"});
+  expect_documents("v 1\nv 2\n\nv 3\n\n\nv 4", {.separator = ""}, {"v 1\nv 2\n", "v 3\n", "", "v 4"});
+  expect_documents("---", {.separator = "---"}, {""});
+}
+
+TEST_F(TextInput, JsonLines) {
+  const std::string content =
+      "\xEF\xBB\xBF{\"text\": \"a\"}\n\n  \r\n{\"text\": 1}\r\n{\"text\": \"b\"}\n{\"text\": \"c\xFF\"}\n{\"text\": "
+      "\"\"}";
+  expect_documents(content, {}, {"a", "b", "", "! line 4 byte 22", "! line 6 byte 60"}, "f.jsonl");
+}
+
+TEST_F(TextInput, InvalidUtf8InText) {
+  const std::string content = "ok\n--\nab\ncd\xFF\n--\nok\n";
+  TextInputOptions options{.separator = "--"};
+  expect_documents(content, options, {"ok\n", "ok\n", "! line 4 byte 11"});
+  options.invalid_utf8 = InvalidUtf8::replace;
+  expect_documents(content, options, {"ok\n", "ab\ncd\uFFFD\n", "ok\n"});
+  options.invalid_utf8 = InvalidUtf8::keep;
+  expect_documents(content, options, {"ok\n", "ab\ncd\xFF\n", "ok\n"});
+}
+
+TEST_F(TextInput, ParsingStopsAtAProblemWhenAskedTo) {
+  write_file(folder_ / "f.jsonl", "{\"text\": \"a\"}\nx\n{\"text\": \"b\"}\ny\n");
+  ChunkReader reader({folder_ / "f.jsonl"}, {});
+  ChunkParser parser(TextInputOptions{});
+  std::vector<std::string> found;
+  const auto summary =
+      parser.parse(*reader.next(), true, [&](size_t, std::string_view text) { found.emplace_back(text); });
+  EXPECT_THAT(found, ElementsAre("a"));
+  ASSERT_EQ(summary.problems.size(), 1U);
+  EXPECT_EQ(summary.problems[0].line, 1);
+}
+
+TEST_F(TextInput, PatternsFindFilesInOrder) {
+  for (const char* name : {"b.jsonl", "a.jsonl", "c.txt", "[x].txt", "d.json.gz"}) write_file(folder_ / name, "x");
+  const auto at = [&](const char* name) { return (folder_ / name).string(); };
+  EXPECT_THAT(expand_inputs({at("*.jsonl"), at("c.txt")}), ElementsAre(at("a.jsonl"), at("b.jsonl"), at("c.txt")));
+  EXPECT_THAT(expand_inputs({at("[x].txt")}), ElementsAre(at("[x].txt")));
+  EXPECT_THAT(error_message([&] { return expand_inputs({at("*.csv")}); }), HasSubstr("*.csv: no such input file"));
+  EXPECT_THAT(error_message([&] { return expand_inputs({at("c.txt"), at("c*")}); }), HasSubstr("given twice"));
+  EXPECT_THAT(error_message([&] { return expand_inputs({at("*.gz")}); }), HasSubstr("decompress it first"));
+  EXPECT_THAT(error_message([&] { return expand_inputs({folder_.path().string()}); }), HasSubstr("a folder"));
+  EXPECT_TRUE(is_json_lines("x.jsonl", TextFormat::automatic));
+  EXPECT_FALSE(is_json_lines("x.txt", TextFormat::automatic));
+  EXPECT_TRUE(is_json_lines("x.txt", TextFormat::json_lines));
+  EXPECT_FALSE(is_json_lines("x.json", TextFormat::text));
+}
+
+}  // namespace
+}  // namespace partita
