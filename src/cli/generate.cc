@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/comm/world.h"
 #include "partita/generate/generator.h"

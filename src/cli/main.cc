@@ -1,24 +1,66 @@
 // The program `partita`: subcommands, errors and exit codes (0 done, 1 error, 2 wrong usage).
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "cli/commands.h"
+#include "cli/exit_code.h"
 #include "partita/base/error.h"
+#include "partita/comm/world.h"
+
+namespace {
+
+// An error that all ranks found together is printed once: the others give rank 0 the time to print it and to end them.
+constexpr std::chrono::milliseconds kRankZeroFirst{1500};
+
+partita::Launch launch_of_process() {
+  try {
+    return partita::detect_launch(partita::process_environment());
+  } catch (const std::exception&) {
+    return {};  // the environment is what is wrong: that error is being printed
+  }
+}
+
+int report(const char* message, int code) {
+  const partita::Launch launch = launch_of_process();
+  if (launch.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
+  if (launch.size > 1)
+    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, message);
+  else
+    std::fprintf(stderr, "partita: %s\n", message);
+  std::fflush(nullptr);
+  if (launch.size > 1) partita::World::abort(code);  // the other ranks may be waiting for this one
+  return code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Trains GPT and Llama models from raw text on any number of CPUs and GPUs."};
+  CLI::App app{"Trains GPT models from raw text on any number of processes."};
+  app.name("partita");
   app.set_version_flag("--version", "partita " PARTITA_VERSION);
   app.require_subcommand(1);
   try {
+    add_tokenizer_command(app);
+    add_tokenize_command(app);
+    add_dataset_command(app);
+    add_train_command(app);
+    add_launch_command(app);
+    add_generate_command(app);
+    add_plot_command(app);
+    add_checkpoint_command(app);
+    add_bench_command(app);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const ExitCode& code) {
+    return code.value;
   } catch (const partita::UsageError& error) {
-    std::fprintf(stderr, "partita: %s\n", error.what());
-    return 2;
+    return report(error.what(), 2);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "partita: %s\n", error.what());
-    return 1;
+    return report(error.what(), 1);
   }
 }

@@ -1,6 +1,7 @@
 // The promise: every ZeRO stage on any number of ranks is the single-process run.
 #include <gtest/gtest.h>
 
+#include "partita/comm/recording.h"
 #include "tests/engine/small_gpt2.h"
 #include "tests/support/ranks.h"
 
@@ -114,6 +115,63 @@ TEST(Zero, MemoryIsDivided) {
       if (stage == 0) EXPECT_EQ(m.gradients, 4 * all);
       if (stage == 1) EXPECT_EQ(m.gradients, ranks == 1 ? 4 * all : 4 * all + slices);
       if (stage >= 2) EXPECT_EQ(m.gradients, item * 2 * largest + 4 * (ends + own) + slices);
+    }
+}
+
+// The collectives of a step are those that the plan says, and move the bytes of the units.
+TEST(Zero, CollectivesOfAStepAreThePlans) {
+  Groups groups;
+  const int ranks = groups.data->size();
+  for (int stage = 0; stage <= 3; ++stage)
+    for (int micro_batches : {1, 3})
+      for (int blocks_per_unit : {1, 2, 5}) {
+        const EngineCase c{.stage = stage, .samples = 1, .micro_batches = micro_batches, .dropout = 0, .blocks_per_unit = blocks_per_unit};
+        RecordingCommunicator self(*groups.self), data(*groups.data);
+        const auto engine = test::make_engine(c, self, data);
+        (void)test::run_steps(*engine, c, data.rank(), ranks, 0, 1);
+        self.clear();
+        data.clear();
+        (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
+        const RecordingCommunicator& shard = stage == 0 ? self : data;
+        const Zero zero = make_zero(stage, self, data);
+        EXPECT_EQ(shard.count("all_gather"), gathers_per_step(engine->plan(), zero, engine->backward_reads(), micro_batches))
+            << "stage " << stage << ", " << micro_batches << " micro-batches, " << blocks_per_unit << " blocks a unit";
+        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), zero, micro_batches)) << "stage " << stage;
+        int64_t elements = 0;
+        for (const Unit& unit : engine->plan().units) elements += unit.layout.count;
+        if (stage >= 1 && (stage >= 2 || ranks > 1)) EXPECT_EQ(shard.bytes("reduce_scatter"), 4 * elements * (stage >= 2 ? micro_batches : 1));
+        if ((stage == 1 || stage == 2) && ranks > 1) EXPECT_EQ(shard.bytes("all_gather"), 4 * elements);
+        if (stage == 3 && blocks_per_unit == 1) {
+          // Layers: all in forward, all but the two that are still there in backward and in the next forward; ends once.
+          EXPECT_EQ(shard.count("all_gather"), 5 + (2 * micro_batches - 1) * 3 + 1 + (ranks > 1 ? 1 : 0));
+        }
+        // Valid tokens before, squares and loss after; at stage 0 the gradients of each unit.
+        const int64_t sums = stage == 0 && ranks > 1 ? static_cast<int64_t>(engine->plan().units.size()) : 0;
+        EXPECT_EQ(data.count("all_reduce"), 2 + sums);
+      }
+}
+
+// 5 + 5 steps with everything handed over to a new engine equal 10 steps, bit for bit.
+TEST(Zero, ContinuesBitForBit) {
+  Groups groups;
+  const int ranks = groups.data->size(), rank = groups.data->rank();
+  for (DType compute : {DType::fp32, DType::bf16})
+    for (int stage = 0; stage <= 3; ++stage) {
+      const EngineCase c{.stage = stage, .samples = 2, .compute = compute};
+      const auto whole = test::make_engine(c, *groups.self, *groups.data), first = test::make_engine(c, *groups.self, *groups.data),
+                 second = test::make_engine(c, *groups.self, *groups.data);
+      const auto expected = test::run_steps(*whole, c, rank, ranks, 0, 10);
+      (void)test::run_steps(*first, c, rank, ranks, 0, 5);
+      const auto from = first->owned_runs(), to = second->owned_runs();
+      ASSERT_EQ(from.size(), to.size());
+      for (size_t i = 0; i < from.size(); ++i)
+        for (size_t k = 0; k < from[i].values.size(); ++k) to[i].values[k].copy_(from[i].values[k]);
+      second->publish_weights();
+      const auto found = test::run_steps(*second, c, rank, ranks, 5, 10);
+      for (size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(found[i].loss, expected[i + 5].loss) << "stage " << stage;
+        EXPECT_EQ(found[i].grad_norm, expected[i + 5].grad_norm) << "stage " << stage;
+      }
     }
 }
 

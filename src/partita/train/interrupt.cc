@@ -7,6 +7,7 @@ namespace partita {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1};
+std::array<struct sigaction, kSignals.size()> before{};
 
 volatile std::sig_atomic_t requested = 0;
 
@@ -22,11 +23,14 @@ void request(int signal) {
 
 InterruptGuard::InterruptGuard() {
   requested = 0;
-  for (int signal : kSignals) std::signal(signal, request);
+  struct sigaction action {};
+  action.sa_handler = request;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
 }
 
 InterruptGuard::~InterruptGuard() {
-  for (int signal : kSignals) std::signal(signal, SIG_DFL);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
 }
 
 bool interrupt_requested() { return requested != 0; }

@@ -33,9 +33,9 @@ std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
           {"activations", m.activations}, {"temporaries", m.temporaries}};
 }
 
-class Run {
+class TrainingRun {
  public:
-  Run(Config config, World& world)
+  TrainingRun(Config config, World& world)
       : config_(std::move(config)), mesh_(world, {.data = world.size()}), self_(world.group("self", {world.rank()})),
         peers_(mesh_.data()) {}
 
@@ -71,9 +71,13 @@ class Run {
  private:
   std::filesystem::path resume_folder() {
     const std::string& how = config_.checkpoint.resume;
-    if (how == "never") return {};
-    if (how != "auto") return how;
-    return find_latest(checkpoints_folder(config_.run.directory), peers_).value_or(std::filesystem::path());
+    const std::filesystem::path& run = config_.run.directory;
+    const auto latest = find_latest(checkpoints_folder(run), peers_);
+    if (how == "auto") return latest.value_or(std::filesystem::path());
+    if (latest)
+      fail("run.directory {} holds {} of an earlier run: choose another folder, or go on with it by checkpoint.resume=auto",
+           run.string(), latest->filename().string());
+    return how == "never" ? std::filesystem::path() : std::filesystem::path(how);
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -191,7 +195,7 @@ TrainOutcome train(Config config, World& world) {
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
     self_check(*world.group("self-check", all));
   }
-  return Run(std::move(config), world)();
+  return TrainingRun(std::move(config), world)();
 }
 
 }  // namespace partita

@@ -1,0 +1,139 @@
+// What goes wrong is said in one line, with exit code 1 (2 for wrong usage), and nothing is overwritten or lost.
+#include <gmock/gmock.h>
+#include <sys/mount.h>
+
+#include "tests/cli/small_run.h"
+
+namespace partita::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+void expect_error(const Result& r, const testing::Matcher<std::string>& message, int code = 1) {
+  EXPECT_EQ(r.code, code) << r.output << r.error;
+  EXPECT_THAT(r.error, message);
+}
+
+TEST(Usage, ExitCodes) {
+  expect_error(partita({}), HasSubstr("subcommand"), 2);
+  expect_error(partita({"trian"}), testing::_, 2);
+  expect_error(partita({"train"}), HasSubstr("CONFIG"), 2);
+  expect_error(partita({"launch", "-n", "2"}), HasSubstr("no command"), 2);
+  expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"), 2);
+  for (const char* command : {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "plot", "checkpoint", "bench"}) {
+    const Result r = partita({command, "--help"});
+    EXPECT_EQ(r.code, 0) << command;
+    EXPECT_GT(r.output.size(), 200U) << command;
+  }
+  EXPECT_THAT(partita({"--version"}).output, HasSubstr("partita 0."));
+}
+
+TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
+  const std::string config = SmallRun::get().config();
+  expect_error(partita({"train", config, "--parallel.zero_stag=3"}), HasSubstr("zero_stage"));
+  expect_error(partita({"train", config, "--paralel.zero_stage=3"}), HasSubstr("parallel"));
+  expect_error(partita({"train", config, "--train.precision=bf32"}), HasSubstr("bf16"));
+  expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("zero_stage"));
+  expect_error(partita({"train", config, "--train.steps=many"}), HasSubstr("train.steps"));
+  expect_error(partita({"train", "/nowhere/a.toml"}), HasSubstr("/nowhere/a.toml"));
+}
+
+TEST(Configuration, IsPrintedWithItsSources) {
+  const Result r = partita({"train", SmallRun::get().config(), "--print-config", "--parallel.zero_stage=3"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_THAT(r.output, AllOf(HasSubstr("zero_stage = 3"), HasSubstr("command line"), HasSubstr("small.toml:2"), HasSubstr("default")));
+}
+
+TEST(Configuration, ShapesAndBatchesThatDoNotDivide) {
+  const TemporaryDirectory folder;
+  expect_error(partita(train_command(1, folder / "a", {"--model.hidden_size=100", "--model.heads=12"})), AllOf(HasSubstr("100"), HasSubstr("96 or 108")));
+  const Result r = partita(train_command(2, folder / "b", {"--train.global_batch=10"}));
+  expect_error(r, AllOf(HasSubstr("global_batch 10"), HasSubstr("8 or 12")));
+  EXPECT_EQ(r.error.find("global_batch 10"), r.error.rfind("global_batch 10")) << "said once, not by every rank";
+  expect_error(partita(train_command(1, folder / "c", {"--train.sequence_length=64"})), HasSubstr("max_length"));
+  expect_error(partita(train_command(1, folder / "d", {"--parallel.tensor=2"})), HasSubstr("tensor"));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Tokenize, EmptyAndInvalidInput) {
+  const TemporaryDirectory folder;
+  const auto tokenize = [&](const fs::path& input, std::vector<std::string> more = {}) {
+    std::vector<std::string> command = {"tokenize", "--input", input.string(), "--tokenizer", SmallRun::get().tokenizer().string(), "--quiet", "--output-prefix", (folder / "out").string()};
+    command.insert(command.end(), more.begin(), more.end());
+    return partita(command);
+  };
+  write_file(folder / "empty.jsonl", "");
+  expect_error(tokenize(folder / "empty.jsonl"), HasSubstr("empty"));
+  write_file(folder / "bad.jsonl", "{\"text\": \"good\"}\n{\"text\": \"a\xff\"}\n");
+  expect_error(tokenize(folder / "bad.jsonl"), AllOf(HasSubstr("bad.jsonl"), HasSubstr("UTF-8")));
+  write_file(folder / "broken.jsonl", "{\"text\": \"good\"}\n{\"text\": \n");
+  expect_error(tokenize(folder / "broken.jsonl"), HasSubstr("broken.jsonl:2"));
+  expect_error(tokenize(folder / "missing.jsonl"), HasSubstr("missing.jsonl"));
+  EXPECT_FALSE(fs::exists(folder / "out_text_document.idx"));
+  EXPECT_FALSE(fs::exists(folder / "out_text_document.bin"));
+  EXPECT_EQ(tokenize(folder / "broken.jsonl", {"--bad-lines", "skip"}).code, 0);
+  EXPECT_TRUE(fs::exists(folder / "out_text_document.idx"));
+}
+
+TEST(TokenFiles, TruncatedAndDamaged) {
+  const TemporaryDirectory folder;
+  const fs::path prefix = folder / "copy", bin = folder / "copy.bin", idx = folder / "copy.idx";
+  const auto reset = [&] {
+    for (const char* end : {".bin", ".idx"}) write_file(prefix.string() + end, read_file(SmallRun::get().prefix().string() + end));
+  };
+  const auto train = [&](int ranks) { return partita(train_command(ranks, folder / "run", {"--data.path=" + prefix.string()})); };
+  reset();
+  write_file(bin, read_file(bin).substr(0, 1001));
+  for (int ranks : {1, 2}) expect_error(train(ranks), AllOf(HasSubstr("copy.bin"), HasSubstr("1001")));
+  reset();
+  std::string index = read_file(idx);
+  index[40] = static_cast<char>(index[40] ^ 0x55);
+  write_file(idx, index);
+  expect_error(train(1), HasSubstr("copy.idx"));
+  fs::remove(idx);
+  expect_error(train(1), HasSubstr("copy.idx"));
+  EXPECT_FALSE(fs::exists(folder / "run" / "checkpoints"));
+}
+
+TEST(Checkpoints, OfAnotherModelAreRefused) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  ASSERT_EQ(partita(train_command(1, run)).code, 0);
+  const std::string before = read_file(run / "metrics.jsonl");
+  expect_error(partita(train_command(2, run, {"--model.hidden_size=32", "--train.steps=20"})), AllOf(HasSubstr("step-00000012"), HasSubstr("28")));
+  expect_error(partita(train_command(1, run, {"--model.layers=4", "--train.steps=20"})), HasSubstr("layers.3"));
+  EXPECT_EQ(read_file(run / "metrics.jsonl"), before);
+  EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
+  // A new run does not write over an old one.
+  expect_error(partita(train_command(1, run, {"--checkpoint.resume=never"})), HasSubstr("run.directory"));
+  EXPECT_EQ(read_file(run / "metrics.jsonl"), before);
+  expect_error(partita({"generate", folder.path().string()}), HasSubstr("no complete checkpoint"));
+}
+
+TEST(Checkpoints, AFullDiskKeepsTheLastOne) {
+  const TemporaryDirectory folder;
+  const fs::path small = folder / "small";
+  fs::create_directory(small);
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=1600k") != 0) GTEST_SKIP() << "mounting a small file system needs root";
+  struct Unmount {
+    fs::path path;
+    ~Unmount() { ::umount2(path.c_str(), MNT_DETACH); }
+  } const unmount{small};
+  for (int ranks : {1, 2}) {
+    const fs::path run = small / "run";
+    fs::remove_all(run);
+    // A checkpoint takes some 470 KB: two fit beside the log, three do not.
+    const Result r = partita(train_command(ranks, run, {"--checkpoint.every=1", "--checkpoint.keep_last=0"}));
+    expect_error(r, AllOf(HasSubstr("free"), HasSubstr("needed")));
+    EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
+    EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000001"));
+    for (const auto& entry : fs::directory_iterator(run / "checkpoints")) EXPECT_EQ(entry.path().extension(), "") << entry.path();
+    // With room for one at a time the same run goes on to its end.
+    EXPECT_EQ(partita(train_command(ranks, run, {"--checkpoint.every=4", "--checkpoint.keep_last=1"})).code, 0);
+  }
+}
+
+}  // namespace
+}  // namespace partita::test

@@ -1,0 +1,170 @@
+// Training as a user starts it: runs, resumes, stops, moves between layouts.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/small_run.h"
+
+namespace partita::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using std::chrono::seconds;
+
+// The lines of metrics.jsonl without what depends on the clock.
+std::vector<nlohmann::json> metrics(const fs::path& run) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(read_file(run / "metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(nlohmann::json::parse(line));
+    EXPECT_GT(lines.back().at("seconds"), 0);
+    EXPECT_GT(lines.back().at("tokens_per_second"), 0);
+    for (const char* clock : {"seconds", "tokens_per_second"}) lines.back().erase(clock);
+  }
+  return lines;
+}
+
+void expect_same_run(const fs::path& found, const fs::path& expected, double tolerance) {
+  const auto a = metrics(found), b = metrics(expected);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].at("step"), b[i].at("step"));
+    EXPECT_EQ(a[i].at("consumed_samples"), b[i].at("consumed_samples"));
+    EXPECT_EQ(a[i].at("lr"), b[i].at("lr"));
+    for (const char* key : {"loss", "grad_norm"}) {
+      const double x = a[i].at(key), y = b[i].at(key);
+      EXPECT_LE(std::abs(x - y), tolerance * std::abs(y)) << key << " at step " << i + 1;
+    }
+  }
+}
+
+TEST(Train, WritesARunAndLearns) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  const Result r = partita(train_command(2, run, {"--parallel.zero_stage=2"}));
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.output, HasSubstr("***** Running training *****"));
+  EXPECT_THAT(r.output, HasSubstr("Total train batch size (w. parallel, distributed & accumulation) = 12"));
+  EXPECT_THAT(r.output, HasSubstr("iteration       12/      12"));
+  EXPECT_THAT(r.output, HasSubstr("validation loss at"));
+  const auto lines = metrics(run);
+  ASSERT_EQ(lines.size(), 12U);
+  EXPECT_NEAR(lines.front().at("loss"), std::log(300.0), 0.3);
+  EXPECT_LT(lines.back().at("loss").get<double>() + 0.3, lines.front().at("loss").get<double>());
+  EXPECT_EQ(lines.back().at("consumed_samples"), 144);
+  for (const char* file : {"config.toml", "versions.json", "tokenizer.json", "validation.jsonl"}) EXPECT_TRUE(fs::exists(run / file)) << file;
+  EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000012/manifest.json"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000004"));  // keep_last = 2
+
+  // The saved configuration is the run's own: it makes the same run.
+  const fs::path again = folder / "again";
+  ASSERT_EQ(partita({"launch", "-n", "2", "--", "train", (run / "config.toml").string(), run_in(again)}).code, 0);
+  expect_same_run(again, run, 0);
+
+  // And nothing is left to do.
+  const Result done = partita(train_command(2, run, {"--parallel.zero_stage=2"}));
+  EXPECT_EQ(done.code, 0);
+  EXPECT_THAT(done.error, HasSubstr("nothing is left of 12 steps"));
+}
+
+TEST(Train, EveryLayoutIsTheSameRun) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(partita(train_command(1, folder / "one")).code, 0);
+  for (int ranks : {2, 3})
+    for (int stage : {0, 3}) {
+      const fs::path run = folder / (std::to_string(ranks) + "-" + std::to_string(stage));
+      const Result r = partita(train_command(ranks, run, {"--parallel.zero_stage=" + std::to_string(stage), "--debug.poison=true"}));
+      ASSERT_EQ(r.code, 0) << r.error;
+      expect_same_run(run, folder / "one", 1e-5);
+    }
+}
+
+TEST(Train, ResumesBitForBit) {
+  const TemporaryDirectory folder;
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::vector<std::string> options = {"--parallel.zero_stage=2", std::string("--train.precision=") + precision};
+    const fs::path whole = folder / (std::string("whole-") + precision), stopped = folder / (std::string("stopped-") + precision);
+    ASSERT_EQ(partita(train_command(2, whole, options)).code, 0);
+
+    // Killed without a word after step 8 was saved; what it did behind that is done again.
+    std::vector<std::string> slow = options;
+    Process process(command_line(train_command(2, stopped, slow)), {{"OMP_NUM_THREADS", "1"}});
+    ASSERT_TRUE(process.until([&] { return fs::exists(stopped / "checkpoints/step-00000008/manifest.json"); }, seconds(60)));
+    kill(-process.pid(), SIGKILL);
+    (void)process.end(seconds(10));
+    ASSERT_EQ(partita(train_command(2, stopped, options)).code, 0);
+    expect_same_run(stopped, whole, 0);
+  }
+}
+
+TEST(Train, ResumesOnAnotherLayout) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(partita(train_command(1, folder / "whole")).code, 0);
+  const fs::path run = folder / "moved";
+  ASSERT_EQ(partita(train_command(3, run, {"--parallel.zero_stage=3"})).code, 0);
+  // Back to step 8, then on with other ranks and another stage.
+  fs::remove_all(run / "checkpoints/step-00000012");
+  const Result r = partita(train_command(2, run, {"--parallel.zero_stage=1"}));
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("resuming from"));
+  expect_same_run(run, folder / "whole", 1e-5);
+}
+
+TEST(Train, StopsOnRequestWithACheckpoint) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  const std::vector<std::string> options = {"--train.steps=100000", "--checkpoint.every=0", "--eval.every=0", "--log.every=1"};
+  Process process(command_line(train_command(2, run, options)), {{"OMP_NUM_THREADS", "1"}});
+  ASSERT_TRUE(process.until([&] { return process.seen().output.find("iteration        3/") != std::string::npos; }, seconds(60))) << process.seen().error;
+  kill(process.pid(), SIGINT);
+  const Result r = process.end(seconds(30));
+  EXPECT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("stopped on request after step"));
+  const auto lines = metrics(run);
+  EXPECT_TRUE(fs::exists(run / "checkpoints" / fmt::format("step-{:08d}", lines.size()) / "manifest.json"));
+}
+
+TEST(Train, ADeadRankEndsTheJobInSeconds) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  Process process(command_line(train_command(2, run, {"--train.steps=100000", "--checkpoint.every=2", "--checkpoint.keep_last=1"})), {{"OMP_NUM_THREADS", "1"}});
+  ASSERT_TRUE(process.until([&] { return fs::exists(run / "checkpoints/step-00000004"); }, seconds(60))) << process.seen().error;
+  // The ranks are the processes whose command line begins with "PROGRAM train" and names this run.
+  pid_t rank = -1;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string line((std::istreambuf_iterator<char>(file)), {});
+    const std::string begin = std::string(PARTITA_PROGRAM) + '\0' + "train";
+    if (line.starts_with(begin) && line.find(run.string()) != std::string::npos) rank = std::stoi(entry.path().filename().string());
+  }
+  ASSERT_GT(rank, 0);
+  kill(rank, SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const Result r = process.end(seconds(40));
+  EXPECT_EQ(r.code, 1) << r.error;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count(), 20);
+  EXPECT_THAT(r.error, HasSubstr("signal 9"));
+  // What was saved is whole.
+  EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
+}
+
+TEST(Train, GeneratesFromARun) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  ASSERT_EQ(partita(train_command(1, run, {"--train.steps=40", "--optimizer.learning_rate=1e-2"})).code, 0);
+  const std::vector<std::string> generate = {"generate", run.string(), "--prompt", "the river", "--tokens", "30", "--seed", "5"};
+  const Result a = partita(generate), b = partita(generate);
+  ASSERT_EQ(a.code, 0) << a.error;
+  EXPECT_EQ(a.output, b.output);
+  EXPECT_TRUE(a.output.starts_with("the river"));
+  EXPECT_GT(a.output.size(), 20U);
+  std::vector<std::string> greedy = generate;
+  greedy.emplace_back("--greedy");
+  EXPECT_EQ(partita(greedy).output, partita(greedy).output);
+  EXPECT_NE(partita(greedy).output, a.output);
+}
+
+}  // namespace
+}  // namespace partita::test

@@ -1,0 +1,100 @@
+// Against PyTorch: tests/golden/make_gpt2.py wrote the model, its loss, logits and gradients (made in fp64), and what
+// three AdamW steps make of it.
+#include <ATen/ops/from_blob.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "partita/checkpoint/safetensors.h"
+#include "partita/comm/world.h"
+#include "partita/engine/engine.h"
+#include "partita/models/gpt2.h"
+
+namespace partita {
+namespace {
+
+class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
+ protected:
+  Golden() {
+    const auto& meta = file_.metadata();
+    const ModelConfig model{.layers = std::stoll(meta.at("layers")), .hidden_size = std::stoll(meta.at("width")),
+                            .heads = std::stoll(meta.at("heads")), .vocab_size = std::stoll(meta.at("vocab")),
+                            .max_length = std::stoll(meta.at("positions")), .dropout = 0, .embedding_dropout = 0, .attention_dropout = 0};
+    const auto [stage, keep] = GetParam();
+    const auto& shape = file_.at("tokens").shape;
+    engine_ = std::make_unique<Engine>(make_gpt2(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
+                                       EngineOptions{.shape = {.samples = shape[0], .length = shape[1]}, .width = model.hidden_size, .keep = keep,
+                                                     .blocks_per_unit = 1, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+                                                     .poison = true});
+    for (const OwnedRun& run : engine_->owned_runs()) {
+      const std::vector<float> values = read<float>("weight/" + run.parameter->name);
+      std::memcpy(run.values[0].data_ptr(), values.data() + run.begin, static_cast<size_t>(run.count) * sizeof(float));
+    }
+    engine_->publish_weights();
+    tokens_ = read<int32_t>("tokens");
+    labels_ = read<int32_t>("labels");
+    for (int64_t i = 0; i < shape[0] * shape[1]; ++i) positions_.push_back(static_cast<int32_t>(i % shape[1]));
+    const auto view = [&](std::vector<int32_t>& v) { return at::from_blob(v.data(), {shape[0], shape[1]}, at::kInt); };
+    batch_ = {.tokens = view(tokens_), .labels = view(labels_), .positions = view(positions_), .samples = {0, 1}};
+  }
+
+  template <class T>
+  std::vector<T> read(const std::string& name) const {
+    const auto bytes = file_.bytes(file_.at(name));
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  // Within `tolerance` of the largest element: an element near zero is the difference of larger ones.
+  void expect_near(const at::Tensor& found, double scale, const std::string& name, int64_t begin, double tolerance) const {
+    const std::vector<float> expected = read<float>(name);
+    double largest = 0;
+    for (float e : expected) largest = std::max(largest, static_cast<double>(std::abs(e)));
+    ASSERT_GT(largest, 0) << name;
+    for (int64_t i = 0; i < found.numel(); ++i)
+      ASSERT_NEAR(scale * found.data_ptr<float>()[i], expected[static_cast<size_t>(begin + i)], tolerance * largest) << name << " at " << begin + i;
+  }
+
+  SafetensorsFile file_{std::filesystem::path(PARTITA_SOURCE_DIR) / "tests/golden/gpt2.safetensors"};
+  World world_ = World::connect({});
+  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Engine> engine_;
+  std::vector<int32_t> tokens_, labels_, positions_;
+  Batch batch_;
+};
+
+TEST_P(Golden, LossAndLogits) {
+  const EvalResult r = engine_->evaluate(batch_);
+  EXPECT_NEAR(r.loss_sum, read<double>("loss.sum")[0], 1e-5 * r.loss_sum);
+  EXPECT_NEAR(r.loss_sum / static_cast<double>(r.tokens), read<double>("loss.mean")[0], 1e-5);
+  const at::Tensor logits = engine_->logits(batch_, 61);
+  const int64_t length = batch_.shape().length;
+  for (int64_t sample = 0; sample < 2; ++sample) expect_near(logits[sample], 1, "logits", ((sample + 1) * length - 1) * 61, 1e-5);
+}
+
+// A step that changes nothing leaves a tenth of the gradient in Adam's first moment.
+TEST_P(Golden, EveryGradient) {
+  const StepResult r = engine_->step(std::span(&batch_, 1), {.step = 0, .learning_rate = 0});
+  EXPECT_NEAR(r.loss, read<double>("loss.mean")[0], 1e-5);
+  for (const OwnedRun& run : engine_->owned_runs()) expect_near(run.values[1], 10, "gradient/" + run.parameter->name, run.begin, 1e-5);
+}
+
+TEST_P(Golden, ThreeClippedSteps) {
+  const auto losses = read<double>("step.loss"), norms = read<double>("step.norm");
+  for (size_t step = 0; step < 3; ++step) {
+    const StepResult r = engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step), .learning_rate = 1e-3F, .clip = 1});
+    EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
+    EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
+  }
+  // Adam's first steps are the learning rate times the sign of a gradient: elements whose gradient is lost in rounding
+  // move by up to three such steps.
+  for (const OwnedRun& run : engine_->owned_runs()) expect_near(run.values[0], 1, "after/" + run.parameter->name, run.begin, 1e-3);
+  EXPECT_NEAR(engine_->evaluate(batch_).loss_sum / static_cast<double>(engine_->evaluate(batch_).tokens), read<double>("after.loss")[0], 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Golden, testing::Values(std::tuple(0, Keep::all), std::tuple(2, Keep::selective), std::tuple(3, Keep::entry)));
+
+}  // namespace
+}  // namespace partita
