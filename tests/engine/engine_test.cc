@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "partita/base/error.h"
 #include "partita/comm/world.h"
 #include "partita/engine/initial_weights.h"
 #include "tests/engine/small_gpt2.h"

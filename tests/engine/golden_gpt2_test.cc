@@ -88,9 +88,21 @@ TEST_P(Golden, ThreeClippedSteps) {
     EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
     EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
   }
-  // Adam's first steps are the learning rate times the sign of a gradient: elements whose gradient is lost in rounding
-  // move by up to three such steps.
-  for (const OwnedRun& run : engine_->owned_runs()) expect_near(run.values[0], 1, "after/" + run.parameter->name, run.begin, 1e-3);
+  // Adam's first steps are the learning rate times the sign of the gradient. Where that is zero but for rounding (the bias
+  // of the keys: softmax does not see it), the sign is noise, and the element moves by up to three such steps.
+  double largest = 0;
+  for (const OwnedRun& run : engine_->owned_runs())
+    for (float g : read<float>("gradient/" + run.parameter->name)) largest = std::max(largest, static_cast<double>(std::abs(g)));
+  int noise = 0;
+  for (const OwnedRun& run : engine_->owned_runs()) {
+    const auto expected = read<float>("after/" + run.parameter->name), gradient = read<float>("gradient/" + run.parameter->name);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const bool lost = std::abs(gradient[i]) < 1e-6 * largest;
+      noise += lost ? 1 : 0;
+      ASSERT_NEAR(run.values[0].data_ptr<float>()[i], expected[i], lost ? 3.1e-3 : 1e-5) << run.parameter->name << " at " << i;
+    }
+  }
+  EXPECT_EQ(noise, 2 * 24 + 2 * 24);  // the keys' biases of two layers, and the two positions that no sample reaches
   EXPECT_NEAR(engine_->evaluate(batch_).loss_sum / static_cast<double>(engine_->evaluate(batch_).tokens), read<double>("after.loss")[0], 1e-5);
 }
 

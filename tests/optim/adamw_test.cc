@@ -16,7 +16,7 @@ TEST(OptimizerRuns, AreAtMostTwoAndPassOverPadding) {
   const Layout layout = make_layout({{.name = "a", .shape = {5, 7}, .decay = true}, {.name = "b", .shape = {3}},
                                      {.name = "c", .shape = {130}, .decay = true}, {.name = "d", .shape = {9}}}, 1);
   // a 0..35, c 128..258, b 384..387, d 512..521
-  EXPECT_EQ(optimizer_runs(layout, 0), (std::vector<Run>{{0, 258, true}, {384, 137, false}}));
+  EXPECT_EQ(optimizer_runs(layout, 0), (std::vector<OptimizerRun>{{0, 258, true}, {384, 137, false}}));
 }
 
 TEST(OptimizerRuns, CoverEverySegmentWithItsOwnDecay) {
@@ -28,11 +28,11 @@ TEST(OptimizerRuns, CoverEverySegmentWithItsOwnDecay) {
     const int ranks = 1 + static_cast<int>(random() % 5);
     const Layout layout = make_layout(parameters, ranks);
     for (int rank = 0; rank < ranks; ++rank) {
-      const std::vector<Run> runs = optimizer_runs(layout, rank);
+      const std::vector<OptimizerRun> runs = optimizer_runs(layout, rank);
       EXPECT_LE(runs.size(), 2U);
       for (const Segment& s : slice_segments(layout, rank)) {
         int covering = 0;
-        for (const Run& r : runs)
+        for (const OptimizerRun& r : runs)
           if (r.begin <= s.in_slice && s.in_slice + s.count <= r.begin + r.count) {
             ++covering;
             EXPECT_EQ(r.decay, layout.parameters[static_cast<size_t>(s.parameter)].decay);

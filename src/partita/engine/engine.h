@@ -108,7 +108,7 @@ class Engine {
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   AdamWOptimizer optimizer_;
   std::vector<ShardView> shards_;           // [unit]
-  std::vector<std::vector<Run>> runs_;      // [unit]
+  std::vector<std::vector<OptimizerRun>> runs_;      // [unit]
   StepScalars now_;
   double loss_sum_ = 0;
 };

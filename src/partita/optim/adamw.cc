@@ -7,8 +7,8 @@
 
 namespace partita {
 
-std::vector<Run> optimizer_runs(const Layout& layout, int rank) {
-  std::vector<Run> runs;
+std::vector<OptimizerRun> optimizer_runs(const Layout& layout, int rank) {
+  std::vector<OptimizerRun> runs;
   for (const Segment& s : slice_segments(layout, rank)) {
     const bool decay = layout.parameters[static_cast<size_t>(s.parameter)].decay;
     if (!runs.empty() && runs.back().decay == decay)
@@ -28,8 +28,8 @@ std::vector<at::Tensor> AdamWOptimizer::make_states(int64_t count) const {
   return {flat_zeros(count, DType::fp32), flat_zeros(count, DType::fp32)};
 }
 
-void AdamWOptimizer::step(std::span<const Run> runs, const ShardView& shard, const StepScalars* now) const {
-  for (const Run& run : runs) {
+void AdamWOptimizer::step(std::span<const OptimizerRun> runs, const ShardView& shard, const StepScalars* now) const {
+  for (const OptimizerRun& run : runs) {
     const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
     adamw_step(part(shard.master), part(shard.states[0]), part(shard.states[1]), part(shard.gradient), part(shard.weight),
                {.beta1 = static_cast<float>(options_.beta1), .beta2 = static_cast<float>(options_.beta2),

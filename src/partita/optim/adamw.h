@@ -24,13 +24,13 @@ struct ShardView {
 };
 
 // Neighbouring elements with the same hyper-parameters: one launch.
-struct Run {
+struct OptimizerRun {
   int64_t begin, count;  // in the slice
   bool decay;
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const OptimizerRun&, const OptimizerRun&) = default;
 };
 // Runs of the slice of `rank`. They pass over padding between equals: it is zero in every buffer, and stays so. Pure.
-[[nodiscard]] std::vector<Run> optimizer_runs(const Layout&, int rank);
+[[nodiscard]] std::vector<OptimizerRun> optimizer_runs(const Layout&, int rank);
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
@@ -42,7 +42,7 @@ class AdamWOptimizer {
   // Names of the states, as checkpoints call them: "adamw.m", "adamw.v".
   [[nodiscard]] static std::span<const std::string> state_names();
   [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count) const;
-  void step(std::span<const Run>, const ShardView&, const StepScalars* now) const;
+  void step(std::span<const OptimizerRun>, const ShardView&, const StepScalars* now) const;
 
  private:
   AdamWOptions options_;
