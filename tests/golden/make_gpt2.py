@@ -4,8 +4,8 @@
 An independent implementation (autograd, torch.nn.functional, torch.optim) of what src/partita/models/gpt2.h computes by
 hand-written passes. Run in any environment that has torch and safetensors:
 
-    pip install torch safetensors numpy          # or PYTHONPATH=.deps/peer, which scripts/setup.sh --peer fills
-    python3 tests/golden/make_gpt2.py            # rewrites tests/golden/gpt2.safetensors
+    pip install torch==2.11.0 safetensors numpy
+    python3 tests/golden/make_gpt2.py               # rewrites tests/golden/gpt2.safetensors
 
 The file holds (float32 unless said otherwise)
     tokens, labels          int32 [2, 11]; label -1: not counted
@@ -15,13 +15,14 @@ The file holds (float32 unless said otherwise)
     gradient/NAME           of loss.mean
     step.loss, step.norm    float64 [3]: loss.mean before each of three steps on this batch, norm of its gradient
     after/NAME, after.loss  the parameters after those steps, and loss.mean with them
-and in its metadata the sizes of the model and the settings of the optimizer.
+and in its metadata "settings", JSON: the sizes of the model and the numbers of the optimizer.
 
 Everything is computed from the float32 weights in float64 and then rounded. The gradient of the k part of a qkv bias is
 zero in exact arithmetic (softmax ignores a constant): AdamW makes steps of any size up to the learning rate from its
 rounding, so compare after/ of those elements with that tolerance.
 """
 
+import json
 import math
 import pathlib
 
@@ -111,6 +112,7 @@ def train(parameters, tokens, labels):
 
 
 def main():
+    torch.set_num_threads(1)  # the same bits on every machine of one kind
     generator = torch.Generator().manual_seed(20)
     weights = make_weights(generator)
     tokens, labels = make_batch(generator)
@@ -157,7 +159,7 @@ def main():
         "clip": CLIP,
         "steps": STEPS,
     }
-    metadata = {key: str(value) for key, value in settings.items()}
+    metadata = {"settings": json.dumps(settings)}  # one key: the library writes several in any order
     path = pathlib.Path(__file__).with_name("gpt2.safetensors")
     save_file({name: value.contiguous() for name, value in tensors.items()}, path, metadata)
     print(f"{path}: {path.stat().st_size} bytes, loss {losses} then {after.item()}, norms {norms}")
