@@ -5,7 +5,8 @@
 //     hang        it never calls the collective        elsewhere   it waits in another one
 //     throw       it ends with an error of its own     kill        it kills itself (SIGKILL)
 //     leave       it ends in order, too early          sizes       it gathers another size
-//     code7       it exits with code 7                 interrupt   all ranks wait for SIGINT, then end in order
+//     code2, code7  it exits with this code            interrupt   all ranks wait for SIGINT, then end in order
+//   rank_program launch N MODE SECONDS  starts itself on N ranks, as `partita launch` does
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "partita/base/error.h"
+#include "partita/comm/launcher.h"
 #include "partita/comm/mesh.h"
 
 namespace partita {
@@ -45,6 +47,7 @@ void misbehave(const std::string& mode, Communicator& all, Communicator& other, 
   if (mode == "elsewhere") other.barrier();
   if (mode == "throw") fail("the disk of rank {} is full", all.rank());
   if (mode == "kill") std::raise(SIGKILL);
+  if (mode == "code2") std::_Exit(2);
   if (mode == "code7") std::_Exit(7);
   if (mode == "sizes") {
     at::Tensor full = at::full({3 * all.size()}, 1.F);
@@ -79,6 +82,7 @@ void run(const std::string& mode, double seconds) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc > 4 && argv[1] == std::string("launch")) return partita::launch(std::atoi(argv[2]), {argv[3], argv[4]}, {});
     partita::run(argc > 1 ? argv[1] : "hello", argc > 2 ? std::atof(argv[2]) : 60);
     return 0;
   } catch (const std::exception& error) {

@@ -145,7 +145,14 @@ void Operations::wait(Operation& operation) {
   const auto begin = Clock::now();
   auto listen_at = begin + kListenEvery, give_up_at = Clock::time_point::max();
   const auto& ranks = operation.call().group->ranks;
-  while (!operation.test()) {
+  const auto over = [&] {
+    try {
+      return operation.test();
+    } catch (const Interrupted& death) {
+      throw Interrupted(fmt::format("{}: {}", operation.call().text(), death.what()));
+    }
+  };
+  while (!over()) {
     backoff.pause(*transport_);
     const auto now = Clock::now();
     if (now < listen_at) continue;

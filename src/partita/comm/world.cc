@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <utility>
 
@@ -25,6 +26,15 @@ std::unique_ptr<Transport> make_transport(const Launch& launch, const World::Opt
   if (launch.uses_mpi()) return make_mpi_transport();
   if (launch.size == 1) return make_local_transport();
   return make_tcp_transport(launch, options.timeout);
+}
+
+// mpirun keeps SIGINT to itself but hands SIGUSR1 to the ranks: what a launcher sends when the user presses Ctrl-C.
+void take_interrupts_from_mpirun() {
+  struct sigaction now {};
+  if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // the program has its own use
+  now.sa_handler = [](int) { raise(SIGINT); };
+  now.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &now, nullptr);
 }
 
 }  // namespace
@@ -56,6 +66,7 @@ World World::connect(const Options& options) {
   implementation->groups_with.resize(static_cast<size_t>(launch.size));
   implementation->exceptions = std::uncaught_exceptions();
   connection() = implementation->operations;
+  if (launch.kind == Launch::Kind::open_mpi) take_interrupts_from_mpirun();
   return World(std::move(implementation));
 }
 

@@ -1,0 +1,36 @@
+// Starts the ranks of a job on this machine, or on the hosts of a file: `partita launch -n 2 -- train CONFIG`.
+//
+//   return launch(2, {"train", "config.toml"}, {});       // mpirun -n 2 partita train config.toml
+//
+// Ctrl-C asks the ranks to end in order (they see SIGINT, and may save first); a second one ends them at once.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+struct LaunchOptions {
+  std::string host_file;      // Open MPI's format, "node1 slots=4" a line; empty: this machine
+  std::string bind = "none";  // none, core, socket or numa: what a rank may not leave. core: as many as it has threads
+};
+
+// The arguments of `command` go to this very program on every rank. 0: all ranks ended well; 2: they said that they were
+// used wrongly. Errors: mpirun is not installed; a rank ended by a signal or an exit code, with its number.
+// UsageError: ranks < 1, an unknown `bind`.
+[[nodiscard]] int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options);
+
+// What launch() runs. Pure. `cores` of this machine, taken for those of the other hosts too; `hosts` in the host file.
+struct MpirunCall {
+  std::vector<std::string> arguments;
+  std::map<std::string, std::string> environment;  // to be added
+};
+struct LaunchMachine {
+  int cores = 1, hosts = 1;
+  bool root = false, slurm = false;  // root user; inside a Slurm allocation, whose slots mpirun knows
+  bool threads_set = false;          // OMP_NUM_THREADS is set
+};
+[[nodiscard]] MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<std::string>& command,
+                                     const LaunchOptions& options, const LaunchMachine& machine);
+
+}  // namespace partita
