@@ -15,15 +15,14 @@ void add_launch_command(CLI::App& app) {
   command->add_option("-n,--ranks", *ranks, "how many")->required();
   command->add_option("--host-file", options->host_file, "hosts in Open MPI's format, 'node1 slots=4' a line; default: this machine");
   command->add_option("--bind", options->bind, "what a rank may not leave: none, core, socket or numa")->capture_default_str();
-  command->allow_extras();
+  auto of_rank = std::make_shared<std::vector<std::string>>();
+  command->add_option("COMMAND", *of_rank, "what each rank runs, behind --: a subcommand and its arguments")->type_name("");
   command->footer(
-      "What stands behind -- is the command of each rank. Threads a rank are cores / ranks, unless OMP_NUM_THREADS says\n"
+      "Threads a rank are cores / ranks, unless OMP_NUM_THREADS says\n"
       "otherwise. Ctrl-C asks the ranks to save and end; a second one ends them at once.\n\n"
       "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
-  command->callback([command, ranks, options] {
-    std::vector<std::string> of_rank = command->remaining();
-    if (!of_rank.empty() && of_rank.front() == "--") of_rank.erase(of_rank.begin());
-    if (of_rank.empty()) throw partita::UsageError("launch: no command to start: write it behind --, for example: partita launch -n 2 -- train CONFIG");
-    if (const int code = partita::launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
+  command->callback([of_rank, ranks, options] {
+    if (of_rank->empty()) throw partita::UsageError("launch: no command to start: write it behind --, for example: partita launch -n 2 -- train CONFIG");
+    if (const int code = partita::launch(*ranks, *of_rank, *options); code != 0) throw ExitCode{code};
   });
 }
