@@ -68,8 +68,8 @@ class Partita:
                               capture_output=True)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0 or len(lines) != 1:
-            sys.exit(f"train_cpu: {' '.join(self.command)} ended with code {done.returncode} and {len(lines)} results:\n"
-                     + done.stderr)
+            sys.exit(f"train_cpu: {' '.join(self.command)} ended with code {done.returncode} and {len(lines)} results:"
+                     f"\n{done.stderr}")
         return json.loads(lines[0])["ms"]
 
     def stop(self):
@@ -101,8 +101,8 @@ class Torch:
     def read(self):
         line = self.processes[0].stdout.readline()
         if not line:
-            sys.exit(f"train_cpu: {' '.join(self.command[1:])} ended without a result. See what it says when run by hand"
-                     f" with PYTHONPATH={ROOT / '.deps/peer'}; 'scripts/setup.sh --peer' installs what it needs")
+            sys.exit(f"train_cpu: {' '.join(self.command[1:])} ended without a result. 'scripts/setup.sh --peer' installs"
+                     f" what it needs; to see what it says, run it by hand with PYTHONPATH={ROOT / '.deps/peer'}")
         return json.loads(line)
 
     def turn(self, steps):
@@ -193,7 +193,8 @@ def machine():
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--shape", default="6,6,384,256,8,4096", help="layers,heads,width,length,batch of all ranks,vocabulary")
+    p.add_argument("--shape", default="6,6,384,256,8,4096",
+                   help="layers,heads,width,length,batch of all ranks,vocabulary")
     p.add_argument("--precision", choices=["fp32", "bf16"], action="append", help="default: both")
     p.add_argument("--only", choices=["one", "ranks"], help="one process, or two ranks")
     p.add_argument("--ranks", type=int, default=2)

@@ -19,7 +19,7 @@ def verses(lines):
     for number, line in enumerate(lines, 1):
         match = VERSE.fullmatch(line.strip())
         if not match:
-            sys.exit(f"bible_to_jsonl: line {number}: expected a verse such as 'Ge1:1 In the beginning', found {line!r}")
+            sys.exit(f"bible_to_jsonl: line {number}: expected a verse, 'Ge1:1 In the beginning', found {line!r}")
         yield match["chapter"], match["text"]
 
 
