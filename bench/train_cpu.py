@@ -101,8 +101,8 @@ class Torch:
     def read(self):
         line = self.processes[0].stdout.readline()
         if not line:
-            sys.exit(f"train_cpu: {' '.join(self.command[1:])} ended without a result. 'scripts/setup.sh --peer' installs"
-                     f" what it needs; to see what it says, run it by hand with PYTHONPATH={ROOT / '.deps/peer'}")
+            sys.exit(f"train_cpu: {' '.join(self.command[1:])} ended without a result. 'scripts/setup.sh --peer'"
+                     f" installs what it needs; to see what it says, run it by hand with PYTHONPATH={ROOT / '.deps/peer'}")
         return json.loads(line)
 
     def turn(self, steps):
@@ -127,7 +127,8 @@ def cases(setting):
         return [Torch("PyTorch", setting, mode) for mode in modes] + [Partita("Partita", setting)]
     distributed = ["--strategy", "fsdp2", "--zero"]
     return ([Torch("DDP", setting, mode, "--strategy", "ddp") for mode in modes] +
-            [Torch(f"FSDP2, ZeRO-{zero}", setting, mode, *distributed, str(zero)) for zero in (2, 3) for mode in modes] +
+            [Torch(f"FSDP2, ZeRO-{zero}", setting, mode, *distributed, str(zero))
+             for zero in (2, 3) for mode in modes] +
             [Partita(f"Partita, ZeRO-{zero}", setting, zero) for zero in range(4)])
 
 
