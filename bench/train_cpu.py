@@ -102,7 +102,7 @@ class Torch:
         line = self.processes[0].stdout.readline()
         if not line:
             sys.exit(f"train_cpu: {' '.join(self.command[1:])} ended without a result. 'scripts/setup.sh --peer'"
-                     f" installs what it needs; to see what it says, run it by hand with PYTHONPATH={ROOT / '.deps/peer'}")
+                     f" installs what it needs; to see its message, run it with PYTHONPATH={ROOT / '.deps/peer'}")
         return json.loads(line)
 
     def turn(self, steps):
