@@ -5,7 +5,7 @@
 //   log_sum [samples, heads, length] fp32: log of the softmax denominator of the scaled scores, for backward
 // Query head h reads key/value head h / (heads / kv_heads). Scores are scaled by 1/sqrt(head_width). dropout.p > 0 drops
 // probabilities after the softmax; its element index is (head * length + query) * length + key.
-// With dropout the memory needed grows by length * length floats a head of one sample; without it is linear in length.
+// A thread needs memory for 64 x length scores, a few times; it is kept from call to call.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,5 +1,5 @@
-// fp32 goes to oneDNN as well, by the function that ATen keeps for half precision: with two threads it runs at 1.5 times
-// the rate of the MKL in libtorch on AVX-512 CPUs of AMD, and never below it.
+// fp32 goes to oneDNN as well, by the function that ATen keeps for half precision: on AVX-512 CPUs of AMD it is 5-12%
+// above the MKL in libtorch, on every shape of a transformer.
 #include "partita/ops/matmul.h"
 
 #include <ATen/ops/addmm.h>

@@ -1,0 +1,263 @@
+#include "partita/ops/norm.h"
+
+#include <gmock/gmock.h>
+
+#include "partita/base/error.h"
+#include "partita/base/random.h"
+#include "tests/ops/reference.h"
+
+namespace partita {
+namespace {
+
+using namespace reference;
+
+struct Case {
+  int64_t samples, length, C;
+  bool sum = true, bias = true;
+  float p = 0;
+};
+const Case kCases[] = {{1, 1, 1},          {1, 3, 7},           {2, 5, 16},           {3, 4, 33, true, false},
+                       {2, 9, 100, false}, {1, 70, 384},        {0, 8, 24},           {2, 5, 16, true, true, 0.1F},
+                       {3, 7, 33, false, false, 0.5F},          {2, 33, 130, true, true, 0.2F},
+                       {1, 1, 5, false, true, 0.9F},            {4, 40, 384, true, true, 0.1F}};
+
+const StepScalars kNow{.seed = 1234, .step = 56};
+const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
+
+Dropout dropout_of(const Case& c) {
+  return {.p = c.p, .site = 35, .now = &kNow, .samples = std::span(kSamples).first(static_cast<size_t>(c.samples))};
+}
+
+// The scalar definition of base/random.h.
+Values multipliers(const Case& c) {
+  Values out;
+  const PhiloxKey key = dropout_key(kNow.seed, kNow.step);
+  const uint32_t threshold = dropout_threshold(c.p);
+  for (int64_t s = 0; s < c.samples; ++s)
+    for (int64_t e = 0; e < c.length * c.C; ++e)
+      out.push_back(dropout_keeps(dropout_block(key, kSamples[static_cast<size_t>(s)], 35, e / 8), e, threshold)
+                        ? dropout_scale(c.p)
+                        : 0);
+  return out;
+}
+
+AddNorm forward_of(const Case& c, at::ScalarType dtype) {
+  const int64_t N = c.samples * c.length;
+  AddNorm op;
+  if (c.sum) op.sum = random({N, c.C}, dtype, 1);
+  op.branch = random({N, c.C}, dtype, 2);
+  if (c.bias) op.bias = random({c.C}, dtype, 3);
+  op.dropout = dropout_of(c);
+  op.weight = random({c.C}, dtype, 4, 1, 0.2);
+  op.norm_bias = random({c.C}, dtype, 5);
+  op.residual = nan({N, c.C}, dtype);
+  op.normed = nan({N, c.C}, dtype);
+  op.mean = nan({N});
+  op.rstd = nan({N});
+  return op;
+}
+
+AddNormBackward backward_of(const Case& c, at::ScalarType dtype) {
+  const AddNorm forward = forward_of(c, dtype);
+  add_norm_forward(forward);
+  const int64_t N = c.samples * c.length;
+  AddNormBackward op;
+  op.d_normed = random({N, c.C}, dtype, 6);
+  if (c.sum) op.d_sum = random({N, c.C}, dtype, 7);
+  op.residual = forward.residual, op.mean = forward.mean, op.rstd = forward.rstd, op.weight = forward.weight;
+  op.dropout = forward.dropout;
+  op.d_residual = nan({N, c.C}, dtype);
+  if (c.p > 0) op.d_branch = nan({N, c.C}, dtype);
+  op.d_weight = {nan({c.C}), false};
+  op.d_norm_bias = {nan({c.C}), false};
+  op.d_bias = {nan({c.C}), false};
+  return op;
+}
+
+template <class F>
+void for_all_cases(F&& f) {
+  for (at::ScalarType dtype : kDTypes)
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << " x " << c.C
+                                        << " sum " << c.sum << " bias " << c.bias << " p " << c.p);
+      f(c, dtype);
+    }
+}
+
+TEST(AddNorm, ForwardIsTheDefinition) {
+  for_all_cases([](const Case& c, at::ScalarType dtype) {
+    const AddNorm op = forward_of(c, dtype);
+    add_norm_forward(op);
+    const Values branch = values(op.branch), weight = values(op.weight), norm_bias = values(op.norm_bias);
+    const Values m = multipliers(c), sum = c.sum ? values(op.sum) : Values(branch.size());
+    const Values bias = c.bias ? values(op.bias) : Values(static_cast<size_t>(c.C));
+    const auto C = static_cast<size_t>(c.C);
+    Values residual(branch.size());
+    for (size_t i = 0; i < branch.size(); ++i) residual[i] = sum[i] + m[i] * (branch[i] + bias[i % C]);
+    expect_close(op.residual, residual, tolerance(dtype));
+
+    const Values r = values(op.residual);  // the norm is of what was rounded
+    Values normed(r.size()), means, rstds;
+    for (size_t row = 0; row < r.size() / C; ++row) {
+      double mean = 0, variance = 0;
+      for (size_t i = 0; i < C; ++i) mean += r[row * C + i] / static_cast<double>(C);
+      for (size_t i = 0; i < C; ++i) variance += std::pow(r[row * C + i] - mean, 2) / static_cast<double>(C);
+      means.push_back(mean);
+      rstds.push_back(1 / std::sqrt(variance + op.epsilon));
+      for (size_t i = 0; i < C; ++i)
+        normed[row * C + i] = (r[row * C + i] - mean) * rstds.back() * weight[i] + norm_bias[i];
+    }
+    expect_close(op.mean, means, 1e-5);
+    expect_close(op.rstd, rstds, 1e-5);
+    expect_close(op.normed, normed, tolerance(dtype));
+  });
+}
+
+TEST(AddNorm, MaskIsTheScalarDefinitionBitForBit) {
+  for (const Case& c : kCases) {
+    if (c.p == 0) continue;
+    AddNorm op = forward_of({c.samples, c.length, c.C, false, false, c.p}, at::kFloat);
+    op.branch.fill_(1);
+    add_norm_forward(op);
+    EXPECT_EQ(values(op.residual), multipliers(c)) << c.C;
+  }
+}
+
+TEST(AddNorm, MaskKeepsTheMeanAndDropsTheRightShare) {
+  const Case c{4, 256, 384, false, false, 0.1F};
+  AddNorm op = forward_of(c, at::kFloat);
+  op.branch.fill_(1);
+  add_norm_forward(op);
+  double mean = 0, dropped = 0;
+  const Values r = values(op.residual);
+  for (double x : r) mean += x / static_cast<double>(r.size()), dropped += x == 0;
+  EXPECT_NEAR(mean, 1, 0.003);
+  EXPECT_NEAR(dropped / static_cast<double>(r.size()), 0.1, 0.003);
+}
+
+TEST(AddNorm, ResidualMayBeSumOrBranch) {
+  for_all_cases([](const Case& c, at::ScalarType dtype) {
+    const AddNorm op = forward_of(c, dtype);
+    add_norm_forward(op);
+    for (const bool into_sum : {true, false}) {
+      if (into_sum && !c.sum) continue;
+      AddNorm in_place = forward_of(c, dtype);
+      in_place.residual = into_sum ? in_place.sum : in_place.branch;
+      add_norm_forward(in_place);
+      EXPECT_TRUE(same_bits(in_place.residual, op.residual) && same_bits(in_place.normed, op.normed));
+    }
+  });
+}
+
+TEST(AddNorm, RecomputeGivesTheSameBits) {
+  for_all_cases([](const Case& c, at::ScalarType dtype) {
+    const AddNorm op = forward_of(c, dtype);
+    add_norm_forward(op);
+    const at::Tensor again = nan(op.normed.sizes(), dtype);
+    norm_recompute(again, op.residual, op.mean, op.rstd, op.weight, op.norm_bias);
+    EXPECT_TRUE(same_bits(again, op.normed));
+  });
+}
+
+TEST(AddNorm, BackwardIsTheDefinition) {
+  for_all_cases([](const Case& c, at::ScalarType dtype) {
+    const AddNormBackward op = backward_of(c, dtype);
+    add_norm_backward(op);
+    const Values dy = values(op.d_normed), r = values(op.residual), mean = values(op.mean), rstd = values(op.rstd);
+    const Values weight = values(op.weight), d_sum = c.sum ? values(op.d_sum) : Values(dy.size()), m = multipliers(c);
+    const auto C = static_cast<size_t>(c.C);
+    Values d_residual(dy.size()), d_branch(dy.size()), d_weight(C), d_norm_bias(C), d_bias(C);
+    for (size_t row = 0; row < dy.size() / C; ++row) {
+      double mean_h = 0, mean_hx = 0;
+      const auto x_hat = [&](size_t i) { return (r[row * C + i] - mean[row]) * rstd[row]; };
+      for (size_t i = 0; i < C; ++i) {
+        const double h = dy[row * C + i] * weight[i];
+        mean_h += h / static_cast<double>(C);
+        mean_hx += h * x_hat(i) / static_cast<double>(C);
+      }
+      for (size_t i = 0; i < C; ++i) {
+        const size_t at = row * C + i;
+        d_residual[at] = rstd[row] * (dy[at] * weight[i] - mean_h - x_hat(i) * mean_hx) + d_sum[at];
+        d_weight[i] += dy[at] * x_hat(i);
+        d_norm_bias[i] += dy[at];
+      }
+    }
+    expect_close(op.d_residual, d_residual, tolerance(dtype));
+    const Values rounded = values(op.d_residual);  // what a pipeline cut would send
+    for (size_t i = 0; i < rounded.size(); ++i) d_branch[i] = m[i] * rounded[i];
+    if (c.p > 0) expect_close(op.d_branch, d_branch, tolerance(dtype));
+    const Values summed = values(c.p > 0 ? op.d_branch : op.d_residual);
+    for (size_t i = 0; i < summed.size(); ++i) d_bias[i % C] += summed[i];
+    expect_close(op.d_weight.gradient, d_weight, 1e-5);
+    expect_close(op.d_norm_bias.gradient, d_norm_bias, 1e-5);
+    expect_close(op.d_bias.gradient, d_bias, 1e-5);
+  });
+}
+
+TEST(AddNorm, BackwardAddsToTargetsAndSkipsFrozenOnes) {
+  const Case c{2, 9, 33, true, true, 0.2F};
+  const AddNormBackward once = backward_of(c, at::kFloat);
+  add_norm_backward(once);
+  AddNormBackward twice = backward_of(c, at::kFloat);
+  add_norm_backward(twice);
+  twice.d_weight.accumulate = twice.d_norm_bias.accumulate = true;
+  twice.d_bias = {};
+  add_norm_backward(twice);
+  for (const auto member : {&AddNormBackward::d_weight, &AddNormBackward::d_norm_bias}) {
+    Values doubled = values((once.*member).gradient);
+    for (double& x : doubled) x *= 2;
+    expect_close((twice.*member).gradient, doubled, 1e-6);
+  }
+}
+
+TEST(AddNorm, BackwardMayWriteOverItsInputs) {
+  for_all_cases([](const Case& c, at::ScalarType dtype) {
+    const AddNormBackward op = backward_of(c, dtype);
+    add_norm_backward(op);
+    for (const bool into_sum : {true, false}) {
+      if (into_sum && !c.sum) continue;
+      AddNormBackward in_place = backward_of(c, dtype);
+      in_place.d_residual = into_sum ? in_place.d_sum : in_place.d_normed;
+      add_norm_backward(in_place);
+      EXPECT_TRUE(same_bits(in_place.d_residual, op.d_residual) &&
+                  same_bits(in_place.d_weight.gradient, op.d_weight.gradient));
+    }
+  });
+}
+
+TEST(AddNorm, ThreadsDoNotChangeABit) {
+  const Case c{4, 301, 65, true, true, 0.1F};
+  for (at::ScalarType dtype : kDTypes) {
+    const auto run = [&] {
+      AddNormBackward op = backward_of(c, dtype);
+      add_norm_backward(op);
+      return op;
+    };
+    const AddNormBackward one = with_threads(1, run), two = with_threads(2, run);
+    EXPECT_TRUE(same_bits(one.residual, two.residual) && same_bits(one.d_residual, two.d_residual));
+    EXPECT_TRUE(same_bits(one.d_weight.gradient, two.d_weight.gradient));
+    EXPECT_TRUE(same_bits(one.d_norm_bias.gradient, two.d_norm_bias.gradient));
+    EXPECT_TRUE(same_bits(one.d_bias.gradient, two.d_bias.gradient));
+  }
+}
+
+TEST(AddNorm, NanComesThrough) {
+  for (at::ScalarType dtype : kDTypes) {
+    AddNorm op = forward_of({1, 2, 9}, dtype);
+    op.branch.fill_(std::numeric_limits<double>::quiet_NaN());
+    add_norm_forward(op);
+    for (double x : values(op.normed)) EXPECT_TRUE(std::isnan(x));
+  }
+}
+
+TEST(AddNorm, WrongOperandsAreNamed) {
+  AddNorm op = forward_of({2, 3, 8}, at::kFloat);
+  op.weight = random({9}, at::kFloat, 1);
+  EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("weight: shape [9]")));
+  op = forward_of({2, 3, 8, true, true, 0.1F}, at::kFloat);
+  op.dropout.samples = std::span(kSamples).first(4);
+  EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("whole samples")));
+}
+
+}  // namespace
+}  // namespace partita
