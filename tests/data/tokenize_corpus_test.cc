@@ -136,8 +136,9 @@ TEST_F(TokenizeCorpus, RefusesWhatCannotWork) {
   write_file(folder_ / "empty.jsonl", "");
   write_file(folder_ / "blank.jsonl", "{\"text\": \"\"}\n");
   write_file(folder_ / "a.txt", "text");
-  EXPECT_THAT(refusal(options("empty.jsonl")), HasSubstr("no document with text in 0 B of input"));
-  EXPECT_THAT(refusal(options("blank.jsonl")), HasSubstr("(1 empty, 0 bad): nothing written"));
+  EXPECT_THAT(refusal(options("empty.jsonl")),
+              HasSubstr("empty.jsonl: no document with text (0 B, 0 empty documents, 0 bad ones)"));
+  EXPECT_THAT(refusal(options("blank.jsonl")), HasSubstr("(13 B, 1 empty documents, 0 bad ones)"));
   EXPECT_THAT(refusal(options("no.txt")), HasSubstr("no.txt"));
   auto chosen = options("a.txt");
   chosen.text.json_keys = {"a", "b"};

@@ -135,10 +135,13 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
       write);
 
   for (const IndexedWriter& writer : writers) {
-    if (writer.documents() == 0) {
-      fail("{}: no document with text in {} of input ({} empty, {} bad): nothing written", writer.prefix().string(),
-           human_bytes(report.progress.total_bytes), report.empty_documents, report.bad_documents);
-    }
+    if (writer.documents() > 0) continue;
+    const std::string inputs = options.inputs.empty()       ? "no input files"
+                               : options.inputs.size() == 1 ? options.inputs[0].string()
+                                                            : fmt::format("{} input files", options.inputs.size());
+    fail("{}: no document with text ({}, {} empty documents, {} bad ones): {} is not written", inputs,
+         human_bytes(report.progress.total_bytes), report.empty_documents, report.bad_documents,
+         bin_path(writer.prefix()).string());
   }
   for (IndexedWriter& writer : writers) writer.close();
   return report;
