@@ -11,6 +11,7 @@
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -48,12 +49,13 @@ struct Work {
 
 void measure(benchmark::State& state, const Work& work, const std::function<void()>& run) {
   run();
+  const auto begin = std::chrono::steady_clock::now();
   for (auto _ : state) run();
-  const auto rate = [](double amount) { return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate); };
-  if (work.bytes > 0) state.counters["GB/s"] = rate(work.bytes / 1e9);
-  if (work.flops > 0) state.counters["GFLOP/s"] = rate(work.flops / 1e9);
-  state.counters["step_ms"] = benchmark::Counter(1e-3 / work.calls, benchmark::Counter::kIsIterationInvariantRate |
-                                                                        benchmark::Counter::kInvert);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double once = seconds.count() / static_cast<double>(state.iterations());
+  if (work.bytes > 0) state.counters["GB/s"] = work.bytes / once / 1e9;
+  if (work.flops > 0) state.counters["GFLOP/s"] = work.flops / once / 1e9;
+  state.counters["step_ms"] = 1e3 * once * work.calls;
 }
 
 void copy(benchmark::State& state) {
@@ -69,7 +71,8 @@ BENCHMARK(copy)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void linear(benchmark::State& state, at::ScalarType dtype, int64_t in, int64_t out, double calls) {
   const at::Tensor x = random({kTokens, in}, dtype), w = random({out, in}, dtype), d_y = random({kTokens, out}, dtype);
-  const at::Tensor y = random({kTokens, out}, dtype), d_x = random({kTokens, in}, dtype), d_w = random({out, in}, at::kFloat);
+  const at::Tensor y = random({kTokens, out}, dtype), d_x = random({kTokens, in}, dtype),
+                   d_w = random({out, in}, at::kFloat);
   measure(state, {.flops = 6.0 * static_cast<double>(kTokens * in * out), .calls = calls}, [&] {
     linear_forward(y, x, w);
     linear_backward_input(d_x, d_y, w);
@@ -79,16 +82,30 @@ void linear(benchmark::State& state, at::ScalarType dtype, int64_t in, int64_t o
 
 void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p) {
   const auto shape = {kTokens, kWidth};
-  AddNorm op{.sum = random(shape, dtype), .branch = random(shape, dtype), .bias = random({kWidth}, dtype),
-             .dropout = {.p = p, .site = 1, .now = &kNow, .samples = kSamples}, .weight = random({kWidth}, dtype),
-             .norm_bias = random({kWidth}, dtype), .residual = random(shape, dtype), .normed = random(shape, dtype),
-             .mean = random({kTokens}, at::kFloat), .rstd = random({kTokens}, at::kFloat)};
+  AddNorm op{.sum = random(shape, dtype),
+             .branch = random(shape, dtype),
+             .bias = random({kWidth}, dtype),
+             .dropout = {.p = p, .site = 1, .now = &kNow, .samples = kSamples},
+             .weight = random({kWidth}, dtype),
+             .norm_bias = random({kWidth}, dtype),
+             .residual = random(shape, dtype),
+             .normed = random(shape, dtype),
+             .mean = random({kTokens}, at::kFloat),
+             .rstd = random({kTokens}, at::kFloat)};
   add_norm_forward(op);
   const auto vector = [] { return Target{random({kWidth}, at::kFloat), true}; };
-  AddNormBackward back{.d_normed = random(shape, dtype), .d_sum = random(shape, dtype), .residual = op.residual,
-                       .mean = op.mean, .rstd = op.rstd, .weight = op.weight, .dropout = op.dropout,
-                       .d_residual = random(shape, dtype), .d_branch = random(shape, dtype), .d_weight = vector(),
-                       .d_norm_bias = vector(), .d_bias = vector()};
+  AddNormBackward back{.d_normed = random(shape, dtype),
+                       .d_sum = random(shape, dtype),
+                       .residual = op.residual,
+                       .mean = op.mean,
+                       .rstd = op.rstd,
+                       .weight = op.weight,
+                       .dropout = op.dropout,
+                       .d_residual = random(shape, dtype),
+                       .d_branch = random(shape, dtype),
+                       .d_weight = vector(),
+                       .d_norm_bias = vector(),
+                       .d_bias = vector()};
   const double operands = backward && p > 0 ? 5 : 4;
   measure(state, {.bytes = operands * static_cast<double>(op.branch.nbytes()), .calls = 2 * kLayers + 1},
           [&] { backward ? add_norm_backward(back) : add_norm_forward(op); });
@@ -103,7 +120,8 @@ void gelu(benchmark::State& state, at::ScalarType dtype, bool backward) {
 }
 
 void attention(benchmark::State& state, at::ScalarType dtype, bool backward, float p) {
-  const at::Tensor qkv = random({kBatch, kLength, 3 * kWidth}, dtype), d_qkv = random({kBatch, kLength, 3 * kWidth}, dtype);
+  const at::Tensor qkv = random({kBatch, kLength, 3 * kWidth}, dtype),
+                   d_qkv = random({kBatch, kLength, 3 * kWidth}, dtype);
   const at::Tensor out = random({kBatch, kLength, kWidth}, dtype), d_out = random({kBatch, kLength, kWidth}, dtype);
   const at::Tensor log_sum = random({kBatch, kHeads, kLength}, at::kFloat);
   const Heads heads{kHeads, kHeads, kWidth / kHeads};
@@ -129,7 +147,8 @@ void embedding(benchmark::State& state, at::ScalarType dtype, bool backward) {
   const at::Tensor tokens = integers({kBatch, kLength}, kVocabulary), positions = integers({kBatch, kLength}, kLength);
   const at::Tensor by_token = random({kVocabulary, kWidth}, dtype), by_position = random({kLength, kWidth}, dtype);
   const at::Tensor out = random({kTokens, kWidth}, dtype);
-  const Target d_token{random({kVocabulary, kWidth}, at::kFloat), true}, d_position{random({kLength, kWidth}, at::kFloat), false};
+  const Target d_token{random({kVocabulary, kWidth}, at::kFloat), true},
+      d_position{random({kLength, kWidth}, at::kFloat), false};
   measure(state, {.bytes = 3.0 * static_cast<double>(out.nbytes())}, [&] {
     if (backward) {
       embedding_backward(d_token, d_position, out, tokens, positions);
@@ -141,7 +160,8 @@ void embedding(benchmark::State& state, at::ScalarType dtype, bool backward) {
 
 void adamw(benchmark::State& state, at::ScalarType dtype) {
   const auto run = [](int64_t n) { return random({n}, at::kFloat); };
-  const at::Tensor master = run(kParameters), m = run(kParameters), v = run(kParameters).abs_(), gradient = run(kParameters);
+  const at::Tensor master = run(kParameters), m = run(kParameters), v = run(kParameters).abs_(),
+                   gradient = run(kParameters);
   const at::Tensor weight = dtype == at::kFloat ? master : gradient.to(dtype);
   measure(state, {.bytes = (dtype == at::kFloat ? 28.0 : 30.0) * kParameters},
           [&] { adamw_step(master, m, v, gradient, weight, {.weight_decay = 0.1F}, &kNow); });

@@ -12,8 +12,11 @@ struct State {
 };
 
 State state_of(int64_t n, at::ScalarType dtype) {
-  State s{random({n}, at::kFloat, 1), random({n}, at::kFloat, 2, 0, 0.1), random({n}, at::kFloat, 3, 0, 0.1).abs(),
-          random({n}, at::kFloat, 4), {}};
+  State s{random({n}, at::kFloat, 1),
+          random({n}, at::kFloat, 2, 0, 0.1),
+          random({n}, at::kFloat, 3, 0, 0.1).abs(),
+          random({n}, at::kFloat, 4),
+          {}};
   s.weight = dtype == at::kFloat ? s.master : nan({n}, dtype);
   return s;
 }

@@ -16,10 +16,10 @@ struct Case {
   Heads heads;
   float p = 0;
 };
-const Case kCases[] = {{1, 1, {1, 1, 1}},        {1, 2, {1, 1, 2}},         {2, 7, {3, 3, 5}},
-                       {1, 64, {2, 2, 16}},      {2, 65, {4, 2, 8}},        {1, 130, {6, 1, 12}},
-                       {0, 5, {2, 2, 4}},        {2, 37, {3, 3, 8}, 0.1F},  {1, 131, {4, 2, 6}, 0.3F},
-                       {2, 9, {2, 1, 7}, 0.5F}};
+const Case kCases[] = {{1, 1, {1, 1, 1}},       {1, 2, {1, 1, 2}},        {2, 7, {3, 3, 5}},
+                       {1, 64, {2, 2, 16}},     {2, 65, {4, 2, 8}},       {1, 130, {6, 1, 12}},
+                       {0, 5, {2, 2, 4}},       {2, 37, {3, 3, 8}, 0.1F}, {1, 131, {4, 2, 6}, 0.3F},
+                       {2, 9, {2, 1, 7}, 0.5F}, {1, 530, {2, 1, 4}, 0.1F}};
 
 const StepScalars kNow{.seed = 99, .step = 3};
 const std::vector<int64_t> kSamples = {11, (int64_t{1} << 40) + 5};
@@ -89,7 +89,8 @@ struct Computed {
   Computed(const Case& c, at::ScalarType dtype)
       : qkv(random({c.samples, c.length, (c.heads.heads + 2 * c.heads.kv_heads) * c.heads.head_width}, dtype, 1)),
         d_out(random({c.samples, c.length, c.heads.heads * c.heads.head_width}, dtype, 2)),
-        out(nan(d_out.sizes(), dtype)), log_sum(nan({c.samples, c.heads.heads, c.length})),
+        out(nan(d_out.sizes(), dtype)),
+        log_sum(nan({c.samples, c.heads.heads, c.length})),
         d_qkv(nan(qkv.sizes(), dtype)) {
     const Dropout dropout = dropout_of(c);
     attention_forward(out, log_sum, qkv, c.heads, dropout);
@@ -141,10 +142,16 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, WrongOperandsAreNamed) {
   const at::Tensor qkv = nan({1, 4, 20}), out = nan({1, 4, 12}), sum = nan({1, 3, 4});
-  EXPECT_THAT([&] { attention_forward(out, sum, qkv, {3, 2, 4}, {}); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("3 query heads do not divide")));
-  EXPECT_THAT([&] { attention_forward(out, sum, qkv, {3, 3, 4}, {}); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("qkv: shape [1, 4, 20], expected [1, 4, 36]")));
+  EXPECT_THAT(
+      [&] {
+        attention_forward(out, sum, qkv, {3, 2, 4}, {});
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("3 query heads do not divide")));
+  EXPECT_THAT(
+      [&] {
+        attention_forward(out, sum, qkv, {3, 3, 4}, {});
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("qkv: shape [1, 4, 20], expected [1, 4, 36]")));
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ TEST(Embedding, BackwardSumsTheReadersOfEachRow) {
         for (size_t row = 0; row < t.size(); ++row)
           for (size_t c = 0; c < static_cast<size_t>(C); ++c) {
             by_token[static_cast<size_t>(t[row]) * static_cast<size_t>(C) + c] += d[row * static_cast<size_t>(C) + c];
-            by_position[static_cast<size_t>(p[row]) * static_cast<size_t>(C) + c] += d[row * static_cast<size_t>(C) + c];
+            by_position[static_cast<size_t>(p[row]) * static_cast<size_t>(C) + c] +=
+                d[row * static_cast<size_t>(C) + c];
           }
         embedding_backward(d_token, d_position, d_out, tokens, positions);
         expect_close(d_token.gradient, by_token, 1e-5);

@@ -15,7 +15,8 @@ const at::ScalarType kAll[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
 // Every fp32 that rounding treats specially: ties, overflow, subnormals, infinities, NaN with only low bits.
 at::Tensor awkward() {
-  std::vector<uint32_t> bits = {0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 1, 0x00008000};
+  std::vector<uint32_t> bits = {0,          0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
+                                0x7F800001, 0xFFFFFFFF, 1,          0x00008000};
   for (uint32_t high : {0x3F80U, 0x3F81U, 0x7F7FU, 0x0001U, 0xBF80U, 0x477FU})
     for (uint32_t low : {0U, 1U, 0x1000U, 0x2000U, 0x7FFFU, 0x8000U, 0x8001U, 0xEFFFU, 0xF000U, 0xFFFFU})
       bits.push_back(high << 16 | low);

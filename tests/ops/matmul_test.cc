@@ -52,8 +52,11 @@ TEST(Linear, ForwardAndBothBackwards) {
 }
 
 TEST(Linear, WrongOperandsAreNamed) {
-  EXPECT_THAT([] { linear_forward(nan({2, 3}), nan({2, 5}), nan({3, 4})); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("w: shape [3, 4], expected [3, 5]")));
+  EXPECT_THAT(
+      [] {
+        linear_forward(nan({2, 3}), nan({2, 5}), nan({3, 4}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("w: shape [3, 4], expected [3, 5]")));
 }
 
 }  // namespace

@@ -16,10 +16,18 @@ struct Case {
   bool sum = true, bias = true;
   float p = 0;
 };
-const Case kCases[] = {{1, 1, 1},          {1, 3, 7},           {2, 5, 16},           {3, 4, 33, true, false},
-                       {2, 9, 100, false}, {1, 70, 384},        {0, 8, 24},           {2, 5, 16, true, true, 0.1F},
-                       {3, 7, 33, false, false, 0.5F},          {2, 33, 130, true, true, 0.2F},
-                       {1, 1, 5, false, true, 0.9F},            {4, 40, 384, true, true, 0.1F}};
+const Case kCases[] = {{1, 1, 1},
+                       {1, 3, 7},
+                       {2, 5, 16},
+                       {3, 4, 33, true, false},
+                       {2, 9, 100, false},
+                       {1, 70, 384},
+                       {0, 8, 24},
+                       {2, 5, 16, true, true, 0.1F},
+                       {3, 7, 33, false, false, 0.5F},
+                       {2, 33, 130, true, true, 0.2F},
+                       {1, 1, 5, false, true, 0.9F},
+                       {4, 40, 384, true, true, 0.1F}};
 
 const StepScalars kNow{.seed = 1234, .step = 56};
 const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
@@ -253,7 +261,8 @@ TEST(AddNorm, NanComesThrough) {
 TEST(AddNorm, WrongOperandsAreNamed) {
   AddNorm op = forward_of({2, 3, 8}, at::kFloat);
   op.weight = random({9}, at::kFloat, 1);
-  EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("weight: shape [9]")));
+  EXPECT_THAT([&] { add_norm_forward(op); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("weight: shape [9]")));
   op = forward_of({2, 3, 8, true, true, 0.1F}, at::kFloat);
   op.dropout.samples = std::span(kSamples).first(4);
   EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("whole samples")));

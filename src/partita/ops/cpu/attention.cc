@@ -44,7 +44,9 @@ struct DKeysTransposed;
 struct DValuesTransposed;
 struct DTransposed;
 
-constexpr int64_t kQueries = 64;  // in a block
+// Queries in a block. Small blocks compute less of what the causal mask excludes, large ones read keys less often.
+constexpr int64_t kMostQueries = 64;
+int64_t queries_of(int64_t length) { return length <= 512 ? 32 : kMostQueries; }
 
 int64_t even(int64_t n) { return n + n % 2; }
 
@@ -92,14 +94,18 @@ template <class T>
 class Forward {
  public:
   explicit Forward(const AttentionProblem& p)
-      : p_(p), qkv_(p.qkv.const_data_ptr<T>()), out_(p.out.mutable_data_ptr<T>()),
-        log_sum_(p.log_sum.mutable_data_ptr<float>()), stride_(padded(p.length)),
+      : p_(p),
+        qkv_(p.qkv.const_data_ptr<T>()),
+        out_(p.out.mutable_data_ptr<T>()),
+        log_sum_(p.log_sum.mutable_data_ptr<float>()),
+        queries_(queries_of(p.length)),
+        stride_(padded(p.length)),
         keys_(scratch<T, KeysTransposed>(stride_ * p.head_width)),
         values_(scratch<T, ValuesPacked>(even(p.length) * p.head_width)),
-        scores_(scratch<float, Scores>(kQueries * stride_)),
-        probabilities_(scratch<T, Probabilities>(kQueries * stride_)),
+        scores_(scratch<float, Scores>(queries_ * stride_)),
+        probabilities_(scratch<T, Probabilities>(queries_ * stride_)),
         multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)),
-        output_(scratch<float, Output>(kQueries * p.head_width)) {}
+        output_(scratch<float, Output>(queries_ * p.head_width)) {}
 
   // All query heads of one kv head of one sample.
   void run(int64_t sample, int64_t kv_head) {
@@ -107,31 +113,31 @@ class Forward {
     const T* v = qkv_ + p_.v_at(sample, kv_head);
     const T* values = right_operand(v, p_.row(), p_.length, p_.head_width, values_);
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      for (int64_t first = 0; first < p_.length; first += kQueries) block(sample, head, first, values);
+      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, values);
   }
 
  private:
   void block(int64_t sample, int64_t head, int64_t first, const T* values) {
-    const int64_t count = std::min(kQueries, p_.length - first), keys = first + count;
+    const int64_t count = std::min(queries_, p_.length - first), keys = first + count;
     const int64_t width = sizeof(T) == 2 ? even(keys) : keys, D = p_.head_width;
     tile_matmul(count, keys, D, qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row(), keys_, stride_, scores_,
                 stride_, false);
-    float inverse[kQueries];
+    float inverse[kMostQueries];
     for (int64_t i = 0; i < count; ++i) {
       const int64_t query = first + i;
       const float* multiplier = nullptr;
       if (p_.mask.threshold > 0)
         multiplier = dropout_multipliers(p_.mask, p_.dropout.samples[static_cast<size_t>(sample)],
                                          p_.element(head, query), query + 1, multipliers_);
-      log_sum_[p_.log_sum_at(sample, head) + query] =
-          softmax_row(scores_ + i * stride_, multiplier, p_.scale, query + 1, width, probabilities_ + i * stride_,
-                      &inverse[i]);
+      log_sum_[p_.log_sum_at(sample, head) + query] = softmax_row(
+          scores_ + i * stride_, multiplier, p_.scale, query + 1, width, probabilities_ + i * stride_, &inverse[i]);
     }
     tile_matmul(count, D, width, probabilities_, stride_, values, right_stride(values, p_.row(), D), output_, D, false);
     for (int64_t i = 0; i < count; ++i) {
       T* to = out_ + p_.out_at(sample, head) + (first + i) * p_.out_row();
       const V factor = constant(inverse[i]);
-      for_vectors(D, [&](int64_t c, auto part) { store(hn::Mul(load(output_ + i * D + c, part), factor), to + c, part); });
+      for_vectors(D,
+                  [&](int64_t c, auto part) { store(hn::Mul(load(output_ + i * D + c, part), factor), to + c, part); });
     }
   }
 
@@ -139,7 +145,7 @@ class Forward {
   const T* qkv_;
   T* out_;
   float* log_sum_;
-  int64_t stride_;
+  int64_t queries_, stride_;
   T *keys_, *values_;
   float* scores_;
   T* probabilities_;
@@ -157,8 +163,8 @@ void attention_forward_heads(const AttentionProblem& p, int64_t begin, int64_t e
 
 // One row of the backward: from scores and d_probabilities to the dropped probabilities and d_scores, in place.
 //   p = exp(scale * score - log_sum);  d_score = scale * p * (multiplier * d_p - delta);  score <- multiplier * p
-HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, float scale, float log_sum,
-                             float delta, int64_t keys, int64_t width) {
+HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, float scale, float log_sum, float delta,
+                             int64_t keys, int64_t width) {
   for (int64_t i = 0; i < keys; i += lanes()) {
     const V p = exp(hn::MulSub(load(score + i, All{}), constant(scale), constant(log_sum)));
     V d = load(d_p + i, All{}), dropped = p;
@@ -202,17 +208,27 @@ template <class T>
 class Backward {
  public:
   explicit Backward(const AttentionProblem& p)
-      : p_(p), D(p.head_width), stride_(padded(p.length)), qkv_(p.qkv.const_data_ptr<T>()),
-        out_(p.out.const_data_ptr<T>()), d_out_(p.d_out.const_data_ptr<T>()),
-        d_qkv_(p.d_qkv.mutable_data_ptr<T>()), log_sum_(p.log_sum.const_data_ptr<float>()),
-        keys_t_(scratch<T, KeysTransposed>(stride_ * D)), values_t_(scratch<T, ValuesTransposed>(stride_ * D)),
-        keys_(scratch<T, KeysPacked>(even(p.length) * D)), scores_(scratch<float, Scores>(kQueries * stride_)),
-        d_probabilities_(scratch<float, DProbabilities>(kQueries * stride_)),
-        probability_pairs_(scratch<T, ProbabilityPairs>(kQueries * stride_)),
-        d_scores_(scratch<T, DScores>(kQueries * stride_)),
-        d_score_pairs_(scratch<T, DScorePairs>(kQueries * stride_)),
-        queries_t_(scratch<T, QueriesTransposed>(kQueries * D)), d_out_t_(scratch<T, DOutTransposed>(kQueries * D)),
-        row_pairs_(scratch<T, RowPairs>(kQueries * D)), d_queries_(scratch<float, DQueries>(kQueries * D)),
+      : p_(p),
+        D(p.head_width),
+        queries_(queries_of(p.length)),
+        stride_(padded(p.length)),
+        qkv_(p.qkv.const_data_ptr<T>()),
+        out_(p.out.const_data_ptr<T>()),
+        d_out_(p.d_out.const_data_ptr<T>()),
+        d_qkv_(p.d_qkv.mutable_data_ptr<T>()),
+        log_sum_(p.log_sum.const_data_ptr<float>()),
+        keys_t_(scratch<T, KeysTransposed>(stride_ * D)),
+        values_t_(scratch<T, ValuesTransposed>(stride_ * D)),
+        keys_(scratch<T, KeysPacked>(even(p.length) * D)),
+        scores_(scratch<float, Scores>(queries_ * stride_)),
+        d_probabilities_(scratch<float, DProbabilities>(queries_ * stride_)),
+        probability_pairs_(scratch<T, ProbabilityPairs>(queries_ * stride_)),
+        d_scores_(scratch<T, DScores>(queries_ * stride_)),
+        d_score_pairs_(scratch<T, DScorePairs>(queries_ * stride_)),
+        queries_t_(scratch<T, QueriesTransposed>(queries_ * D)),
+        d_out_t_(scratch<T, DOutTransposed>(queries_ * D)),
+        row_pairs_(scratch<T, RowPairs>(queries_ * D)),
+        d_queries_(scratch<float, DQueries>(queries_ * D)),
         d_keys_t_(scratch<float, DKeysTransposed>(stride_ * D)),
         d_values_t_(scratch<float, DValuesTransposed>(stride_ * D)),
         transposed_(scratch<float, DTransposed>(p.length * D)),
@@ -226,14 +242,14 @@ class Backward {
     std::memset(d_keys_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     std::memset(d_values_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      for (int64_t first = 0; first < p_.length; first += kQueries) block(sample, head, first, keys);
+      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, keys);
     write_transposed(d_keys_t_, d_qkv_ + k_at);
     write_transposed(d_values_t_, d_qkv_ + v_at);
   }
 
  private:
   void block(int64_t sample, int64_t head, int64_t first, const T* keys_right) {
-    const int64_t count = std::min(kQueries, p_.length - first), keys = first + count;
+    const int64_t count = std::min(queries_, p_.length - first), keys = first + count;
     const int64_t depth = sizeof(T) == 2 ? even(count) : count, width = sizeof(T) == 2 ? even(keys) : keys;
     const T* q = qkv_ + p_.q_at(sample, head) + first * p_.row();
     const int64_t out_at = p_.out_at(sample, head) + first * p_.out_row();
@@ -247,15 +263,15 @@ class Backward {
         multiplier = dropout_multipliers(p_.mask, p_.dropout.samples[static_cast<size_t>(sample)],
                                          p_.element(head, query), query + 1, multipliers_);
       backward_row(scores_ + i * stride_, d_probabilities_ + i * stride_, multiplier, p_.scale,
-                   log_sum_[p_.log_sum_at(sample, head) + query],
-                   dot(out + i * p_.out_row(), d_out + i * p_.out_row()), query + 1, width);
+                   log_sum_[p_.log_sum_at(sample, head) + query], dot(out + i * p_.out_row(), d_out + i * p_.out_row()),
+                   query + 1, width);
     }
     const auto p = operands(scores_, stride_, count, width, static_cast<T*>(nullptr), probability_pairs_);
     const auto d_s = operands(d_probabilities_, stride_, count, width, d_scores_, d_score_pairs_);
-    transpose_left(q, p_.row(), count, D, queries_t_, kQueries, row_pairs_);
-    transpose_left(d_out, p_.out_row(), count, D, d_out_t_, kQueries, row_pairs_);
-    tile_matmul(D, keys, depth, d_out_t_, kQueries, p.right, stride_, d_values_t_, stride_, true);
-    tile_matmul(D, keys, depth, queries_t_, kQueries, d_s.right, stride_, d_keys_t_, stride_, true);
+    transpose_left(q, p_.row(), count, D, queries_t_, queries_, row_pairs_);
+    transpose_left(d_out, p_.out_row(), count, D, d_out_t_, queries_, row_pairs_);
+    tile_matmul(D, keys, depth, d_out_t_, queries_, p.right, stride_, d_values_t_, stride_, true);
+    tile_matmul(D, keys, depth, queries_t_, queries_, d_s.right, stride_, d_keys_t_, stride_, true);
     tile_matmul(count, D, width, d_s.left, stride_, keys_right, right_stride(keys_right, p_.row(), D), d_queries_, D,
                 false);
     for (int64_t i = 0; i < count; ++i) {
@@ -275,11 +291,12 @@ class Backward {
   void write_transposed(const float* in, T* to) {
     pack_transposed(in, stride_, D, p_.length, transposed_, D);
     for (int64_t t = 0; t < p_.length; ++t)
-      for_vectors(D, [&](int64_t c, auto part) { store(load(transposed_ + t * D + c, part), to + t * p_.row() + c, part); });
+      for_vectors(
+          D, [&](int64_t c, auto part) { store(load(transposed_ + t * D + c, part), to + t * p_.row() + c, part); });
   }
 
   const AttentionProblem& p_;
-  int64_t D, stride_;
+  int64_t D, queries_, stride_;
   const T *qkv_, *out_, *d_out_;
   T* d_qkv_;
   const float* log_sum_;

@@ -30,7 +30,10 @@ template <class T>
 class Row {
  public:
   Row(T* logits, int64_t V, bool gradient)
-      : logits_(logits), V_(V), gradient_(gradient), exponentials_(room_for(logits, V, gradient)),
+      : logits_(logits),
+        V_(V),
+        gradient_(gradient),
+        exponentials_(room_for(logits, V, gradient)),
         maxima_(scratch<float, BlockMaxima>((V + kBlock - 1) / kBlock)) {}
 
   // log sum exp(row) - row[label]
@@ -71,9 +74,8 @@ class Row {
   float largest(int64_t begin, int64_t count) const {
     const float least = std::numeric_limits<float>::lowest();
     V most = constant(least);
-    for_vectors(count, [&](int64_t i, auto part) {
-      most = hn::Max(most, keep(load(logits_ + begin + i, part), part, least));
-    });
+    for_vectors(
+        count, [&](int64_t i, auto part) { most = hn::Max(most, keep(load(logits_ + begin + i, part), part, least)); });
     return max_of_lanes(most);
   }
   double sum_of_block(int64_t begin, int64_t count) {

@@ -21,9 +21,12 @@ namespace {
 template <class F>
 HWY_INLINE void with_type_of(const at::Tensor& tensor, F&& f) {
   switch (tensor.scalar_type()) {
-    case at::kBFloat16: return f(at::BFloat16{});
-    case at::kHalf: return f(at::Half{});
-    default: return f(float{});
+    case at::kBFloat16:
+      return f(at::BFloat16{});
+    case at::kHalf:
+      return f(at::Half{});
+    default:
+      return f(float{});
   }
 }
 
@@ -31,9 +34,8 @@ void add_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, in
   with_type_of(in, [&]<class T>(T) {
     float* to = out.mutable_data_ptr<float>() + begin;
     const T* from = in.const_data_ptr<T>() + begin;
-    for_vectors(end - begin, [&](int64_t i, auto part) {
-      store(hn::Add(load(to + i, part), load(from + i, part)), to + i, part);
-    });
+    for_vectors(end - begin,
+                [&](int64_t i, auto part) { store(hn::Add(load(to + i, part), load(from + i, part)), to + i, part); });
   });
 }
 

@@ -111,9 +111,13 @@ void recompute_rows(const AddNorm& op, int64_t begin, int64_t end) {
 template <class T>
 struct Backward {
   explicit Backward(const AddNormBackward& op)
-      : C(op.residual.size(1)), d_normed(op.d_normed.const_data_ptr<T>()), d_sum(data_or_null<T>(op.d_sum)),
-        residual(op.residual.const_data_ptr<T>()), weight(op.weight.const_data_ptr<T>()),
-        mean(op.mean.const_data_ptr<float>()), rstd(op.rstd.const_data_ptr<float>()),
+      : C(op.residual.size(1)),
+        d_normed(op.d_normed.const_data_ptr<T>()),
+        d_sum(data_or_null<T>(op.d_sum)),
+        residual(op.residual.const_data_ptr<T>()),
+        weight(op.weight.const_data_ptr<T>()),
+        mean(op.mean.const_data_ptr<float>()),
+        rstd(op.rstd.const_data_ptr<float>()),
         d_residual(op.d_residual.mutable_data_ptr<T>()),
         d_branch(op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr) {}
 

@@ -50,10 +50,10 @@ HWY_INLINE void pack_transposed(const float* in, int64_t ld_in, int64_t rows, in
   transpose_words(reinterpret_cast<const uint32_t*>(in), ld_in, rows, columns, reinterpret_cast<uint32_t*>(out),
                   ld_out);
 }
-HWY_INLINE void pack_transposed(const at::BFloat16* in, int64_t ld_in, int64_t rows, int64_t columns,
-                                at::BFloat16* out, int64_t ld_out) {
-  transpose_words(reinterpret_cast<const uint32_t*>(in), ld_in / 2, rows, columns / 2,
-                  reinterpret_cast<uint32_t*>(out), ld_out);
+HWY_INLINE void pack_transposed(const at::BFloat16* in, int64_t ld_in, int64_t rows, int64_t columns, at::BFloat16* out,
+                                int64_t ld_out) {
+  transpose_words(reinterpret_cast<const uint32_t*>(in), ld_in / 2, rows, columns / 2, reinterpret_cast<uint32_t*>(out),
+                  ld_out);
 }
 
 // Pairs of rows of in [rows, columns], [(rows + 1) / 2][columns][2]; a missing last row is 0.
@@ -80,8 +80,8 @@ HWY_INLINE void transpose_left(const float* in, int64_t ld_in, int64_t rows, int
                                int64_t ld_out, float*) {
   pack_transposed(in, ld_in, rows, columns, out, ld_out);
 }
-HWY_INLINE void transpose_left(const at::BFloat16* in, int64_t ld_in, int64_t rows, int64_t columns,
-                               at::BFloat16* out, int64_t ld_out, at::BFloat16* pairs) {
+HWY_INLINE void transpose_left(const at::BFloat16* in, int64_t ld_in, int64_t rows, int64_t columns, at::BFloat16* out,
+                               int64_t ld_out, at::BFloat16* pairs) {
   pack_pairs(in, ld_in, rows, columns, pairs);
   transpose_words(reinterpret_cast<const uint32_t*>(pairs), columns, (rows + 1) / 2, columns,
                   reinterpret_cast<uint32_t*>(out), ld_out / 2);
