@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/comm/environment.h"
 #include "partita/comm/mpirun_output.h"
 
@@ -199,7 +200,9 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
                               .slurm = environment("SLURM_JOB_ID").has_value(),
                               .threads_set = environment("OMP_NUM_THREADS").has_value()};
   const std::string program = fs::read_symlink("/proc/self/exe");
-  const MpirunCall call = mpirun_call(ranks, program, command, options, machine);
+  MpirunCall call = mpirun_call(ranks, program, command, options, machine);
+  // The ranks write into pipes and cannot see the terminal behind them.
+  if (const int width = log::terminal_width(); width > 0) call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(width);
   const fs::path mpirun = find_mpirun(environment("PATH").value_or("/usr/bin:/bin"));
 
   MpirunOutput output;
