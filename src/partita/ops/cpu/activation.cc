@@ -23,9 +23,7 @@ HWY_INLINE V gelu_gate(V x, V x_squared) {
   const V minus_2u = hn::Mul(x, hn::MulAdd(x_squared, constant(-2 * kRoot * kCubic), constant(-2 * kRoot)));
   // beyond 80 the gate is 0 to every bit that x s can show; the bound stands first, so that x86's Min returns a NaN of x
   const V e = exp(hn::Min(constant(80.0F), minus_2u));
-  // 1 / d: an estimate of at least 12 bits and one step of Newton's method; a division would cost a quarter more
-  const V d = hn::Add(constant(1.0F), e), estimate = hn::ApproximateReciprocal(d);
-  return hn::Mul(estimate, hn::NegMulAdd(d, estimate, constant(2.0F)));
+  return hn::Div(constant(1.0F), hn::Add(constant(1.0F), e));
 }
 
 HWY_INLINE V gelu(V x) { return hn::Mul(x, gelu_gate(x, hn::Mul(x, x))); }
