@@ -99,22 +99,29 @@ TEST(Checkpoint, OneRankWritesPlainTensors) {
   EXPECT_TRUE(std::ranges::equal(file.bytes(entry), values.run(0, 0, 61 * 7)));
 }
 
-// Chunks of more than one checksum, cut where no chunk ends.
+// A piece of two chunks: readers touch both, or one, and only who touches a damaged one is refused.
 TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
   const TemporaryDirectory root;
-  const int64_t count = kChunkBytes + kChunkBytes / 2 + 13;
+  const int64_t count = 2 * kChunkBytes - 5;
   const GlobalValues values({{"large", {count}, DType::uint8}}, 2);
-  const fs::path folder = save(root.path(), 1, values, 2, 12);
-  int64_t chunks = 0;
-  for (const StoredPiece& piece : read_manifest(folder).tensors[0].pieces) chunks += std::ssize(piece.checksums);
-  EXPECT_GE(chunks, 2);
-  RankMemory middle;
-  middle.state.tensors = values.tensors();
-  middle.add(0, kChunkBytes - 5, 10);
-  middle.add(0, 0, count);
+  RankMemory writer = whole_layout(values.tensors());
+  writer.fill(values);
   Alone alone;
-  (void)load_checkpoint(folder, middle.state, alone);
-  EXPECT_TRUE(middle.holds(values));
+  const fs::path folder = save_checkpoint(root.path(), 1, writer.state, alone);
+  EXPECT_EQ(read_manifest(folder).tensors[0].pieces[0].checksums.size(), 2U);
+  const auto load = [&](int64_t begin, int64_t length) {
+    RankMemory reader;
+    reader.state.tensors = values.tensors();
+    reader.add(0, begin, length);
+    (void)load_checkpoint(folder, reader.state, alone);
+    return reader.holds(values);
+  };
+  EXPECT_TRUE(load(0, count));
+  EXPECT_TRUE(load(kChunkBytes - 5, 10));
+  flip_byte(folder / rank_file_name(0), static_cast<int64_t>(fs::file_size(folder / rank_file_name(0))) - 1);
+  EXPECT_TRUE(load(0, kChunkBytes));
+  EXPECT_THROW((void)load(0, kChunkBytes + 1), Error);
+  EXPECT_THROW((void)load(kChunkBytes, 1), Error);
 }
 
 TEST(Checkpoint, IgnoredTensorsAreNotRead) {
