@@ -355,14 +355,15 @@ TEST(Checkpoint, AFullDiskIsSeenBeforeWriting) {
   EXPECT_THAT(verify_checkpoint(older), IsEmpty());
 }
 
-// The space goes while the ranks write: another program is filling the disk.
+// Another program fills the disk between the check of the free space, which rank 0 has made when it first gathers, and
+// the writing.
 class FillingPeers final : public Peers {
  public:
   FillingPeers(Peers& peers, fs::path file) : peers_(peers), file_(std::move(file)) {}
   [[nodiscard]] int rank() const override { return peers_.rank(); }
   [[nodiscard]] int size() const override { return peers_.size(); }
   [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
-    if (rank() == 1 && calls_++ == 0) write_file(file_, std::string(600'000, 'x'));
+    if (rank() == 0 && calls_++ == 0) write_file(file_, std::string(600'000, 'x'));
     return peers_.gather(mine);
   }
 
