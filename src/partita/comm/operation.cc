@@ -42,6 +42,18 @@ class Backoff {
   std::chrono::microseconds sleep_ = kShortestSleep;
 };
 
+// Runs a step of what is done for a call; errors, of the connection too, name the call.
+template <class Step>
+auto named(const Call& call, Step step) {
+  try {
+    return step();
+  } catch (const Interrupted& death) {
+    throw Interrupted(fmt::format("{}: {}", call.text(), death.what()));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", call.text(), error.what()));
+  }
+}
+
 }  // namespace
 
 std::string Call::text() const {
@@ -77,18 +89,18 @@ bool Operation::advance() {
   if (error_) std::rethrow_exception(error_);
   if (done_) return true;
   try {
-    while (true) {
-      for (; !transfers_.empty(); transfers_.pop_back())
-        if (!transfers_.back()->test()) return false;
-      if (next_stage_ == stages_.size()) break;
-      stages_[next_stage_++](*this);
-    }
-  } catch (const Interrupted&) {
+    const bool over = named(call_, [&] {
+      while (true) {
+        for (; !transfers_.empty(); transfers_.pop_back())
+          if (!transfers_.back()->test()) return false;
+        if (next_stage_ == stages_.size()) return true;
+        stages_[next_stage_++](*this);
+      }
+    });
+    if (!over) return false;
+  } catch (const Error&) {
     error_ = std::current_exception();
     throw;
-  } catch (const Error& error) {
-    error_ = std::make_exception_ptr(Error(fmt::format("{}: {}", call_.text(), error.what())));
-    std::rethrow_exception(error_);
   }
   done_ = true;
   stages_.clear();  // and with them the tensors they hold
@@ -99,7 +111,7 @@ bool Operation::advance() {
 
 bool Operation::test() {
   if (error_) std::rethrow_exception(error_);
-  if (!done_) owner_->progress();
+  if (!done_) owner_->progress(*this);
   return done_;
 }
 
@@ -119,8 +131,11 @@ Event Operations::start(Call call, std::vector<Operation::Stage> stages) {
 }
 
 void Operations::progress() {
-  if (active_.empty()) return;
-  transport_->progress();
+  if (!active_.empty()) progress(*std::shared_ptr<Operation>(active_.front()));
+}
+
+void Operations::progress(const Operation& wanted) {
+  named(wanted.call(), [&] { transport_->progress(); });
   // Those that are over leave, the rest keep their order; one that fails leaves too.
   for (size_t i = 0; i < active_.size();) {
     const std::shared_ptr<Operation> operation = active_[i];
@@ -144,28 +159,24 @@ void Operations::wait(Operation& operation) {
   StallInquiry inquiry;
   const auto begin = Clock::now();
   auto listen_at = begin + kListenEvery, give_up_at = Clock::time_point::max();
-  const auto& ranks = operation.call().group->ranks;
-  const auto over = [&] {
-    try {
-      return operation.test();
-    } catch (const Interrupted& death) {
-      throw Interrupted(fmt::format("{}: {}", operation.call().text(), death.what()));
-    }
-  };
-  while (!over()) {
-    backoff.pause(*transport_);
+  const Call& call = operation.call();
+  while (!operation.test()) {
+    named(call, [&] { backoff.pause(*transport_); });
     const auto now = Clock::now();
     if (now < listen_at) continue;
     listen_at = now + kListenEvery;
-    const std::string mine = operation.call().text();
-    inquiry.listen(*transport_, mine);
+    const std::string mine = call.text();
+    const auto& ranks = call.group->ranks;
+    named(call, [&] { inquiry.listen(*transport_, mine); });
     if (now - begin < timeout_) continue;
     if (give_up_at == Clock::time_point::max()) {
-      inquiry.ask(*transport_, ranks, mine);
+      named(call, [&] { inquiry.ask(*transport_, ranks, mine); });
       give_up_at = now + kAnswerWithin;
     }
-    if (now < give_up_at && inquiry.answers().size() + 1 < ranks.size()) continue;
-    fail("{}", stall_message(mine, operation.call().bytes, timeout_, ranks, transport_->rank(), inquiry.answers()));
+    // Answers come from the whole job: those of this group count.
+    const auto answered = [&](int rank) { return rank == transport_->rank() || inquiry.answers().contains(rank); };
+    if (now < give_up_at && !std::all_of(ranks.begin(), ranks.end(), answered)) continue;
+    fail("{}", stall_message(mine, call.bytes, timeout_, ranks, transport_->rank(), inquiry.answers()));
   }
 }
 

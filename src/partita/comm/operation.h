@@ -97,6 +97,8 @@ class Operations : public std::enable_shared_from_this<Operations> {
 
  private:
   friend class Operation;
+  // Errors of the connection name the operation that is wanted.
+  void progress(const Operation& wanted);
   [[nodiscard]] Scratch take_scratch(size_t bytes);
 
   std::unique_ptr<Transport> transport_;

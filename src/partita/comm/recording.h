@@ -30,6 +30,9 @@ class RecordingCommunicator final : public Communicator {
   // Stands alone, and answers at once as if every rank had called with this rank's data: a gather repeats the slice, a
   // sum is size times it, a received tensor stays as it is.
   RecordingCommunicator(std::string name, int rank, int size);
+  // A copy is hardly what is meant when one is put in front of another.
+  RecordingCommunicator(const RecordingCommunicator&) = delete;
+  RecordingCommunicator& operator=(const RecordingCommunicator&) = delete;
 
   [[nodiscard]] int rank() const override { return inner_ ? inner_->rank() : rank_; }
   [[nodiscard]] int size() const override { return inner_ ? inner_->size() : size_; }

@@ -1,0 +1,45 @@
+#include "partita/comm/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+TEST(MpirunCall, OneMachine) {
+  const MpirunCall call = mpirun_call(2, "/usr/bin/partita", {"train", "c.toml"}, {}, {.cores = 9});
+  EXPECT_THAT(call.arguments, ElementsAre("-n", "2", "--oversubscribe", "--bind-to", "none", "-x", "OMP_NUM_THREADS",
+                                          "/usr/bin/partita", "train", "c.toml"));
+  EXPECT_THAT(call.environment, UnorderedElementsAre(Pair("OMP_NUM_THREADS", "4")));
+}
+
+TEST(MpirunCall, MoreRanksThanCoresAsRootWithThreadsSet) {
+  EXPECT_EQ(mpirun_call(5, "p", {}, {}, {.cores = 2}).environment.at("OMP_NUM_THREADS"), "1");
+  EXPECT_THAT(mpirun_call(5, "p", {}, {}, {.cores = 2, .root = true, .threads_set = true}).environment,
+              UnorderedElementsAre(Pair("OMPI_ALLOW_RUN_AS_ROOT", "1"), Pair("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")));
+}
+
+TEST(MpirunCall, HostsWhereSlotsCount) {
+  const MpirunCall call =
+      mpirun_call(6, "p", {}, {.host_file = "hosts", .bind = "core"}, {.cores = 8, .hosts = 4});  // two ranks a host
+  EXPECT_THAT(call.arguments, ElementsAre("-n", "6", "--hostfile", "hosts", "--map-by", "slot:PE=4", "--bind-to", "core",
+                                          "-x", "OMP_NUM_THREADS", "p"));
+  const MpirunCall slurm = mpirun_call(2, "p", {}, {}, {.cores = 2, .slurm = true});
+  EXPECT_THAT(slurm.arguments, testing::Not(testing::Contains("--oversubscribe")));
+}
+
+TEST(MpirunCall, WrongUse) {
+  EXPECT_THROW((void)mpirun_call(0, "p", {}, {}, {}), UsageError);
+  EXPECT_THROW((void)mpirun_call(-3, "p", {}, {}, {}), UsageError);
+  EXPECT_THROW((void)mpirun_call(1, "p", {}, {.bind = "thread"}, {}), UsageError);
+  EXPECT_THROW((void)launch(1, {}, {.host_file = "/nonexistent/hosts"}), Error);
+}
+
+}  // namespace
+}  // namespace partita
