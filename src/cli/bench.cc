@@ -44,19 +44,28 @@ StepShape parse_shape(const std::string& text) {
     if (next == end || *next != ',') break;
     at = next + 1;
   }
-  if (at != end || numbers.size() != 6) throw partita::UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
+  if (at != end || numbers.size() != 6)
+    throw partita::UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
   return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
 }
 
 partita::Config make_config(const Arguments& a, const StepShape& s, int ranks) {
   partita::Config c;
-  c.model = {.layers = s.layers, .hidden_size = s.width, .heads = s.heads, .vocab_size = s.vocabulary, .max_length = s.length,
-             .dropout = a.dropout, .embedding_dropout = a.dropout, .attention_dropout = a.dropout};
+  c.model = {.layers = s.layers,
+             .hidden_size = s.width,
+             .heads = s.heads,
+             .vocab_size = s.vocabulary,
+             .max_length = s.length,
+             .dropout = a.dropout,
+             .embedding_dropout = a.dropout,
+             .attention_dropout = a.dropout};
   c.train.sequence_length = s.length;
   c.train.micro_batch = s.batch;
   c.train.global_batch = s.batch * ranks * a.micro_batches;
   c.train.precision = partita::parse_dtype(a.precision);
-  c.train.recompute = a.recompute == "full" ? partita::Recompute::full : a.recompute == "selective" ? partita::Recompute::selective : partita::Recompute::none;
+  c.train.recompute = a.recompute == "full"        ? partita::Recompute::full
+                      : a.recompute == "selective" ? partita::Recompute::selective
+                                                   : partita::Recompute::none;
   c.parallel.zero_stage = a.zero;
   return c;
 }
@@ -83,7 +92,8 @@ void bench_step(const Arguments& a) {
   partita::validate(config.model);
   partita::Mesh mesh(world, {.data = world.size()});
   const std::unique_ptr<partita::Communicator> self = world.group("self", {world.rank()});
-  const auto engine = partita::build_training_engine(config, partita::make_zero(static_cast<int>(a.zero), *self, mesh.data()), mesh.data());
+  const auto engine = partita::build_training_engine(
+      config, partita::make_zero(static_cast<int>(a.zero), *self, mesh.data()), mesh.data());
   engine->initialize(0);
 
   std::vector<partita::Batch> batches;
@@ -103,13 +113,24 @@ void bench_step(const Arguments& a) {
   const double median = seconds[seconds.size() / 2];
   const auto tokens = static_cast<double>(config.train.global_batch * shape.length);
   const partita::EngineMemory m = engine->memory();
-  const nlohmann::ordered_json line = {
-      {"shape", a.shape}, {"precision", a.precision}, {"zero", a.zero}, {"ranks", world.size()}, {"threads", at::get_num_threads()},
-      {"micro_batches", a.micro_batches}, {"recompute", a.recompute}, {"tokens_per_s", tokens / median}, {"ms", median * 1e3},
-      {"ms_min", seconds.front() * 1e3}, {"ms_max", seconds.back() * 1e3}, {"steps", a.steps}, {"first_step_s", first},
-      {"params_m", static_cast<double>(partita::parameter_count(config.model)) / 1e6},
-      {"state_bytes", m.weights + m.gradients + m.master + m.optimizer}, {"activation_bytes", m.activations + m.temporaries},
-      {"loss_first", losses.front()}, {"loss_last", losses.back()}};
+  const nlohmann::ordered_json line = {{"shape", a.shape},
+                                       {"precision", a.precision},
+                                       {"zero", a.zero},
+                                       {"ranks", world.size()},
+                                       {"threads", at::get_num_threads()},
+                                       {"micro_batches", a.micro_batches},
+                                       {"recompute", a.recompute},
+                                       {"tokens_per_s", tokens / median},
+                                       {"ms", median * 1e3},
+                                       {"ms_min", seconds.front() * 1e3},
+                                       {"ms_max", seconds.back() * 1e3},
+                                       {"steps", a.steps},
+                                       {"first_step_s", first},
+                                       {"params_m", static_cast<double>(partita::parameter_count(config.model)) / 1e6},
+                                       {"state_bytes", m.weights + m.gradients + m.master + m.optimizer},
+                                       {"activation_bytes", m.activations + m.temporaries},
+                                       {"loss_first", losses.front()},
+                                       {"loss_last", losses.back()}};
   partita::log::print(line.dump());
 }
 
@@ -121,12 +142,20 @@ void add_bench_command(CLI::App& app) {
   CLI::App* step = command->add_subcommand("step", "A GPT-2 training step on random tokens; prints a line of JSON");
   auto a = std::make_shared<Arguments>();
   step->add_option("--shape", a->shape, "layers,heads,width,length,batch a rank,vocabulary")->capture_default_str();
-  step->add_option("--precision", a->precision, "of the compute")->capture_default_str()->check(CLI::IsMember({"fp32", "bf16"}));
-  step->add_option("--recompute", a->recompute, "what backward makes again")->capture_default_str()->check(CLI::IsMember({"none", "selective", "full"}));
+  step->add_option("--precision", a->precision, "of the compute")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  step->add_option("--recompute", a->recompute, "what backward makes again")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "selective", "full"}));
   step->add_option("--zero", a->zero, "ZeRO stage")->capture_default_str()->check(CLI::Range(0, 3));
-  step->add_option("--micro-batches", a->micro_batches, "gradient accumulation")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--micro-batches", a->micro_batches, "gradient accumulation")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   step->add_option("--dropout", a->dropout, "everywhere")->capture_default_str()->check(CLI::Range(0.0, 0.9));
-  step->add_option("--steps", a->steps, "timed; the median is reported")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--steps", a->steps, "timed; the median is reported")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   step->add_option("--warmup", a->warmup, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
   step->footer("Example: partita launch -n 2 -- bench step --shape 6,6,384,256,4,4096 --zero 2 --precision bf16");
   step->callback([a] { bench_step(*a); });

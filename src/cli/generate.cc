@@ -26,7 +26,8 @@ void write(std::string_view text) {
 void run(Arguments a) {
   if (a.greedy) a.options.sampling.temperature = 0;
   partita::World world = partita::World::connect({});
-  if (world.size() > 1) partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
+  if (world.size() > 1)
+    partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
   const std::unique_ptr<partita::Communicator> self = world.group("self", {0});
   partita::Generator generator = partita::Generator::open(a.path, a.tokenizer, *self);
   partita::log::info("{}", generator.checkpoint().string());
@@ -42,13 +43,21 @@ void add_generate_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   command->add_option("PATH", a->path, "a run's folder (its newest checkpoint is taken) or a checkpoint")->required();
   command->add_option("--prompt", a->prompt, "text to go on from; empty: the beginning of a document");
-  command->add_option("--tokens", a->options.tokens, "tokens to write at most")->capture_default_str()->check(CLI::NonNegativeNumber);
-  command->add_option("--temperature", a->options.sampling.temperature, "divides the logits; 0 is greedy")->capture_default_str();
-  command->add_option("--top-k", a->options.sampling.top_k, "draw from the k likeliest tokens; 0: from all")->capture_default_str();
-  command->add_option("--top-p", a->options.sampling.top_p, "draw from the likeliest tokens that reach this probability")->capture_default_str();
+  command->add_option("--tokens", a->options.tokens, "tokens to write at most")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--temperature", a->options.sampling.temperature, "divides the logits; 0 is greedy")
+      ->capture_default_str();
+  command->add_option("--top-k", a->options.sampling.top_k, "draw from the k likeliest tokens; 0: from all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", a->options.sampling.top_p, "draw from the likeliest tokens that reach this probability")
+      ->capture_default_str();
   command->add_option("--seed", a->options.seed, "the same seed gives the same text")->capture_default_str();
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the run's own");
   command->add_flag("--greedy", a->greedy, "always the likeliest token");
-  command->footer("Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k 50");
+  command->footer(
+      "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "
+      "50");
   command->callback([a] { run(*a); });
 }

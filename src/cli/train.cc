@@ -29,7 +29,8 @@ void add_train_command(CLI::App& app) {
   auto file = std::make_shared<std::filesystem::path>();
   auto print = std::make_shared<bool>(false);
   command->add_option("CONFIG", *file, "configuration in TOML")->required();
-  command->add_flag("--print-config", *print, "print the effective configuration, with where each value comes from, and stop");
+  command->add_flag("--print-config", *print,
+                    "print the effective configuration, with where each value comes from, and stop");
   command->allow_extras();
   command->footer(
       "--section.key=value overrides any key of CONFIG. A run resumes from the newest checkpoint in its folder.\n"

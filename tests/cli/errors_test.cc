@@ -21,8 +21,10 @@ TEST(Usage, ExitCodes) {
   expect_error(partita({"trian"}), testing::_, 2);
   expect_error(partita({"train"}), HasSubstr("CONFIG"), 2);
   expect_error(partita({"launch", "-n", "2"}), HasSubstr("no command"), 2);
-  expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"), 2);
-  for (const char* command : {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "plot", "checkpoint", "bench"}) {
+  expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"),
+               2);
+  for (const char* command :
+       {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "plot", "checkpoint", "bench"}) {
     const Result r = partita({command, "--help"});
     EXPECT_EQ(r.code, 0) << command;
     EXPECT_GT(r.output.size(), 200U) << command;
@@ -43,12 +45,14 @@ TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
 TEST(Configuration, IsPrintedWithItsSources) {
   const Result r = partita({"train", SmallRun::get().config(), "--print-config", "--parallel.zero_stage=3"});
   EXPECT_EQ(r.code, 0);
-  EXPECT_THAT(r.output, AllOf(HasSubstr("zero_stage = 3"), HasSubstr("command line"), HasSubstr("small.toml:2"), HasSubstr("default")));
+  EXPECT_THAT(r.output, AllOf(HasSubstr("zero_stage = 3"), HasSubstr("command line"), HasSubstr("small.toml:2"),
+                              HasSubstr("default")));
 }
 
 TEST(Configuration, ShapesAndBatchesThatDoNotDivide) {
   const TemporaryDirectory folder;
-  expect_error(partita(train_command(1, folder / "a", {"--model.hidden_size=100", "--model.heads=12"})), AllOf(HasSubstr("100"), HasSubstr("96 or 108")));
+  expect_error(partita(train_command(1, folder / "a", {"--model.hidden_size=100", "--model.heads=12"})),
+               AllOf(HasSubstr("100"), HasSubstr("96 or 108")));
   const Result r = partita(train_command(2, folder / "b", {"--train.global_batch=10"}));
   expect_error(r, AllOf(HasSubstr("global_batch 10"), HasSubstr("8 or 12")));
   EXPECT_EQ(r.error.find("global_batch 10"), r.error.rfind("global_batch 10")) << "said once, not by every rank";
@@ -60,7 +64,9 @@ TEST(Configuration, ShapesAndBatchesThatDoNotDivide) {
 TEST(Tokenize, EmptyAndInvalidInput) {
   const TemporaryDirectory folder;
   const auto tokenize = [&](const fs::path& input, std::vector<std::string> more = {}) {
-    std::vector<std::string> command = {"tokenize", "--input", input.string(), "--tokenizer", SmallRun::get().tokenizer().string(), "--quiet", "--output-prefix", (folder / "out").string()};
+    std::vector<std::string> command = {
+        "tokenize", "--input",         input.string(),           "--tokenizer", SmallRun::get().tokenizer().string(),
+        "--quiet",  "--output-prefix", (folder / "out").string()};
     command.insert(command.end(), more.begin(), more.end());
     return partita(command);
   };
@@ -81,9 +87,12 @@ TEST(TokenFiles, TruncatedAndDamaged) {
   const TemporaryDirectory folder;
   const fs::path prefix = folder / "copy", bin = folder / "copy.bin", idx = folder / "copy.idx";
   const auto reset = [&] {
-    for (const char* end : {".bin", ".idx"}) write_file(prefix.string() + end, read_file(SmallRun::get().prefix().string() + end));
+    for (const char* end : {".bin", ".idx"})
+      write_file(prefix.string() + end, read_file(SmallRun::get().prefix().string() + end));
   };
-  const auto train = [&](int ranks) { return partita(train_command(ranks, folder / "run", {"--data.path=" + prefix.string()})); };
+  const auto train = [&](int ranks) {
+    return partita(train_command(ranks, folder / "run", {"--data.path=" + prefix.string()}));
+  };
   reset();
   write_file(bin, read_file(bin).substr(0, 1001));
   for (int ranks : {1, 2}) expect_error(train(ranks), AllOf(HasSubstr("copy.bin"), HasSubstr("1001")));
@@ -102,7 +111,8 @@ TEST(Checkpoints, OfAnotherModelAreRefused) {
   const fs::path run = folder / "run";
   ASSERT_EQ(partita(train_command(1, run)).code, 0);
   const std::string before = read_file(run / "metrics.jsonl");
-  expect_error(partita(train_command(2, run, {"--model.hidden_size=32", "--train.steps=20"})), AllOf(HasSubstr("step-00000012"), HasSubstr("28")));
+  expect_error(partita(train_command(2, run, {"--model.hidden_size=32", "--train.steps=20"})),
+               AllOf(HasSubstr("step-00000012"), HasSubstr("28")));
   expect_error(partita(train_command(1, run, {"--model.layers=4", "--train.steps=20"})), HasSubstr("layers.3"));
   EXPECT_EQ(read_file(run / "metrics.jsonl"), before);
   EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
@@ -116,7 +126,8 @@ TEST(Checkpoints, AFullDiskKeepsTheLastOne) {
   const TemporaryDirectory folder;
   const fs::path small = folder / "small";
   fs::create_directory(small);
-  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=1600k") != 0) GTEST_SKIP() << "mounting a small file system needs root";
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=1600k") != 0)
+    GTEST_SKIP() << "mounting a small file system needs root";
   struct Unmount {
     fs::path path;
     ~Unmount() { ::umount2(path.c_str(), MNT_DETACH); }
@@ -129,7 +140,8 @@ TEST(Checkpoints, AFullDiskKeepsTheLastOne) {
     expect_error(r, AllOf(HasSubstr("free"), HasSubstr("needed")));
     EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
     EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000001"));
-    for (const auto& entry : fs::directory_iterator(run / "checkpoints")) EXPECT_EQ(entry.path().extension(), "") << entry.path();
+    for (const auto& entry : fs::directory_iterator(run / "checkpoints"))
+      EXPECT_EQ(entry.path().extension(), "") << entry.path();
     // With room made for one more the same run goes on to its end.
     fs::remove_all(run / "checkpoints/step-00000001");
     EXPECT_EQ(partita(train_command(ranks, run, {"--checkpoint.every=4", "--checkpoint.keep_last=1"})).code, 0);

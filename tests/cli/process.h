@@ -30,7 +30,8 @@ struct Result {
 // A process whose output is collected while the test looks at it.
 class Process {
  public:
-  Process(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment = {}) : start_(Clock::now()) {
+  Process(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment = {})
+      : start_(Clock::now()) {
     std::array<int, 2> out{}, err{};
     if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe");
     pid_ = fork();

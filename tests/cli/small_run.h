@@ -17,7 +17,8 @@ namespace partita::test {
 
 // Sentences of a few made-up words; the same at every call.
 inline std::string small_text(int documents) {
-  const std::vector<std::string> words = {"river", "stone", "light", "of", "the", "and", "walked", "over", "mountain", "slowly", "again"};
+  const std::vector<std::string> words = {"river",  "stone", "light",    "of",     "the",  "and",
+                                          "walked", "over",  "mountain", "slowly", "again"};
   std::mt19937 random(11);
   std::string lines;
   for (int d = 0; d < documents; ++d) {
@@ -43,9 +44,10 @@ class SmallRun {
  private:
   SmallRun() {
     write_file(text(), small_text(120));
-    must(partita({"tokenizer", "train", "--input", text().string(), "--vocab-size", "300", "--output", tokenizer().string()}));
-    must(partita({"tokenize", "--input", text().string(), "--tokenizer", tokenizer().string(), "--append-eod", "--quiet",
-                  "--output-prefix", (folder_ / "tokens").string()}));
+    must(partita(
+        {"tokenizer", "train", "--input", text().string(), "--vocab-size", "300", "--output", tokenizer().string()}));
+    must(partita({"tokenize", "--input", text().string(), "--tokenizer", tokenizer().string(), "--append-eod",
+                  "--quiet", "--output-prefix", (folder_ / "tokens").string()}));
     write_file(config(), fmt::format(R"([model]
 layers = 3
 hidden_size = 28
@@ -73,7 +75,8 @@ batches = 1
 every = 4
 [log]
 every = 4
-)", prefix().string(), tokenizer().string()));
+)",
+                                     prefix().string(), tokenizer().string()));
   }
 
   static void must(const Result& r) {
@@ -86,7 +89,8 @@ every = 4
 inline std::string run_in(const std::filesystem::path& folder) { return "--run.directory=" + folder.string(); }
 
 // `partita train`, alone or on several ranks.
-inline std::vector<std::string> train_command(int ranks, const std::filesystem::path& folder, const std::vector<std::string>& overrides = {}) {
+inline std::vector<std::string> train_command(int ranks, const std::filesystem::path& folder,
+                                              const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> command;
   if (ranks > 1) command = {"launch", "-n", std::to_string(ranks), "--"};
   command.insert(command.end(), {"train", SmallRun::get().config(), run_in(folder)});

@@ -10,8 +10,8 @@ namespace partita::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 using std::chrono::seconds;
+using testing::HasSubstr;
 
 // The lines of metrics.jsonl without what depends on the clock.
 std::vector<nlohmann::json> metrics(const fs::path& run) {
@@ -54,7 +54,8 @@ TEST(Train, WritesARunAndLearns) {
   EXPECT_NEAR(lines.front().at("loss"), std::log(300.0), 0.3);
   EXPECT_LT(lines.back().at("loss").get<double>() + 0.3, lines.front().at("loss").get<double>());
   EXPECT_EQ(lines.back().at("consumed_samples"), 144);
-  for (const char* file : {"config.toml", "versions.json", "tokenizer.json", "validation.jsonl"}) EXPECT_TRUE(fs::exists(run / file)) << file;
+  for (const char* file : {"config.toml", "versions.json", "tokenizer.json", "validation.jsonl"})
+    EXPECT_TRUE(fs::exists(run / file)) << file;
   EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000012/manifest.json"));
   EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000004"));  // keep_last = 2
 
@@ -75,7 +76,8 @@ TEST(Train, EveryLayoutIsTheSameRun) {
   for (int ranks : {2, 3})
     for (int stage : {0, 3}) {
       const fs::path run = folder / (std::to_string(ranks) + "-" + std::to_string(stage));
-      const Result r = partita(train_command(ranks, run, {"--parallel.zero_stage=" + std::to_string(stage), "--debug.poison=true"}));
+      const Result r =
+          partita(train_command(ranks, run, {"--parallel.zero_stage=" + std::to_string(stage), "--debug.poison=true"}));
       ASSERT_EQ(r.code, 0) << r.error;
       expect_same_run(run, folder / "one", 1e-5);
     }
@@ -85,13 +87,15 @@ TEST(Train, ResumesBitForBit) {
   const TemporaryDirectory folder;
   for (const char* precision : {"fp32", "bf16"}) {
     const std::vector<std::string> options = {"--parallel.zero_stage=2", std::string("--train.precision=") + precision};
-    const fs::path whole = folder / (std::string("whole-") + precision), stopped = folder / (std::string("stopped-") + precision);
+    const fs::path whole = folder / (std::string("whole-") + precision),
+                   stopped = folder / (std::string("stopped-") + precision);
     ASSERT_EQ(partita(train_command(2, whole, options)).code, 0);
 
     // Killed without a word after step 8 was saved; what it did behind that is done again.
     std::vector<std::string> slow = options;
     Process process(command_line(train_command(2, stopped, slow)), {{"OMP_NUM_THREADS", "1"}});
-    ASSERT_TRUE(process.until([&] { return fs::exists(stopped / "checkpoints/step-00000008/manifest.json"); }, seconds(60)));
+    ASSERT_TRUE(
+        process.until([&] { return fs::exists(stopped / "checkpoints/step-00000008/manifest.json"); }, seconds(60)));
     kill(-process.pid(), SIGKILL);
     (void)process.end(seconds(10));
     ASSERT_EQ(partita(train_command(2, stopped, options)).code, 0);
@@ -115,9 +119,12 @@ TEST(Train, ResumesOnAnotherLayout) {
 TEST(Train, StopsOnRequestWithACheckpoint) {
   const TemporaryDirectory folder;
   const fs::path run = folder / "run";
-  const std::vector<std::string> options = {"--train.steps=100000", "--checkpoint.every=0", "--eval.every=0", "--log.every=1"};
+  const std::vector<std::string> options = {"--train.steps=100000", "--checkpoint.every=0", "--eval.every=0",
+                                            "--log.every=1"};
   Process process(command_line(train_command(2, run, options)), {{"OMP_NUM_THREADS", "1"}});
-  ASSERT_TRUE(process.until([&] { return process.seen().output.find("iteration        3/") != std::string::npos; }, seconds(60))) << process.seen().error;
+  ASSERT_TRUE(process.until([&] { return process.seen().output.find("iteration        3/") != std::string::npos; },
+                            seconds(60)))
+      << process.seen().error;
   kill(process.pid(), SIGINT);
   const Result r = process.end(seconds(30));
   EXPECT_EQ(r.code, 0) << r.error;
@@ -129,15 +136,19 @@ TEST(Train, StopsOnRequestWithACheckpoint) {
 TEST(Train, ADeadRankEndsTheJobInSeconds) {
   const TemporaryDirectory folder;
   const fs::path run = folder / "run";
-  Process process(command_line(train_command(2, run, {"--train.steps=100000", "--checkpoint.every=2", "--checkpoint.keep_last=1"})), {{"OMP_NUM_THREADS", "1"}});
-  ASSERT_TRUE(process.until([&] { return fs::exists(run / "checkpoints/step-00000004"); }, seconds(60))) << process.seen().error;
+  Process process(
+      command_line(train_command(2, run, {"--train.steps=100000", "--checkpoint.every=2", "--checkpoint.keep_last=1"})),
+      {{"OMP_NUM_THREADS", "1"}});
+  ASSERT_TRUE(process.until([&] { return fs::exists(run / "checkpoints/step-00000004"); }, seconds(60)))
+      << process.seen().error;
   // The ranks are the processes whose command line begins with "PROGRAM train" and names this run.
   pid_t rank = -1;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
     const std::string line((std::istreambuf_iterator<char>(file)), {});
     const std::string begin = std::string(PARTITA_PROGRAM) + '\0' + "train";
-    if (line.starts_with(begin) && line.find(run.string()) != std::string::npos) rank = std::stoi(entry.path().filename().string());
+    if (line.starts_with(begin) && line.find(run.string()) != std::string::npos)
+      rank = std::stoi(entry.path().filename().string());
   }
   ASSERT_GT(rank, 0);
   kill(rank, SIGKILL);
@@ -154,7 +165,8 @@ TEST(Train, GeneratesFromARun) {
   const TemporaryDirectory folder;
   const fs::path run = folder / "run";
   ASSERT_EQ(partita(train_command(1, run, {"--train.steps=40", "--optimizer.learning_rate=1e-2"})).code, 0);
-  const std::vector<std::string> generate = {"generate", run.string(), "--prompt", "the river", "--tokens", "30", "--seed", "5"};
+  const std::vector<std::string> generate = {"generate", run.string(), "--prompt", "the river",
+                                             "--tokens", "30",         "--seed",   "5"};
   const Result a = partita(generate), b = partita(generate);
   ASSERT_EQ(a.code, 0) << a.error;
   EXPECT_EQ(a.output, b.output);

@@ -18,7 +18,8 @@
 namespace partita {
 namespace {
 
-constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt, at::kLong, at::kByte};
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble,
+                                      at::kInt,   at::kLong,     at::kByte};
 constexpr int64_t kSizes[] = {0, 1, 7, 1000, 20'011};  // the last is large for all_reduce in every dtype
 
 // Values that look random and are known to every rank; small, so that few sums overflow fp16.
@@ -57,7 +58,8 @@ TEST_F(Collectives, AllGather) {
       at::Tensor full = at::full({n * size_}, 1, dtype);
       all_->all_gather(full, numbers(rank_, n, dtype), stream_).wait();
       for (int r = 0; r < size_; ++r)
-        ASSERT_TRUE(at::equal(full.slice(0, n * r, n * (r + 1)), numbers(r, n, dtype))) << n << " " << dtype << " " << r;
+        ASSERT_TRUE(at::equal(full.slice(0, n * r, n * (r + 1)), numbers(r, n, dtype)))
+            << n << " " << dtype << " " << r;
     }
 }
 
@@ -88,7 +90,8 @@ TEST_F(Collectives, ReduceScatterAddsInRankOrder) {
         const at::Tensor before = full.clone();
         all_->reduce_scatter(slice, full, stream_).wait();
         std::vector<at::Tensor> rows;
-        for (int r = 0; r < size_; ++r) rows.push_back(numbers(r, n * size_, dtype).slice(0, n * rank_, n * (rank_ + 1)));
+        for (int r = 0; r < size_; ++r)
+          rows.push_back(numbers(r, n * size_, dtype).slice(0, n * rank_, n * (rank_ + 1)));
         ASSERT_TRUE(at::equal(slice, ordered_sum(rows, to))) << n << " " << dtype << " " << to;
         ASSERT_TRUE(at::equal(full, before));
       }
@@ -227,7 +230,9 @@ TEST_F(Collectives, PartsOfTheRanks) {
 }
 
 TEST_F(Collectives, StringsOfAnyLength) {
-  const auto text = [](int rank) { return std::string(static_cast<size_t>(rank * 7), 'a') + std::string(1, '\0') + "z"; };
+  const auto text = [](int rank) {
+    return std::string(static_cast<size_t>(rank * 7), 'a') + std::string(1, '\0') + "z";
+  };
   const std::vector<std::string> strings = gather_strings(*all_, text(rank_));
   ASSERT_EQ(strings.size(), static_cast<size_t>(size_));
   for (int r = 0; r < size_; ++r) EXPECT_EQ(strings[static_cast<size_t>(r)], text(r));
@@ -256,9 +261,11 @@ void expect_error(Call call, const std::string& part) {
 TEST_F(Collectives, WrongArgumentsAreNamed) {
   at::Tensor five = at::full({5}, 1.F), full = at::full({5 * size_}, 1.F), matrix = at::full({4, size_}, 1.F);
   const auto ignore = [](const Event&) {};
-  expect_error([&] { ignore(all_->all_gather(at::full({5 * size_ + 1}, 1.F), five, stream_)); }, "all.all_gather: expected");
+  expect_error([&] { ignore(all_->all_gather(at::full({5 * size_ + 1}, 1.F), five, stream_)); },
+               "all.all_gather: expected");
   expect_error([&] { ignore(all_->all_gather(full, five.to(at::kHalf), stream_)); }, "one dtype");
-  expect_error([&] { ignore(all_->reduce_scatter(five.to(at::kHalf), full, stream_)); }, "no reduction from Float to Half");
+  expect_error([&] { ignore(all_->reduce_scatter(five.to(at::kHalf), full, stream_)); },
+               "no reduction from Float to Half");
   expect_error([&] { ignore(all_->reduce_scatter(full.slice(0, 0, 5), full, stream_)); }, "slice overlaps full");
   expect_error([&] { ignore(all_->all_reduce(at::full({2}, true, at::kBool), Reduce::sum, stream_)); }, "no reduction");
   expect_error([&] { ignore(all_->all_to_all(matrix, matrix, stream_)); }, "out overlaps in");
@@ -269,8 +276,9 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
   expect_error([&] { (void)test_world().group("strange", {rank_, size_}); }, "is no rank of");
   if (size_ > 1) {
     expect_error([&] { ignore(all_->all_reduce(matrix.t(), Reduce::sum, stream_)); }, "not contiguous");
-    expect_error([&] { ignore(all_->all_to_all(at::full({3 * size_ + 1}, 1.F), at::full({3 * size_ + 1}, 1.F), stream_)); },
-                 "not one row for each");
+    expect_error(
+        [&] { ignore(all_->all_to_all(at::full({3 * size_ + 1}, 1.F), at::full({3 * size_ + 1}, 1.F), stream_)); },
+        "not one row for each");
     at::Tensor shifted = full.slice(0, rank_ == 0 ? 1 : 0, rank_ == 0 ? 6 : 5);
     expect_error([&] { ignore(all_->all_gather(full, shifted, stream_)); }, "not at this rank's place");
     expect_error([&] { (void)test_world().group("down", {1, 0}); }, "not ascending");

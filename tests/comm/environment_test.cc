@@ -39,14 +39,27 @@ Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
-const Variables kMpi = {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-const Variables kTorchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-                             {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "abc"}};
+const Variables kMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
+                        {"OMPI_COMM_WORLD_SIZE", "4"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Variables kTorchrun = {{"RANK", "5"},
+                             {"WORLD_SIZE", "8"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "node1"},
+                             {"MASTER_PORT", "29500"},
+                             {"TORCHELASTIC_RUN_ID", "abc"}};
 // What srun -N2 -n5 sets for the last task, as seen under Slurm 22.05.
-const Variables kSrun = {{"SLURM_PROCID", "4"}, {"SLURM_NTASKS", "5"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},
-                         {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_STEP_TASKS_PER_NODE", "3,2"}, {"SLURM_JOB_ID", "17"},
-                         {"SLURM_STEP_ID", "2"}, {"SLURM_STEP_NODELIST", "n[04-05]"},
+const Variables kSrun = {{"SLURM_PROCID", "4"},
+                         {"SLURM_NTASKS", "5"},
+                         {"SLURM_LOCALID", "1"},
+                         {"SLURM_NODEID", "1"},
+                         {"SLURM_STEP_NUM_TASKS", "5"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "3,2"},
+                         {"SLURM_JOB_ID", "17"},
+                         {"SLURM_STEP_ID", "2"},
+                         {"SLURM_STEP_NODELIST", "n[04-05]"},
                          {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}};
 
 TEST(DetectLaunch, NothingIsSingle) {
@@ -137,10 +150,12 @@ TEST(DetectLaunch, ErrorsNameTheVariable) {
   EXPECT_THAT(message(with(kTorchrun, {{"RANK", "1x"}})), HasSubstr("RANK=1x"));
   EXPECT_THAT(message(with(kTorchrun, {{"RANK", ""}})), HasSubstr("RANK=: expected a number"));
   EXPECT_THAT(message(with(kTorchrun, {{"WORLD_SIZE", "0"}})), HasSubstr("WORLD_SIZE=0"));
-  EXPECT_THAT(message(with(kTorchrun, {{"LOCAL_RANK", "4"}})), HasSubstr("LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4"));
+  EXPECT_THAT(message(with(kTorchrun, {{"LOCAL_RANK", "4"}})),
+              HasSubstr("LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4"));
   EXPECT_THAT(message(without(kTorchrun, "MASTER_ADDR")), HasSubstr("not MASTER_ADDR"));
   EXPECT_THAT(message(without(kTorchrun, "MASTER_PORT")), HasSubstr("not MASTER_PORT"));
-  EXPECT_THAT(message(with(kTorchrun, {{"MASTER_PORT", "70000"}})), HasSubstr("MASTER_PORT=70000: expected 1 to 65535"));
+  EXPECT_THAT(message(with(kTorchrun, {{"MASTER_PORT", "70000"}})),
+              HasSubstr("MASTER_PORT=70000: expected 1 to 65535"));
   EXPECT_THAT(message(without(kMpi, "OMPI_COMM_WORLD_SIZE")), HasSubstr("OMPI_COMM_WORLD_SIZE"));
   EXPECT_THAT(message(without(kSrun, "SLURM_PROCID")), HasSubstr("not SLURM_PROCID"));
   EXPECT_THAT(message(without(kSrun, "SLURM_STEP_NODELIST")), HasSubstr("SLURM_JOB_NODELIST"));

@@ -28,8 +28,8 @@ TEST(MpirunCall, MoreRanksThanCoresAsRootWithThreadsSet) {
 TEST(MpirunCall, HostsWhereSlotsCount) {
   const MpirunCall call =
       mpirun_call(6, "p", {}, {.host_file = "hosts", .bind = "core"}, {.cores = 8, .hosts = 4});  // two ranks a host
-  EXPECT_THAT(call.arguments, ElementsAre("-n", "6", "--hostfile", "hosts", "--map-by", "slot:PE=4", "--bind-to", "core",
-                                          "-x", "OMP_NUM_THREADS", "p"));
+  EXPECT_THAT(call.arguments, ElementsAre("-n", "6", "--hostfile", "hosts", "--map-by", "slot:PE=4", "--bind-to",
+                                          "core", "-x", "OMP_NUM_THREADS", "p"));
   const MpirunCall slurm = mpirun_call(2, "p", {}, {}, {.cores = 2, .slurm = true});
   EXPECT_THAT(slurm.arguments, testing::Not(testing::Contains("--oversubscribe")));
 }

@@ -51,8 +51,9 @@ TEST(MeshLayout, ErrorsNameTheSizes) {
   };
   EXPECT_EQ(message({.data = 2, .tensor = 2, .pipeline = 1}, 8),
             "mesh: data 2 x tensor 2 x pipeline 1 = 4 ranks, but the job has 8: set data to 4 or start 4 ranks");
-  EXPECT_EQ(message({.data = 1, .tensor = 3, .pipeline = 1}, 4),
-            "mesh: data 1 x tensor 3 x pipeline 1 = 3 ranks, but the job has 4: start 3 ranks, or another multiple of 3");
+  EXPECT_EQ(
+      message({.data = 1, .tensor = 3, .pipeline = 1}, 4),
+      "mesh: data 1 x tensor 3 x pipeline 1 = 3 ranks, but the job has 4: start 3 ranks, or another multiple of 3");
   EXPECT_THAT(message({.data = 0, .tensor = 3, .pipeline = 1}, 4), testing::HasSubstr("at least 1"));
   EXPECT_THAT(message({.data = 65536, .tensor = 65536, .pipeline = 1}, 1), testing::HasSubstr("4294967296 ranks"));
 }

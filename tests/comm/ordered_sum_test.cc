@@ -17,7 +17,8 @@ namespace {
 using enum c10::ScalarType;
 
 template <class To, class From>
-std::vector<To> reduce(Reduce kind, c10::ScalarType to, c10::ScalarType from, const std::vector<std::vector<From>>& rows) {
+std::vector<To> reduce(Reduce kind, c10::ScalarType to, c10::ScalarType from,
+                       const std::vector<std::vector<From>>& rows) {
   std::vector<To> out(rows[0].size());
   std::vector<const void*> pointers;
   for (const auto& row : rows) pointers.push_back(row.data());

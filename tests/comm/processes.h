@@ -36,13 +36,15 @@ class Process {
     arguments.push_back(nullptr);
     pid_ = fork();
     if (pid_ != 0) return;
-    for (const auto& [name, value] : environment) value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
+    for (const auto& [name, value] : environment)
+      value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
     dup2(fileno(output_), STDOUT_FILENO);
     dup2(fileno(output_), STDERR_FILENO);
     execvp(arguments[0], arguments.data());
     _exit(127);
   }
-  Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), output_(std::exchange(other.output_, nullptr)) {}
+  Process(Process&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), output_(std::exchange(other.output_, nullptr)) {}
   Process& operator=(Process&&) = delete;
   ~Process() {
     if (pid_ > 0) {

@@ -41,7 +41,8 @@ Process start_rank(int rank, int size, int port, const std::string& mode, const 
 }
 
 // All ranks of a job over TCP; the last to start is rank 0, which the others wait for.
-std::vector<Ended> run_ranks(int size, const std::string& mode, const std::string& seconds = "60", int waited_for = -1) {
+std::vector<Ended> run_ranks(int size, const std::string& mode, const std::string& seconds = "60",
+                             int waited_for = -1) {
   const int port = free_port();
   std::vector<Process> ranks;
   for (int r = size - 1; r >= 0; --r) ranks.push_back(start_rank(r, size, port, mode, seconds));
@@ -57,8 +58,9 @@ TEST(TcpRanks, FindEachOther) {
     for (int r = 0; r < size; ++r) {
       const Ended& rank = ended[static_cast<size_t>(r)];
       EXPECT_EQ(rank.exit_code, 0) << rank.output;
-      EXPECT_EQ(rank.output, "rank " + std::to_string(r) + " of " + std::to_string(size) + " (local " + std::to_string(r) +
-                                 " of " + std::to_string(size) + "): sum " + std::to_string(size * (size + 1) / 2) + "\n");
+      EXPECT_EQ(rank.output, "rank " + std::to_string(r) + " of " + std::to_string(size) + " (local " +
+                                 std::to_string(r) + " of " + std::to_string(size) + "): sum " +
+                                 std::to_string(size * (size + 1) / 2) + "\n");
     }
   }
 }
@@ -106,18 +108,20 @@ TEST(TcpRanks, AHangNamesCollectiveAndMissingRank) {
 
 TEST(TcpRanks, DifferentCollectivesAreNamed) {
   const std::vector<Ended> ended = run_ranks(2, "elsewhere", "2");
-  EXPECT_THAT(ended[0].output + ended[1].output,
-              testing::AnyOf(HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 waits in "
-                                       "world.barrier #0"),
-                             HasSubstr("world.barrier #0 (0 bytes) did not finish within 2 s on rank 1: rank 0 waits in "
-                                       "dp.all_gather #2")));
+  EXPECT_THAT(
+      ended[0].output + ended[1].output,
+      testing::AnyOf(HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 waits in "
+                               "world.barrier #0"),
+                     HasSubstr("world.barrier #0 (0 bytes) did not finish within 2 s on rank 1: rank 0 waits in "
+                               "dp.all_gather #2")));
   for (const Ended& rank : ended) EXPECT_EQ(rank.exit_code, 1);
 }
 
 TEST(TcpRanks, DifferentSizesAreNamed) {
   const std::vector<Ended> ended = run_ranks(2, "sizes");
   EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("dp.all_gather #2: rank "));
-  EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("the ranks differ in the order or the sizes of their calls"));
+  EXPECT_THAT(ended[0].output + ended[1].output,
+              HasSubstr("the ranks differ in the order or the sizes of their calls"));
 }
 
 TEST(TcpRanks, ARankThatNeverComesIsNamed) {
@@ -178,7 +182,8 @@ TEST(LaunchedRanks, WrongUsageKeepsItsCode) {
 TEST(LaunchedRanks, AHangEndsWithTheMissingRank) {
   const Ended ended = launch_ranks("2", "hang", "2");
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
+  EXPECT_THAT(ended.output,
+              HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
 }
 
 TEST(LaunchedRanks, AnInterruptLetsThemEndInOrder) {

@@ -11,13 +11,13 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include <unistd.h>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
-#include <unistd.h>
 
 #include "partita/base/error.h"
 #include "partita/comm/launcher.h"
@@ -82,7 +82,8 @@ void run(const std::string& mode, double seconds) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc > 4 && argv[1] == std::string("launch")) return partita::launch(std::atoi(argv[2]), {argv[3], argv[4]}, {});
+    if (argc > 4 && argv[1] == std::string("launch"))
+      return partita::launch(std::atoi(argv[2]), {argv[3], argv[4]}, {});
     partita::run(argc > 1 ? argv[1] : "hello", argc > 2 ? std::atof(argv[2]) : 60);
     return 0;
   } catch (const std::exception& error) {

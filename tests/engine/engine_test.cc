@@ -61,7 +61,8 @@ TEST_F(EngineTest, EvaluationLeavesTrainingAsItWas) {
   const auto plain = make(c), with = make(c);
   const Batch batch = test::make_batch(900, 3);
   for (int64_t step = 0; step < 4; ++step) {
-    const auto expected = test::run_steps(*plain, c, 0, 1, step, step + 1), found = test::run_steps(*with, c, 0, 1, step, step + 1);
+    const auto expected = test::run_steps(*plain, c, 0, 1, step, step + 1),
+               found = test::run_steps(*with, c, 0, 1, step, step + 1);
     EXPECT_EQ(found[0].loss, expected[0].loss);
     const double once = with->evaluate(batch).loss_sum;
     (void)with->logits(test::make_batch(901, 1), 61);
@@ -166,7 +167,8 @@ TEST(InitialWeights, DoNotDependOnTheCut) {
     for (int64_t count : {0, 1, 4, 6}) {
       std::vector<float> part(static_cast<size_t>(count));
       initial_weights(part, parameter, 9, begin);
-      for (int64_t i = 0; i < count; ++i) EXPECT_EQ(part[static_cast<size_t>(i)], whole[static_cast<size_t>(begin + i)]);
+      for (int64_t i = 0; i < count; ++i)
+        EXPECT_EQ(part[static_cast<size_t>(i)], whole[static_cast<size_t>(begin + i)]);
     }
   double mean = 0, square = 0;
   for (float w : whole) mean += w / 407.0;

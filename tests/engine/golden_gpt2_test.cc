@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "partita/checkpoint/safetensors.h"
 #include "partita/comm/world.h"
@@ -17,16 +18,25 @@ namespace {
 class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
  protected:
   Golden() {
-    const auto& meta = file_.metadata();
-    const ModelConfig model{.layers = std::stoll(meta.at("layers")), .hidden_size = std::stoll(meta.at("width")),
-                            .heads = std::stoll(meta.at("heads")), .vocab_size = std::stoll(meta.at("vocab")),
-                            .max_length = std::stoll(meta.at("positions")), .dropout = 0, .embedding_dropout = 0, .attention_dropout = 0};
+    const auto settings = nlohmann::json::parse(file_.metadata().at("settings"));
+    const ModelConfig model{.layers = settings.at("layers"),
+                            .hidden_size = settings.at("width"),
+                            .heads = settings.at("heads"),
+                            .vocab_size = settings.at("vocab"),
+                            .max_length = settings.at("positions"),
+                            .dropout = 0,
+                            .embedding_dropout = 0,
+                            .attention_dropout = 0};
     const auto [stage, keep] = GetParam();
     const auto& shape = file_.at("tokens").shape;
-    engine_ = std::make_unique<Engine>(make_gpt2(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
-                                       EngineOptions{.shape = {.samples = shape[0], .length = shape[1]}, .width = model.hidden_size, .keep = keep,
-                                                     .blocks_per_unit = 1, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-                                                     .poison = true});
+    engine_ = std::make_unique<Engine>(
+        make_gpt2(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
+        EngineOptions{.shape = {.samples = shape[0], .length = shape[1]},
+                      .width = model.hidden_size,
+                      .keep = keep,
+                      .blocks_per_unit = 1,
+                      .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+                      .poison = true});
     for (const OwnedRun& run : engine_->owned_runs()) {
       const std::vector<float> values = read<float>("weight/" + run.parameter->name);
       std::memcpy(run.values[0].data_ptr(), values.data() + run.begin, static_cast<size_t>(run.count) * sizeof(float));
@@ -48,13 +58,15 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
   }
 
   // Within `tolerance` of the largest element: an element near zero is the difference of larger ones.
-  void expect_near(const at::Tensor& found, double scale, const std::string& name, int64_t begin, double tolerance) const {
+  void expect_near(const at::Tensor& found, double scale, const std::string& name, int64_t begin,
+                   double tolerance) const {
     const std::vector<float> expected = read<float>(name);
     double largest = 0;
     for (float e : expected) largest = std::max(largest, static_cast<double>(std::abs(e)));
     ASSERT_GT(largest, 0) << name;
     for (int64_t i = 0; i < found.numel(); ++i)
-      ASSERT_NEAR(scale * found.data_ptr<float>()[i], expected[static_cast<size_t>(begin + i)], tolerance * largest) << name << " at " << begin + i;
+      ASSERT_NEAR(scale * found.data_ptr<float>()[i], expected[static_cast<size_t>(begin + i)], tolerance * largest)
+          << name << " at " << begin + i;
   }
 
   SafetensorsFile file_{std::filesystem::path(PARTITA_SOURCE_DIR) / "tests/golden/gpt2.safetensors"};
@@ -71,20 +83,23 @@ TEST_P(Golden, LossAndLogits) {
   EXPECT_NEAR(r.loss_sum / static_cast<double>(r.tokens), read<double>("loss.mean")[0], 1e-5);
   const at::Tensor logits = engine_->logits(batch_, 61);
   const int64_t length = batch_.shape().length;
-  for (int64_t sample = 0; sample < 2; ++sample) expect_near(logits[sample], 1, "logits", ((sample + 1) * length - 1) * 61, 1e-5);
+  for (int64_t sample = 0; sample < 2; ++sample)
+    expect_near(logits[sample], 1, "logits", ((sample + 1) * length - 1) * 61, 1e-5);
 }
 
 // A step that changes nothing leaves a tenth of the gradient in Adam's first moment.
 TEST_P(Golden, EveryGradient) {
   const StepResult r = engine_->step(std::span(&batch_, 1), {.step = 0, .learning_rate = 0});
   EXPECT_NEAR(r.loss, read<double>("loss.mean")[0], 1e-5);
-  for (const OwnedRun& run : engine_->owned_runs()) expect_near(run.values[1], 10, "gradient/" + run.parameter->name, run.begin, 1e-5);
+  for (const OwnedRun& run : engine_->owned_runs())
+    expect_near(run.values[1], 10, "gradient/" + run.parameter->name, run.begin, 1e-5);
 }
 
 TEST_P(Golden, ThreeClippedSteps) {
   const auto losses = read<double>("step.loss"), norms = read<double>("step.norm");
   for (size_t step = 0; step < 3; ++step) {
-    const StepResult r = engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step), .learning_rate = 1e-3F, .clip = 1});
+    const StepResult r =
+        engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step), .learning_rate = 1e-3F, .clip = 1});
     EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
     EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
   }
@@ -92,21 +107,27 @@ TEST_P(Golden, ThreeClippedSteps) {
   // of the keys: softmax does not see it), the sign is noise, and the element moves by up to three such steps.
   double largest = 0;
   for (const OwnedRun& run : engine_->owned_runs())
-    for (float g : read<float>("gradient/" + run.parameter->name)) largest = std::max(largest, static_cast<double>(std::abs(g)));
+    for (float g : read<float>("gradient/" + run.parameter->name))
+      largest = std::max(largest, static_cast<double>(std::abs(g)));
   int noise = 0;
   for (const OwnedRun& run : engine_->owned_runs()) {
-    const auto expected = read<float>("after/" + run.parameter->name), gradient = read<float>("gradient/" + run.parameter->name);
+    const auto expected = read<float>("after/" + run.parameter->name),
+               gradient = read<float>("gradient/" + run.parameter->name);
     for (size_t i = 0; i < expected.size(); ++i) {
       const bool lost = std::abs(gradient[i]) < 1e-6 * largest;
       noise += lost ? 1 : 0;
-      ASSERT_NEAR(run.values[0].data_ptr<float>()[i], expected[i], lost ? 3.1e-3 : 1e-5) << run.parameter->name << " at " << i;
+      ASSERT_NEAR(run.values[0].data_ptr<float>()[i], expected[i], lost ? 3.1e-3 : 1e-5)
+          << run.parameter->name << " at " << i;
     }
   }
   EXPECT_EQ(noise, 2 * 24 + 2 * 24);  // the keys' biases of two layers, and the two positions that no sample reaches
-  EXPECT_NEAR(engine_->evaluate(batch_).loss_sum / static_cast<double>(engine_->evaluate(batch_).tokens), read<double>("after.loss")[0], 1e-5);
+  EXPECT_NEAR(engine_->evaluate(batch_).loss_sum / static_cast<double>(engine_->evaluate(batch_).tokens),
+              read<double>("after.loss")[0], 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, Golden, testing::Values(std::tuple(0, Keep::all), std::tuple(2, Keep::selective), std::tuple(3, Keep::entry)));
+INSTANTIATE_TEST_SUITE_P(Stages, Golden,
+                         testing::Values(std::tuple(0, Keep::all), std::tuple(2, Keep::selective),
+                                         std::tuple(3, Keep::entry)));
 
 }  // namespace
 }  // namespace partita

@@ -14,13 +14,20 @@
 namespace partita::test {
 
 inline ModelConfig small_model(double dropout) {
-  return {.layers = 5, .hidden_size = 20, .heads = 2, .ffn_hidden_size = 52, .vocab_size = 61, .max_length = 13,
-          .dropout = dropout, .embedding_dropout = dropout, .attention_dropout = dropout};
+  return {.layers = 5,
+          .hidden_size = 20,
+          .heads = 2,
+          .ffn_hidden_size = 52,
+          .vocab_size = 61,
+          .max_length = 13,
+          .dropout = dropout,
+          .embedding_dropout = dropout,
+          .attention_dropout = dropout};
 }
 
 struct EngineCase {
   int stage = 0;
-  int samples = 2;        // of a micro-batch
+  int samples = 2;  // of a micro-batch
   int micro_batches = 1;
   Keep keep = Keep::all;
   DType compute = DType::fp32;
@@ -31,10 +38,15 @@ struct EngineCase {
 
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data) {
   const ModelConfig model = small_model(c.dropout);
-  auto engine = std::make_unique<Engine>(
-      make_gpt2(model, c.compute), make_zero(c.stage, self, data), data,
-      EngineOptions{.shape = {.samples = c.samples, .length = 13}, .micro_batches = c.micro_batches, .width = model.hidden_size,
-                    .compute = c.compute, .keep = c.keep, .blocks_per_unit = c.blocks_per_unit, .seed = 7, .poison = c.poison});
+  auto engine = std::make_unique<Engine>(make_gpt2(model, c.compute), make_zero(c.stage, self, data), data,
+                                         EngineOptions{.shape = {.samples = c.samples, .length = 13},
+                                                       .micro_batches = c.micro_batches,
+                                                       .width = model.hidden_size,
+                                                       .compute = c.compute,
+                                                       .keep = c.keep,
+                                                       .blocks_per_unit = c.blocks_per_unit,
+                                                       .seed = 7,
+                                                       .poison = c.poison});
   engine->initialize(42);
   return engine;
 }
@@ -49,7 +61,8 @@ inline Batch make_batch(int64_t first, int64_t count) {
     for (int64_t i = 0; i < 13; ++i) {
       const int64_t at = s * 13 + i;
       batch.tokens.data_ptr<int32_t>()[at] = static_cast<int32_t>(random() % 61);
-      batch.labels.data_ptr<int32_t>()[at] = random() % 12 < static_cast<unsigned>((first + s) % 6) ? kIgnoredLabel : static_cast<int32_t>(random() % 61);
+      batch.labels.data_ptr<int32_t>()[at] =
+          random() % 12 < static_cast<unsigned>((first + s) % 6) ? kIgnoredLabel : static_cast<int32_t>(random() % 61);
       batch.positions.data_ptr<int32_t>()[at] = static_cast<int32_t>(i);
     }
     batch.samples.push_back(first + s);
@@ -61,14 +74,17 @@ inline Batch make_batch(int64_t first, int64_t count) {
 inline std::vector<Batch> rank_batches(const EngineCase& c, int64_t step, int rank, int ranks) {
   std::vector<Batch> batches;
   const int64_t begin = step * c.samples * c.micro_batches * ranks;
-  for (int64_t m = 0; m < c.micro_batches; ++m) batches.push_back(make_batch(begin + (m * ranks + rank) * c.samples, c.samples));
+  for (int64_t m = 0; m < c.micro_batches; ++m)
+    batches.push_back(make_batch(begin + (m * ranks + rank) * c.samples, c.samples));
   return batches;
 }
 
-inline std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, int rank, int ranks, int64_t first, int64_t last) {
+inline std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, int rank, int ranks, int64_t first,
+                                         int64_t last) {
   std::vector<StepResult> results;
   for (int64_t step = first; step < last; ++step)
-    results.push_back(engine.step(rank_batches(c, step, rank, ranks), {.step = step, .learning_rate = 3e-3F, .clip = 0.5F}));
+    results.push_back(
+        engine.step(rank_batches(c, step, rank, ranks), {.step = step, .learning_rate = 3e-3F, .clip = 0.5F}));
   return results;
 }
 

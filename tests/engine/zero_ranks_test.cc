@@ -27,7 +27,8 @@ std::vector<StepResult> reference(const EngineCase& like, Communicator& self, in
   return test::run_steps(*test::make_engine(one, self, self), one, 0, 1, 0, steps);
 }
 
-void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected, double tolerance, const std::string& what) {
+void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_NEAR(found[i].loss, expected[i].loss, tolerance * expected[i].loss) << what << ", step " << i;
@@ -45,7 +46,9 @@ TEST(Zero, EveryStageIsTheSingleProcessRun) {
   EXPECT_LT(expected.back().loss, expected.front().loss);
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, ranks == 3 ? 4 : 3}) {
-      const EngineCase c{.stage = stage, .samples = static_cast<int>(kGlobalBatch) / ranks / micro_batches, .micro_batches = micro_batches};
+      const EngineCase c{.stage = stage,
+                         .samples = static_cast<int>(kGlobalBatch) / ranks / micro_batches,
+                         .micro_batches = micro_batches};
       ASSERT_EQ(c.samples * micro_batches * ranks, kGlobalBatch);
       const auto engine = test::make_engine(c, *groups.self, *groups.data);
       const std::string what = "stage " + std::to_string(stage) + ", micro-batches " + std::to_string(micro_batches);
@@ -82,7 +85,8 @@ TEST(Zero, StagesAgreeInBf16) {
     const auto found = test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 10);
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_NEAR(found[i].loss, expected[i].loss, 4e-3 * expected[i].loss) << "stage " << stage << ", step " << i;
-      EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 3e-2 * expected[i].grad_norm) << "stage " << stage << ", step " << i;
+      EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 3e-2 * expected[i].grad_norm)
+          << "stage " << stage << ", step " << i;
     }
   }
 }
@@ -131,7 +135,11 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, 3})
       for (int blocks_per_unit : {1, 2, 5}) {
-        const EngineCase c{.stage = stage, .samples = 1, .micro_batches = micro_batches, .dropout = 0, .blocks_per_unit = blocks_per_unit};
+        const EngineCase c{.stage = stage,
+                           .samples = 1,
+                           .micro_batches = micro_batches,
+                           .dropout = 0,
+                           .blocks_per_unit = blocks_per_unit};
         RecordingCommunicator self(*groups.self), data(*groups.data);
         const auto engine = test::make_engine(c, self, data);
         (void)test::run_steps(*engine, c, data.rank(), ranks, 0, 1);
@@ -140,9 +148,11 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
         const RecordingCommunicator& shard = stage == 0 ? self : data;
         const Zero zero = make_zero(stage, self, data);
-        EXPECT_EQ(shard.count("all_gather"), gathers_per_step(engine->plan(), zero, engine->backward_reads(), micro_batches))
+        EXPECT_EQ(shard.count("all_gather"),
+                  gathers_per_step(engine->plan(), zero, engine->backward_reads(), micro_batches))
             << "stage " << stage << ", " << micro_batches << " micro-batches, " << blocks_per_unit << " blocks a unit";
-        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), zero, micro_batches)) << "stage " << stage;
+        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), zero, micro_batches))
+            << "stage " << stage;
         int64_t elements = 0;
         for (const Unit& unit : engine->plan().units) elements += unit.layout.count;
         if (stage >= 1 && (stage >= 2 || ranks > 1)) {
@@ -168,7 +178,8 @@ TEST(Zero, ContinuesBitForBit) {
   for (DType compute : {DType::fp32, DType::bf16})
     for (int stage = 0; stage <= 3; ++stage) {
       const EngineCase c{.stage = stage, .samples = 2, .compute = compute};
-      const auto whole = test::make_engine(c, *groups.self, *groups.data), first = test::make_engine(c, *groups.self, *groups.data),
+      const auto whole = test::make_engine(c, *groups.self, *groups.data),
+                 first = test::make_engine(c, *groups.self, *groups.data),
                  second = test::make_engine(c, *groups.self, *groups.data);
       const auto expected = test::run_steps(*whole, c, rank, ranks, 0, 10);
       (void)test::run_steps(*first, c, rank, ranks, 0, 5);

@@ -32,7 +32,8 @@ TEST(Sampling, ProbabilitiesAreTheSoftmax) {
   EXPECT_EQ(tokens(list), (std::vector<int32_t>{1, 3, 2, 0, 4}));
   double sum = 0;
   for (float logit : kLogits) sum += std::exp(logit / 0.5);
-  for (const Candidate& c : list) EXPECT_NEAR(c.probability, std::exp(kLogits[static_cast<size_t>(c.token)] / 0.5) / sum, 1e-12);
+  for (const Candidate& c : list)
+    EXPECT_NEAR(c.probability, std::exp(kLogits[static_cast<size_t>(c.token)] / 0.5) / sum, 1e-12);
 }
 
 TEST(Sampling, TopKAndTopPCut) {

@@ -46,7 +46,8 @@ TEST(Units, TiedEndsAreOne) {
 
 TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
   const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .blocks_per_unit = 1});
-  EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3", "layers.4-4", "head", "vectors"));
+  EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
+                                       "layers.4-4", "head", "vectors"));
   const SlotPlan few = plan_slots(plan, true), all = plan_slots(plan, false);
   EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
   EXPECT_EQ(few.slot_count.size(), 4U);
@@ -68,7 +69,10 @@ TEST(Units, EveryParameterOfEveryBlockIsPlacedOnce) {
           ASSERT_EQ(plan.blocks[b].size(), blocks[b].size());
           for (size_t p = 0; p < blocks[b].size(); ++p) {
             const Placement place = plan.blocks[b][p];
-            EXPECT_EQ(plan.units[static_cast<size_t>(place.unit)].layout.parameters[static_cast<size_t>(place.parameter)].name, blocks[b][p].name);
+            EXPECT_EQ(plan.units[static_cast<size_t>(place.unit)]
+                          .layout.parameters[static_cast<size_t>(place.parameter)]
+                          .name,
+                      blocks[b][p].name);
           }
         }
       }
@@ -86,7 +90,8 @@ TEST(Units, AutomaticSizeFillsCollectivesButLeavesFourUnits) {
 TEST(Units, TwoShapesOfOneNameAreAnError) {
   Blocks blocks = model(1, true);
   blocks[2][0].shape = {8, 3};
-  EXPECT_THAT(error_message([&] { (void)plan_units(blocks, {}); }), HasSubstr("table has shape [7, 3] in one block and [8, 3]"));
+  EXPECT_THAT(error_message([&] { (void)plan_units(blocks, {}); }),
+              HasSubstr("table has shape [7, 3] in one block and [8, 3]"));
   EXPECT_THAT(error_message([&] { (void)plan_units(Blocks(1), {}); }), HasSubstr("found 1 blocks"));
 }
 

@@ -48,7 +48,8 @@ void check_all_to_all(const Communicator& group, const at::Tensor& out, const at
   check_tensor(group, "all_to_all", out);
   check_tensor(group, "all_to_all", in);
   check_same_dtype(group, "all_to_all", out, in);
-  if (out.numel() != in.numel()) fail("{}.all_to_all: out has {} elements, in {}", group.name(), out.numel(), in.numel());
+  if (out.numel() != in.numel())
+    fail("{}.all_to_all: out has {} elements, in {}", group.name(), out.numel(), in.numel());
   if (in.numel() % group.size() != 0)
     fail("{}.all_to_all: {} elements are not one row for each of {} ranks", group.name(), in.numel(), group.size());
   if (Extent(out).overlaps(Extent(in))) fail("{}.all_to_all: out overlaps in", group.name());

@@ -1,4 +1,4 @@
-// Checks of what a collective is called with, the same in every backend. Errors name the group, the call and the tensor.
+// Checks of what a collective is called with, the same in every backend. Errors name group, call and tensor.
 #pragma once
 #include "partita/comm/communicator.h"
 

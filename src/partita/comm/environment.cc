@@ -63,9 +63,10 @@ void read_ranks(const Variables& variables, const Names& names, Launch& launch) 
 
 Launch open_mpi(const Variables& variables) {
   Launch launch{.kind = Launch::Kind::open_mpi};
-  read_ranks(variables,
-             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-             launch);
+  read_ranks(
+      variables,
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      launch);
   return launch;
 }
 

@@ -174,9 +174,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
 
   MpirunCall call;
   call.arguments = {"-n", std::to_string(ranks)};
-  const auto add = [&](std::initializer_list<std::string> more) {
-    call.arguments.insert(call.arguments.end(), more);
-  };
+  const auto add = [&](std::initializer_list<std::string> more) { call.arguments.insert(call.arguments.end(), more); };
   if (!options.host_file.empty()) add({"--hostfile", options.host_file});
   // On one machine as many ranks as the user asks for; where slots are declared they count.
   if (options.host_file.empty() && !machine.slurm) add({"--oversubscribe"});
@@ -196,13 +194,16 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
 
 int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options) {
   const Lookup environment = process_environment();
-  const LaunchMachine machine{.cores = available_cores(), .hosts = count_hosts(options.host_file), .root = geteuid() == 0,
+  const LaunchMachine machine{.cores = available_cores(),
+                              .hosts = count_hosts(options.host_file),
+                              .root = geteuid() == 0,
                               .slurm = environment("SLURM_JOB_ID").has_value(),
                               .threads_set = environment("OMP_NUM_THREADS").has_value()};
   const std::string program = fs::read_symlink("/proc/self/exe");
   MpirunCall call = mpirun_call(ranks, program, command, options, machine);
   // The ranks write into pipes and cannot see the terminal behind them.
-  if (const int width = log::terminal_width(); width > 0) call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(width);
+  if (const int width = log::terminal_width(); width > 0)
+    call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(width);
   const fs::path mpirun = find_mpirun(environment("PATH").value_or("/usr/bin:/bin"));
 
   MpirunOutput output;
@@ -214,8 +215,8 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
   if (output.end()) {
     const auto& [rank, signal, exit_code] = *output.end();
     if (signal != 0)
-      fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal, strsignal(signal),
-           signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");
+      fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal,
+           strsignal(signal), signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");
     if (exit_code == 2) return 2;
     fail("rank {} of {} ended with exit code {}, so all ranks were stopped: its message stands above", rank, ranks,
          exit_code);

@@ -1,5 +1,5 @@
-#include <thread>
 #include <unistd.h>
+#include <thread>
 
 #include "partita/base/error.h"
 #include "partita/comm/transport.h"

@@ -38,7 +38,9 @@ std::vector<int> MeshLayout::along(int rank, int size, int Position::*coordinate
 
 std::vector<int> MeshLayout::data_group(int rank) const { return along(rank, sizes_.data, &Position::data); }
 std::vector<int> MeshLayout::tensor_group(int rank) const { return along(rank, sizes_.tensor, &Position::tensor); }
-std::vector<int> MeshLayout::pipeline_group(int rank) const { return along(rank, sizes_.pipeline, &Position::pipeline); }
+std::vector<int> MeshLayout::pipeline_group(int rank) const {
+  return along(rank, sizes_.pipeline, &Position::pipeline);
+}
 
 Mesh::Mesh(World& world, MeshLayout::Sizes sizes) : layout_(sizes, world.size()) {
   std::vector<int> everyone(static_cast<size_t>(world.size()));

@@ -2,10 +2,10 @@
 
 #include <mpi.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <list>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "partita/base/error.h"
@@ -69,7 +69,8 @@ class MpiTransfer final : public Transfer {
   };
 
   [[noreturn]] void wrong_length(const std::string& found, size_t expected) const {
-    fail("rank {} sent {} {} bytes: the ranks differ in the order or the sizes of their calls", *from_, found, expected);
+    fail("rank {} sent {} {} bytes: the ranks differ in the order or the sizes of their calls", *from_, found,
+         expected);
   }
 
   std::vector<Part> parts_;
@@ -125,8 +126,9 @@ class MpiTransport final : public Transport {
     });
     Posted& letter = posted_.emplace_back(Posted{std::move(text), MPI_REQUEST_NULL});
     letter.text.resize(std::min(letter.text.size(), kMostLetterBytes));
-    check(MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_BYTE, to, 0, letters_,
-                    &letter.request), "MPI_Isend");
+    check(
+        MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_BYTE, to, 0, letters_, &letter.request),
+        "MPI_Isend");
   }
 
   [[nodiscard]] std::optional<Letter> poll() override {

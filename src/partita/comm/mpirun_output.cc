@@ -15,8 +15,8 @@ constexpr const char* kEndings[] = {"terminated normally, but", "MPI_ABORT was i
                                     "exited with non-zero status"};
 // Single lines beside them: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
 constexpr const char* kSpeakers[] = {"[", "mpirun: "};
-constexpr const char* kRemarks[] = {"has sent help message", "have sent help message", "orte_base_help_aggregate",
-                                    "prte_base_help_aggregate", "ORTE_ERROR_LOG", "Forwarding signal"};
+constexpr const char* kRemarks[] = {"has sent help message",    "have sent help message", "orte_base_help_aggregate",
+                                    "prte_base_help_aggregate", "ORTE_ERROR_LOG",         "Forwarding signal"};
 
 template <size_t N>
 bool contains_any(const std::string& text, const char* const (&parts)[N]) {

@@ -31,9 +31,9 @@ class MpirunOutput {
   void whole_line(std::string& shown);
   [[nodiscard]] bool may_be_mpirun() const;
 
-  std::string line_;        // begun, held back while it may be mpirun's
-  bool passing_ = false;    // the line that is begun is a rank's
-  std::string banner_;      // lines since the opening rule, that rule included
+  std::string line_;      // begun, held back while it may be mpirun's
+  bool passing_ = false;  // the line that is begun is a rank's
+  std::string banner_;    // lines since the opening rule, that rule included
   std::optional<End> end_;
 };
 

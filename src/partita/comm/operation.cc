@@ -77,7 +77,8 @@ void Operation::send(int member, std::span<const std::byte> bytes) {
 }
 
 void Operation::receive(int member, std::span<std::byte> bytes) {
-  transfers_.push_back(owner_->transport().receive(call_.group->ranks[static_cast<size_t>(member)], tag(member), bytes));
+  transfers_.push_back(
+      owner_->transport().receive(call_.group->ranks[static_cast<size_t>(member)], tag(member), bytes));
 }
 
 std::span<std::byte> Operation::scratch(size_t bytes) {

@@ -36,7 +36,7 @@ struct Call {
   const char* kind = "";
   int64_t number = 0;  // counts from 0 in its group (send, receive: from 0 with their peer)
   int64_t bytes = 0;
-  int peer = -1;   // send, receive: the other rank, in the group
+  int peer = -1;  // send, receive: the other rank, in the group
   [[nodiscard]] std::string text() const;
 };
 

@@ -60,14 +60,22 @@ Function function(c10::ScalarType to, c10::ScalarType from) {
   if (to == Float && from == Half) return reduce<float, c10::Half>;
   if (to != from) return nullptr;
   switch (from) {
-    case Float: return reduce<float, float>;
-    case Double: return reduce<double, double>;
-    case BFloat16: return reduce<c10::BFloat16, c10::BFloat16>;
-    case Half: return reduce<c10::Half, c10::Half>;
-    case Int: return reduce<int32_t, int32_t>;
-    case Long: return reduce<int64_t, int64_t>;
-    case Byte: return reduce<uint8_t, uint8_t>;
-    default: return nullptr;
+    case Float:
+      return reduce<float, float>;
+    case Double:
+      return reduce<double, double>;
+    case BFloat16:
+      return reduce<c10::BFloat16, c10::BFloat16>;
+    case Half:
+      return reduce<c10::Half, c10::Half>;
+    case Int:
+      return reduce<int32_t, int32_t>;
+    case Long:
+      return reduce<int64_t, int64_t>;
+    case Byte:
+      return reduce<uint8_t, uint8_t>;
+    default:
+      return nullptr;
   }
 }
 
@@ -75,9 +83,10 @@ Function function(c10::ScalarType to, c10::ScalarType from) {
 
 void check_reducible(const std::string& call, c10::ScalarType to, c10::ScalarType from) {
   if (function(to, from) == nullptr)
-    fail("{}: no reduction from {} to {}: expected equal dtypes among fp32, fp64, bf16, fp16, int32, int64, uint8, or "
-         "fp32 from bf16 or fp16",
-         call, c10::toString(from), c10::toString(to));
+    fail(
+        "{}: no reduction from {} to {}: expected equal dtypes among fp32, fp64, bf16, fp16, int32, int64, uint8, or "
+        "fp32 from bf16 or fp16",
+        call, c10::toString(from), c10::toString(to));
 }
 
 void reduce_rows(Reduce kind, c10::ScalarType to, void* out, c10::ScalarType from, std::span<const void* const> rows,

@@ -34,7 +34,9 @@ class PeerCommunicator final : public Communicator {
   void progress() override;
 
  private:
-  [[nodiscard]] Call next(const char* kind, int64_t bytes);
+  [[nodiscard]] Call next(const char* kind, const at::Tensor&);  // undefined: no bytes
+  [[nodiscard]] Event all_reduce_at_once(const at::Tensor&, Reduce);
+  [[nodiscard]] Event all_reduce_in_parts(const at::Tensor&, Reduce);
 
   std::shared_ptr<Operations> operations_;
   std::shared_ptr<const Group> group_;

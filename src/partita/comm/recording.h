@@ -16,7 +16,8 @@ namespace partita {
 
 // One call. `bytes` is the whole of it: of `full`, of `in`, of the tensor.
 struct CollectiveRecord {
-  std::string kind;  // "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast", "send", "receive", "barrier"
+  std::string
+      kind;  // "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast", "send", "receive", "barrier"
   int64_t bytes = 0;
   at::ScalarType dtype = at::kByte;  // of the data sent
   int peer = -1;                     // broadcast: the root; send, receive: the other rank

@@ -16,10 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPorts = 16;               // that rank 0 may take
-constexpr auto kGreetWithin = 5s;        // of a stranger that says nothing
-constexpr auto kConnectWithin = 2s;      // before the next address is tried
-constexpr auto kRetryEvery = 50ms;       // while rank 0 is not up
+constexpr int kPorts = 16;                          // that rank 0 may take
+constexpr auto kGreetWithin = 5s;                   // of a stranger that says nothing
+constexpr auto kConnectWithin = 2s;                 // before the next address is tried
+constexpr auto kRetryEvery = 50ms;                  // while rank 0 is not up
 constexpr uint64_t kProtocol = 0x5041525449544131;  // "PARTITA1"
 
 // Who listens speaks first, then who connected. All fields in the order of this machine: the ranks run one program.
@@ -43,7 +43,9 @@ std::span<std::byte> bytes_of(T& value) {
 class Meeting {
  public:
   Meeting(const Launch& launch, Deadline deadline)
-      : launch_(launch), deadline_(deadline), greeting_{.job = hash_of(static_cast<uint64_t>(launch.size), launch.job)},
+      : launch_(launch),
+        deadline_(deadline),
+        greeting_{.job = hash_of(static_cast<uint64_t>(launch.size), launch.job)},
         peers_(static_cast<size_t>(launch.size)) {}
 
   std::vector<Socket> run() {
@@ -81,11 +83,13 @@ class Meeting {
         std::vector<int> absent;
         for (int r = first; r < launch_.size; ++r)
           if (!peers_[static_cast<size_t>(r)]) absent.push_back(r);
-        fail("rank {}: of {} ranks these did not connect in time: {}", launch_.rank, launch_.size, fmt::join(absent, ", "));
+        fail("rank {}: of {} ranks these did not connect in time: {}", launch_.rank, launch_.size,
+             fmt::join(absent, ", "));
       }
       Hello hello;
       Greeting mine = greeting_;
-      if (!send_all(*peer, bytes_of(mine), soon(kGreetWithin)) || !receive_all(*peer, bytes_of(hello), soon(kGreetWithin)))
+      if (!send_all(*peer, bytes_of(mine), soon(kGreetWithin)) ||
+          !receive_all(*peer, bytes_of(hello), soon(kGreetWithin)))
         continue;  // not one of ours
       if (hello.size != launch_.size || hello.rank < first || hello.rank >= launch_.size) continue;
       const auto r = static_cast<size_t>(hello.rank);
@@ -112,8 +116,8 @@ class Meeting {
       const Place& place = places[static_cast<size_t>(r)];
       const std::string address = place.address[0] == 0 ? host : place.address.data();
       if (greet(address, place.port, hello, peers_[static_cast<size_t>(r)], deadline_) != Connect::connected)
-        fail("rank {} cannot connect to rank {} at {} port {}: is a firewall between the hosts?", launch_.rank, r, address,
-             place.port);
+        fail("rank {} cannot connect to rank {} at {} port {}: is a firewall between the hosts?", launch_.rank, r,
+             address, place.port);
     }
     accept_peers(*listening, launch_.rank + 1, nullptr);
   }
@@ -140,8 +144,8 @@ class Meeting {
     const Connect result = connect_to(host, port, deadline, socket);
     if (result != Connect::connected) return result;
     Greeting theirs;
-    if (!receive_all(socket, bytes_of(theirs), deadline) || theirs.protocol != kProtocol || theirs.job != greeting_.job ||
-        !send_all(socket, bytes_of(hello), deadline))
+    if (!receive_all(socket, bytes_of(theirs), deadline) || theirs.protocol != kProtocol ||
+        theirs.job != greeting_.job || !send_all(socket, bytes_of(hello), deadline))
       return Connect::refused;
     peer = std::move(socket);
     return Connect::connected;

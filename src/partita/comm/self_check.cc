@@ -14,7 +14,8 @@ int64_t value(int64_t rank, int64_t element) { return (rank + element) % 4; }
 
 class Check {
  public:
-  Check(Communicator& group, at::ScalarType dtype) : group_(group), dtype_(dtype), rank_(group.rank()), size_(group.size()) {}
+  Check(Communicator& group, at::ScalarType dtype)
+      : group_(group), dtype_(dtype), rank_(group.rank()), size_(group.size()) {}
 
   void all() {
     gather();
@@ -41,9 +42,10 @@ class Check {
       const double is = wide.const_data_ptr<double>()[i];
       const auto should = static_cast<double>(value_at(i));
       if (is != should)
-        fail("self-check of {}.{} on rank {} failed: element {} ({}) is {}, expected {}: the ranks run different "
-             "programs or the network is broken",
-             group_.name(), call, rank_, i, c10::toString(dtype_), is, should);
+        fail(
+            "self-check of {}.{} on rank {} failed: element {} ({}) is {}, expected {}: the ranks run different "
+            "programs or the network is broken",
+            group_.name(), call, rank_, i, c10::toString(dtype_), is, should);
     }
   }
 

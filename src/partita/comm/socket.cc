@@ -51,7 +51,8 @@ bool wait_for(const Socket& socket, short events, Deadline deadline) {
 // "::ffff:10.0.0.1", an IPv4 peer seen by an IPv6 socket, is 10.0.0.1.
 std::string plain(std::string address) {
   constexpr std::string_view kMapped = "::ffff:";
-  return address.starts_with(kMapped) && address.find('.') != std::string::npos ? address.substr(kMapped.size()) : address;
+  return address.starts_with(kMapped) && address.find('.') != std::string::npos ? address.substr(kMapped.size())
+                                                                                : address;
 }
 
 template <class Move>
@@ -119,7 +120,8 @@ std::optional<Socket> accept_from(const Socket& listening, Deadline deadline) {
       tune(accepted);
       return accepted;
     }
-    if (errno == EMFILE || errno == ENFILE) fail("accept: {}: raise the limit of open files (ulimit -n)", std::strerror(errno));
+    if (errno == EMFILE || errno == ENFILE)
+      fail("accept: {}: raise the limit of open files (ulimit -n)", std::strerror(errno));
   }
   return {};
 }
@@ -161,15 +163,13 @@ Connect connect_to(const std::string& host, int port, Deadline deadline, Socket&
 }
 
 bool send_all(const Socket& to, std::span<const std::byte> bytes, Deadline deadline) {
-  return move_all(to, bytes.size(), POLLOUT, deadline, [&](size_t at, size_t n) {
-    return send(to.descriptor(), bytes.data() + at, n, MSG_NOSIGNAL);
-  });
+  return move_all(to, bytes.size(), POLLOUT, deadline,
+                  [&](size_t at, size_t n) { return send(to.descriptor(), bytes.data() + at, n, MSG_NOSIGNAL); });
 }
 
 bool receive_all(const Socket& from, std::span<std::byte> bytes, Deadline deadline) {
-  return move_all(from, bytes.size(), POLLIN, deadline, [&](size_t at, size_t n) {
-    return recv(from.descriptor(), bytes.data() + at, n, 0);
-  });
+  return move_all(from, bytes.size(), POLLIN, deadline,
+                  [&](size_t at, size_t n) { return recv(from.descriptor(), bytes.data() + at, n, 0); });
 }
 
 }  // namespace partita

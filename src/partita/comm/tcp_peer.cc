@@ -46,8 +46,10 @@ void TcpPeer::left() const {
 
 bool TcpPeer::fits(const Awaited& awaited, uint64_t bytes) const {
   if (bytes == awaited.bytes.size()) return true;
-  awaited.state->error = fmt::format("rank {} sent {} bytes in place of {}: the ranks differ in the order or the sizes "
-                                     "of their calls", rank_, bytes, awaited.bytes.size());
+  awaited.state->error = fmt::format(
+      "rank {} sent {} bytes in place of {}: the ranks differ in the order or the sizes "
+      "of their calls",
+      rank_, bytes, awaited.bytes.size());
   return false;
 }
 

@@ -66,8 +66,8 @@ class TcpPeer {
   struct Incoming {
     Header header;
     size_t got = 0;
-    std::byte* target = nullptr;         // where its bytes go: to who awaits it, or to `own`
-    std::shared_ptr<State> state;        // of who awaits it, or none yet
+    std::byte* target = nullptr;   // where its bytes go: to who awaits it, or to `own`
+    std::shared_ptr<State> state;  // of who awaits it, or none yet
     std::unique_ptr<std::byte[]> own;
   };
 
@@ -87,8 +87,8 @@ class TcpPeer {
   std::deque<Awaited> awaited_;
   std::deque<Incoming> early_;
   bool arriving_ = false;
-  Incoming incoming_;                // valid while arriving_
-  std::vector<std::byte> staging_;   // headers, and small messages that came with them
+  Incoming incoming_;               // valid while arriving_
+  std::vector<std::byte> staging_;  // headers, and small messages that came with them
   size_t staged_ = 0;
 };
 

@@ -79,7 +79,8 @@ class TcpTransport final : public Transport {
     entries_.clear();
     for (const TcpPeer& peer : peers_)
       entries_.push_back({peer.socket().descriptor(), static_cast<short>(POLLIN | (peer.sending() ? POLLOUT : 0)), 0});
-    const timespec limit{static_cast<time_t>(wait.count() / 1'000'000), static_cast<long>(wait.count() % 1'000'000 * 1000)};
+    const timespec limit{static_cast<time_t>(wait.count() / 1'000'000),
+                         static_cast<long>(wait.count() % 1'000'000 * 1000)};
     if (ppoll(entries_.data(), entries_.size(), &limit, nullptr) <= 0) return;
     for (size_t i = 0; i < entries_.size(); ++i) {
       // Reading first: a goodbye explains why nothing can be written any more.

@@ -22,7 +22,8 @@ namespace partita {
 class World {
  public:
   struct Options {
-    std::chrono::milliseconds timeout{600'000};  // a collective that takes longer ends the job, naming who did not arrive
+    std::chrono::milliseconds timeout{
+        600'000};  // a collective that takes longer ends the job, naming who did not arrive
   };
   // Every process of the job calls this, once. Errors: the environment is set by half; a peer does not come in time.
   [[nodiscard]] static World connect(const Options&);

@@ -18,10 +18,12 @@ at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
 }  // namespace
 
-Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep keep, int64_t width, DType dtype)
+Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep keep, int64_t width,
+                         DType dtype)
     : shape_(shape) {
   const std::vector<int64_t> stream = {shape.rows(), width};
-  const std::vector<BufferSpec> handed = {{"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}};
+  const std::vector<BufferSpec> handed = {
+      {"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}};
   int64_t shared = 0, scratch = 0;
   for (const auto& block : blocks) {
     const std::vector<BufferSpec> specs = block->saved(shape);
@@ -36,7 +38,8 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2]};
   int64_t offset = 0;
   for (const auto& block : blocks) {
-    const std::vector<BufferSpec> specs = block->saved(shape), kept = filter(specs, keep, true), rest = filter(specs, keep, false);
+    const std::vector<BufferSpec> specs = block->saved(shape), kept = filter(specs, keep, true),
+                                  rest = filter(specs, keep, false);
     const std::vector<at::Tensor> kept_views = carve(kept_memory.narrow(0, offset, bytes_of(kept)), kept);
     const std::vector<at::Tensor> shared_views = carve(shared_memory, rest);
     offset += bytes_of(kept);

@@ -20,7 +20,9 @@ UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zer
   for (const auto& block : blocks) parameters.push_back(block->parameters());
   // Half-precision gradients only where they are summed once and in fp32; a buffer that micro-batches add up in is fp32.
   const DType gradient = zero.few_gradients ? options.compute : DType::fp32;
-  return plan_units(parameters, {.ranks = zero.shard->size(), .weight = options.compute, .matrix_gradient = gradient,
+  return plan_units(parameters, {.ranks = zero.shard->size(),
+                                 .weight = options.compute,
+                                 .matrix_gradient = gradient,
                                  .blocks_per_unit = options.blocks_per_unit});
 }
 
@@ -37,19 +39,30 @@ int64_t valid_tokens(const at::Tensor& labels) {
 
 }  // namespace
 
-Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions& options)
-    : blocks_(std::move(blocks)), zero_(zero), data_(data), options_(options), backward_reads_(backward_reads_of(blocks_)),
+Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data,
+               const EngineOptions& options)
+    : blocks_(std::move(blocks)),
+      zero_(zero),
+      data_(data),
+      options_(options),
+      backward_reads_(backward_reads_of(blocks_)),
       plan_(plan_of(blocks_, zero, options)),
       weights_(plan_, zero, backward_reads_, {.poison = options.poison}, compute_, side_),
-      grads_(options.training ? std::make_unique<GradStore>(plan_, zero, GradStore::Options{.micro_batches = options.micro_batches, .poison = options.poison}, compute_, side_) : nullptr),
-      activations_(blocks_, options.shape, options.keep, options.width, options.compute), optimizer_(options.optimizer) {
+      grads_(options.training ? std::make_unique<GradStore>(plan_, zero,
+                                                            GradStore::Options{.micro_batches = options.micro_batches,
+                                                                               .poison = options.poison},
+                                                            compute_, side_)
+                              : nullptr),
+      activations_(blocks_, options.shape, options.keep, options.width, options.compute),
+      optimizer_(options.optimizer) {
   now_.seed = options.seed;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const int unit = static_cast<int>(u);
     const int64_t count = plan_.units[u].layout.slice_count();
     const at::Tensor weight = weights_.slice(unit);
     shards_.push_back({.master = options.compute == DType::fp32 ? weight : flat_zeros(count, DType::fp32),
-                       .gradient = grads_ ? grads_->gradient(unit) : at::Tensor(), .weight = weight,
+                       .gradient = grads_ ? grads_->gradient(unit) : at::Tensor(),
+                       .weight = weight,
                        .states = grads_ ? optimizer_.make_states(count) : std::vector<at::Tensor>{}});
     runs_.push_back(optimizer_runs(plan_.units[u].layout, zero_.shard->rank()));
   }
@@ -69,7 +82,10 @@ std::vector<OwnedRun> Engine::owned_runs() const {
     const Layout& layout = plan_.units[u].layout;
     const ShardView& shard = shards_[u];
     for (const Segment& s : slice_segments(layout, zero_.shard->rank())) {
-      OwnedRun run{.parameter = &layout.parameters[static_cast<size_t>(s.parameter)], .begin = s.in_parameter, .count = s.count, .values = {}};
+      OwnedRun run{.parameter = &layout.parameters[static_cast<size_t>(s.parameter)],
+                   .begin = s.in_parameter,
+                   .count = s.count,
+                   .values = {}};
       run.values.push_back(shard.master.narrow(0, s.in_slice, s.count));
       for (const at::Tensor& state : shard.states) run.values.push_back(state.narrow(0, s.in_slice, s.count));
       owned.push_back(std::move(run));
@@ -87,7 +103,8 @@ void Engine::publish_weights() {
 
 std::vector<ParameterSpec> Engine::parameters() const {
   std::vector<ParameterSpec> all;
-  for (const Unit& unit : plan_.units) all.insert(all.end(), unit.layout.parameters.begin(), unit.layout.parameters.end());
+  for (const Unit& unit : plan_.units)
+    all.insert(all.end(), unit.layout.parameters.begin(), unit.layout.parameters.end());
   return all;
 }
 
@@ -95,7 +112,13 @@ Context Engine::context(const Batch& batch, Activations& activations, Mode mode)
   const Shape shape = batch.shape();
   PARTITA_CHECK(shape == activations.shape(), "batch of {} x {} in memory for {} x {}", shape.samples, shape.length,
                 activations.shape().samples, activations.shape().length);
-  return {.mode = mode, .batch = &batch, .now = &now_, .handed = activations.handed(), .scratch = {}, .loss = &loss_sum_, .logits = {}};
+  return {.mode = mode,
+          .batch = &batch,
+          .now = &now_,
+          .handed = activations.handed(),
+          .scratch = {},
+          .loss = &loss_sum_,
+          .logits = {}};
 }
 
 void Engine::forward(Context& context, Activations& activations) {
@@ -136,7 +159,8 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
   PARTITA_CHECK(grads_ != nullptr, "an engine made for inference");
-  PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}", batches.size(), options_.micro_batches);
+  PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}",
+                batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
   now_.step = input.step;
   now_.learning_rate = input.learning_rate;
@@ -157,7 +181,8 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
   now_.skip = result.skipped ? 1 : 0;
-  now_.gradient_scale = input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
+  now_.gradient_scale =
+      input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
   if (!result.skipped) update();
   return result;
 }

@@ -20,30 +20,30 @@
 namespace partita {
 
 struct EngineOptions {
-  Shape shape;              // of a micro-batch in training and evaluation
-  int micro_batches = 1;    // a step, on this rank
-  int64_t width = 0;        // of the residual stream
+  Shape shape;                  // of a micro-batch in training and evaluation
+  int micro_batches = 1;        // a step, on this rank
+  int64_t width = 0;            // of the residual stream
   DType compute = DType::fp32;  // fp32, or bf16 with fp32 master weights
-  Keep keep = Keep::all;    // entry: full recomputation
-  int blocks_per_unit = 0;  // 0: automatic
+  Keep keep = Keep::all;        // entry: full recomputation
+  int blocks_per_unit = 0;      // 0: automatic
   AdamWOptions optimizer;
-  uint64_t seed = 0;        // of dropout
-  bool training = true;     // false: no gradients and optimizer states; step() may not be called
-  bool poison = false;      // released weight slots and fresh gradient buffers are filled with NaN
+  uint64_t seed = 0;     // of dropout
+  bool training = true;  // false: no gradients and optimizer states; step() may not be called
+  bool poison = false;   // released weight slots and fresh gradient buffers are filled with NaN
 };
 
 struct StepInput {
-  int64_t step = 0;         // 0 for the first
+  int64_t step = 0;  // 0 for the first
   float learning_rate = 0;
-  float clip = 0;           // highest gradient norm; 0: no clipping
+  float clip = 0;  // highest gradient norm; 0: no clipping
 };
 
 // Equal on all ranks.
 struct StepResult {
-  double loss = 0;          // mean over the valid tokens of all ranks and micro-batches
-  double grad_norm = 0;     // before clipping
-  int64_t tokens = 0;       // valid ones
-  bool skipped = false;     // the norm was not finite: nothing was updated
+  double loss = 0;       // mean over the valid tokens of all ranks and micro-batches
+  double grad_norm = 0;  // before clipping
+  int64_t tokens = 0;    // valid ones
+  bool skipped = false;  // the norm was not finite: nothing was updated
 };
 
 // Equal on all ranks.
@@ -103,12 +103,12 @@ class Engine {
   UnitPlan plan_;
   CpuStream compute_, side_;
   WeightStore weights_;
-  std::unique_ptr<GradStore> grads_;        // null: inference alone
+  std::unique_ptr<GradStore> grads_;  // null: inference alone
   Activations activations_;
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   AdamWOptimizer optimizer_;
-  std::vector<ShardView> shards_;           // [unit]
-  std::vector<std::vector<OptimizerRun>> runs_;      // [unit]
+  std::vector<ShardView> shards_;                // [unit]
+  std::vector<std::vector<OptimizerRun>> runs_;  // [unit]
   StepScalars now_;
   double loss_sum_ = 0;
 };

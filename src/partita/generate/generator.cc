@@ -9,22 +9,14 @@
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/train/build_model.h"
 #include "partita/train/engine_state.h"
-#include "partita/train/trainer.h"
 
 namespace partita {
 namespace {
 
-std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
-  if (std::filesystem::exists(path / "manifest.json")) return path;
-  for (const std::filesystem::path& root : {checkpoints_folder(path), path})
-    if (std::filesystem::is_directory(root))
-      if (const auto found = find_latest(root)) return *found;
-  fail("{} holds no complete checkpoint: expected a run's folder or a checkpoint (a folder with manifest.json)", path.string());
-}
-
 // A run is checkpoint/../.. of the trainer's making.
 std::filesystem::path find_tokenizer(const std::filesystem::path& checkpoint) {
-  for (const std::filesystem::path& folder : {checkpoint, checkpoint.parent_path(), checkpoint.parent_path().parent_path()})
+  for (const std::filesystem::path& folder :
+       {checkpoint, checkpoint.parent_path(), checkpoint.parent_path().parent_path()})
     if (std::filesystem::exists(folder / "tokenizer.json")) return folder / "tokenizer.json";
   fail("no tokenizer.json in or above {}: name one with --tokenizer", checkpoint.string());
 }
@@ -43,14 +35,15 @@ size_t whole_characters(std::string_view bytes) {
   return bytes.size();
 }
 
-Generator Generator::open(const std::filesystem::path& path, const std::filesystem::path& tokenizer, Communicator& self) {
+Generator Generator::open(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
+                          Communicator& self) {
   Generator g;
-  g.checkpoint_ = find_checkpoint(path);
+  g.checkpoint_ = resolve_checkpoint(path);
   g.model_ = model_from_json(read_scalars(g.checkpoint_).at("model"));
   g.tokenizer_ = load_tokenizer(tokenizer.empty() ? find_tokenizer(g.checkpoint_) : tokenizer);
   if (g.tokenizer_->vocab_size() > g.model_.vocab_size)
-    fail("the tokenizer has {} tokens, the model of {} knows {}: use the tokenizer it was trained with", g.tokenizer_->vocab_size(),
-         g.checkpoint_.string(), g.model_.vocab_size);
+    fail("the tokenizer has {} tokens, the model of {} knows {}: use the tokenizer it was trained with",
+         g.tokenizer_->vocab_size(), g.checkpoint_.string(), g.model_.vocab_size);
   g.engine_ = build_inference_engine(g.model_, self);
   Alone alone;
   (void)load_checkpoint(g.checkpoint_, wanted_weights(*g.engine_), alone, {.ignore = {"adamw."}});
@@ -58,7 +51,8 @@ Generator Generator::open(const std::filesystem::path& path, const std::filesyst
   return g;
 }
 
-void Generator::generate(std::string_view prompt, const GenerateOptions& options, const std::function<void(std::string_view)>& piece) {
+void Generator::generate(std::string_view prompt, const GenerateOptions& options,
+                         const std::function<void(std::string_view)>& piece) {
   validate(options.sampling);
   std::vector<int32_t> ids = tokenizer_->encode(prompt);
   const auto end = tokenizer_->end_of_document();
@@ -72,8 +66,11 @@ void Generator::generate(std::string_view prompt, const GenerateOptions& options
   std::string pending;
   for (int64_t i = 0; i < options.tokens; ++i) {
     const int64_t length = std::min<int64_t>(static_cast<int64_t>(ids.size()), model_.max_length);
-    const Batch batch{.tokens = at::from_blob(ids.data() + (static_cast<int64_t>(ids.size()) - length), {1, length}, at::kInt),
-                      .labels = {}, .positions = at::from_blob(positions.data(), {1, length}, at::kInt), .samples = {0}};
+    const Batch batch{
+        .tokens = at::from_blob(ids.data() + (static_cast<int64_t>(ids.size()) - length), {1, length}, at::kInt),
+        .labels = {},
+        .positions = at::from_blob(positions.data(), {1, length}, at::kInt),
+        .samples = {0}};
     const at::Tensor logits = engine_->logits(batch, model_.vocab_size);
     const int32_t token = sample({logits.data_ptr<float>(), known}, options.sampling, uniform(options.seed, i));
     if (end && token == *end) break;

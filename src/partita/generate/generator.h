@@ -17,7 +17,7 @@
 namespace partita {
 
 struct GenerateOptions {
-  int64_t tokens = 128;     // at most; generation ends earlier at the end of a document
+  int64_t tokens = 128;  // at most; generation ends earlier at the end of a document
   Sampling sampling;
   uint64_t seed = 1234;
 };
@@ -26,7 +26,8 @@ class Generator {
  public:
   // `path`: a run's folder (its newest checkpoint is taken) or a checkpoint. `tokenizer` empty: the run's own.
   // Errors: no checkpoint there; no tokenizer found; a tokenizer of more tokens than the model has.
-  [[nodiscard]] static Generator open(const std::filesystem::path& path, const std::filesystem::path& tokenizer, Communicator& self);
+  [[nodiscard]] static Generator open(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
+                                      Communicator& self);
 
   // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
   // on with the last of them as context. An empty prompt begins a document.

@@ -18,7 +18,9 @@ void validate(const Sampling& s) {
 std::vector<Candidate> candidates(std::span<const float> logits, const Sampling& s) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  const size_t kept = s.temperature == 0 ? 1 : s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
+  const size_t kept = s.temperature == 0 ? 1
+                      : s.top_k > 0      ? std::min(logits.size(), static_cast<size_t>(s.top_k))
+                                         : logits.size();
   const auto likelier = [&](int32_t a, int32_t b) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
@@ -48,7 +50,8 @@ std::vector<Candidate> candidates(std::span<const float> logits, const Sampling&
 int32_t sample(std::span<const float> logits, const Sampling& s, double u) {
   if (logits.empty()) fail("no logits to choose a token from");
   for (size_t i = 0; i < logits.size(); ++i)
-    if (std::isnan(logits[i]) || logits[i] == INFINITY) fail("the logit of token {} is {}: the model's weights are not usable", i, logits[i]);
+    if (std::isnan(logits[i]) || logits[i] == INFINITY)
+      fail("the logit of token {} is {}: the model's weights are not usable", i, logits[i]);
   const std::vector<Candidate> list = candidates(logits, s);
   double below = 0;
   for (const Candidate& c : list) {
@@ -59,8 +62,9 @@ int32_t sample(std::span<const float> logits, const Sampling& s, double u) {
 }
 
 double uniform(uint64_t seed, int64_t position) {
-  const PhiloxBlock bits = philox({static_cast<uint32_t>(position), static_cast<uint32_t>(static_cast<uint64_t>(position) >> 32), 0, 0},
-                                  philox_key(hash_of(seed, "generate")));
+  const PhiloxBlock bits =
+      philox({static_cast<uint32_t>(position), static_cast<uint32_t>(static_cast<uint64_t>(position) >> 32), 0, 0},
+             philox_key(hash_of(seed, "generate")));
   return bits[0] * 0x1p-32;
 }
 

@@ -11,19 +11,34 @@ std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType c
   validate(config);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
   std::vector<std::unique_ptr<Block>> blocks;
-  blocks.push_back(std::make_unique<Embedding>(EmbeddingOptions{.vocabulary = config.vocab_size, .positions = config.max_length,
-                                                                .width = config.hidden_size, .init_std = config.init_std, .dtype = compute}));
+  blocks.push_back(std::make_unique<Embedding>(EmbeddingOptions{.vocabulary = config.vocab_size,
+                                                                .positions = config.max_length,
+                                                                .width = config.hidden_size,
+                                                                .init_std = config.init_std,
+                                                                .dtype = compute}));
   const auto residual = static_cast<float>(config.dropout);
   for (int64_t l = 0; l < config.layers; ++l)
-    blocks.push_back(std::make_unique<Gpt2Layer>(Gpt2LayerOptions{
-        .index = l, .layers = config.layers, .width = config.hidden_size, .heads = config.heads, .ffn_width = config.ffn_size(),
-        .norm_epsilon = config.norm_epsilon, .init_std = config.init_std,
-        .entry_dropout = l == 0 ? static_cast<float>(config.embedding_dropout) : residual, .residual_dropout = residual,
-        .attention_dropout = static_cast<float>(config.attention_dropout), .dtype = compute}));
-  blocks.push_back(std::make_unique<Head>(HeadOptions{
-      .vocabulary = config.vocab_size, .width = config.hidden_size, .weight_name = "embedding.token.weight",
-      .entry_bias_name = down_bias_name(config.layers - 1), .entry_site = entry_site(config.layers),
-      .norm_epsilon = config.norm_epsilon, .init_std = config.init_std, .entry_dropout = residual, .dtype = compute}));
+    blocks.push_back(std::make_unique<Gpt2Layer>(
+        Gpt2LayerOptions{.index = l,
+                         .layers = config.layers,
+                         .width = config.hidden_size,
+                         .heads = config.heads,
+                         .ffn_width = config.ffn_size(),
+                         .norm_epsilon = config.norm_epsilon,
+                         .init_std = config.init_std,
+                         .entry_dropout = l == 0 ? static_cast<float>(config.embedding_dropout) : residual,
+                         .residual_dropout = residual,
+                         .attention_dropout = static_cast<float>(config.attention_dropout),
+                         .dtype = compute}));
+  blocks.push_back(std::make_unique<Head>(HeadOptions{.vocabulary = config.vocab_size,
+                                                      .width = config.hidden_size,
+                                                      .weight_name = "embedding.token.weight",
+                                                      .entry_bias_name = down_bias_name(config.layers - 1),
+                                                      .entry_site = entry_site(config.layers),
+                                                      .norm_epsilon = config.norm_epsilon,
+                                                      .init_std = config.init_std,
+                                                      .entry_dropout = residual,
+                                                      .dtype = compute}));
   return blocks;
 }
 

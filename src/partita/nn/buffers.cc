@@ -30,8 +30,9 @@ std::vector<at::Tensor> carve(at::Tensor memory, std::span<const BufferSpec> spe
   int64_t offset = 0;
   for (const BufferSpec& spec : specs) {
     // The deleter holds the memory: a view keeps it alive.
-    views.push_back(at::from_blob(static_cast<std::byte*>(memory.data_ptr()) + offset, spec.shape, [memory](void*) {},
-                                  memory.options().dtype(scalar_type(spec.dtype))));
+    views.push_back(at::from_blob(
+        static_cast<std::byte*>(memory.data_ptr()) + offset, spec.shape, [memory](void*) {},
+        memory.options().dtype(scalar_type(spec.dtype))));
     offset += aligned_bytes(spec);
   }
   return views;

@@ -6,8 +6,12 @@ namespace partita {
 
 std::vector<ParameterSpec> Embedding::parameters() const {
   const Init init{.mean = 0, .std = options_.init_std};
-  return {{.name = "embedding.token.weight", .shape = {options_.vocabulary, options_.width}, .init = init, .decay = true},
-          {.name = "embedding.position.weight", .shape = {options_.positions, options_.width}, .init = init, .decay = true}};
+  return {
+      {.name = "embedding.token.weight", .shape = {options_.vocabulary, options_.width}, .init = init, .decay = true},
+      {.name = "embedding.position.weight",
+       .shape = {options_.positions, options_.width},
+       .init = init,
+       .decay = true}};
 }
 
 Residual Embedding::forward(Weights w, Residual, Context& context, Saved&) const {

@@ -13,7 +13,9 @@ namespace {
 // Dropout sites within a layer.
 enum Place : uint8_t { kEntry, kAttention, kResidual, kPlaces };
 
-std::string name_of_parameter(int64_t layer, std::string_view suffix) { return fmt::format("layers.{}.{}", layer, suffix); }
+std::string name_of_parameter(int64_t layer, std::string_view suffix) {
+  return fmt::format("layers.{}.{}", layer, suffix);
+}
 
 }  // namespace
 
@@ -27,15 +29,20 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
   const Init residual{.mean = 0, .std = options_.init_std / std::sqrt(2.0 * static_cast<double>(options_.layers))};
   const auto spec = [&](std::string_view suffix, std::vector<int64_t> shape, Init init) {
     const bool decay = shape.size() > 1;
-    return ParameterSpec{.name = name_of_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
+    return ParameterSpec{
+        .name = name_of_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
   };
-  std::vector<ParameterSpec> list = {
-      spec("attention.norm.weight", {c}, one), spec("attention.norm.bias", {c}, zero),
-      spec("attention.qkv.weight", {3 * c, c}, matrix), spec("attention.qkv.bias", {3 * c}, zero),
-      spec("attention.output.weight", {c, c}, residual), spec("attention.output.bias", {c}, zero),
-      spec("mlp.norm.weight", {c}, one), spec("mlp.norm.bias", {c}, zero),
-      spec("mlp.up.weight", {f, c}, matrix), spec("mlp.up.bias", {f}, zero),
-      spec("mlp.down.weight", {c, f}, residual)};
+  std::vector<ParameterSpec> list = {spec("attention.norm.weight", {c}, one),
+                                     spec("attention.norm.bias", {c}, zero),
+                                     spec("attention.qkv.weight", {3 * c, c}, matrix),
+                                     spec("attention.qkv.bias", {3 * c}, zero),
+                                     spec("attention.output.weight", {c, c}, residual),
+                                     spec("attention.output.bias", {c}, zero),
+                                     spec("mlp.norm.weight", {c}, one),
+                                     spec("mlp.norm.bias", {c}, zero),
+                                     spec("mlp.up.weight", {f, c}, matrix),
+                                     spec("mlp.up.bias", {f}, zero),
+                                     spec("mlp.down.weight", {c, f}, residual)};
   list[kQkv].parts = list[kQkvBias].parts = {{"q", c}, {"k", c}, {"v", c}};
   if (options_.index > 0) list.push_back({.name = down_bias_name(options_.index - 1), .shape = {c}, .init = zero});
   return list;
@@ -72,17 +79,31 @@ Dropout Gpt2Layer::dropout(float p, uint32_t place, const Context& context) cons
 }
 
 AddNorm Gpt2Layer::add_norm2(Weights w, Context& context, Saved& saved, at::Tensor output) const {
-  return {.sum = saved[kR1], .branch = std::move(output), .bias = w[kOutputBias],
+  return {.sum = saved[kR1],
+          .branch = std::move(output),
+          .bias = w[kOutputBias],
           .dropout = dropout(options_.residual_dropout, kResidual, context),
-          .weight = w[kNorm2], .norm_bias = w[kNorm2Bias], .epsilon = options_.norm_epsilon,
-          .residual = saved[kR2], .normed = saved[kH2], .mean = saved[kMean2], .rstd = saved[kRstd2]};
+          .weight = w[kNorm2],
+          .norm_bias = w[kNorm2Bias],
+          .epsilon = options_.norm_epsilon,
+          .residual = saved[kR2],
+          .normed = saved[kH2],
+          .mean = saved[kMean2],
+          .rstd = saved[kRstd2]};
 }
 
 Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
-  add_norm_forward({.sum = x.sum, .branch = x.branch, .bias = options_.index > 0 ? w[kEntryBias] : at::Tensor(),
+  add_norm_forward({.sum = x.sum,
+                    .branch = x.branch,
+                    .bias = options_.index > 0 ? w[kEntryBias] : at::Tensor(),
                     .dropout = dropout(options_.entry_dropout, kEntry, context),
-                    .weight = w[kNorm1], .norm_bias = w[kNorm1Bias], .epsilon = options_.norm_epsilon,
-                    .residual = saved[kR1], .normed = saved[kH1], .mean = saved[kMean1], .rstd = saved[kRstd1]});
+                    .weight = w[kNorm1],
+                    .norm_bias = w[kNorm1Bias],
+                    .epsilon = options_.norm_epsilon,
+                    .residual = saved[kR1],
+                    .normed = saved[kH1],
+                    .mean = saved[kMean1],
+                    .rstd = saved[kRstd1]});
   const int64_t n = saved[kR1].size(0);
   linear_forward(saved[kQkvOut].view({n, -1}), saved[kH1], w[kQkv], w[kQkvBias]);
   attention_forward(saved[kAttended], saved[kLogSum], saved[kQkvOut], heads(),
@@ -98,8 +119,7 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
 
 void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
   const int64_t n = saved[kR1].size(0);
-  if (!saved.kept[kH1])
-    norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
+  if (!saved.kept[kH1]) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
   if (saved.kept[kQkvOut]) {
     if (!saved.kept[kH2])
       norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
@@ -129,10 +149,17 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   linear_backward_input(d_h, wide, w[kUp]);
 
   const Dropout residual = dropout(options_.residual_dropout, kResidual, context);
-  add_norm_backward({.d_normed = d_h, .d_sum = d.sum, .residual = saved[kR2], .mean = saved[kMean2],
-                     .rstd = saved[kRstd2], .weight = w[kNorm2], .dropout = residual,
-                     .d_residual = out.d_sum, .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm2), .d_norm_bias = grads.target(kNorm2Bias),
+  add_norm_backward({.d_normed = d_h,
+                     .d_sum = d.sum,
+                     .residual = saved[kR2],
+                     .mean = saved[kMean2],
+                     .rstd = saved[kRstd2],
+                     .weight = w[kNorm2],
+                     .dropout = residual,
+                     .d_residual = out.d_sum,
+                     .d_branch = out.d_branch,
+                     .d_weight = grads.target(kNorm2),
+                     .d_norm_bias = grads.target(kNorm2Bias),
                      .d_bias = grads.target(kOutputBias)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   grads.matmul(kOutput, d_output, saved[kAttended].view({n, -1}));
@@ -145,10 +172,17 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   linear_backward_input(d_h, d_qkv_rows, w[kQkv]);
 
   const Dropout entry = dropout(options_.entry_dropout, kEntry, context);
-  add_norm_backward({.d_normed = d_h, .d_sum = out.d_sum, .residual = saved[kR1], .mean = saved[kMean1],
-                     .rstd = saved[kRstd1], .weight = w[kNorm1], .dropout = entry,
-                     .d_residual = out.d_sum, .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm1), .d_norm_bias = grads.target(kNorm1Bias),
+  add_norm_backward({.d_normed = d_h,
+                     .d_sum = out.d_sum,
+                     .residual = saved[kR1],
+                     .mean = saved[kMean1],
+                     .rstd = saved[kRstd1],
+                     .weight = w[kNorm1],
+                     .dropout = entry,
+                     .d_residual = out.d_sum,
+                     .d_branch = out.d_branch,
+                     .d_weight = grads.target(kNorm1),
+                     .d_norm_bias = grads.target(kNorm1Bias),
                      .d_bias = options_.index > 0 ? grads.target(kEntryBias) : Target{}});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }

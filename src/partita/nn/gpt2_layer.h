@@ -11,8 +11,8 @@
 namespace partita {
 
 struct Gpt2LayerOptions {
-  int64_t index;        // of the layer: in names and dropout sites
-  int64_t layers;       // of the model: scales the initial residual projections
+  int64_t index;   // of the layer: in names and dropout sites
+  int64_t layers;  // of the model: scales the initial residual projections
   int64_t width, heads, ffn_width;
   double norm_epsilon = 1e-5, init_std = 0.02;
   float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
@@ -36,9 +36,34 @@ class Gpt2Layer final : public Block {
 
  private:
   enum Parameter : uint8_t {
-    kNorm1, kNorm1Bias, kQkv, kQkvBias, kOutput, kOutputBias, kNorm2, kNorm2Bias, kUp, kUpBias, kDown, kEntryBias
+    kNorm1,
+    kNorm1Bias,
+    kQkv,
+    kQkvBias,
+    kOutput,
+    kOutputBias,
+    kNorm2,
+    kNorm2Bias,
+    kUp,
+    kUpBias,
+    kDown,
+    kEntryBias
   };
-  enum Slot : uint8_t { kR1, kMean1, kRstd1, kH1, kQkvOut, kAttended, kLogSum, kR2, kMean2, kRstd2, kH2, kUpOut, kActivated };
+  enum Slot : uint8_t {
+    kR1,
+    kMean1,
+    kRstd1,
+    kH1,
+    kQkvOut,
+    kAttended,
+    kLogSum,
+    kR2,
+    kMean2,
+    kRstd2,
+    kH2,
+    kUpOut,
+    kActivated
+  };
   enum Scratch : uint8_t { kBranch, kWide, kDQkv };  // kBranch is read before kWide and kDQkv are written
 
   [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, options_.width / options_.heads}; }

@@ -1,6 +1,5 @@
 #include "partita/nn/head.h"
 
-
 #include <algorithm>
 
 #include "partita/ops/cross_entropy.h"
@@ -14,7 +13,8 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t{16} << 20;
 
 // Logits of rows [begin, begin + count) of h, in the first `count` rows of `memory`.
-at::Tensor chunk_logits(const at::Tensor& memory, const at::Tensor& h, const at::Tensor& table, int64_t begin, int64_t count) {
+at::Tensor chunk_logits(const at::Tensor& memory, const at::Tensor& h, const at::Tensor& table, int64_t begin,
+                        int64_t count) {
   at::Tensor logits = memory.narrow(0, 0, count);
   linear_forward(logits, h.narrow(0, begin, count), table);
   return logits;
@@ -30,10 +30,12 @@ int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes)
 
 std::vector<ParameterSpec> Head::parameters() const {
   const int64_t c = options_.width;
-  std::vector<ParameterSpec> list = {
-      {.name = options_.weight_name, .shape = {options_.vocabulary, c}, .init = {.mean = 0, .std = options_.init_std}, .decay = true},
-      {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}},
-      {.name = "final_norm.bias", .shape = {c}, .init = {.mean = 0, .std = 0}}};
+  std::vector<ParameterSpec> list = {{.name = options_.weight_name,
+                                      .shape = {options_.vocabulary, c},
+                                      .init = {.mean = 0, .std = options_.init_std},
+                                      .decay = true},
+                                     {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}},
+                                     {.name = "final_norm.bias", .shape = {c}, .init = {.mean = 0, .std = 0}}};
   if (!options_.entry_bias_name.empty())
     list.push_back({.name = options_.entry_bias_name, .shape = {c}, .init = {.mean = 0, .std = 0}});
   return list;
@@ -49,27 +51,38 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   const int64_t n = s.rows();
-  return {{"logits", {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype)), options_.vocabulary}, options_.dtype},
+  return {{"logits",
+           {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype)), options_.vocabulary},
+           options_.dtype},
           {"d_normed", {n, options_.width}, options_.dtype}};
 }
 
 Dropout Head::dropout(const Context& context) const {
   if (context.mode != Mode::train) return {};
-  return {.p = options_.entry_dropout, .site = options_.entry_site, .now = context.now, .samples = context.batch->samples};
+  return {
+      .p = options_.entry_dropout, .site = options_.entry_site, .now = context.now, .samples = context.batch->samples};
 }
 
 Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) const {
-  add_norm_forward({.sum = x.sum, .branch = x.branch, .bias = options_.entry_bias_name.empty() ? at::Tensor() : w[kEntryBias],
-                    .dropout = dropout(context), .weight = w[kNorm], .norm_bias = w[kNormBias],
-                    .epsilon = options_.norm_epsilon, .residual = saved[kR], .normed = saved[kH],
-                    .mean = saved[kMean], .rstd = saved[kRstd]});
+  add_norm_forward({.sum = x.sum,
+                    .branch = x.branch,
+                    .bias = options_.entry_bias_name.empty() ? at::Tensor() : w[kEntryBias],
+                    .dropout = dropout(context),
+                    .weight = w[kNorm],
+                    .norm_bias = w[kNormBias],
+                    .epsilon = options_.norm_epsilon,
+                    .residual = saved[kR],
+                    .normed = saved[kH],
+                    .mean = saved[kMean],
+                    .rstd = saved[kRstd]});
   const at::Tensor &memory = context.scratch[kLogits], &h = saved[kH];
   const int64_t n = h.size(0);
   if (context.mode == Mode::evaluate) {
     const at::Tensor labels = context.batch->labels.view({n});
     for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
       const int64_t count = std::min(memory.size(0), n - begin);
-      *context.loss += cross_entropy(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), 0, false);
+      *context.loss +=
+          cross_entropy(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), 0, false);
     }
   } else if (context.mode == Mode::infer) {
     const Shape shape = context.batch->shape();
@@ -96,9 +109,17 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
   }
   const Dropout entry = dropout(context);
   const Handed& out = context.handed;
-  add_norm_backward({.d_normed = d_normed, .d_sum = {}, .residual = saved[kR], .mean = saved[kMean], .rstd = saved[kRstd],
-                     .weight = w[kNorm], .dropout = entry, .d_residual = out.d_sum, .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm), .d_norm_bias = grads.target(kNormBias),
+  add_norm_backward({.d_normed = d_normed,
+                     .d_sum = {},
+                     .residual = saved[kR],
+                     .mean = saved[kMean],
+                     .rstd = saved[kRstd],
+                     .weight = w[kNorm],
+                     .dropout = entry,
+                     .d_residual = out.d_sum,
+                     .d_branch = out.d_branch,
+                     .d_weight = grads.target(kNorm),
+                     .d_norm_bias = grads.target(kNormBias),
                      .d_bias = options_.entry_bias_name.empty() ? Target{} : grads.target(kEntryBias)});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }

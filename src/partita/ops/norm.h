@@ -13,10 +13,10 @@ namespace partita {
 
 struct AddNorm {
   // in
-  at::Tensor sum;     // [N, C], or undefined: zero
-  at::Tensor branch;  // [N, C]
-  at::Tensor bias;    // [C], or undefined: none
-  Dropout dropout;    // of branch + bias; its element index is position_in_sample * C + channel
+  at::Tensor sum;                // [N, C], or undefined: zero
+  at::Tensor branch;             // [N, C]
+  at::Tensor bias;               // [C], or undefined: none
+  Dropout dropout;               // of branch + bias; its element index is position_in_sample * C + channel
   at::Tensor weight, norm_bias;  // [C]
   double epsilon = 1e-5;
   // out
@@ -32,13 +32,13 @@ void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at:
 
 struct AddNormBackward {
   // in
-  at::Tensor d_normed;          // [N, C]
-  at::Tensor d_sum;             // [N, C]: gradient that reaches the residual past this norm; undefined: zero
+  at::Tensor d_normed;  // [N, C]
+  at::Tensor d_sum;     // [N, C]: gradient that reaches the residual past this norm; undefined: zero
   at::Tensor residual, mean, rstd, weight;
   Dropout dropout;
   // out
-  at::Tensor d_residual;        // [N, C]; may be d_sum or d_normed itself
-  at::Tensor d_branch;          // [N, C] = mask * scale * d_residual; not written when p == 0 (it is d_residual)
+  at::Tensor d_residual;  // [N, C]; may be d_sum or d_normed itself
+  at::Tensor d_branch;    // [N, C] = mask * scale * d_residual; not written when p == 0 (it is d_residual)
   Target d_weight, d_norm_bias, d_bias;  // [C] fp32; d_bias = column sums of d_branch (d_residual when p == 0)
 };
 void add_norm_backward(const AddNormBackward&);

@@ -6,12 +6,18 @@ namespace partita {
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::fp32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    case DType::fp16: return at::kHalf;
-    case DType::int32: return at::kInt;
-    case DType::int64: return at::kLong;
-    case DType::uint8: return at::kByte;
+    case DType::fp32:
+      return at::kFloat;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::fp16:
+      return at::kHalf;
+    case DType::int32:
+      return at::kInt;
+    case DType::int64:
+      return at::kLong;
+    case DType::uint8:
+      return at::kByte;
   }
   fail("unknown dtype number {}", static_cast<int>(dtype));
 }

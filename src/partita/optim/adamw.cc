@@ -31,10 +31,13 @@ std::vector<at::Tensor> AdamWOptimizer::make_states(int64_t count) const {
 void AdamWOptimizer::step(std::span<const OptimizerRun> runs, const ShardView& shard, const StepScalars* now) const {
   for (const OptimizerRun& run : runs) {
     const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
-    adamw_step(part(shard.master), part(shard.states[0]), part(shard.states[1]), part(shard.gradient), part(shard.weight),
-               {.beta1 = static_cast<float>(options_.beta1), .beta2 = static_cast<float>(options_.beta2),
+    adamw_step(part(shard.master), part(shard.states[0]), part(shard.states[1]), part(shard.gradient),
+               part(shard.weight),
+               {.beta1 = static_cast<float>(options_.beta1),
+                .beta2 = static_cast<float>(options_.beta2),
                 .epsilon = static_cast<float>(options_.epsilon),
-                .weight_decay = run.decay ? static_cast<float>(options_.weight_decay) : 0.0F, .rate = 1},
+                .weight_decay = run.decay ? static_cast<float>(options_.weight_decay) : 0.0F,
+                .rate = 1},
                now);
   }
 }

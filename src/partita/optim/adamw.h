@@ -17,9 +17,9 @@ namespace partita {
 
 // One rank's slice of one unit.
 struct ShardView {
-  at::Tensor master;    // [slice] fp32
-  at::Tensor gradient;  // [slice] fp32
-  at::Tensor weight;    // [slice] in the compute dtype; master itself where that is fp32
+  at::Tensor master;               // [slice] fp32
+  at::Tensor gradient;             // [slice] fp32
+  at::Tensor weight;               // [slice] in the compute dtype; master itself where that is fp32
   std::vector<at::Tensor> states;  // [slice] fp32 each
 };
 

@@ -17,7 +17,8 @@ bool own_slice(const Zero& zero, const Unit& unit) {
 
 class GradStore::BlockGrads final : public Grads {
  public:
-  BlockGrads(GradStore& store, int block) : store_(store), placements_(store.plan_.blocks[static_cast<size_t>(block)]) {}
+  BlockGrads(GradStore& store, int block)
+      : store_(store), placements_(store.plan_.blocks[static_cast<size_t>(block)]) {}
 
   Target target(int parameter) override {
     const Placement place = placements_[static_cast<size_t>(parameter)];
@@ -39,7 +40,12 @@ class GradStore::BlockGrads final : public Grads {
 };
 
 GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, Stream& compute, Stream& side)
-    : plan_(plan), zero_(zero), slot_plan_(plan_slots(plan, zero.few_gradients)), options_(options), compute_(compute), side_(side) {
+    : plan_(plan),
+      zero_(zero),
+      slot_plan_(plan_slots(plan, zero.few_gradients)),
+      options_(options),
+      compute_(compute),
+      side_(side) {
   slots_.resize(slot_plan_.slot_count.size());
   states_.resize(plan.units.size());
   for (size_t u = 0; u < plan.units.size(); ++u) {
@@ -75,7 +81,8 @@ std::unique_ptr<Grads> GradStore::open(int block) {
 
 void GradStore::close(int block, bool last_micro_batch) {
   for (int unit : plan_.units_of_block[static_cast<size_t>(block)])
-    if (block == plan_.first_block[static_cast<size_t>(unit)] && (zero_.few_gradients || last_micro_batch)) reduce(unit);
+    if (block == plan_.first_block[static_cast<size_t>(unit)] && (zero_.few_gradients || last_micro_batch))
+      reduce(unit);
 }
 
 void GradStore::reduce(int unit) {
@@ -131,7 +138,8 @@ double GradStore::sum_of_squares() const {
 
 int64_t GradStore::bytes() const {
   int64_t total = 0;
-  for (const Slot& s : slots_) total += static_cast<int64_t>(s.buffer.nbytes() + (s.arriving.defined() ? s.arriving.nbytes() : 0));
+  for (const Slot& s : slots_)
+    total += static_cast<int64_t>(s.buffer.nbytes() + (s.arriving.defined() ? s.arriving.nbytes() : 0));
   for (size_t u = 0; u < states_.size(); ++u)
     if (!own_slice(zero_, plan_.units[u])) total += static_cast<int64_t>(states_[u].slice.nbytes());
   return total;

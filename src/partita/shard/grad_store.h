@@ -47,7 +47,7 @@ class GradStore {
   // the squared norm of the gradient, every element once.
   [[nodiscard]] double sum_of_squares() const;
 
-  [[nodiscard]] int64_t bytes() const;          // of buffers, slices and what arrives, on this rank
+  [[nodiscard]] int64_t bytes() const;                              // of buffers, slices and what arrives, on this rank
   [[nodiscard]] int64_t reductions() const { return reductions_; }  // begun so far
 
  private:
@@ -60,17 +60,19 @@ class GradStore {
     bool in_slice = false;          // the slice holds reductions of this step
   };
   struct Slot {
-    at::Tensor buffer, arriving;    // arriving: fp32 slice of a reduction that is added to the slice
+    at::Tensor buffer, arriving;  // arriving: fp32 slice of a reduction that is added to the slice
     int unit = -1;
     bool pending = false;
-    bool add = false;               // pending: into `arriving`, then added
+    bool add = false;  // pending: into `arriving`, then added
     Event reduced;
   };
 
   void take(int unit);
   void reduce(int unit);
   void settle(Slot&);
-  [[nodiscard]] Slot& slot(int unit) { return slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])]; }
+  [[nodiscard]] Slot& slot(int unit) {
+    return slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])];
+  }
 
   const UnitPlan& plan_;
   Zero zero_;

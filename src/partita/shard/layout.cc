@@ -36,8 +36,7 @@ std::vector<Segment> slice_segments(const Layout& layout, int rank) {
   for (size_t p = 0; p < layout.parameters.size(); ++p) {
     const int64_t first = std::max(begin, layout.begin[p]);
     const int64_t last = std::min(end, layout.begin[p] + layout.parameters[p].count());
-    if (first < last)
-      segments.push_back({static_cast<int>(p), first - layout.begin[p], first - begin, last - first});
+    if (first < last) segments.push_back({static_cast<int>(p), first - layout.begin[p], first - begin, last - first});
   }
   return segments;
 }

@@ -24,13 +24,13 @@ struct Init {  // normal(mean, std)
 };
 
 struct ParameterSpec {
-  std::string name;             // global, the same on every layout; listed by two blocks: one tied parameter
-  std::vector<int64_t> shape;   // global
-  std::vector<Part> parts;      // empty: the parameter is one part
+  std::string name;            // global, the same on every layout; listed by two blocks: one tied parameter
+  std::vector<int64_t> shape;  // global
+  std::vector<Part> parts;     // empty: the parameter is one part
   Split split = Split::none;
   Init init;
-  bool decay = false;           // weight decay applies
-  bool trainable = true;        // frozen parameters never share a unit with trainable ones
+  bool decay = false;     // weight decay applies
+  bool trainable = true;  // frozen parameters never share a unit with trainable ones
 
   [[nodiscard]] int64_t count() const;  // elements
 };

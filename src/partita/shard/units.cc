@@ -16,7 +16,8 @@ constexpr int kLeastUnits = 4;
 // Gives every parameter a unit, by name; a name met again (tied) keeps its first.
 class Planner {
  public:
-  Planner(std::span<const std::vector<ParameterSpec>> blocks, const UnitOptions& options) : blocks_(blocks), options_(options) {}
+  Planner(std::span<const std::vector<ParameterSpec>> blocks, const UnitOptions& options)
+      : blocks_(blocks), options_(options) {}
 
   UnitPlan plan() {
     const int last = static_cast<int>(blocks_.size()) - 1;
@@ -24,7 +25,8 @@ class Planner {
     const bool tied = std::ranges::any_of(blocks_[static_cast<size_t>(last)], [&](const ParameterSpec& p) {
       return std::ranges::any_of(blocks_[0], [&](const ParameterSpec& q) { return p.name == q.name; });
     });
-    const int step = options_.blocks_per_unit > 0 ? options_.blocks_per_unit : automatic_blocks_per_unit(elements_per_layer(), last - 1);
+    const int step = options_.blocks_per_unit > 0 ? options_.blocks_per_unit
+                                                  : automatic_blocks_per_unit(elements_per_layer(), last - 1);
 
     add_matrices(tied ? "ends" : "embedding", Pool::ends, 0, 1);
     for (int begin = 1; begin < last; begin += step) {
@@ -49,18 +51,23 @@ class Planner {
     return most;
   }
 
-  void add_matrices(std::string name, Pool pool, int begin, int end) { add(std::move(name), pool, begin, end, is_matrix); }
+  void add_matrices(std::string name, Pool pool, int begin, int end) {
+    add(std::move(name), pool, begin, end, is_matrix);
+  }
 
   template <class Wanted>
   void add(std::string name, Pool pool, int begin, int end, Wanted wanted) {
     std::vector<ParameterSpec> parameters;
     for (int b = begin; b < end; ++b)
       for (const ParameterSpec& p : blocks_[static_cast<size_t>(b)])
-        if (wanted(p) && unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second) parameters.push_back(p);
+        if (wanted(p) && unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)
+          parameters.push_back(p);
     if (parameters.empty()) return;
-    plan_.units.push_back({.name = std::move(name), .layout = make_layout(std::move(parameters), options_.ranks),
+    plan_.units.push_back({.name = std::move(name),
+                           .layout = make_layout(std::move(parameters), options_.ranks),
                            .weight = options_.weight,
-                           .gradient = pool == Pool::layers ? options_.matrix_gradient : DType::fp32, .pool = pool});
+                           .gradient = pool == Pool::layers ? options_.matrix_gradient : DType::fp32,
+                           .pool = pool});
   }
 
   UnitPlan assemble() {
@@ -69,15 +76,18 @@ class Planner {
     plan_.last_block.assign(units, -1);
     std::map<std::string, int> index;  // in its unit
     for (const Unit& unit : plan_.units)
-      for (size_t p = 0; p < unit.layout.parameters.size(); ++p) index[unit.layout.parameters[p].name] = static_cast<int>(p);
+      for (size_t p = 0; p < unit.layout.parameters.size(); ++p)
+        index[unit.layout.parameters[p].name] = static_cast<int>(p);
     for (size_t b = 0; b < blocks_.size(); ++b) {
       std::vector<Placement> placements;
       std::vector<int> used;
       for (const ParameterSpec& p : blocks_[b]) {
         const Placement place{unit_of_.at(p.name), index.at(p.name)};
-        const auto& stored = plan_.units[static_cast<size_t>(place.unit)].layout.parameters[static_cast<size_t>(place.parameter)];
+        const auto& stored =
+            plan_.units[static_cast<size_t>(place.unit)].layout.parameters[static_cast<size_t>(place.parameter)];
         if (stored.shape != p.shape)
-          fail("parameter {} has shape [{}] in one block and [{}] in another", p.name, fmt::join(stored.shape, ", "), fmt::join(p.shape, ", "));
+          fail("parameter {} has shape [{}] in one block and [{}] in another", p.name, fmt::join(stored.shape, ", "),
+               fmt::join(p.shape, ", "));
         placements.push_back(place);
         used.push_back(place.unit);
         auto& first = plan_.first_block[static_cast<size_t>(place.unit)];

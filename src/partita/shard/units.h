@@ -29,17 +29,17 @@ struct Placement {  // where a block's parameter lies
 };
 
 struct UnitOptions {
-  int ranks = 1;                    // over which units are sharded
-  DType weight = DType::fp32;       // of what is gathered and computed with
+  int ranks = 1;                        // over which units are sharded
+  DType weight = DType::fp32;           // of what is gathered and computed with
   DType matrix_gradient = DType::fp32;  // of what is reduced, for layers; ends and vectors are reduced in fp32
-  int blocks_per_unit = 0;          // 0: automatic
+  int blocks_per_unit = 0;              // 0: automatic
 };
 
 struct UnitPlan {
-  std::vector<Unit> units;                        // in the order of forward; vectors last
-  std::vector<std::vector<Placement>> blocks;     // [block][parameter of the block]
-  std::vector<std::vector<int>> units_of_block;   // [block]: distinct units, ascending
-  std::vector<int> first_block, last_block;       // [unit]: of those that apply its parameters
+  std::vector<Unit> units;                       // in the order of forward; vectors last
+  std::vector<std::vector<Placement>> blocks;    // [block][parameter of the block]
+  std::vector<std::vector<int>> units_of_block;  // [block]: distinct units, ascending
+  std::vector<int> first_block, last_block;      // [unit]: of those that apply its parameters
 };
 
 // blocks[b]: the parameters of block b. The first block is the embedding and the last the head; a name that stands in
@@ -52,7 +52,7 @@ struct UnitPlan {
 // Slots of a pool, and which of them each unit uses.
 struct SlotPlan {
   std::vector<int> slot_of_unit;
-  std::vector<int64_t> slot_count;  // elements, of the largest unit
+  std::vector<int64_t> slot_count;            // elements, of the largest unit
   [[nodiscard]] bool shared(int unit) const;  // another unit has the same slot
 };
 // few: layers share two slots and ends share one; else each unit has its own.

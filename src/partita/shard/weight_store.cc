@@ -9,23 +9,33 @@ namespace partita {
 
 WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<bool> backward_reads, Options options,
                          Stream& compute, Stream& side)
-    : plan_(plan), zero_(zero), slot_plan_(plan_slots(plan, zero.few_weights)), backward_reads_(std::move(backward_reads)),
-      options_(options), compute_(compute), side_(side), versions_(plan.units.size(), 0) {
+    : plan_(plan),
+      zero_(zero),
+      slot_plan_(plan_slots(plan, zero.few_weights)),
+      backward_reads_(std::move(backward_reads)),
+      options_(options),
+      compute_(compute),
+      side_(side),
+      versions_(plan.units.size(), 0) {
   const DType dtype = plan.units.front().weight;
-  for (int64_t count : slot_plan_.slot_count) slots_.push_back({.buffer = flat_zeros(count, dtype), .unit = -1, .version = -1, .ready = {}, .free = {}});
+  for (int64_t count : slot_plan_.slot_count)
+    slots_.push_back({.buffer = flat_zeros(count, dtype), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Layout& layout = plan.units[u].layout;
     const int unit = static_cast<int>(u);
     // Where the unit keeps its slot the slice lies in it, at its place, and is gathered in place.
     const bool inside = !zero.few_weights || plan.units[u].pool == Pool::own;
-    slices_.push_back(inside ? slot(unit).buffer.narrow(0, zero.shard->rank() * layout.slice_count(), layout.slice_count())
-                             : flat_zeros(layout.slice_count(), dtype));
+    slices_.push_back(inside
+                          ? slot(unit).buffer.narrow(0, zero.shard->rank() * layout.slice_count(), layout.slice_count())
+                          : flat_zeros(layout.slice_count(), dtype));
   }
   std::vector<std::vector<at::Tensor>> of_unit;
-  for (size_t u = 0; u < plan.units.size(); ++u) of_unit.push_back(parameter_views(plan.units[u].layout, slot(static_cast<int>(u)).buffer));
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    of_unit.push_back(parameter_views(plan.units[u].layout, slot(static_cast<int>(u)).buffer));
   for (const auto& placements : plan.blocks) {
     std::vector<at::Tensor>& views = views_.emplace_back();
-    for (const Placement& p : placements) views.push_back(of_unit[static_cast<size_t>(p.unit)][static_cast<size_t>(p.parameter)]);
+    for (const Placement& p : placements)
+      views.push_back(of_unit[static_cast<size_t>(p.unit)][static_cast<size_t>(p.parameter)]);
   }
 }
 
@@ -115,7 +125,8 @@ int64_t WeightStore::bytes() const {
   return total;
 }
 
-int64_t gathers_per_step(const UnitPlan& plan, const Zero& zero, const std::vector<bool>& backward_reads, int micro_batches) {
+int64_t gathers_per_step(const UnitPlan& plan, const Zero& zero, const std::vector<bool>& backward_reads,
+                         int micro_batches) {
   const SlotPlan slots = plan_slots(plan, zero.few_weights);
   const auto units = plan.units.size();
   std::vector<int> held(slots.slot_count.size(), -1);

@@ -32,7 +32,8 @@ class WeightStore {
     bool poison = false;  // fill released slots with NaN
   };
   // `plan` outlives the store. backward_reads[b]: whether block b reads weights in backward.
-  WeightStore(const UnitPlan& plan, const Zero&, std::vector<bool> backward_reads, Options, Stream& compute, Stream& side);
+  WeightStore(const UnitPlan& plan, const Zero&, std::vector<bool> backward_reads, Options, Stream& compute,
+              Stream& side);
 
   // The weights of the block, in the order of its parameters. Valid until release.
   [[nodiscard]] std::span<const at::Tensor> use(int block, Pass);
@@ -50,16 +51,18 @@ class WeightStore {
  private:
   struct Slot {
     at::Tensor buffer;
-    int unit = -1;         // what it holds or is being filled with
+    int unit = -1;  // what it holds or is being filled with
     int64_t version = -1;
-    Event ready;           // its gather
-    Event free;            // the last compute that read it
+    Event ready;  // its gather
+    Event free;   // the last compute that read it
   };
 
   void ensure(int unit);  // holds it in its present version, or is being filled with it
   void gather(int unit, Slot&);
   [[nodiscard]] bool gathers(int unit) const;  // its slice lies outside its slot, or there are other ranks
-  [[nodiscard]] Slot& slot(int unit) { return slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])]; }
+  [[nodiscard]] Slot& slot(int unit) {
+    return slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])];
+  }
   [[nodiscard]] bool stays(int unit, Pass) const;
 
   const UnitPlan& plan_;
@@ -70,11 +73,12 @@ class WeightStore {
   Stream &compute_, &side_;
   std::vector<Slot> slots_;
   std::vector<at::Tensor> slices_;
-  std::vector<int64_t> versions_;                  // [unit]
-  std::vector<std::vector<at::Tensor>> views_;     // [block][parameter], made once
+  std::vector<int64_t> versions_;               // [unit]
+  std::vector<std::vector<at::Tensor>> views_;  // [block][parameter], made once
 };
 
 // Gathers of one training step with this many micro-batches, by WeightStore's rules. Pure: tests and plans count with it.
-[[nodiscard]] int64_t gathers_per_step(const UnitPlan&, const Zero&, const std::vector<bool>& backward_reads, int micro_batches);
+[[nodiscard]] int64_t gathers_per_step(const UnitPlan&, const Zero&, const std::vector<bool>& backward_reads,
+                                       int micro_batches);
 
 }  // namespace partita

@@ -9,9 +9,12 @@ namespace {
 
 Keep keep_of(Recompute recompute) {
   switch (recompute) {
-    case Recompute::none: return Keep::all;
-    case Recompute::selective: return Keep::selective;
-    case Recompute::full: return Keep::entry;
+    case Recompute::none:
+      return Keep::all;
+    case Recompute::selective:
+      return Keep::selective;
+    case Recompute::full:
+      return Keep::entry;
   }
   fail("unknown recompute mode {}", static_cast<int>(recompute));
 }
@@ -19,16 +22,18 @@ Keep keep_of(Recompute recompute) {
 }  // namespace
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data) {
-  const EngineOptions options{
-      .shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
-      .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
-      .width = c.model.hidden_size,
-      .compute = c.train.precision,
-      .keep = keep_of(c.train.recompute),
-      .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
-      .optimizer = {.beta1 = c.optimizer.beta1, .beta2 = c.optimizer.beta2, .epsilon = c.optimizer.epsilon, .weight_decay = c.optimizer.weight_decay},
-      .seed = static_cast<uint64_t>(c.train.seed),
-      .poison = c.debug.poison};
+  const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
+                              .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
+                              .width = c.model.hidden_size,
+                              .compute = c.train.precision,
+                              .keep = keep_of(c.train.recompute),
+                              .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
+                              .optimizer = {.beta1 = c.optimizer.beta1,
+                                            .beta2 = c.optimizer.beta2,
+                                            .epsilon = c.optimizer.epsilon,
+                                            .weight_decay = c.optimizer.weight_decay},
+                              .seed = static_cast<uint64_t>(c.train.seed),
+                              .poison = c.debug.poison};
   return std::make_unique<Engine>(make_gpt2(c.model, c.train.precision), zero, data, options);
 }
 
@@ -42,7 +47,8 @@ void complete_model(Config& c) {
   const int64_t tokens = load_tokenizer(c.data.tokenizer)->vocab_size();
   if (c.model.vocab_size == 0) c.model.vocab_size = tokens;
   if (c.model.vocab_size < tokens)
-    fail("model.vocab_size is {}, {} has {} tokens: use at least {}", c.model.vocab_size, c.data.tokenizer.string(), tokens, tokens);
+    fail("model.vocab_size is {}, {} has {} tokens: use at least {}", c.model.vocab_size, c.data.tokenizer.string(),
+         tokens, tokens);
 }
 
 }  // namespace partita

@@ -25,7 +25,8 @@ void write_run_files(const Config& config) {
   std::filesystem::create_directories(folder, error);
   if (error) fail("the run's folder {} cannot be made: {}", folder.string(), error.message());
   write_file(folder / "config.toml", to_toml(config));
-  const nlohmann::json versions = {{"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
+  const nlohmann::json versions = {
+      {"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
   write_file(folder / "versions.json", versions.dump(2) + "\n");
   const std::filesystem::path& tokenizer = config.data.tokenizer;
   if (std::filesystem::is_regular_file(tokenizer)) write_file(folder / "tokenizer.json", read_file(tokenizer));

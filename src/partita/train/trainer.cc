@@ -29,21 +29,25 @@ namespace {
 constexpr int64_t kMostSkippedInARow = 10;
 
 std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
-  return {{"weights", m.weights}, {"gradients", m.gradients}, {"master weights", m.master}, {"optimizer states", m.optimizer},
+  return {{"weights", m.weights},         {"gradients", m.gradients},
+          {"master weights", m.master},   {"optimizer states", m.optimizer},
           {"activations", m.activations}, {"temporaries", m.temporaries}};
 }
 
 class TrainingRun {
  public:
   TrainingRun(Config config, World& world)
-      : config_(std::move(config)), mesh_(world, {.data = world.size()}), self_(world.group("self", {world.rank()})),
+      : config_(std::move(config)),
+        mesh_(world, {.data = world.size()}),
+        self_(world.group("self", {world.rank()})),
         peers_(mesh_.data()) {}
 
   TrainOutcome operator()() {
     complete_model(config_);
     const std::filesystem::path from = resume_folder();
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size());
-    engine_ = build_training_engine(config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
+    engine_ = build_training_engine(
+        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
     if (from.empty())
       engine_->initialize(static_cast<uint64_t>(config_.train.seed));
     else
@@ -75,8 +79,10 @@ class TrainingRun {
     const auto latest = find_latest(checkpoints_folder(run), peers_);
     if (how == "auto") return latest.value_or(std::filesystem::path());
     if (latest)
-      fail("run.directory {} holds {} of an earlier run: choose another folder, or go on with it by checkpoint.resume=auto",
-           run.string(), latest->filename().string());
+      fail(
+          "run.directory {} holds {} of an earlier run: choose another folder, or go on with it by "
+          "checkpoint.resume=auto",
+          run.string(), latest->filename().string());
     return how == "never" ? std::filesystem::path() : std::filesystem::path(how);
   }
 
@@ -88,17 +94,25 @@ class TrainingRun {
     skipped_steps_ = scalars.at("skipped_steps").get<int64_t>();
     nan_steps_ = scalars.at("nan_steps").get<int64_t>();
     if (scalars.at("planned_samples") != planned_samples())
-      log::warn("the run was planned for {} samples and is now for {}: where the number of epochs changes, so does the order of samples",
-                scalars.at("planned_samples").dump(), planned_samples());
+      log::warn(
+          "the run was planned for {} samples and is now for {}: where the number of epochs changes, so does the order "
+          "of samples",
+          scalars.at("planned_samples").dump(), planned_samples());
     log::info("resuming from {}", folder.string());
   }
 
   void start() {
     const ModelConfig& model = config_.model;
-    info_ = {.rank = mesh_.data().rank(), .ranks = mesh_.data().size(), .total_steps = config_.train.steps, .resumed_step = step_,
-             .global_batch = config_.train.global_batch, .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
-             .parameters = parameter_count(model), .flops_per_token = flops_per_token(model, config_.train.sequence_length),
-             .peak_flops = matmul_rate(config_.train.precision), .directory = config_.run.directory};
+    info_ = {.rank = mesh_.data().rank(),
+             .ranks = mesh_.data().size(),
+             .total_steps = config_.train.steps,
+             .resumed_step = step_,
+             .global_batch = config_.train.global_batch,
+             .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
+             .parameters = parameter_count(model),
+             .flops_per_token = flops_per_token(model, config_.train.sequence_length),
+             .peak_flops = matmul_rate(config_.train.precision),
+             .directory = config_.run.directory};
     (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
       if (info_.rank == 0) write_run_files(config_);
       return std::string();
@@ -107,19 +121,27 @@ class TrainingRun {
     view_ = std::make_unique<TrainerView>(TrainerView{.config = config_, .info = info_});
     view_->step.step = step_;
     view_->step.consumed_samples = consumed_samples_;
-    log::print(summary_text({.examples = data_->examples(), .micro_batch = config_.train.micro_batch, .global_batch = config_.train.global_batch,
-                             .accumulation_steps = accumulation_steps(config_, info_.ranks), .steps = config_.train.steps,
-                             .resumed_step = step_, .sequence_length = config_.train.sequence_length, .parameters = info_.parameters,
-                             .ranks = info_.ranks, .zero_stage = config_.parallel.zero_stage,
-                             .precision = std::string(name_of(config_.train.precision)), .memory = memory_table(engine_->memory())}));
+    log::print(summary_text({.examples = data_->examples(),
+                             .micro_batch = config_.train.micro_batch,
+                             .global_batch = config_.train.global_batch,
+                             .accumulation_steps = accumulation_steps(config_, info_.ranks),
+                             .steps = config_.train.steps,
+                             .resumed_step = step_,
+                             .sequence_length = config_.train.sequence_length,
+                             .parameters = info_.parameters,
+                             .ranks = info_.ranks,
+                             .zero_stage = config_.parallel.zero_stage,
+                             .precision = std::string(name_of(config_.train.precision)),
+                             .memory = memory_table(engine_->memory())}));
     hooks_.before_run(*view_);
   }
 
   void train_step() {
     const Timer timer;
     const double rate = learning_rate(config_, step_ + 1);
-    const StepResult r = engine_->step(data_->training(consumed_samples_),
-                                       {.step = step_, .learning_rate = static_cast<float>(rate), .clip = static_cast<float>(config_.optimizer.clip)});
+    const StepResult r = engine_->step(
+        data_->training(consumed_samples_),
+        {.step = step_, .learning_rate = static_cast<float>(rate), .clip = static_cast<float>(config_.optimizer.clip)});
     ++step_;
     consumed_samples_ += config_.train.global_batch;
     if (!std::isfinite(r.loss)) ++nan_steps_;
@@ -128,12 +150,21 @@ class TrainingRun {
       ++skipped_steps_;
       log::warn("step {}: the gradient norm is {}, nothing was updated", step_, r.grad_norm);
     }
-    view_->step = {.step = step_, .consumed_samples = consumed_samples_, .loss = r.loss, .grad_norm = r.grad_norm, .learning_rate = rate,
-                   .seconds = timer.seconds(), .tokens = info_.tokens_per_step, .skipped_steps = skipped_steps_, .nan_steps = nan_steps_};
+    view_->step = {.step = step_,
+                   .consumed_samples = consumed_samples_,
+                   .loss = r.loss,
+                   .grad_norm = r.grad_norm,
+                   .learning_rate = rate,
+                   .seconds = timer.seconds(),
+                   .tokens = info_.tokens_per_step,
+                   .skipped_steps = skipped_steps_,
+                   .nan_steps = nan_steps_};
     hooks_.after_step(*view_);
     if (skipped_in_a_row_ >= kMostSkippedInARow)
-      fail("the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at the data around sample {}",
-           skipped_in_a_row_, step_, consumed_samples_);
+      fail(
+          "the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at "
+          "the data around sample {}",
+          skipped_in_a_row_, step_, consumed_samples_);
   }
 
   void validate_now() {
@@ -145,18 +176,26 @@ class TrainingRun {
         sum.loss_sum += r.loss_sum;
         sum.tokens += r.tokens;
       }
-    view_->eval = {.step = step_, .consumed_samples = consumed_samples_, .loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)),
-                   .tokens = sum.tokens, .seconds = timer.seconds()};
+    view_->eval = {.step = step_,
+                   .consumed_samples = consumed_samples_,
+                   .loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)),
+                   .tokens = sum.tokens,
+                   .seconds = timer.seconds()};
     hooks_.after_eval(*view_);
   }
 
   void save() {
     const bool replicated = config_.parallel.zero_stage == 0;
     State state = saved_state(*engine_, replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
-    state.scalars = {{"step", step_}, {"consumed_samples", consumed_samples_}, {"planned_samples", planned_samples()},
-                     {"skipped_steps", skipped_steps_}, {"nan_steps", nan_steps_}, {"model", to_json(config_.model)}};
-    view_->checkpoint = save_checkpoint(checkpoints_folder(config_.run.directory), step_, state, peers_,
-                                        {.keep_last = static_cast<int>(config_.checkpoint.keep_last), .keep_every = config_.checkpoint.keep_every});
+    state.scalars = {{"step", step_},
+                     {"consumed_samples", consumed_samples_},
+                     {"planned_samples", planned_samples()},
+                     {"skipped_steps", skipped_steps_},
+                     {"nan_steps", nan_steps_},
+                     {"model", to_json(config_.model)}};
+    view_->checkpoint = save_checkpoint(
+        checkpoints_folder(config_.run.directory), step_, state, peers_,
+        {.keep_last = static_cast<int>(config_.checkpoint.keep_last), .keep_every = config_.checkpoint.keep_every});
     hooks_.after_save(*view_);
   }
 
