@@ -8,7 +8,7 @@
 // * Every rank of the group makes the same calls in the same order with the same sizes and dtypes.
 // * The tensors must be contiguous and stay alive and untouched until the returned Event has been waited for (each is
 //   waited for exactly as the handle it is). The collective begins after what `stream` holds at the call.
-// * Sums are made in rank order, half precision in fp32, and rounded once: the same bits on every rank and in every run.
+// * Sums are made in rank order, half precision in fp32, and rounded once: the same bits on all ranks and in all runs.
 // * dtypes: fp32, bf16, fp16, fp64, int32, int64, uint8. No average: scale by hand.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -9,7 +9,7 @@
 namespace partita {
 namespace {
 
-// Ports of Slurm jobs: below the range from which Linux hands out ports of its own accord (32768), in strides that leave
+// Ports of Slurm jobs: below the range from which Linux hands ports out by itself (32768), in strides that leave
 // room for the few ports rank 0 tries when the first is taken.
 constexpr int kFirstPort = 15000, kPortStride = 16, kPortGroups = 1000;
 

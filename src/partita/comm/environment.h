@@ -28,7 +28,7 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 
 [[nodiscard]] Lookup process_environment();
 
-// Pure. Of several launchers the innermost counts: mpirun, then torchrun's variables, then srun. Inside sbatch or salloc
+// Pure. Of several launchers the innermost wins: mpirun, then torchrun's variables, then srun. Inside sbatch or salloc
 // but outside of srun the process is single. Errors name the variable: set by half, not a number, rank >= size.
 [[nodiscard]] Launch detect_launch(const Lookup&);
 

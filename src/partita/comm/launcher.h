@@ -15,7 +15,7 @@ struct LaunchOptions {
   std::string bind = "none";  // none, core, socket or numa: what a rank may not leave. core: as many as it has threads
 };
 
-// The arguments of `command` go to this very program on every rank. 0: all ranks ended well; 2: they said that they were
+// The arguments of `command` go to this very program on every rank. 0: all ranks ended well; 2: they say that they were
 // used wrongly. Errors: mpirun is not installed; a rank ended by a signal or an exit code, with its number.
 // UsageError: ranks < 1, an unknown `bind`.
 [[nodiscard]] int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options);

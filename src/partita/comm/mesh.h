@@ -11,7 +11,7 @@
 
 namespace partita {
 
-// Pure. Ranks count tensor fastest, then data, then pipeline: tensor-parallel neighbours, which exchange the most, share
+// Pure. Ranks count tensor fastest, then data, then pipeline: tensor-parallel neighbours, who exchange most, share
 // a host. rank = (pipeline * data_size + data) * tensor_size + tensor.
 class MeshLayout {
  public:

@@ -13,7 +13,7 @@ constexpr size_t kLongestBanner = 4096;  // more is not a banner, but a program 
 // Banners that say no more than that the job has ended.
 constexpr const char* kEndings[] = {"terminated normally, but", "MPI_ABORT was invoked", "noticed that process rank",
                                     "exited with non-zero status"};
-// Single lines beside them: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
+// Lines beside them: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
 constexpr const char* kSpeakers[] = {"[", "mpirun: "};
 constexpr const char* kRemarks[] = {"has sent help message",    "have sent help message", "orte_base_help_aggregate",
                                     "prte_base_help_aggregate", "ORTE_ERROR_LOG",         "Forwarding signal"};

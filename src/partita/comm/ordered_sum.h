@@ -13,7 +13,7 @@
 namespace partita {
 
 // out[i] = (rows[0][i] + rows[1][i]) + rows[2][i] ..., or the maximum (NaN if any is NaN). bf16 and fp16 are added in
-// fp32 and rounded once, to nearest even; integers wrap around. `to` is `from`, or fp32 from bf16 and fp16. `out` may be
+// fp32 and rounded once to nearest even; integers wrap around. `to` is `from`, or fp32 from bf16 and fp16. `out` may be
 // one of the rows, but not overlap one otherwise. Error: a pair of types that is not supported.
 void reduce_rows(Reduce, c10::ScalarType to, void* out, c10::ScalarType from, std::span<const void* const> rows,
                  int64_t n);

@@ -167,8 +167,8 @@ Event PeerCommunicator::send(at::Tensor tensor, int to, Stream&) {
 Event PeerCommunicator::receive(at::Tensor tensor, int from, Stream&) {
   check_other(*this, "receive", "from", from);
   check_tensor(*this, "receive", tensor);
-  const Call call{group_, "receive", received_from_[static_cast<size_t>(from)]++,
-                  static_cast<int64_t>(tensor.nbytes()), from};
+  const Call call{group_, "receive", received_from_[static_cast<size_t>(from)]++, static_cast<int64_t>(tensor.nbytes()),
+                  from};
   return operations_->start(call, {[tensor, from](Operation& o) { o.receive(from, whole(tensor)); }});
 }
 

@@ -1,4 +1,4 @@
-// Messages over TCP sockets, one connection between each two ranks: where MPI is not at hand (srun --mpi=none, torchrun's
+// Messages over TCP sockets, one connection between each two ranks: for jobs without MPI (srun --mpi=none, torchrun's
 // variables).
 #pragma once
 #include <chrono>
