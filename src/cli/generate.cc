@@ -25,6 +25,7 @@ void write(std::string_view text) {
 
 void run(Arguments a) {
   if (a.greedy) a.options.sampling.temperature = 0;
+  partita::validate(a.options.sampling);
   partita::World world = partita::World::connect({});
   if (world.size() > 1)
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());

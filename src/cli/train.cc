@@ -14,6 +14,9 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
   partita::ConfigSources sources;
   const partita::Config config = partita::load_config(file, overrides, &sources);
   if (print) {
+    const partita::Launch launch = partita::detect_launch(partita::process_environment());
+    partita::log::configure(launch.rank, launch.size);
+    partita::validate(config.model);
     partita::log::print(partita::to_toml(config, &sources));
     return;
   }
@@ -33,7 +36,8 @@ void add_train_command(CLI::App& app) {
                     "print the effective configuration, with where each value comes from, and stop");
   command->allow_extras();
   command->footer(
-      "--section.key=value overrides any key of CONFIG. A run resumes from the newest checkpoint in its folder.\n"
+      "--section.key=value behind CONFIG overrides any of its keys. A run resumes from the newest checkpoint in its "
+      "folder.\n"
       "Ctrl-C, SIGTERM and SIGUSR1 end it after the present step, with a checkpoint saved.\n\n"
       "Examples:\n"
       "  partita train configs/quickstart.toml --train.steps=100\n"

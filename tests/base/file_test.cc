@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita {
@@ -24,25 +23,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   std::sort(names.begin(), names.end());
   return names;
 }
-
-// Writes beyond `bytes` fail while it lives, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = nullptr;
-};
 
 TEST(ReadFile, ReturnsEveryByte) {
   const TemporaryDirectory folder;
@@ -112,6 +92,29 @@ TEST(AtomicFile, AppearsByCommitOnly) {
   {
     AtomicFile abandoned(folder / "b");
     abandoned.write("12");
+  }
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a"});
+}
+
+TEST(AtomicFile, IsDurableBeforeItHasItsName) {
+  const TemporaryDirectory folder;
+  write_file(folder / "a", "old");
+  {
+    AtomicFile file(folder / "a");
+    file.write("new");
+    EXPECT_THROW(file.publish(), Error);
+    file.sync();
+    EXPECT_THROW(file.write("er"), Error);
+    EXPECT_EQ(read_file(folder / "a"), "old");
+    AtomicFile moved(std::move(file));
+    moved.publish();
+    EXPECT_THROW(moved.publish(), Error);
+  }
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  {
+    AtomicFile abandoned(folder / "b");
+    abandoned.write("12");
+    abandoned.sync();
   }
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a"});
 }

@@ -112,8 +112,14 @@ TEST(Checkpoints, OfAnotherModelAreRefused) {
   ASSERT_EQ(partita(train_command(1, run)).code, 0);
   const std::string before = read_file(run / "metrics.jsonl");
   expect_error(partita(train_command(2, run, {"--model.hidden_size=32", "--train.steps=20"})),
-               AllOf(HasSubstr("step-00000012"), HasSubstr("28")));
-  expect_error(partita(train_command(1, run, {"--model.layers=4", "--train.steps=20"})), HasSubstr("layers.3"));
+               AllOf(HasSubstr("step-00000012"), HasSubstr("hidden_size is 28 there and 32 here")));
+  expect_error(partita(train_command(1, run, {"--model.layers=4", "--train.steps=20"})),
+               HasSubstr("layers is 3 there and 4 here"));
+  // The same shapes, another function.
+  expect_error(partita(train_command(1, run, {"--model.heads=4", "--train.steps=20"})),
+               AllOf(HasSubstr("heads is 2 there and 4 here")));
+  expect_error(partita(train_command(1, run, {"--model.norm_epsilon=0.1", "--train.steps=20"})),
+               HasSubstr("norm_epsilon"));
   EXPECT_EQ(read_file(run / "metrics.jsonl"), before);
   EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
   // A new run does not write over an old one.

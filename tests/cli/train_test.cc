@@ -40,6 +40,13 @@ void expect_same_run(const fs::path& found, const fs::path& expected, double tol
   }
 }
 
+fs::path newest(const fs::path& checkpoints) {
+  fs::path last;
+  for (const auto& entry : fs::directory_iterator(checkpoints))
+    if (entry.path().extension().empty()) last = std::max(last, entry.path());
+  return last;
+}
+
 TEST(Train, WritesARunAndLearns) {
   const TemporaryDirectory folder;
   const fs::path run = folder / "run";
@@ -83,23 +90,32 @@ TEST(Train, EveryLayoutIsTheSameRun) {
     }
 }
 
+// 50 + 50 steps with a restart from the checkpoint equal 100 without.
 TEST(Train, ResumesBitForBit) {
+  struct Layout {
+    int ranks, stage;
+    const char* precision;
+  };
   const TemporaryDirectory folder;
-  for (const char* precision : {"fp32", "bf16"}) {
-    const std::vector<std::string> options = {"--parallel.zero_stage=2", std::string("--train.precision=") + precision};
-    const fs::path whole = folder / (std::string("whole-") + precision),
-                   stopped = folder / (std::string("stopped-") + precision);
-    ASSERT_EQ(partita(train_command(2, whole, options)).code, 0);
-
-    // Killed without a word after step 8 was saved; what it did behind that is done again.
-    std::vector<std::string> slow = options;
-    Process process(command_line(train_command(2, stopped, slow)), {{"OMP_NUM_THREADS", "1"}});
-    ASSERT_TRUE(
-        process.until([&] { return fs::exists(stopped / "checkpoints/step-00000008/manifest.json"); }, seconds(60)));
-    kill(-process.pid(), SIGKILL);
-    (void)process.end(seconds(10));
-    ASSERT_EQ(partita(train_command(2, stopped, options)).code, 0);
-    expect_same_run(stopped, whole, 0);
+  for (const auto& [ranks, stage, precision] :
+       {Layout{1, 0, "fp32"}, Layout{2, 2, "fp32"}, Layout{2, 3, "bf16"}, Layout{3, 1, "bf16"}}) {
+    const std::vector<std::string> options = {"--train.steps=100", "--checkpoint.every=50", "--eval.every=25",
+                                              "--parallel.zero_stage=" + std::to_string(stage),
+                                              std::string("--train.precision=") + precision};
+    const fs::path run = folder / "run", whole = folder / "whole";
+    fs::remove_all(run);
+    fs::remove_all(whole);
+    ASSERT_EQ(partita(train_command(ranks, run, options)).code, 0);
+    fs::create_directory(whole);
+    fs::copy(run / "metrics.jsonl", whole / "metrics.jsonl");
+    const std::string manifest = read_file(run / "checkpoints/step-00000100/manifest.json");
+    fs::remove_all(run / "checkpoints/step-00000100");
+    const Result r = partita(train_command(ranks, run, options));
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_THAT(r.error, HasSubstr("resuming from " + (run / "checkpoints/step-00000050").string()));
+    expect_same_run(run, whole, 0);
+    // The weights too: the manifest holds checksums of all that was saved.
+    EXPECT_EQ(read_file(run / "checkpoints/step-00000100/manifest.json"), manifest);
   }
 }
 
@@ -157,8 +173,13 @@ TEST(Train, ADeadRankEndsTheJobInSeconds) {
   EXPECT_EQ(r.code, 1) << r.error;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count(), 20);
   EXPECT_THAT(r.error, HasSubstr("signal 9"));
-  // What was saved is whole.
+  // What was saved is whole, and the run goes on from it.
   EXPECT_EQ(partita({"checkpoint", "verify", run.string()}).code, 0);
+  const auto saved = nlohmann::json::parse(read_file(newest(run / "checkpoints") / "manifest.json"));
+  const auto step = saved.at("step").get<int64_t>();
+  const Result next = partita(train_command(2, run, {"--train.steps=" + std::to_string(step + 2)}));
+  EXPECT_EQ(next.code, 0) << next.error;
+  EXPECT_EQ(metrics(run).size(), static_cast<size_t>(step + 2));
 }
 
 TEST(Train, GeneratesFromARun) {
@@ -176,6 +197,46 @@ TEST(Train, GeneratesFromARun) {
   greedy.emplace_back("--greedy");
   EXPECT_EQ(partita(greedy).output, partita(greedy).output);
   EXPECT_NE(partita(greedy).output, a.output);
+  // A path as a shell completes it, and one relative to its own folder.
+  std::vector<std::string> other = generate;
+  other[1] = (run / "checkpoints/step-00000040").string() + "/";
+  EXPECT_EQ(partita(other).output, a.output);
+  Process inside(
+      {"/bin/sh", "-c",
+       "cd '" + (run / "checkpoints").string() +
+           "' && exec '" PARTITA_PROGRAM "' generate step-00000040 --prompt 'the river' --tokens 30 --seed 5"},
+      {{"OMP_NUM_THREADS", "1"}});
+  EXPECT_EQ(inside.end(seconds(60)).output, a.output);
+}
+
+// Dropout so small that a 16-bit mask cannot show it is refused; the smallest that it can works.
+TEST(Train, TheSmallestDropout) {
+  const TemporaryDirectory folder;
+  const Result refused = partita(train_command(1, folder / "a", {"--model.dropout=1e-6"}));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("1/65536"));
+  EXPECT_EQ(partita(train_command(1, folder / "b", {"--model.dropout=1.6e-5", "--train.steps=2"})).code, 0);
+}
+
+// A schedule in samples counts the samples that were really consumed, when the batch changes on the way.
+TEST(Train, ScheduleInSamplesFollowsTheBatch) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  const std::vector<std::string> schedule = {"--schedule.unit=samples", "--schedule.warmup=96",
+                                             "--schedule.kind=constant", "--eval.every=0"};
+  std::vector<std::string> first = schedule, second = schedule;
+  first.insert(first.end(), {"--train.steps=4", "--train.global_batch=6"});
+  second.insert(second.end(), {"--train.steps=6", "--train.global_batch=12"});
+  ASSERT_EQ(partita(train_command(1, run, first)).code, 0);
+  const Result r = partita(train_command(1, run, second));
+  ASSERT_EQ(r.code, 0) << r.error;
+  const auto lines = metrics(run);
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[4].at("consumed_samples"), 36);
+  // Constant minus one step of 6 or 12 samples behind the warmup's line: the rate is proportional to the samples.
+  const double unit = lines[0].at("lr").get<double>() / 6;
+  EXPECT_NEAR(lines[3].at("lr").get<double>() / 24, unit, 1e-9);
+  EXPECT_NEAR(lines[4].at("lr").get<double>() / 36, unit, 1e-9);
 }
 
 }  // namespace

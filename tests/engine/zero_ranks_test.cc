@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "partita/comm/recording.h"
+#include "partita/shard/collective_plan.h"
 #include "tests/engine/small_gpt2.h"
 #include "tests/support/ranks.h"
 
@@ -148,10 +149,12 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
         const RecordingCommunicator& shard = stage == 0 ? self : data;
         const Zero zero = make_zero(stage, self, data);
+        const Sharding sharding{
+            .ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
         EXPECT_EQ(shard.count("all_gather"),
-                  gathers_per_step(engine->plan(), zero, engine->backward_reads(), micro_batches))
+                  gathers_per_step(engine->plan(), sharding, engine->backward_reads(), micro_batches))
             << "stage " << stage << ", " << micro_batches << " micro-batches, " << blocks_per_unit << " blocks a unit";
-        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), zero, micro_batches))
+        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), sharding, micro_batches))
             << "stage " << stage;
         int64_t elements = 0;
         for (const Unit& unit : engine->plan().units) elements += unit.layout.count;

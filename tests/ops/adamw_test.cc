@@ -21,7 +21,7 @@ State state_of(int64_t n, at::ScalarType dtype) {
   return s;
 }
 
-constexpr AdamW kAdamW{.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .weight_decay = 0.1F, .rate = 0.5F};
+constexpr AdamW kAdamW{.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .weight_decay = 0.1F};
 
 TEST(AdamW, StepIsTheFormula) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
@@ -31,7 +31,7 @@ TEST(AdamW, StepIsTheFormula) {
         const State s = state_of(n, dtype);
         Values master = values(s.master), m = values(s.m), v = values(s.v);
         const Values gradient = values(s.gradient);
-        const double b1 = kAdamW.beta1, b2 = kAdamW.beta2, lr = 1e-2F * kAdamW.rate;
+        const double b1 = kAdamW.beta1, b2 = kAdamW.beta2, lr = 1e-2F;
         for (size_t i = 0; i < master.size(); ++i) {
           const double g = gradient[i] * 0.25;
           m[i] = b1 * m[i] + (1 - b1) * g;

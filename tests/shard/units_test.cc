@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "partita/shard/collective_plan.h"
 #include "tests/support/error_message.h"
 
 namespace partita {
@@ -101,6 +102,30 @@ TEST(Units, GradientsOfEndsAndVectorsStayFp32) {
     EXPECT_EQ(unit.weight, DType::bf16);
     EXPECT_EQ(unit.gradient, unit.pool == Pool::layers ? DType::bf16 : DType::fp32) << unit.name;
   }
+}
+
+// Stage 3: a layer's unit is gathered again in each pass, but for the two that the pass before left in their slots.
+TEST(CollectivePlan, CountsGathersAndReductions) {
+  for (int layers : {0, 1, 2, 3, 5, 8})
+    for (bool tied : {true, false})
+      for (int micro_batches : {1, 2, 5}) {
+        const UnitPlan plan = plan_units(model(layers, tied), {.ranks = 4, .blocks_per_unit = 1});
+        std::vector<bool> reads(static_cast<size_t>(layers) + 2, true);
+        reads[0] = false;
+        const auto units = static_cast<int64_t>(plan.units.size());
+        const Sharding zero1{.ranks = 4}, zero2{.ranks = 4, .few_gradients = true},
+            zero3{.ranks = 4, .few_weights = true, .few_gradients = true};
+        EXPECT_EQ(gathers_per_step(plan, {.ranks = 1}, reads, micro_batches), 0);
+        EXPECT_EQ(gathers_per_step(plan, zero1, reads, micro_batches), units);
+        const int64_t again = std::max(0, layers - 2);
+        const int64_t ends = tied ? 1 : 2 * micro_batches;
+        EXPECT_EQ(gathers_per_step(plan, zero3, reads, micro_batches),
+                  layers + (2 * micro_batches - 1) * again + ends + 1)
+            << layers << " layers, tied " << tied << ", " << micro_batches << " micro-batches";
+        EXPECT_EQ(reductions_per_step(plan, {.ranks = 1}, micro_batches), 0);
+        EXPECT_EQ(reductions_per_step(plan, zero1, micro_batches), units);
+        EXPECT_EQ(reductions_per_step(plan, zero2, micro_batches), units * micro_batches);
+      }
 }
 
 }  // namespace

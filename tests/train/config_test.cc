@@ -210,15 +210,15 @@ TEST(LearningRate, CountsStepsOrSamples) {
   Config config = valid_config();
   config.optimizer.learning_rate = 1.0, config.optimizer.min_learning_rate = 0.0;
   config.schedule.kind = ScheduleKind::linear;
-  EXPECT_DOUBLE_EQ(learning_rate(config, 25), 0.75);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 100), 0.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 25, 25 * config.train.global_batch), 0.75);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 100, 100 * config.train.global_batch), 0.0);
   // The same curve in samples, and a longer one.
   config.schedule.unit = ScheduleUnit::samples;
-  EXPECT_DOUBLE_EQ(learning_rate(config, 25), 0.75);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 25, 25 * config.train.global_batch), 0.75);
   config.schedule.decay = 4800, config.schedule.warmup = 48;
-  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 2), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 101), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 1 * config.train.global_batch), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 2, 2 * config.train.global_batch), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 101, 101 * config.train.global_batch), 0.5);
 }
 
 TEST(MakeSchedule, FillsInLengths) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace partita {
 namespace {
@@ -56,18 +55,6 @@ TEST(ProgressText, SaysTheSameInWords) {
   Progress p = third();
   p.loss = std::nan("");
   EXPECT_THAT(progress_text(p), HasSubstr("loss nan"));
-}
-
-TEST(HumanDuration, GrowsWithTheTime) {
-  EXPECT_EQ(human_duration(0), "0:00");
-  EXPECT_EQ(human_duration(7.4), "0:07");
-  EXPECT_EQ(human_duration(59.6), "1:00");
-  EXPECT_EQ(human_duration(754), "12:34");
-  EXPECT_EQ(human_duration(3600 * 3 + 121), "3:02:01");
-  EXPECT_EQ(human_duration(86400 * 2 + 3600 * 3 + 120), "2d 03:02");
-  EXPECT_EQ(human_duration(-1), "?");
-  EXPECT_EQ(human_duration(std::numeric_limits<double>::infinity()), "?");
-  EXPECT_EQ(human_duration(std::nan("")), "?");
 }
 
 TEST(HumanCount, KeepsThreeFiguresOrSo) {

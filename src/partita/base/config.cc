@@ -218,16 +218,16 @@ ConfigSchema& ConfigSchema::field(std::string name, double& target, Range range,
 const ConfigField& ConfigSchema::find(std::string_view key, std::string_view where) const {
   for (const ConfigField& field : fields_)
     if (field.key == key) return field;
-  // The right name in the wrong section, or without one, is the nearest of all.
-  const std::string_view name = key.substr(key.rfind('.') + 1);
-  std::vector<std::string> keys;
+  // The right name in the wrong section, or without one, is nearer than any other name, however far the section is.
+  const auto last_part = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
+  std::vector<std::string> keys, namesakes;
   for (const ConfigField& field : fields_) {
-    if (field.key.substr(field.key.rfind('.') + 1) == name) {
-      fail("{}: unknown key '{}'{}", where, key, did_you_mean(field.key));
-    }
     keys.push_back(field.key);
+    if (last_part(field.key) == last_part(key)) namesakes.push_back(field.key);
   }
-  fail("{}: unknown key '{}'{}", where, key, did_you_mean(nearest(key, keys)));
+  const auto meant = std::ranges::min_element(
+      namesakes, {}, [key](const std::string& namesake) { return edit_distance(key, namesake); });
+  fail("{}: unknown key '{}'{}", where, key, did_you_mean(meant != namesakes.end() ? *meant : nearest(key, keys)));
 }
 
 size_t ConfigSchema::end_of(size_t section) const {

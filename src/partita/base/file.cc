@@ -109,11 +109,11 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
 }
 
 AtomicFile::~AtomicFile() {
-  if (file_) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  PARTITA_CHECK(file_, "write to {} after commit", path_.string());
+  PARTITA_CHECK(file_, "write to {} after sync", path_.string());
   while (!bytes.empty()) {
     const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -123,13 +123,22 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  PARTITA_CHECK(file_, "second commit of {}", path_.string());
-  if (::fsync(file_.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    fail("cannot write {}: {}", path_.string(), reason(errno));
-  }
+void AtomicFile::sync() {
+  PARTITA_CHECK(file_, "second sync of {}", path_.string());
+  if (::fsync(file_.get()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
   file_.close(path_);
+}
+
+void AtomicFile::publish() {
+  PARTITA_CHECK(!file_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+  temporary_.clear();
   sync_directory(directory_of(path_));
+}
+
+void AtomicFile::commit() {
+  sync();
+  publish();
 }
 
 MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {

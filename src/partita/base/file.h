@@ -60,22 +60,32 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// A file written piece by piece that appears under its name only by commit().
+// A file written piece by piece that appears under its name only by commit(), or its two halves: several files that
+// belong together are first all synced, which takes long and may fail, and then published one after the other.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
-  AtomicFile(AtomicFile&&) = default;
+  AtomicFile(AtomicFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        temporary_(std::exchange(other.temporary_, {})),
+        file_(std::move(other.file_)),
+        size_(other.size_) {}
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes))); }
   [[nodiscard]] int64_t size() const { return size_; }  // bytes written so far
-  // fsync, rename, fsync of the directory.
+  // Makes the content durable; nothing is written after it. Error: a full disk, also one that is found late.
+  void sync();
+  // After sync: rename, fsync of the directory.
+  void publish();
+  // sync and publish.
   void commit();
 
  private:
-  std::filesystem::path path_, temporary_;
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty once published
   FileDescriptor file_;
   int64_t size_ = 0;
 };

@@ -31,25 +31,30 @@ template <class T>
   return b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression): b != b is true for NaN
 }
 
+// One block of elements. `count` is a constant for whole blocks, so that the loops become vector code.
+template <class To, class From, class Count>
+void reduce_block(Reduce kind, To* out, std::span<const void* const> rows, int64_t begin, Count count) {
+  using Sum = Wide<From>;
+  alignas(64) Sum sum[kBlock];
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const From* row = static_cast<const From*>(rows[r]) + begin;
+    if (r == 0)
+      for (int64_t i = 0; i < count; ++i) sum[i] = static_cast<Sum>(row[i]);
+    else if (kind == Reduce::sum)
+      for (int64_t i = 0; i < count; ++i) sum[i] = add(sum[i], static_cast<Sum>(row[i]));
+    else
+      for (int64_t i = 0; i < count; ++i) sum[i] = larger(sum[i], static_cast<Sum>(row[i]));
+  }
+  for (int64_t i = 0; i < count; ++i) out[begin + i] = static_cast<To>(sum[i]);
+}
+
 template <class To, class From>
 void reduce(Reduce kind, void* out, std::span<const void* const> rows, int64_t n) {
-  using Sum = Wide<From>;
-  Sum sum[kBlock];
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t count = std::min(kBlock, n - begin);
-    const auto row = [&](size_t r) { return static_cast<const From*>(rows[r]) + begin; };
-    const From* first = row(0);
-    for (int64_t i = 0; i < count; ++i) sum[i] = static_cast<Sum>(first[i]);
-    for (size_t r = 1; r < rows.size(); ++r) {
-      const From* next = row(r);
-      if (kind == Reduce::sum)
-        for (int64_t i = 0; i < count; ++i) sum[i] = add(sum[i], static_cast<Sum>(next[i]));
-      else
-        for (int64_t i = 0; i < count; ++i) sum[i] = larger(sum[i], static_cast<Sum>(next[i]));
-    }
-    To* to = static_cast<To*>(out) + begin;
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(sum[i]);
-  }
+  To* to = static_cast<To*>(out);
+  int64_t begin = 0;
+  for (; begin + kBlock <= n; begin += kBlock)
+    reduce_block<To, From>(kind, to, rows, begin, std::integral_constant<int64_t, kBlock>());
+  reduce_block<To, From>(kind, to, rows, begin, n - begin);
 }
 
 using Function = void (*)(Reduce, void*, std::span<const void* const>, int64_t);

@@ -183,7 +183,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   now_.skip = result.skipped ? 1 : 0;
   now_.gradient_scale =
       input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
-  if (!result.skipped) update();
+  update();
   return result;
 }
 

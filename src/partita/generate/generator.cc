@@ -9,16 +9,18 @@
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/train/build_model.h"
 #include "partita/train/engine_state.h"
+#include "partita/train/run_state.h"
 
 namespace partita {
 namespace {
 
-// A run is checkpoint/../.. of the trainer's making.
+// The checkpoint's own, or that of its run: RUN/checkpoints/step-....
 std::filesystem::path find_tokenizer(const std::filesystem::path& checkpoint) {
-  for (const std::filesystem::path& folder :
-       {checkpoint, checkpoint.parent_path(), checkpoint.parent_path().parent_path()})
-    if (std::filesystem::exists(folder / "tokenizer.json")) return folder / "tokenizer.json";
-  fail("no tokenizer.json in or above {}: name one with --tokenizer", checkpoint.string());
+  const std::filesystem::path folder = std::filesystem::canonical(checkpoint);
+  for (const std::filesystem::path& place : {folder, folder.parent_path(), folder.parent_path().parent_path()})
+    for (const char* name : {"tokenizer.json", "vocab.json"})
+      if (std::filesystem::exists(place / name)) return place / name;
+  fail("no tokenizer.json or vocab.json in or above {}: name a tokenizer with --tokenizer", checkpoint.string());
 }
 
 }  // namespace
@@ -39,7 +41,7 @@ Generator Generator::open(const std::filesystem::path& path, const std::filesyst
                           Communicator& self) {
   Generator g;
   g.checkpoint_ = resolve_checkpoint(path);
-  g.model_ = model_from_json(read_scalars(g.checkpoint_).at("model"));
+  g.model_ = run_state(read_scalars(g.checkpoint_), g.checkpoint_).model;
   g.tokenizer_ = load_tokenizer(tokenizer.empty() ? find_tokenizer(g.checkpoint_) : tokenizer);
   if (g.tokenizer_->vocab_size() > g.model_.vocab_size)
     fail("the tokenizer has {} tokens, the model of {} knows {}: use the tokenizer it was trained with",

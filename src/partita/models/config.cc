@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "partita/base/error.h"
+#include "partita/base/random.h"
 
 namespace partita {
 namespace {
@@ -13,6 +14,10 @@ void require_at_least_one(std::string_view name, int64_t value) {
 
 void require_probability(std::string_view name, double value) {
   if (!(value >= 0 && value < 1)) fail("model.{} is {}: expected at least 0 and less than 1", name, value);
+  // Masks have 16 bits an element (base/random.h).
+  const uint32_t threshold = dropout_threshold(static_cast<float>(value));
+  if (value > 0 && (threshold == 0 || threshold > 65535))
+    fail("model.{} is {}: expected 0, or a probability from 1/65536 to 65535/65536", name, value);
 }
 
 // Weights of one layer's four matmuls.

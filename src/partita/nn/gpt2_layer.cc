@@ -43,7 +43,6 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
                                      spec("mlp.up.weight", {f, c}, matrix),
                                      spec("mlp.up.bias", {f}, zero),
                                      spec("mlp.down.weight", {c, f}, residual)};
-  list[kQkv].parts = list[kQkvBias].parts = {{"q", c}, {"k", c}, {"v", c}};
   if (options_.index > 0) list.push_back({.name = down_bias_name(options_.index - 1), .shape = {c}, .init = zero});
   return list;
 }

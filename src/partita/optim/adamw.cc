@@ -36,8 +36,7 @@ void AdamWOptimizer::step(std::span<const OptimizerRun> runs, const ShardView& s
                {.beta1 = static_cast<float>(options_.beta1),
                 .beta2 = static_cast<float>(options_.beta2),
                 .epsilon = static_cast<float>(options_.epsilon),
-                .weight_decay = run.decay ? static_cast<float>(options_.weight_decay) : 0.0F,
-                .rate = 1},
+                .weight_decay = run.decay ? static_cast<float>(options_.weight_decay) : 0.0F},
                now);
   }
 }

@@ -3,14 +3,14 @@
 #include "partita/base/error.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
+#include "partita/shard/collective_plan.h"
 #include "partita/shard/flat_buffer.h"
 
 namespace partita {
 namespace {
 
-// Full fp32 buffers that no one shards are their own slice.
 bool own_slice(const Zero& zero, const Unit& unit) {
-  return !zero.few_gradients && zero.shard->size() == 1 && unit.gradient == DType::fp32;
+  return is_own_slice(unit, zero.shard->size(), zero.few_gradients);
 }
 
 }  // namespace
@@ -124,6 +124,7 @@ void GradStore::finish() {
     state.in_slice = false;
   }
   if (zero_.replica->size() == 1) return;
+  side_.wait(compute_.record());
   std::vector<Event> sums;
   for (UnitState& state : states_) sums.push_back(zero_.replica->all_reduce(state.slice, Reduce::sum, side_));
   for (const Event& event : sums) compute_.wait(event);
@@ -143,13 +144,6 @@ int64_t GradStore::bytes() const {
   for (size_t u = 0; u < states_.size(); ++u)
     if (!own_slice(zero_, plan_.units[u])) total += static_cast<int64_t>(states_[u].slice.nbytes());
   return total;
-}
-
-int64_t reductions_per_step(const UnitPlan& plan, const Zero& zero, int micro_batches) {
-  int64_t count = 0;
-  for (const Unit& unit : plan.units)
-    if (!own_slice(zero, unit)) count += zero.few_gradients ? micro_batches : 1;
-  return count;
 }
 
 }  // namespace partita

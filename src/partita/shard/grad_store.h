@@ -84,7 +84,4 @@ class GradStore {
   int64_t reductions_ = 0;
 };
 
-// Reductions over `shard` of one step. Pure.
-[[nodiscard]] int64_t reductions_per_step(const UnitPlan&, const Zero&, int micro_batches);
-
 }  // namespace partita

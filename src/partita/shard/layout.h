@@ -12,13 +12,6 @@
 
 namespace partita {
 
-enum class Split : uint8_t { none, rows, columns };  // over tensor-parallel ranks
-
-struct Part {  // "q" in a packed matrix: split, initialised, saved and exported on its own
-  std::string name;
-  int64_t rows;
-};
-
 struct Init {  // normal(mean, std)
   double mean = 0, std = 0.02;
 };
@@ -26,11 +19,8 @@ struct Init {  // normal(mean, std)
 struct ParameterSpec {
   std::string name;            // global, the same on every layout; listed by two blocks: one tied parameter
   std::vector<int64_t> shape;  // global
-  std::vector<Part> parts;     // empty: the parameter is one part
-  Split split = Split::none;
   Init init;
-  bool decay = false;     // weight decay applies
-  bool trainable = true;  // frozen parameters never share a unit with trainable ones
+  bool decay = false;  // weight decay applies
 
   [[nodiscard]] int64_t count() const;  // elements
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/shard/collective_plan.h"
 #include "partita/shard/flat_buffer.h"
 
 namespace partita {
@@ -16,6 +17,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
       options_(options),
       compute_(compute),
       side_(side),
+      written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
   const DType dtype = plan.units.front().weight;
   for (int64_t count : slot_plan_.slot_count)
@@ -40,7 +42,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
 }
 
 bool WeightStore::gathers(int unit) const {
-  return zero_.shard->size() > 1 || (zero_.few_weights && plan_.units[static_cast<size_t>(unit)].pool != Pool::own);
+  return is_gathered(plan_.units[static_cast<size_t>(unit)], zero_.shard->size(), zero_.few_weights);
 }
 
 void WeightStore::gather(int unit, Slot& target) {
@@ -49,6 +51,7 @@ void WeightStore::gather(int unit, Slot& target) {
   target.version = versions_[static_cast<size_t>(unit)];
   if (!gathers(unit)) return;
   side_.wait(target.free);
+  side_.wait(written_[static_cast<size_t>(unit)]);
   target.ready = zero_.shard->all_gather(target.buffer.narrow(0, 0, layout.count), slice(unit), side_);
 }
 
@@ -104,16 +107,19 @@ void WeightStore::release(int block, Pass pass) {
     const bool last = block == (pass == Pass::forward ? plan_.last_block[u] : plan_.first_block[u]);
     if (!last) continue;
     Slot& held = slot(unit);
-    held.free = compute_.record();
     if (options_.poison && slot_plan_.shared(unit) && !stays(unit, pass)) {
       poison(held.buffer);
       held.unit = -1;
     }
+    held.free = compute_.record();
   }
 }
 
 void WeightStore::publish(int unit) {
   ++versions_[static_cast<size_t>(unit)];
+  // Also behind every reader of a slot that was never released in backward: a tied head's, which the embedding, the last
+  // block of its unit, does not read.
+  written_[static_cast<size_t>(unit)] = compute_.record();
   if (!slot_plan_.shared(unit)) ensure(unit);
 }
 
@@ -123,33 +129,6 @@ int64_t WeightStore::bytes() const {
   for (size_t u = 0; u < slices_.size(); ++u)
     if (zero_.few_weights && plan_.units[u].pool != Pool::own) total += static_cast<int64_t>(slices_[u].nbytes());
   return total;
-}
-
-int64_t gathers_per_step(const UnitPlan& plan, const Zero& zero, const std::vector<bool>& backward_reads,
-                         int micro_batches) {
-  const SlotPlan slots = plan_slots(plan, zero.few_weights);
-  const auto units = plan.units.size();
-  std::vector<int> held(slots.slot_count.size(), -1);
-  int64_t count = 0;
-  const auto collective = [&](int unit) {
-    return zero.shard->size() > 1 || (zero.few_weights && plan.units[static_cast<size_t>(unit)].pool != Pool::own);
-  };
-  const auto want = [&](int unit) {
-    int& slot = held[static_cast<size_t>(slots.slot_of_unit[static_cast<size_t>(unit)])];
-    if (slot != unit && collective(unit)) ++count;
-    slot = unit;
-  };
-  for (size_t u = 0; u < units; ++u)  // published after the step before
-    if (!slots.shared(static_cast<int>(u))) want(static_cast<int>(u));
-  const int blocks = static_cast<int>(plan.blocks.size());
-  for (int micro = 0; micro < micro_batches; ++micro) {
-    for (int b = 0; b < blocks; ++b)
-      for (int unit : plan.units_of_block[static_cast<size_t>(b)]) want(unit);
-    for (int b = blocks - 1; b >= 0; --b)
-      if (backward_reads[static_cast<size_t>(b)])
-        for (int unit : plan.units_of_block[static_cast<size_t>(b)]) want(unit);
-  }
-  return count;
 }
 
 }  // namespace partita

@@ -73,12 +73,9 @@ class WeightStore {
   Stream &compute_, &side_;
   std::vector<Slot> slots_;
   std::vector<at::Tensor> slices_;
+  std::vector<Event> written_;                  // [unit]: the compute that wrote its slice
   std::vector<int64_t> versions_;               // [unit]
   std::vector<std::vector<at::Tensor>> views_;  // [block][parameter], made once
 };
-
-// Gathers of one training step with this many micro-batches, by WeightStore's rules. Pure: tests and plans count with it.
-[[nodiscard]] int64_t gathers_per_step(const UnitPlan&, const Zero&, const std::vector<bool>& backward_reads,
-                                       int micro_batches);
 
 }  // namespace partita

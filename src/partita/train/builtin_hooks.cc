@@ -30,8 +30,7 @@ class TensorBoardHook : public Hook {
  public:
   explicit TensorBoardHook(const RunInfo& info)
       : by_step_(info.directory / "tensorboard", {.first_step = next(info.resumed_step)}),
-        by_samples_(info.directory / "tensorboard" / "samples",
-                    {.first_step = next(info.resumed_step * info.global_batch)}) {}
+        by_samples_(info.directory / "tensorboard" / "samples", {.first_step = next(info.resumed_samples)}) {}
 
   [[nodiscard]] int priority() const override { return 20; }
 

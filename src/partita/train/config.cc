@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/data/batch_plan.h"
 #include "partita/data/split.h"
 
 namespace partita {
@@ -33,7 +34,7 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
       .field("path", d.path, "prefix of the token files PATH.bin and PATH.idx (`partita tokenize` writes them)")
       .field("tokenizer", d.tokenizer, "tokenizer.json that the token files were made with")
       .field("split", d.split, "weights of training, validation and test documents")
-      .field("seed", d.seed, at_least(0), "seed of the order of samples");
+      .field("seed", d.seed, between(0, 4294967295), "seed of the order of samples");
 }
 
 void bind_train(ConfigSchema& s, TrainConfig& t) {
@@ -124,13 +125,11 @@ ConfigSchema bind(Config& config) {
   return schema;
 }
 
-// "24 or 32": the multiples of `unit` next to `value`, none below one.
-std::string nearest_multiples(int64_t value, int64_t unit) {
-  const int64_t below = value / unit * unit, above = below + unit;
-  return below == 0 ? fmt::format("{}", above) : fmt::format("{} or {}", below, above);
-}
-
 int64_t data_ranks(const ParallelConfig& p, int64_t ranks) { return p.data > 0 ? p.data : ranks; }
+
+BatchPlan batch_plan(const Config& c, int64_t ranks) {
+  return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c.parallel, ranks));
+}
 
 void validate_parallel(const ParallelConfig& p, int64_t ranks) {
   if (p.tensor != 1) fail("parallel.tensor is {}: tensor parallelism is not built yet, use 1", p.tensor);
@@ -142,12 +141,7 @@ void validate_parallel(const ParallelConfig& p, int64_t ranks) {
 }
 
 void validate_batches(const Config& c, int64_t ranks) {
-  const int64_t unit = data_ranks(c.parallel, ranks) * c.train.micro_batch;
-  if (c.train.global_batch % unit != 0) {
-    fail("global_batch {} is not divisible by {} rank{} x micro_batch {}: use a global_batch of {}",
-         c.train.global_batch, data_ranks(c.parallel, ranks), ranks == 1 ? "" : "s", c.train.micro_batch,
-         nearest_multiples(c.train.global_batch, unit));
-  }
+  (void)batch_plan(c, ranks);
   if (c.train.sequence_length > c.model.max_length) {
     fail("train.sequence_length {} is more than model.max_length {}: use at most {}, or raise max_length",
          c.train.sequence_length, c.model.max_length, c.model.max_length);
@@ -209,9 +203,7 @@ void validate(const Config& c, int64_t ranks) {
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
 }
 
-int64_t accumulation_steps(const Config& c, int64_t ranks) {
-  return c.train.global_batch / (data_ranks(c.parallel, ranks) * c.train.micro_batch);
-}
+int64_t accumulation_steps(const Config& c, int64_t ranks) { return batch_plan(c, ranks).accumulation(); }
 
 Schedule make_schedule(const Config& c) {
   const int64_t whole = c.schedule.unit == ScheduleUnit::steps ? c.train.steps : c.train.steps * c.train.global_batch;
@@ -225,8 +217,8 @@ Schedule make_schedule(const Config& c) {
           .wsd_style = c.schedule.wsd_style};
 }
 
-double learning_rate(const Config& c, int64_t step) {
-  return learning_rate(make_schedule(c), c.schedule.unit == ScheduleUnit::steps ? step : step * c.train.global_batch);
+double learning_rate(const Config& c, int64_t step, int64_t consumed_samples) {
+  return learning_rate(make_schedule(c), c.schedule.unit == ScheduleUnit::steps ? step : consumed_samples);
 }
 
 }  // namespace partita

@@ -137,7 +137,7 @@ void validate(const Config& config, int64_t ranks);
 // The schedule in its own unit, zeros filled in.
 [[nodiscard]] Schedule make_schedule(const Config& config);
 
-// The rate of a step, counted from 1.
-[[nodiscard]] double learning_rate(const Config& config, int64_t step);
+// The rate of a step, counted from 1, behind which `consumed_samples` samples are consumed.
+[[nodiscard]] double learning_rate(const Config& config, int64_t step, int64_t consumed_samples);
 
 }  // namespace partita

@@ -2,8 +2,6 @@
 
 #include <map>
 
-#include "partita/base/error.h"
-
 namespace partita {
 namespace {
 
@@ -42,39 +40,5 @@ State saved_state(const Engine& engine, int replica, int replicas) {
   return make_state(engine, all_kinds(), replica, replicas);
 }
 State wanted_weights(const Engine& engine) { return make_state(engine, 1, 0, 1); }
-
-nlohmann::json to_json(const ModelConfig& m) {
-  return {{"kind", "gpt2"},
-          {"layers", m.layers},
-          {"hidden_size", m.hidden_size},
-          {"heads", m.heads},
-          {"ffn_hidden_size", m.ffn_size()},
-          {"vocab_size", m.vocab_size},
-          {"max_length", m.max_length},
-          {"dropout", m.dropout},
-          {"embedding_dropout", m.embedding_dropout},
-          {"attention_dropout", m.attention_dropout},
-          {"init_std", m.init_std},
-          {"norm_epsilon", m.norm_epsilon}};
-}
-
-ModelConfig model_from_json(const nlohmann::json& json) try {
-  if (json.at("kind") != "gpt2") fail("a model of kind {}: this version knows gpt2", json.at("kind").dump());
-  ModelConfig m;
-  json.at("layers").get_to(m.layers);
-  json.at("hidden_size").get_to(m.hidden_size);
-  json.at("heads").get_to(m.heads);
-  json.at("ffn_hidden_size").get_to(m.ffn_hidden_size);
-  json.at("vocab_size").get_to(m.vocab_size);
-  json.at("max_length").get_to(m.max_length);
-  json.at("dropout").get_to(m.dropout);
-  json.at("embedding_dropout").get_to(m.embedding_dropout);
-  json.at("attention_dropout").get_to(m.attention_dropout);
-  json.at("init_std").get_to(m.init_std);
-  json.at("norm_epsilon").get_to(m.norm_epsilon);
-  return m;
-} catch (const nlohmann::json::exception& error) {
-  fail("the checkpoint's description of its model cannot be read: {}", error.what());
-}
 
 }  // namespace partita

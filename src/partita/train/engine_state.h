@@ -1,8 +1,7 @@
-// An engine as a checkpoint sees it, and a model as its scalars describe it.
+// An engine as a checkpoint sees it: named global tensors and the runs of them on this rank.
 #pragma once
 #include "partita/checkpoint/state.h"
 #include "partita/engine/engine.h"
-#include "partita/models/config.h"
 
 namespace partita {
 
@@ -14,9 +13,5 @@ namespace partita {
 [[nodiscard]] State saved_state(const Engine&, int replica, int replicas);
 // The weights alone, for generation and evaluation.
 [[nodiscard]] State wanted_weights(const Engine&);
-
-[[nodiscard]] nlohmann::json to_json(const ModelConfig&);
-// Error: a key is missing or of the wrong type; a kind that is not known.
-[[nodiscard]] ModelConfig model_from_json(const nlohmann::json&);
 
 }  // namespace partita

@@ -11,4 +11,8 @@ void Hooks::add(std::unique_ptr<Hook> hook) {
   hooks_.insert(place, std::move(hook));
 }
 
+void Hooks::add_all(Hooks others) {
+  for (std::unique_ptr<Hook>& hook : others.hooks_) add(std::move(hook));
+}
+
 }  // namespace partita

@@ -4,11 +4,9 @@
 //     int priority() const override { return 50; }
 //     void after_eval(TrainerView& view) override { log::print(sample(view.step.step)); }
 //   };
-//   Hooks hooks = builtin_hooks(config, info);
-//   hooks.add(std::make_unique<Sampler>());
-//   hooks.before_run(view);
-//   while (...) { view.step = ...; hooks.after_step(view); }
-//   hooks.after_run(view);
+//   Hooks mine;
+//   mine.add(std::make_unique<Sampler>());
+//   train(config, world, std::move(mine));        // beside the built-in ones
 //
 // Hooks of equal priority run in the order they were added. An exception of a hook ends the run.
 #pragma once
@@ -46,6 +44,7 @@ class Hook {
 class Hooks {
  public:
   void add(std::unique_ptr<Hook> hook);
+  void add_all(Hooks others);
 
   void before_run(TrainerView& view) { call(&Hook::before_run, view); }
   void after_step(TrainerView& view) { call(&Hook::after_step, view); }

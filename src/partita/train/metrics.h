@@ -13,6 +13,7 @@ struct RunInfo {
   int rank = 0, ranks = 1;
   int64_t total_steps = 0;
   int64_t resumed_step = 0;           // the run continues behind this step; 0: from the beginning
+  int64_t resumed_samples = 0;        // consumed until then
   int64_t global_batch = 0;           // samples a step
   int64_t tokens_per_step = 0;        // global_batch x sequence length
   int64_t parameters = 0;             // of the whole model

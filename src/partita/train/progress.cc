@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "partita/base/duration.h"
 
 namespace partita {
 namespace {
@@ -37,14 +38,6 @@ std::string progress_bar(const Progress& p, int width) {
 std::string progress_text(const Progress& p) {
   return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p), p.loss,
                      human_count(p.tokens_per_second), human_duration(p.seconds_left()));
-}
-
-std::string human_duration(double seconds) {
-  if (!(seconds >= 0) || seconds > 1e9) return "?";
-  const auto s = static_cast<int64_t>(std::llround(seconds));
-  if (s >= 86400) return fmt::format("{}d {:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60);
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 std::string human_count(double value) {

@@ -25,9 +25,6 @@ struct Progress {
 // "step 300 of 1000 (30%), loss 4.200, 15.0k tok/s, ETA 2:20"
 [[nodiscard]] std::string progress_text(const Progress& progress);
 
-// "0:07", "12:34", "3:02:01", "2d 03:02"; "?" for a negative or endless time.
-[[nodiscard]] std::string human_duration(double seconds);
-
 // "950", "15.0k", "3.25M", "1.20G"
 [[nodiscard]] std::string human_count(double value);
 

@@ -1,7 +1,7 @@
 // What lies in a run's folder beside logs and checkpoints, so that it can be understood and used on its own:
 //   config.toml     the effective configuration
 //   versions.json   the program's version, libtorch's, the compiler, the host
-//   tokenizer.json  a copy of the tokenizer, where one is configured
+//   tokenizer.json  a copy of the tokenizer, where one is configured (or vocab.json and merges.txt, if it is those)
 #pragma once
 #include "partita/train/config.h"
 

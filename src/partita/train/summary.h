@@ -38,7 +38,7 @@ struct RunSummary {
   int ranks = 1;
   int64_t zero_stage = 0;
   std::string precision{};            // "bf16"
-  std::vector<MemoryOwner> memory{};  // of the fullest rank
+  std::vector<MemoryOwner> memory{};  // of rank 0
 };
 
 // Epochs are those begun: the samples that the steps consume, divided by the examples, rounded up.

@@ -12,6 +12,7 @@
 
 #include "partita/base/crc32c.h"
 #include "partita/base/error.h"
+#include "partita/base/host.h"
 #include "partita/base/log.h"
 
 namespace partita {
@@ -62,12 +63,6 @@ Message event(double time, int64_t step) { return Message().fixed64(1, time).var
 
 // Summary: value = 1.
 Message summary(const Message& value) { return Message().message(1, value); }
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
 
 constexpr size_t kBufferBytes = 1 << 16;
 

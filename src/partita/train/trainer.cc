@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -19,6 +20,7 @@
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/run_files.h"
+#include "partita/train/run_state.h"
 #include "partita/train/summary.h"
 #include "partita/train/training_data.h"
 
@@ -36,13 +38,15 @@ std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
 
 class TrainingRun {
  public:
-  TrainingRun(Config config, World& world)
+  TrainingRun(Config config, World& world, Hooks extra)
       : config_(std::move(config)),
+        extra_(std::move(extra)),
         mesh_(world, {.data = world.size()}),
         self_(world.group("self", {world.rank()})),
         peers_(mesh_.data()) {}
 
   TrainOutcome operator()() {
+    const InterruptGuard guard;
     complete_model(config_);
     const std::filesystem::path from = resume_folder();
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size());
@@ -57,7 +61,6 @@ class TrainingRun {
       return {.step = step_};
     }
     start();
-    const InterruptGuard guard;
     bool interrupted = false;
     while (step_ < config_.train.steps && !interrupted) {
       train_step();
@@ -68,7 +71,9 @@ class TrainingRun {
       if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
     }
     hooks_.after_run(*view_);
-    if (interrupted) log::warn("stopped on request after step {}; start the same command again to go on", step_);
+    if (interrupted)
+      warn("stopped {} after step {}; start the same command again to go on",
+           view_->stop_reason.empty() ? "on request" : "by " + view_->stop_reason, step_);
     return {.step = step_, .interrupted = interrupted};
   }
 
@@ -78,26 +83,27 @@ class TrainingRun {
     const std::filesystem::path& run = config_.run.directory;
     const auto latest = find_latest(checkpoints_folder(run), peers_);
     if (how == "auto") return latest.value_or(std::filesystem::path());
+    // A run that began at another's checkpoint goes on with its own, like any other.
+    if (how != "never") return latest.value_or(how);
     if (latest)
       fail(
           "run.directory {} holds {} of an earlier run: choose another folder, or go on with it by "
           "checkpoint.resume=auto",
           run.string(), latest->filename().string());
-    return how == "never" ? std::filesystem::path() : std::filesystem::path(how);
+    return {};
   }
 
   void resume(const std::filesystem::path& folder) {
-    const nlohmann::json scalars = load_checkpoint(folder, wanted_state(*engine_), peers_);
+    const RunState saved = run_state(read_scalars(folder), folder);
+    check_same_model(saved.model, config_.model, folder);
+    (void)load_checkpoint(folder, wanted_state(*engine_), peers_);
     engine_->publish_weights();
-    step_ = scalars.at("step").get<int64_t>();
-    consumed_samples_ = scalars.at("consumed_samples").get<int64_t>();
-    skipped_steps_ = scalars.at("skipped_steps").get<int64_t>();
-    nan_steps_ = scalars.at("nan_steps").get<int64_t>();
-    if (scalars.at("planned_samples") != planned_samples())
-      log::warn(
-          "the run was planned for {} samples and is now for {}: where the number of epochs changes, so does the order "
-          "of samples",
-          scalars.at("planned_samples").dump(), planned_samples());
+    step_ = saved.step;
+    consumed_samples_ = saved.consumed_samples;
+    skipped_steps_ = saved.skipped_steps;
+    nan_steps_ = saved.nan_steps;
+    for (const std::string& difference : differences(saved.identity, identity()))
+      warn("{}: {}, so the run will not be the one that was begun", folder.string(), difference);
     log::info("resuming from {}", folder.string());
   }
 
@@ -107,6 +113,7 @@ class TrainingRun {
              .ranks = mesh_.data().size(),
              .total_steps = config_.train.steps,
              .resumed_step = step_,
+             .resumed_samples = consumed_samples_,
              .global_batch = config_.train.global_batch,
              .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
              .parameters = parameter_count(model),
@@ -118,6 +125,7 @@ class TrainingRun {
       return std::string();
     });
     hooks_ = builtin_hooks(config_, info_);
+    hooks_.add_all(std::move(extra_));
     view_ = std::make_unique<TrainerView>(TrainerView{.config = config_, .info = info_});
     view_->step.step = step_;
     view_->step.consumed_samples = consumed_samples_;
@@ -138,7 +146,7 @@ class TrainingRun {
 
   void train_step() {
     const Timer timer;
-    const double rate = learning_rate(config_, step_ + 1);
+    const double rate = learning_rate(config_, step_ + 1, consumed_samples_ + config_.train.global_batch);
     const StepResult r = engine_->step(
         data_->training(consumed_samples_),
         {.step = step_, .learning_rate = static_cast<float>(rate), .clip = static_cast<float>(config_.optimizer.clip)});
@@ -148,7 +156,7 @@ class TrainingRun {
     skipped_in_a_row_ = r.skipped ? skipped_in_a_row_ + 1 : 0;
     if (r.skipped) {
       ++skipped_steps_;
-      log::warn("step {}: the gradient norm is {}, nothing was updated", step_, r.grad_norm);
+      warn("step {}: the gradient norm is {}, nothing was updated", step_, r.grad_norm);
     }
     view_->step = {.step = step_,
                    .consumed_samples = consumed_samples_,
@@ -187,12 +195,12 @@ class TrainingRun {
   void save() {
     const bool replicated = config_.parallel.zero_stage == 0;
     State state = saved_state(*engine_, replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
-    state.scalars = {{"step", step_},
-                     {"consumed_samples", consumed_samples_},
-                     {"planned_samples", planned_samples()},
-                     {"skipped_steps", skipped_steps_},
-                     {"nan_steps", nan_steps_},
-                     {"model", to_json(config_.model)}};
+    state.scalars = to_json(RunState{.step = step_,
+                                     .consumed_samples = consumed_samples_,
+                                     .skipped_steps = skipped_steps_,
+                                     .nan_steps = nan_steps_,
+                                     .model = config_.model,
+                                     .identity = identity()});
     view_->checkpoint = save_checkpoint(
         checkpoints_folder(config_.run.directory), step_, state, peers_,
         {.keep_last = static_cast<int>(config_.checkpoint.keep_last), .keep_every = config_.checkpoint.keep_every});
@@ -208,9 +216,25 @@ class TrainingRun {
     return *stop.data_ptr<int32_t>() != 0;
   }
 
-  int64_t planned_samples() const { return config_.train.steps * config_.train.global_batch; }
+  // What must stay for the resumed run to be the one that was not stopped.
+  [[nodiscard]] std::map<std::string, std::string> identity() const {
+    const int64_t planned = consumed_samples_ + (config_.train.steps - step_) * config_.train.global_batch;
+    return {{"data.split", config_.data.split},
+            {"data.seed", std::to_string(config_.data.seed)},
+            {"tokens in data.path", std::to_string(data_->tokens())},
+            {"train.seed", std::to_string(config_.train.seed)},
+            {"train.sequence_length", std::to_string(config_.train.sequence_length)},
+            {"samples of the whole run, by which epochs are shuffled", std::to_string(planned)}};
+  }
+
+  // What all ranks see is said once.
+  template <class... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) const {
+    if (peers_.rank() == 0) log::warn(format, std::forward<Args>(args)...);
+  }
 
   Config config_;
+  Hooks extra_;
   Mesh mesh_;
   std::unique_ptr<Communicator> self_;
   CommunicatorPeers peers_;
@@ -226,7 +250,7 @@ class TrainingRun {
 
 std::filesystem::path checkpoints_folder(const std::filesystem::path& run) { return run / "checkpoints"; }
 
-TrainOutcome train(Config config, World& world) {
+TrainOutcome train(Config config, World& world, Hooks extra) {
   log::configure(world.rank(), world.size());
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   if (config.debug.self_check && world.size() > 1) {
@@ -234,7 +258,7 @@ TrainOutcome train(Config config, World& world) {
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
     self_check(*world.group("self-check", all));
   }
-  return TrainingRun(std::move(config), world)();
+  return TrainingRun(std::move(config), world, std::move(extra))();
 }
 
 }  // namespace partita

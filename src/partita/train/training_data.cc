@@ -27,6 +27,7 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks)
   };
   train_ = part(SplitName::train, config.train.steps * config.train.global_batch);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
+  tokens_ = tokens->tokens();
   examples_ = (train_->tokens_per_epoch() - 1) / config.train.sequence_length;
   if (config.eval.every > 0) {
     valid_ = part(SplitName::valid, config.eval.batches * config.train.global_batch);

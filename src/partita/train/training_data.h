@@ -24,6 +24,7 @@ class TrainingData {
   [[nodiscard]] std::vector<Batch> validation(int64_t index);
 
   [[nodiscard]] int64_t examples() const { return examples_; }  // training samples of one epoch
+  [[nodiscard]] int64_t tokens() const { return tokens_; }      // of the token files
 
  private:
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
@@ -32,7 +33,7 @@ class TrainingData {
   std::unique_ptr<GptDataset> train_, valid_;
   std::unique_ptr<BatchReader> train_reader_, valid_reader_;
   std::vector<TokenBatch> buffers_;  // one a micro-batch
-  int64_t examples_ = 0;
+  int64_t examples_ = 0, tokens_ = 0;
 };
 
 }  // namespace partita

@@ -64,7 +64,7 @@ constexpr int64_t kLeastElements = 16384;
 // Corrections in double from t alone, so that a resumed run and any layout have the same.
 AdamWFactors factors(const AdamW& adamw, const StepScalars& now) {
   const auto t = static_cast<double>(now.step + 1);
-  const double rate = static_cast<double>(now.learning_rate) * adamw.rate;
+  const double rate = static_cast<double>(now.learning_rate);
   return {.gradient = now.gradient_scale,
           .one_minus_beta1 = static_cast<float>(1 - static_cast<double>(adamw.beta1)),
           .one_minus_beta2 = static_cast<float>(1 - static_cast<double>(adamw.beta2)),

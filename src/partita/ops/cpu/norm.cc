@@ -154,7 +154,10 @@ struct Backward {
         d = hn::Mul(hn::NegMulAdd(x_hat, constant(mean_hx[r]), d), scale);
         if (d_sum != nullptr) d = hn::Add(d, load(d_sum + at, part));
         d = store(d, d_residual + at, part);
-        if (d_branch != nullptr) d = store(hn::Mul(d, load(multiplier[r] + i, part)), d_branch + at, part);
+        if (d_branch != nullptr) {
+          if (multiplier[r] != nullptr) d = hn::Mul(d, load(multiplier[r] + i, part));
+          d = store(d, d_branch + at, part);
+        }
         d_bias = hn::Add(d_bias, d);
       }
       store(d_weight, sum_weight + i, part);

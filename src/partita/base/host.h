@@ -1,0 +1,9 @@
+// The name of this machine, for files that say where they were written.
+#pragma once
+#include <string>
+
+namespace partita {
+
+[[nodiscard]] std::string host_name();  // "localhost" where the system knows none
+
+}  // namespace partita

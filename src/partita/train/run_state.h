@@ -1,0 +1,36 @@
+// What a checkpoint says of the run beside tensors: where it stood, its model, and what made it the run it is.
+//
+//   state.scalars = to_json(RunState{.step = 100, ...});
+//   RunState saved = run_state(read_scalars(folder), folder);
+//   check_same_model(saved.model, config.model, folder);
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "partita/models/config.h"
+
+namespace partita {
+
+struct RunState {
+  int64_t step = 0, consumed_samples = 0;
+  int64_t skipped_steps = 0, nan_steps = 0;
+  ModelConfig model;
+  std::map<std::string, std::string> identity;  // data and seeds, by name
+};
+
+[[nodiscard]] nlohmann::json to_json(const RunState&);
+// Error: a value is missing or of another type; names `folder`.
+[[nodiscard]] RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder);
+
+// Error unless both compute the same function of the same weights: sizes, heads, epsilon. Dropout may change.
+void check_same_model(const ModelConfig& saved, const ModelConfig& wanted, const std::filesystem::path& folder);
+
+// "data.seed was 1 and is 2", one for each name whose values differ.
+[[nodiscard]] std::vector<std::string> differences(const std::map<std::string, std::string>& saved,
+                                                   const std::map<std::string, std::string>& now);
+
+}  // namespace partita

@@ -1,0 +1,31 @@
+// A disk that fills, for a test: writes beyond `bytes` of a file fail while it lives.
+//
+//   const FileSizeLimit limit(1 << 16);
+//   EXPECT_THROW(write_file(folder / "a", large), Error);
+#pragma once
+#include <signal.h>
+#include <sys/resource.h>
+
+namespace partita {
+
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+}  // namespace partita
