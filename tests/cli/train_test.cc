@@ -222,7 +222,7 @@ TEST(Train, TheSmallestDropout) {
 TEST(Train, ScheduleInSamplesFollowsTheBatch) {
   const TemporaryDirectory folder;
   const fs::path run = folder / "run";
-  const std::vector<std::string> schedule = {"--schedule.unit=samples", "--schedule.warmup=96",
+  const std::vector<std::string> schedule = {"--schedule.unit=samples", "--schedule.warmup=96", "--schedule.decay=960",
                                              "--schedule.kind=constant", "--eval.every=0"};
   std::vector<std::string> first = schedule, second = schedule;
   first.insert(first.end(), {"--train.steps=4", "--train.global_batch=6"});

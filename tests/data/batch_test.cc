@@ -57,8 +57,8 @@ TEST_F(Batches, SamplesAreTheTokensOfTheShuffledSequences) {
 
 TEST_F(Batches, APlanNamesTheNearestGlobalBatches) {
   EXPECT_EQ(make_batch_plan(24, 2, 3).accumulation(), 4);
-  EXPECT_THAT(error_message([] { return make_batch_plan(25, 4, 3); }), HasSubstr("use 24 or 36"));
-  EXPECT_THAT(error_message([] { return make_batch_plan(5, 4, 2); }), HasSubstr("use 8"));
+  EXPECT_THAT(error_message([] { return make_batch_plan(25, 4, 3); }), HasSubstr("24 or 36"));
+  EXPECT_THAT(error_message([] { return make_batch_plan(5, 4, 2); }), HasSubstr("of 8"));
   EXPECT_THAT(error_message([] { return make_batch_plan(0, 1, 1); }), HasSubstr("at least 1"));
 }
 
