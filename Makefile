@@ -35,7 +35,7 @@ quickstart: setup ## from nothing to a trained model: installs, builds, trains a
 bench: build ## times the kernels alone
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 
-compare: ## times training steps beside PyTorch's, interleaved; prints ratios (some 15 minutes)
+compare: ## times training steps beside PyTorch's, interleaved; prints ratios (some 25 minutes)
 	@scripts/setup.sh --peer
 	@$(CONFIGURE)
 	@cmake --build build --parallel $(JOBS) --target partita

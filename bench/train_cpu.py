@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of Partita beside PyTorch's on this machine's CPUs, interleaved: one command, a table with ratios.
 
-  bench/train_cpu.py                                    # one process, then two ranks; fp32 and bf16; some 12 minutes
+  bench/train_cpu.py                                    # one process, then two ranks; fp32 and bf16; some 25 minutes
   bench/train_cpu.py --only one --precision bf16 --rounds 7
   bench/train_cpu.py --json result.json                 # every figure, with versions and the machine
 

@@ -9,6 +9,22 @@ if(NOT EXISTS "${PARTITA_TORCH}/lib/libtorch_cpu.so")
                       "-DPARTITA_TORCH=FOLDER where FOLDER holds torch's include/ and lib/.")
 endif()
 
+# Headers and kernels that we call are of this version.
+set(EXPECTED_TORCH 2.11)
+set(VERSION_HEADER ${PARTITA_TORCH}/include/torch/headeronly/version.h)
+set(VERSION_TEXT "")
+if(EXISTS ${VERSION_HEADER})
+  file(READ ${VERSION_HEADER} VERSION_TEXT)
+endif()
+string(REGEX MATCH "#define TORCH_VERSION_MAJOR ([0-9]+)" IGNORED "${VERSION_TEXT}")
+set(FOUND_TORCH "${CMAKE_MATCH_1}")
+string(REGEX MATCH "#define TORCH_VERSION_MINOR ([0-9]+)" IGNORED "${VERSION_TEXT}")
+set(FOUND_TORCH "${FOUND_TORCH}.${CMAKE_MATCH_1}")
+if(NOT FOUND_TORCH STREQUAL EXPECTED_TORCH)
+  message(FATAL_ERROR "PARTITA_TORCH=${PARTITA_TORCH} is torch ${FOUND_TORCH}, expected ${EXPECTED_TORCH}. Run 'make "
+                      "setup' with PARTITA_TORCH unset, or name the folder of a torch ${EXPECTED_TORCH}.")
+endif()
+
 # The wheel brings headers of its own fmt. Those of the system's, which we link, must be found first.
 find_path(FMT_FOLDER fmt/format.h REQUIRED)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)

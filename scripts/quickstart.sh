@@ -47,6 +47,7 @@ else
   echo "already there"
 fi
 
+trap 'echo "quickstart: stopped; the same command goes on from the last checkpoint" >&2; exit 130' INT
 say "Training: ZeRO-2 over two MPI ranks; the settings are in configs/quickstart.toml"
 run $kPartita launch -n 2 -- train configs/quickstart.toml
 

@@ -10,6 +10,7 @@
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_writer.h"
 #include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita {
@@ -169,6 +170,28 @@ TEST_F(Indexed, NothingAppearsWithoutClose) {
   EXPECT_THAT(error_message([&] { negative.add_sequence(std::vector<int32_t>{-1}); }), HasSubstr("does not fit"));
   EXPECT_THAT(error_message([&] { IndexedWriter writer(folder_ / "no" / "such", TokenType::u16); }),
               HasSubstr("no/such"));
+}
+
+// What fails before the files get their names leaves an older dataset as it was: a disk that fills while the first of two
+// writers that belong together is finished.
+TEST(IndexedWriters, AFailureKeepsTheOlderFiles) {
+  const TemporaryDirectory folder;
+  const auto write = [&](const char* name, int64_t documents) {
+    IndexedWriter writer(folder / name, TokenType::u16);
+    for (int64_t d = 0; d < documents; ++d) writer.add_document(std::vector<int32_t>{1, 2, 3});
+    return writer;
+  };
+  for (const char* name : {"a", "b"}) write(name, 2).close();
+  const std::string index = read_file(folder / "a.idx");
+  {
+    IndexedWriter a = write("a", 5), b = write("b", 100'000);
+    a.finish();
+    const FileSizeLimit limit(1 << 16);
+    EXPECT_THAT(error_message([&] { b.finish(); }), HasSubstr("b."));
+  }
+  EXPECT_EQ(read_file(folder / "a.idx"), index);
+  for (const char* name : {"a", "b"}) EXPECT_EQ(IndexedDataset(folder / name).documents(), 2);
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("a.bin", "a.idx", "b.bin", "b.idx"));
 }
 
 TEST_F(Indexed, TokenTypeByVocabulary) {

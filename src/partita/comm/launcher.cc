@@ -214,6 +214,9 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
   if (interrupts > 1) throw Interrupted("the ranks were stopped by a second interrupt");
   if (output.end()) {
     const auto& [rank, signal, exit_code] = *output.end();
+    // Before a run has its own handlers, the request to stop ends the process.
+    if (interrupts > 0 && (signal == SIGUSR1 || signal == SIGINT))
+      throw Interrupted("stopped by an interrupt before the ranks had begun");
     if (signal != 0)
       fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal,
            strsignal(signal), signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");

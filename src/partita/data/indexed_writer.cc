@@ -85,7 +85,7 @@ void IndexedWriter::flush() {
   buffer_.clear();
 }
 
-void IndexedWriter::close() {
+void IndexedWriter::finish() {
   flush();
   if (bin_.size() != tokens_ * size_of(type_)) {
     fail("{}: {} tokens of {} bytes expected, {} bytes written", bin_path(prefix_).string(), tokens_, size_of(type_),
@@ -114,10 +114,24 @@ void IndexedWriter::close() {
     fail("{}: the index says {} bytes of tokens, {} were written; {} bytes of index expected, {} written",
          idx_path(prefix_).string(), begin, bin_.size(), header.file_bytes(), index.size());
   }
+  bin_.sync();
+  index.sync();
+  index_.emplace(std::move(index));
+}
+
+void IndexedWriter::publish() {
+  PARTITA_CHECK(index_.has_value(), "{} is published before finish()", prefix_.string());
   // An index beside tokens that are not its own would be worse than none.
-  std::filesystem::remove(idx_path(prefix_));
-  bin_.commit();
-  index.commit();
+  std::error_code error;
+  std::filesystem::remove(idx_path(prefix_), error);
+  if (error) fail("{} cannot be replaced: {}", idx_path(prefix_).string(), error.message());
+  bin_.publish();
+  index_->publish();
+}
+
+void IndexedWriter::close() {
+  finish();
+  publish();
 }
 
 }  // namespace partita

@@ -9,6 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,13 @@ class IndexedWriter {
   void add_sequence(std::span<const int32_t> tokens);
   void end_document();
 
-  // Checks that lengths and bytes agree, makes both files durable and gives them their names, in place of older ones.
+  // finish and publish.
   void close();
+  // Checks that lengths and bytes agree and makes both files durable under temporary names: what takes long and may
+  // fail. Several writers whose files belong together all finish before the first publishes.
+  void finish();
+  // After finish: gives the files their names, in place of older ones.
+  void publish();
 
   [[nodiscard]] const std::filesystem::path& prefix() const { return prefix_; }
   [[nodiscard]] int64_t sequences() const { return sequences_; }
@@ -44,6 +50,7 @@ class IndexedWriter {
   std::filesystem::path prefix_;
   TokenType type_;
   AtomicFile bin_;
+  std::optional<AtomicFile> index_;  // from finish() on
   std::vector<std::byte> buffer_;  // tokens on their way to the .bin
   SpillFile lengths_;              // i32 a sequence
   SpillFile document_ends_;        // i64 a document

@@ -143,7 +143,8 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
          human_bytes(report.progress.total_bytes), report.empty_documents, report.bad_documents,
          bin_path(writer.prefix()).string());
   }
-  for (IndexedWriter& writer : writers) writer.close();
+  for (IndexedWriter& writer : writers) writer.finish();
+  for (IndexedWriter& writer : writers) writer.publish();
   return report;
 }
 
