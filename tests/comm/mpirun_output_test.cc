@@ -110,5 +110,20 @@ TEST(MpirunOutput, PartsOfALineAreNotHeldBack) {
   EXPECT_EQ(output.pass("> done"), "---> done");
 }
 
+// A rank's farewell stands for mpirun's banner, which may be lost; it is not shown, and the first one counts.
+TEST(MpirunOutput, TakesAFarewellOut) {
+  MpirunOutput output;
+  std::string shown;
+  for (const char c :
+       "error: the disk is full\n" + MpirunOutput::farewell(12, 1) + MpirunOutput::farewell(3, 7) + "[partita] rank\n")
+    shown += output.pass({&c, 1});
+  shown += output.rest();
+  EXPECT_EQ(shown, "error: the disk is full\n[partita] rank\n");
+  ASSERT_TRUE(output.end());
+  EXPECT_EQ(output.end()->rank, 12);
+  EXPECT_EQ(output.end()->exit_code, 1);
+  EXPECT_EQ(output.end()->signal, 0);
+}
+
 }  // namespace
 }  // namespace partita

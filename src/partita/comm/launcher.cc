@@ -201,6 +201,7 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
                               .threads_set = environment("OMP_NUM_THREADS").has_value()};
   const std::string program = fs::read_symlink("/proc/self/exe");
   MpirunCall call = mpirun_call(ranks, program, command, options, machine);
+  call.environment[MpirunOutput::kVariable] = "1";
   // The ranks write into pipes and cannot see the terminal behind them.
   if (const int width = log::terminal_width(); width > 0)
     call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(width);

@@ -1,5 +1,7 @@
 #include "partita/comm/mpirun_output.h"
 
+#include <fmt/format.h>
+
 #include <regex>
 #include <utility>
 
@@ -48,7 +50,18 @@ std::optional<MpirunOutput::End> end_of(const std::string& banner) {
   return {};
 }
 
+std::optional<MpirunOutput::End> end_of_farewell(const std::string& line) {
+  static const std::regex farewell(R"(\[partita\] rank (\d{1,9}) ends the job with exit code (\d{1,9})\n)");
+  std::smatch match;
+  if (!std::regex_match(line, match, farewell)) return {};
+  return MpirunOutput::End{number(match[1]), 0, number(match[2])};
+}
+
 }  // namespace
+
+std::string MpirunOutput::farewell(int rank, int exit_code) {
+  return fmt::format("[partita] rank {} ends the job with exit code {}\n", rank, exit_code);
+}
 
 std::string MpirunOutput::pass(std::string_view piece) {
   std::string shown;
@@ -95,6 +108,8 @@ void MpirunOutput::whole_line(std::string& shown) {
     }
   } else if (line == kRule) {
     banner_ = line;
+  } else if (const auto end = end_of_farewell(line)) {
+    if (!end_) end_ = end;
   } else if (!is_remark(line)) {
     shown += line;
   }

@@ -15,6 +15,11 @@ namespace partita {
 // Knows the texts of Open MPI 4 and 5. Everything else passes through unchanged, without delay: a progress bar too.
 class MpirunOutput {
  public:
+  // Set for ranks that launch() starts: World::abort then says in a line of farewell which rank ends the job and with what
+  // code, since mpirun's own banner may be lost when the ranks end at once.
+  static constexpr const char* kVariable = "PARTITA_LAUNCH";
+  [[nodiscard]] static std::string farewell(int rank, int exit_code);
+
   // Why the job ended, when a rank was the cause.
   struct End {
     int rank = 0;

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/comm/mpi_transport.h"
+#include "partita/comm/mpirun_output.h"
 #include "partita/comm/operation.h"
 #include "partita/comm/peer_communicator.h"
 #include "partita/comm/tcp_transport.h"
@@ -94,6 +97,10 @@ std::unique_ptr<Communicator> World::group(std::string name, const std::vector<i
 }
 
 void World::abort(int exit_code) {
+  if (std::getenv(MpirunOutput::kVariable) != nullptr) {
+    std::fputs(MpirunOutput::farewell(detect_launch(process_environment()).rank, exit_code).c_str(), stderr);
+    std::fflush(stderr);
+  }
   if (connection()) connection()->transport().abort(exit_code);
   _exit(exit_code);
 }
