@@ -139,7 +139,8 @@ void bench_step(const Arguments& a) {
 void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measures speed");
   command->require_subcommand(1);
-  CLI::App* step = command->add_subcommand("step", "A GPT-2 training step on random tokens; prints a line of JSON");
+  CLI::App* step =
+      command->add_subcommand("step", "Times a GPT-2 training step on random tokens; prints a line of JSON");
   auto a = std::make_shared<Arguments>();
   step->add_option("--shape", a->shape, "layers,heads,width,length,batch a rank,vocabulary")->capture_default_str();
   step->add_option("--precision", a->precision, "of the compute")

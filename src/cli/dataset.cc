@@ -89,12 +89,12 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Argu
 }  // namespace
 
 void add_dataset_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("dataset", "Look into .bin/.idx token files and check them");
+  CLI::App* command = app.add_subcommand("dataset", "Looks into .bin/.idx token files and checks them");
   command->require_subcommand(1);
 
   const auto inspected = std::make_shared<Arguments>();
   CLI::App* inspect_command =
-      add_command(*command, "inspect", "Counts and the first documents, as text or ids", *inspected);
+      add_command(*command, "inspect", "Prints counts and the first documents, as text or ids", *inspected);
   inspect_command->add_option("--tokenizer", inspected->tokenizer, "Print documents as text, not as ids")
       ->type_name("PATH");
   inspect_command->add_option("--documents", inspected->documents, "How many documents to print")

@@ -55,10 +55,3 @@ partita::TextInputOptions text_options(const CLI::App& command, const TextArgume
   if (command.get_option("--document-separator")->count() > 0) options.separator = arguments.separator;
   return options;
 }
-
-std::string human_seconds(double seconds) {
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
-  const auto whole = static_cast<int64_t>(seconds);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-}

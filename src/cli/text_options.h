@@ -17,6 +17,3 @@ void add_text_options(CLI::App& command, TextArguments& arguments);
 
 // What the options say, after parsing.
 [[nodiscard]] partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments);
-
-// "1.5 s", "3 min 20 s": for progress.
-[[nodiscard]] std::string human_seconds(double seconds);

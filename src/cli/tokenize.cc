@@ -1,6 +1,5 @@
 // partita tokenize: text to the .bin/.idx files that training reads.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -9,7 +8,9 @@
 
 #include "cli/commands.h"
 #include "cli/text_options.h"
+#include "partita/base/duration.h"
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/tokenizer.h"
 
@@ -28,40 +29,39 @@ std::string progress_line(const TokenizeProgress& progress) {
   return fmt::format("tokenized {} documents, {:.1f} of {:.1f} MB ({:.0f} %), {:.1f} MB/s, {} left", progress.documents,
                      1e-6 * static_cast<double>(progress.bytes), 1e-6 * static_cast<double>(progress.total_bytes),
                      100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total_bytes),
-                     progress.megabytes_per_second(), human_seconds(progress.seconds_left()));
+                     progress.megabytes_per_second(), human_duration(progress.seconds_left()));
 }
 
-// On a terminal one line, rewritten several times a second; else a line every ten seconds.
+// On a terminal a last line, renewed several times a second; else a line every ten seconds.
 class ProgressPrinter {
  public:
+  ~ProgressPrinter() { log::status(""); }
   void operator()(const TokenizeProgress& progress) {
     if (progress.seconds < next_) return;
-    next_ = progress.seconds + (terminal_ ? 0.2 : 10);
-    std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", progress_line(progress).c_str());
-    std::fflush(stderr);
-    shown_ = true;
-  }
-  ~ProgressPrinter() {
-    if (terminal_ && shown_) std::fprintf(stderr, "\r\033[K");
+    const int width = log::terminal_width();
+    next_ = progress.seconds + (width > 0 ? 0.2 : 10);
+    if (width > 0)
+      log::status(progress_line(progress).substr(0, static_cast<size_t>(width - 1)));
+    else
+      log::info("{}", progress_line(progress));
   }
 
  private:
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1, shown_ = false;
-  double next_ = terminal_ ? 0 : 10;
+  double next_ = log::terminal_width() > 0 ? 0 : 10;
 };
 
 void print_report(const TokenizeReport& report) {
-  for (const std::string& problem : report.problems) std::fprintf(stderr, "skipped: %s\n", problem.c_str());
-  if (const auto more = report.bad_documents - static_cast<int64_t>(report.problems.size()); more > 0) {
-    std::fprintf(stderr, "skipped: %lld more\n", static_cast<long long>(more));
-  }
-  fmt::print("{} documents, {} tokens from {:.1f} MB in {} ({:.1f} MB/s)", report.progress.documents, report.tokens,
-             1e-6 * static_cast<double>(report.progress.bytes), human_seconds(report.progress.seconds),
-             report.progress.megabytes_per_second());
-  if (report.empty_documents > 0) fmt::print("; {} empty documents passed over", report.empty_documents);
-  if (report.bad_documents > 0) fmt::print("; {} bad documents skipped", report.bad_documents);
-  fmt::print("\n");
-  for (const auto& prefix : report.prefixes) fmt::print("{}.bin, {}.idx\n", prefix.string(), prefix.string());
+  for (const std::string& problem : report.problems) log::warn("skipped: {}", problem);
+  if (const auto more = report.bad_documents - static_cast<int64_t>(report.problems.size()); more > 0)
+    log::warn("skipped: {} more", more);
+  std::string text =
+      fmt::format("{} documents, {} tokens from {:.1f} MB in {:.1f} s ({:.1f} MB/s)", report.progress.documents,
+                  report.tokens, 1e-6 * static_cast<double>(report.progress.bytes), report.progress.seconds,
+                  report.progress.megabytes_per_second());
+  if (report.empty_documents > 0) text += fmt::format("; {} empty documents passed over", report.empty_documents);
+  if (report.bad_documents > 0) text += fmt::format("; {} bad documents skipped", report.bad_documents);
+  for (const auto& prefix : report.prefixes) text += fmt::format("\n{}.bin, {}.idx", prefix.string(), prefix.string());
+  log::print(text);
 }
 
 void run(const CLI::App& command, const Arguments& arguments) {
@@ -73,9 +73,10 @@ void run(const CLI::App& command, const Arguments& arguments) {
   options.append_eod = arguments.append_eod;
   options.skip_bad_documents = arguments.bad_lines == "skip";
   options.workers = arguments.workers;
-  const auto printer = std::make_unique<ProgressPrinter>();
+  auto printer = std::make_unique<ProgressPrinter>();
   const TokenizeReport report = tokenize_corpus(
       options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*printer));
+  printer.reset();  // its line is gone before the report
   print_report(report);
 }
 
@@ -83,7 +84,7 @@ void run(const CLI::App& command, const Arguments& arguments) {
 
 void add_tokenize_command(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("tokenize", "Turn text into the .bin/.idx token files that training reads");
+  CLI::App* command = app.add_subcommand("tokenize", "Turns text into the .bin/.idx token files that training reads");
   add_text_options(*command, arguments->text);
   command
       ->add_option("--tokenizer", arguments->tokenizer,

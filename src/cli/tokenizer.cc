@@ -101,7 +101,7 @@ void decode(const std::string& path, bool whole) {
 
 void add_train(CLI::App& parent) {
   const auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = parent.add_subcommand("train", "Learn a byte-level BPE (GPT-2's kind) from text");
+  CLI::App* command = parent.add_subcommand("train", "Learns a byte-level BPE (GPT-2's kind) from text");
   add_text_options(*command, arguments->text);
   command
       ->add_option("--output", arguments->output,
@@ -147,13 +147,13 @@ void add_stream_command(CLI::App& parent, const char* name, const char* help, co
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
+  CLI::App* command = app.add_subcommand("tokenizer", "Trains a tokenizer; encodes and decodes text");
   command->require_subcommand(1);
   add_train(*command);
-  add_stream_command(*command, "encode", "Lines of stdin to arrays of ids on stdout",
+  add_stream_command(*command, "encode", "Turns lines of stdin into arrays of ids on stdout",
                      "All of stdin is one text, line ends included",
                      "Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json", encode);
-  add_stream_command(*command, "decode", "Arrays of ids, one a line of stdin, to text on stdout",
+  add_stream_command(*command, "decode", "Turns arrays of ids, one a line of stdin, into text on stdout",
                      "No line end after each text",
                      "Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json", decode);
 }

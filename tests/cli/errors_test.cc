@@ -37,7 +37,11 @@ TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
   expect_error(partita({"train", config, "--parallel.zero_stag=3"}), HasSubstr("zero_stage"));
   expect_error(partita({"train", config, "--paralel.zero_stage=3"}), HasSubstr("parallel"));
   expect_error(partita({"train", config, "--train.precision=bf32"}), HasSubstr("bf16"));
-  expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("zero_stage"));
+  expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("at most 3"));
+  // A misspelt section is the nearest section, not another one with that key.
+  expect_error(partita({"train", config, "--chekpoint.every=5"}), HasSubstr("'checkpoint.every'"));
+  expect_error(partita({"train", config, "--optimiser.kind=adamw"}), HasSubstr("'optimizer.kind'"));
+  expect_error(partita({"train", config, "--trian.seed=3"}), HasSubstr("'train.seed'"));
   expect_error(partita({"train", config, "--train.steps=many"}), HasSubstr("train.steps"));
   expect_error(partita({"train", "/nowhere/a.toml"}), HasSubstr("/nowhere/a.toml"));
 }
@@ -71,16 +75,46 @@ TEST(Tokenize, EmptyAndInvalidInput) {
     return partita(command);
   };
   write_file(folder / "empty.jsonl", "");
-  expect_error(tokenize(folder / "empty.jsonl"), HasSubstr("empty"));
+  expect_error(tokenize(folder / "empty.jsonl"), HasSubstr("no document with text"));
   write_file(folder / "bad.jsonl", "{\"text\": \"good\"}\n{\"text\": \"a\xff\"}\n");
   expect_error(tokenize(folder / "bad.jsonl"), AllOf(HasSubstr("bad.jsonl"), HasSubstr("UTF-8")));
   write_file(folder / "broken.jsonl", "{\"text\": \"good\"}\n{\"text\": \n");
   expect_error(tokenize(folder / "broken.jsonl"), HasSubstr("broken.jsonl:2"));
   expect_error(tokenize(folder / "missing.jsonl"), HasSubstr("missing.jsonl"));
+  // A file that is empty among others is said, and what stands for the byte order is no text.
+  write_file(folder / "mark.txt",
+             "\xEF\xBB\xBF"
+             "the river");
+  write_file(folder / "plain.txt", "the river");
+  const auto lengths = [&](const char* name) {
+    const Result r = tokenize(folder / name, {"--input", (folder / "empty.jsonl").string()});
+    EXPECT_EQ(r.code, 0) << r.error;
+    EXPECT_THAT(r.error, HasSubstr("empty.jsonl is empty"));
+    const std::string bytes = read_file(folder / "out_text_document.bin");
+    for (const char* end : {".bin", ".idx"}) fs::remove((folder / "out_text_document").string() + end);
+    return bytes;
+  };
+  EXPECT_EQ(lengths("mark.txt"), lengths("plain.txt"));
   EXPECT_FALSE(fs::exists(folder / "out_text_document.idx"));
   EXPECT_FALSE(fs::exists(folder / "out_text_document.bin"));
   EXPECT_EQ(tokenize(folder / "broken.jsonl", {"--bad-lines", "skip"}).code, 0);
   EXPECT_TRUE(fs::exists(folder / "out_text_document.idx"));
+}
+
+TEST(Tokenizer, SpecialTokensThatAFileCannotHold) {
+  const TemporaryDirectory folder;
+  const auto train = [&](std::vector<std::string> names) {
+    std::vector<std::string> command = {"tokenizer",       "train", "--input",  SmallRun::get().text().string(),
+                                        "--vocab-size",    "300",   "--output", (folder / "t.json").string(),
+                                        "--special-tokens"};
+    command.insert(command.end(), names.begin(), names.end());
+    return partita(command);
+  };
+  expect_error(train({"X", "X"}), HasSubstr("twice"));
+  expect_error(train({"a"}), HasSubstr("as a token of the text"));
+  expect_error(train({"a\xff"}), HasSubstr("UTF-8"));
+  EXPECT_FALSE(fs::exists(folder / "t.json"));
+  EXPECT_EQ(train({"<|endoftext|>", "<|pad|>"}).code, 0);
 }
 
 TEST(TokenFiles, TruncatedAndDamaged) {

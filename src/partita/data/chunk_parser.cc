@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+// Where the text of a chunk begins: behind a mark at the beginning of a file, which is no text.
+size_t text_begin(const TextChunk& chunk) {
+  return chunk.first_byte == 0 && chunk.text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+}
+
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 }  // namespace
@@ -29,8 +34,7 @@ ChunkSummary ChunkParser::parse(const TextChunk& chunk, bool stop_at_problem, co
 }
 
 void ChunkParser::parse_json(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary) {
-  const bool first = chunk.first_byte == 0;
-  for (size_t at = first && chunk.text.starts_with(kByteOrderMark) ? 3 : 0; at < chunk.text.size(); ++summary.lines) {
+  for (size_t at = text_begin(chunk); at < chunk.text.size(); ++summary.lines) {
     const size_t end = line_end(chunk.text, at);
     const std::string_view line = chunk.text.substr(at, end - at);
     if (is_blank(line)) {
@@ -66,10 +70,10 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
                                 invalid_utf8_message(text[*invalid])});
     return false;
   };
-  size_t begin = 0;  // of the document
+  size_t begin = text_begin(chunk);  // of the document
   int64_t first_line = 0;
   if (options_.separator) {
-    for (size_t at = 0; at < chunk.text.size();) {
+    for (size_t at = begin; at < chunk.text.size();) {
       const size_t end = line_end(chunk.text, at);
       ++summary.lines;
       if (line_content(chunk.text.substr(at, end - at)) == *options_.separator) {
@@ -83,7 +87,7 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
     if (begin < chunk.text.size()) finish(begin, chunk.text.size(), first_line);
     return;
   }
-  finish(0, chunk.text.size(), 0);
+  finish(begin, chunk.text.size(), 0);
 }
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/data/text_lines.h"
 
 namespace partita {
@@ -31,6 +32,7 @@ ChunkReader::ChunkReader(std::vector<std::filesystem::path> files, TextInputOpti
     const auto bytes = std::filesystem::file_size(file, error);
     if (error) fail("{}: cannot be read: {}", file.string(), error.message());
     total_bytes_ += static_cast<int64_t>(bytes);
+    if (bytes == 0) log::warn("{} is empty", file.string());
   }
 }
 

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/tokenizer/byte_level.h"
 #include "partita/tokenizer/gpt2_split.h"
+#include "partita/tokenizer/unicode.h"
 
 namespace partita {
 namespace {
@@ -139,6 +140,17 @@ std::vector<Word> words_of(const std::vector<PretokenCount>& counts) {
   return words;
 }
 
+// Names that a tokenizer.json can hold.
+void check_special_tokens(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) fail("a special token has no name");
+    if (find_invalid_utf8(names[i])) fail("special token {} is not UTF-8", i + 1);
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      fail("the special token {} is given twice", names[i]);
+  }
+}
+
 }  // namespace
 
 PretokenCounter::PretokenCounter(int threads)
@@ -190,6 +202,7 @@ std::vector<PretokenCount> PretokenCounter::counts() const {
 
 BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOptions& options,
                    const std::function<void(int64_t, int64_t)>& progress) {
+  check_special_tokens(options.special_tokens);
   const auto special = static_cast<int64_t>(options.special_tokens.size());
   const int64_t wanted = options.vocab_size - 256 - special;
   if (wanted < 0) {
@@ -218,6 +231,8 @@ BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOpt
   }
   if (progress) progress(static_cast<int64_t>(model.merges.size()), wanted);
   for (const std::string& name : options.special_tokens) {
+    if (const auto bytes = from_printable(name); bytes && ids.contains(*bytes))
+      fail("the special token {} is written in tokenizer.json as a token of the text is: choose another name", name);
     model.special.push_back(static_cast<TokenId>(model.tokens.size()));
     model.tokens.push_back(name);
   }

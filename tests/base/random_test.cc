@@ -1,0 +1,74 @@
+#include "partita/base/random.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+namespace partita {
+namespace {
+
+// Known answers of Random123 (kat_vectors, philox 4x32 10).
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Normal, HasMomentsOfTheNormalDistribution) {
+  constexpr int kBlocks = 50'000;
+  double sum = 0, square = 0, fourth = 0, neighbours = 0;
+  for (int i = 0; i < kBlocks; ++i) {
+    const auto x = normal4(philox_key(hash_of(5, "weights")), static_cast<uint64_t>(i));
+    for (float v : x) {
+      sum += v;
+      square += v * v;
+      fourth += std::pow(v, 4);
+    }
+    neighbours += x[0] * x[1] + x[2] * x[3];
+  }
+  const double n = 4.0 * kBlocks;
+  EXPECT_NEAR(sum / n, 0, 0.01);
+  EXPECT_NEAR(square / n, 1, 0.015);
+  EXPECT_NEAR(fourth / n, 3, 0.1);
+  EXPECT_NEAR(neighbours / (n / 2), 0, 0.01);
+}
+
+TEST(Hash, TellsNamesAndSeedsApart) {
+  std::set<uint64_t> seen;
+  for (uint64_t seed : {0, 1, 2})
+    for (const char* name : {"", "a", "b", "ab", "ba", "layers.1.mlp.up.weight", "layers.11.mlp.up.weight"})
+      EXPECT_TRUE(seen.insert(hash_of(seed, name)).second) << seed << ' ' << name;
+}
+
+TEST(Dropout, KeepsTheShareItSaysAndScalesByIt) {
+  for (float p : {1.0F / 65536, 0.1F, 0.5F, 0.9F, 65535.0F / 65536}) {
+    const uint32_t threshold = dropout_threshold(p);
+    int64_t kept = 0;
+    constexpr int64_t kElements = 400'000;
+    for (int64_t e = 0; e < kElements; e += 8) {
+      const PhiloxBlock block = dropout_block(dropout_key(1, 2), 3, 4, e / 8);
+      for (int64_t lane = 0; lane < 8; ++lane) kept += dropout_keeps(block, e + lane, threshold) ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(kept) / kElements, 1 - p, 0.005) << p;
+    EXPECT_NEAR(dropout_scale(p), 1 / (1 - static_cast<double>(threshold) / 65536), 1e-3 * dropout_scale(p)) << p;
+  }
+  EXPECT_EQ(dropout_threshold(0), 0U);
+  EXPECT_EQ(dropout_scale(0), 1);
+}
+
+TEST(Dropout, EveryPartOfTheKeyMatters) {
+  const PhiloxBlock block = dropout_block(dropout_key(1, 2), 3, 4, 5);
+  EXPECT_NE(block, dropout_block(dropout_key(2, 2), 3, 4, 5));
+  EXPECT_NE(block, dropout_block(dropout_key(1, 3), 3, 4, 5));
+  EXPECT_NE(block, dropout_block(dropout_key(1, 2), 4, 4, 5));
+  EXPECT_NE(block, dropout_block(dropout_key(1, 2), 3 + (int64_t{1} << 40), 4, 5));
+  EXPECT_NE(block, dropout_block(dropout_key(1, 2), 3, 5, 5));
+  EXPECT_NE(block, dropout_block(dropout_key(1, 2), 3, 4, 6));
+}
+
+}  // namespace
+}  // namespace partita
