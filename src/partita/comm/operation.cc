@@ -192,10 +192,12 @@ void Operations::close() noexcept {
 }
 
 Scratch Operations::take_scratch(size_t bytes) {
-  // The smallest that is large enough.
+  // The smallest that is large enough, unless most of it would lie idle: a small sum then leaves a large buffer to those
+  // that need it.
   auto best = free_scratch_.end();
   for (auto it = free_scratch_.begin(); it != free_scratch_.end(); ++it)
-    if (it->bytes >= bytes && (best == free_scratch_.end() || it->bytes < best->bytes)) best = it;
+    if (it->bytes >= bytes && it->bytes - bytes <= bytes && (best == free_scratch_.end() || it->bytes < best->bytes))
+      best = it;
   if (best == free_scratch_.end()) return {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
   Scratch found = std::move(*best);
   free_scratch_.erase(best);
