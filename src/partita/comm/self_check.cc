@@ -1,3 +1,5 @@
+#include "partita/comm/self_check.h"
+
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -8,10 +10,7 @@
 namespace partita {
 namespace {
 
-// Small whole numbers, exact in every dtype however many ranks are added up: those beyond the first 64 hold zeros, and
-// 3 * 64 fits uint8 and bf16.
 constexpr int64_t kElements = 5;
-int64_t value(int64_t rank, int64_t element) { return rank < 64 ? (rank + element) % 4 : 0; }
 
 class Check {
  public:
@@ -51,7 +50,7 @@ class Check {
   }
 
   at::Tensor mine() const {
-    return make(kElements, [&](int64_t i) { return value(rank_, i); });
+    return make(kElements, [&](int64_t i) { return self_check_value(rank_, i); });
   }
   at::Tensor blank(int64_t n) const {
     return make(n, [](int64_t) { return 77; });
@@ -60,24 +59,27 @@ class Check {
   void gather() {
     at::Tensor full = blank(kElements * size_);
     group_.all_gather(full, mine(), stream_).wait();
-    expect("all_gather", full, [](int64_t i) { return value(i / kElements, i % kElements); });
+    expect("all_gather", full, [](int64_t i) { return self_check_value(i / kElements, i % kElements); });
   }
 
   void exchange() {
     // Row r goes to rank r and is made of both ranks' numbers.
-    at::Tensor out = blank(kElements * size_), in = make(kElements * size_, [&](int64_t i) { return value(rank_, i); });
+    at::Tensor out = blank(kElements * size_),
+               in = make(kElements * size_, [&](int64_t i) { return self_check_value(rank_, i); });
     group_.all_to_all(out, in, stream_).wait();
-    expect("all_to_all", out, [&](int64_t i) { return value(i / kElements, rank_ * kElements + i % kElements); });
+    expect("all_to_all", out,
+           [&](int64_t i) { return self_check_value(i / kElements, rank_ * kElements + i % kElements); });
   }
 
   int64_t sum(int64_t element) const {
     int64_t total = 0;
-    for (int64_t r = 0; r < size_; ++r) total += value(r, element);
-    return dtype_ == at::kByte ? total % 256 : total;
+    for (int64_t r = 0; r < size_; ++r) total += self_check_value(r, element);
+    return total;
   }
 
   void scatter() {
-    at::Tensor slice = blank(kElements), full = make(kElements * size_, [&](int64_t i) { return value(rank_, i); });
+    at::Tensor slice = blank(kElements),
+               full = make(kElements * size_, [&](int64_t i) { return self_check_value(rank_, i); });
     group_.reduce_scatter(slice, full, stream_).wait();
     expect("reduce_scatter", slice, [&](int64_t i) { return sum(rank_ * kElements + i); });
   }
@@ -88,7 +90,7 @@ class Check {
     expect(call, tensor, [&](int64_t i) {
       if (kind == Reduce::sum) return sum(i);
       int64_t largest = 0;
-      for (int64_t r = 0; r < size_; ++r) largest = std::max(largest, value(r, i));
+      for (int64_t r = 0; r < size_; ++r) largest = std::max(largest, self_check_value(r, i));
       return largest;
     });
   }
@@ -97,7 +99,7 @@ class Check {
     const int root = size_ - 1;
     at::Tensor tensor = mine();
     group_.broadcast(tensor, root, stream_).wait();
-    expect("broadcast", tensor, [&](int64_t i) { return value(root, i); });
+    expect("broadcast", tensor, [&](int64_t i) { return self_check_value(root, i); });
   }
 
   // Round the ring.
@@ -108,7 +110,7 @@ class Check {
     const Event sending = group_.send(sent, after, stream_);
     group_.receive(got, before, stream_).wait();
     sending.wait();
-    expect("receive", got, [&](int64_t i) { return value(before, i); });
+    expect("receive", got, [&](int64_t i) { return self_check_value(before, i); });
   }
 
   Communicator& group_;
