@@ -186,16 +186,35 @@ TEST(LaunchedRanks, AHangEndsWithTheMissingRank) {
               HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
 }
 
-TEST(LaunchedRanks, AnInterruptLetsThemEndInOrder) {
-  Process launcher({PARTITA_RANK_PROGRAM, "launch", "2", "interrupt", "60"}, clean());
-  // Both have said hello: they wait for the signal, or are about to.
+// After its last collective a rank has nothing to wait for but the end of the others.
+TEST(LaunchedRanks, ARankThatDoesNotEndIsNamed) {
+  const Ended ended = launch_ranks("2", "late", "2");
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output,
+              HasSubstr("end.barrier #0 (0 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
+}
+
+// When both have said hello they wait for the signal, or are about to.
+Ended interrupt_ranks(const std::string& mode) {
+  Process launcher({PARTITA_RANK_PROGRAM, "launch", "2", mode, "60"}, clean());
   for (int i = 0; i < 2000; ++i) {
     const std::string output = launcher.output();
     if (output.find("rank 0 of 2") != output.npos && output.find("rank 1 of 2") != output.npos) break;
     std::this_thread::sleep_for(10ms);
   }
   launcher.interrupt();
-  const Ended ended = launcher.wait(kSoon);
+  return launcher.wait(kSoon);
+}
+
+TEST(LaunchedRanks, AnInterruptBeforeTheyHandleItIsNoCrash) {
+  const Ended ended = interrupt_ranks("starting");
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("error: stopped by an interrupt before the ranks had begun"));
+  EXPECT_THAT(ended.output, AllOf(Not(HasSubstr("ended by signal")), Not(HasSubstr("-----"))));
+}
+
+TEST(LaunchedRanks, AnInterruptLetsThemEndInOrder) {
+  const Ended ended = interrupt_ranks("interrupt");
   EXPECT_EQ(ended.exit_code, 0) << ended.output;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("rank 0 was interrupted\n"), HasSubstr("rank 1 was interrupted\n")));
   EXPECT_THAT(ended.output, Not(HasSubstr("Forwarding")));

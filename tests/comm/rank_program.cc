@@ -5,7 +5,9 @@
 //     hang        it never calls the collective        elsewhere   it waits in another one
 //     throw       it ends with an error of its own     kill        it kills itself (SIGKILL)
 //     leave       it ends in order, too early          sizes       it gathers another size
-//     code2, code7  it exits with this code            interrupt   all ranks wait for SIGINT, then end in order
+//     code2, code7  it exits with this code            late        it hangs after the last collective
+//     interrupt   all ranks wait for SIGINT, then end in order
+//     starting    all ranks wait, with no handler of signals
 //   rank_program launch N MODE SECONDS  starts itself on N ranks, as `partita launch` does
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -56,7 +58,7 @@ void misbehave(const std::string& mode, Communicator& all, Communicator& other, 
 }
 
 void run(const std::string& mode, double seconds) {
-  std::signal(SIGINT, [](int) { interrupted = true; });
+  if (mode != "starting") std::signal(SIGINT, [](int) { interrupted = true; });
   World world = World::connect({.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000))});
   const Mesh mesh(world, {.data = world.size()});
   Communicator& all = mesh.data();
@@ -64,6 +66,11 @@ void run(const std::string& mode, double seconds) {
   hello(world, all, stream);
   if (mode == "hello") return;
   all.barrier();
+  if (mode == "starting") std::this_thread::sleep_for(std::chrono::minutes(1));
+  if (mode == "late") {
+    if (world.rank() == world.size() - 1) std::this_thread::sleep_for(std::chrono::minutes(1));
+    return;
+  }
   if (mode == "interrupt") {
     while (!interrupted) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     say(fmt::format("rank {} was interrupted", world.rank()));

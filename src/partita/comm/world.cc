@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/comm/mpi_transport.h"
 #include "partita/comm/mpirun_output.h"
 #include "partita/comm/operation.h"
@@ -40,6 +42,13 @@ void take_interrupts_from_mpirun() {
   sigaction(SIGUSR1, &now, nullptr);
 }
 
+// MPI_Finalize waits for every rank without a limit: they meet under the timeout first. Sockets have a limit of their own,
+// and tell a rank that left too early from one that is late.
+void meet(Communicator& everyone) try { everyone.barrier(); } catch (const std::exception& error) {
+  log::error("{}", error.what());
+  World::abort(1);
+}
+
 }  // namespace
 
 struct World::Implementation {
@@ -47,6 +56,7 @@ struct World::Implementation {
   std::shared_ptr<Operations> operations;
   std::vector<uint32_t> groups_with;  // how many groups so far contain the rank, besides this one
   int exceptions = 0;                 // under way when the World was made
+  std::unique_ptr<Communicator> end;  // MPI: all ranks meet in it at the end
 };
 
 World::World(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -70,11 +80,18 @@ World World::connect(const Options& options) {
   implementation->exceptions = std::uncaught_exceptions();
   connection() = implementation->operations;
   if (launch.kind == Launch::Kind::open_mpi) take_interrupts_from_mpirun();
-  return World(std::move(implementation));
+  World world(std::move(implementation));
+  if (world.launch().uses_mpi()) {
+    std::vector<int> all(static_cast<size_t>(world.size()));
+    std::iota(all.begin(), all.end(), 0);
+    world.implementation_->end = world.group("end", all);
+  }
+  return world;
 }
 
 World::~World() {
   if (!implementation_ || std::uncaught_exceptions() > implementation_->exceptions) return;
+  if (implementation_->end) meet(*implementation_->end);
   implementation_->operations->close();
   if (connection() == implementation_->operations) connection().reset();
 }

@@ -30,8 +30,9 @@ class World {
 
   World(World&&) noexcept;
   World& operator=(World&&) noexcept;
-  // Ends in order, together with the other ranks; communicators are of no use after that. When an exception is under
-  // way this rank does not wait for the others: it leaves the connection to abort().
+  // Ends in order, together with the other ranks; communicators are of no use after that. Under MPI a rank that does not
+  // come to its end within the timeout ends the job with an error that names it. When an exception is under way this
+  // rank does not wait for the others: it leaves the connection to abort().
   ~World();
 
   [[nodiscard]] int rank() const;
