@@ -1,8 +1,10 @@
 #!/bin/bash
 # The same training command under every launcher makes the same run: alone, partita launch, mpirun in a Slurm batch
-# script over two nodes, srun over two nodes, and torchrun's variables. Usage: train_everywhere.sh PARTITA
+# script over two nodes, srun with PMIx, srun over two nodes, torchrun's variables, and torchrun itself where it is on PATH
+# or in .deps/peer. Usage: train_everywhere.sh PARTITA
 set -u
 program=$(realpath "$1")
+peer=$(realpath "$(dirname "$0")/../..")/.deps/peer
 . "$(dirname "$0")/cluster.sh"
 start_cluster
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PARTITA_LOG=warn
@@ -38,9 +40,9 @@ timeout_seconds = 60
 every = 0
 END
 
-# same NAME: runs/NAME has the losses of the run on one process, within 1e-5.
+# same NAME RANKS: runs/NAME is a run of so many ranks and has the losses of the run on one process, within 1e-5.
 same() {
-  if awk -v OFS=' ' '
+  if grep -q "Parallelism = $2 rank" "$1.out" && awk -v OFS=' ' '
       function value(key) { match($0, "\"" key "\":[^,}]*"); return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) }
       NR == FNR { loss[value("step")] = value("loss"); next }
       { difference = value("loss") / loss[value("step")] - 1; if (difference < 0) difference = -difference
@@ -55,9 +57,9 @@ same() {
 }
 
 "$program" train config.toml --run.directory=runs/alone >alone.out 2>&1
-same alone
+same alone 1
 OMPI_MCA_btl= "$program" launch -n 2 -- train config.toml --run.directory=runs/launch >launch.out 2>&1
-same launch
+same launch 2
 
 cat >job.sh <<END
 #!/bin/bash
@@ -65,9 +67,11 @@ mpirun $program train config.toml --run.directory=runs/mpirun >mpirun.out 2>&1
 END
 chmod +x job.sh
 timeout 100 sbatch --wait -N2 -n4 --ntasks-per-node=2 -o sbatch.log job.sh >/dev/null || cat sbatch.log
-same mpirun
+same mpirun 4
 timeout 100 srun -N2 -n4 --ntasks-per-node=2 --mpi=none "$program" train config.toml --run.directory=runs/srun >srun.out 2>&1
-same srun
+same srun 4
+timeout 100 srun -N1 -n2 --mpi=pmix "$program" train config.toml --run.directory=runs/pmix >pmix.out 2>&1
+same pmix 2
 
 port=$((20000 + $$ % 20000))
 for rank in 0 1; do
@@ -77,5 +81,17 @@ for rank in 0 1; do
 done
 wait "${ranks[@]}"
 cat torchrun.0 torchrun.1 >torchrun.out
-same torchrun
+same torchrun 2
+
+if ! torchrun=$(command -v torchrun) && [ -x "$peer/bin/torchrun" ]; then
+  torchrun=$peer/bin/torchrun
+  export PYTHONPATH=$peer
+fi
+if [ -n "$torchrun" ]; then
+  timeout 100 "$torchrun" --nproc-per-node 2 --master-port $((port + 1)) --no-python \
+    "$program" train config.toml --run.directory=runs/real_torchrun >real_torchrun.out 2>&1
+  same real_torchrun 2
+else
+  echo "not run: torchrun itself (scripts/setup.sh --peer installs it)"
+fi
 exit $((failures > 0))
