@@ -20,12 +20,41 @@ void require_probability(std::string_view name, double value) {
     fail("model.{} is {}: expected 0, or a probability from 1/65536 to 65535/65536", name, value);
 }
 
-// Weights of one layer's four matmuls.
+// Weights of one layer's matmuls: qkv and output of the attention; up (and gate) and down of the MLP.
 int64_t layer_matmul_weights(const ModelConfig& m) {
-  return 4 * m.hidden_size * m.hidden_size + 2 * m.hidden_size * m.ffn_size();
+  const int64_t q = m.heads * m.head_size(), kv = m.key_value_heads() * m.head_size();
+  return m.hidden_size * (q + 2 * kv + q) + (m.kind == ModelKind::llama ? 3 : 2) * m.hidden_size * m.ffn_size();
+}
+
+void validate_gpt2(const ModelConfig& m) {
+  if (m.kv_heads != 0 && m.kv_heads != m.heads)
+    fail("model.kv_heads is {}: gpt2 has as many key/value heads as heads, use 0", m.kv_heads);
+  if (m.head_width != 0 && m.head_width * m.heads != m.hidden_size)
+    fail("model.head_width is {}: in gpt2 it is hidden_size / heads, use 0", m.head_width);
+  if (m.rope_factor != 1) fail("model.rope_factor is {}: gpt2 has no rotary positions, use 1", m.rope_factor);
+}
+
+void validate_llama(const ModelConfig& m) {
+  if (m.kv_heads < 0) fail("model.kv_heads is {}: expected a number of heads, or 0 for as many as heads", m.kv_heads);
+  if (m.heads % m.key_value_heads() != 0)
+    fail("model.heads {} do not divide among {} key/value heads: use a divisor of {}", m.heads, m.kv_heads, m.heads);
+  if (m.head_size() % 2 != 0)
+    fail("a head of {} channels: rotary positions turn pairs, use an even model.head_width", m.head_size());
+  if (!(m.rope_theta > 1)) fail("model.rope_theta is {}: expected more than 1", m.rope_theta);
+  if (!(m.rope_factor >= 1)) fail("model.rope_factor is {}: expected at least 1", m.rope_factor);
+  if (m.rope_factor > 1 && !(m.rope_low_frequency > 0 && m.rope_high_frequency > m.rope_low_frequency))
+    fail("model.rope_low_frequency {} and rope_high_frequency {}: expected 0 < low < high", m.rope_low_frequency,
+         m.rope_high_frequency);
+  require_at_least_one("rope_original_length", m.rope_original_length);
 }
 
 }  // namespace
+
+int64_t ModelConfig::ffn_size() const {
+  if (ffn_hidden_size > 0) return ffn_hidden_size;
+  if (kind == ModelKind::gpt2) return 4 * hidden_size;
+  return (8 * hidden_size / 3 + 255) / 256 * 256;
+}
 
 void validate(const ModelConfig& m) {
   require_at_least_one("layers", m.layers);
@@ -33,10 +62,12 @@ void validate(const ModelConfig& m) {
   require_at_least_one("heads", m.heads);
   require_at_least_one("max_length", m.max_length);
   if (m.ffn_hidden_size < 0)
-    fail("model.ffn_hidden_size is {}: expected a width, or 0 for 4 x hidden_size", m.ffn_hidden_size);
+    fail("model.ffn_hidden_size is {}: expected a width, or 0 for the usual one", m.ffn_hidden_size);
+  if (m.head_width < 0)
+    fail("model.head_width is {}: expected a width, or 0 for hidden_size / heads", m.head_width);
   if (m.vocab_size < 0)
     fail("model.vocab_size is {}: expected a number of tokens, or 0 for the tokenizer's", m.vocab_size);
-  if (m.hidden_size % m.heads != 0) {
+  if (m.head_width == 0 && m.hidden_size % m.heads != 0) {
     const int64_t below = m.hidden_size / m.heads * m.heads, above = below + m.heads;
     if (below == 0) fail("hidden_size {} is not divisible by {} heads: use {}", m.hidden_size, m.heads, above);
     fail("hidden_size {} is not divisible by {} heads: use {} or {}", m.hidden_size, m.heads, below, above);
@@ -46,17 +77,20 @@ void validate(const ModelConfig& m) {
   require_probability("attention_dropout", m.attention_dropout);
   if (!(m.init_std > 0)) fail("model.init_std is {}: expected more than 0", m.init_std);
   if (!(m.norm_epsilon > 0)) fail("model.norm_epsilon is {}: expected more than 0", m.norm_epsilon);
+  m.kind == ModelKind::gpt2 ? validate_gpt2(m) : validate_llama(m);
 }
 
 int64_t parameter_count(const ModelConfig& m) {
   const int64_t h = m.hidden_size, f = m.ffn_size();
+  const int64_t tables = (m.has_tied_head() ? 1 : 2) * m.vocab_size * h;
+  if (m.kind == ModelKind::llama) return tables + m.layers * (layer_matmul_weights(m) + 2 * h) + h;
   const int64_t biases = 3 * h + h + f + h, norms = 4 * h;
-  return (m.vocab_size + m.max_length) * h + m.layers * (layer_matmul_weights(m) + biases + norms) + 2 * h;
+  return tables + m.max_length * h + m.layers * (layer_matmul_weights(m) + biases + norms) + 2 * h;
 }
 
 double flops_per_token(const ModelConfig& m, int64_t length) {
   const auto matmul_weights = static_cast<double>(m.layers * layer_matmul_weights(m) + m.vocab_size * m.hidden_size);
-  const double attention = 6.0 * static_cast<double>(m.layers * m.hidden_size) * static_cast<double>(length);
+  const double attention = 6.0 * static_cast<double>(m.layers * m.heads * m.head_size()) * static_cast<double>(length);
   return 6.0 * matmul_weights + attention;
 }
 

@@ -8,24 +8,42 @@
 
 namespace partita {
 
-enum class ModelKind : uint8_t { gpt2 };
+// gpt2: layer norm, learned positions, GELU (tanh), biases (A. Radford et al., "Language models are unsupervised
+// multitask learners", 2019). llama: RMS norm, rotary positions, SwiGLU, grouped-query attention, no biases (H. Touvron et
+// al., "Llama 2", 2023; A. Grattafiori et al., "The Llama 3 herd of models", 2024).
+enum class ModelKind : uint8_t { gpt2, llama };
+
+enum class TiedHead : uint8_t { automatic, yes, no };  // automatic: gpt2 yes, llama no
 
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt2;
   int64_t layers = 12;
   int64_t hidden_size = 768;
   int64_t heads = 12;
-  int64_t ffn_hidden_size = 0;  // inner width of the MLP; 0: 4 x hidden_size
+  int64_t kv_heads = 0;         // llama: heads of keys and values, which queries share; 0: as many as heads
+  int64_t head_width = 0;       // llama: channels a head; 0: hidden_size / heads
+  int64_t ffn_hidden_size = 0;  // inner width of the MLP; 0: gpt2 4 x, llama 8/3 x hidden_size rounded up to 256s
   int64_t vocab_size = 0;       // 0: the tokenizer's, filled in before the model is built
   int64_t max_length = 1024;    // positions that the model knows
-  double dropout = 0.1;         // of the branches that are added to the residual
-  double embedding_dropout = 0.1;
-  double attention_dropout = 0.1;  // of the attention probabilities
-  double init_std = 0.02;          // of normal initial weights; output projections take init_std / sqrt(2 layers)
+  TiedHead tied_head = TiedHead::automatic;  // the head's matrix is the token table
+  double dropout = 0;                        // of the branches that are added to the residual
+  double embedding_dropout = 0;
+  double attention_dropout = 0;  // of the attention probabilities
+  double init_std = 0.02;        // of normal initial weights; output projections take init_std / sqrt(2 layers)
   double norm_epsilon = 1e-5;
+  double rope_theta = 10000;  // llama: base of the rotary frequencies
+  // llama: Llama 3's scaling of rotary frequencies to longer texts. Frequencies of fewer than rope_low_frequency turns
+  // within rope_original_length positions are divided by rope_factor, those of more than rope_high_frequency stay, and
+  // between them it goes smoothly. rope_factor 1: no scaling.
+  double rope_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4;
+  int64_t rope_original_length = 8192;
 
-  [[nodiscard]] int64_t ffn_size() const { return ffn_hidden_size > 0 ? ffn_hidden_size : 4 * hidden_size; }
-  [[nodiscard]] int64_t head_size() const { return hidden_size / heads; }
+  [[nodiscard]] int64_t ffn_size() const;
+  [[nodiscard]] int64_t head_size() const { return head_width > 0 ? head_width : hidden_size / heads; }
+  [[nodiscard]] int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  [[nodiscard]] bool has_tied_head() const {
+    return tied_head == TiedHead::yes || (tied_head == TiedHead::automatic && kind == ModelKind::gpt2);
+  }
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -34,12 +52,12 @@ struct ModelConfig {
 // 12 heads: use 96 or 108". A vocab_size of 0 passes: it is not known yet.
 void validate(const ModelConfig& model);
 
-// Parameters, each tied one once: embedding, positions, layers, final norm.
+// Parameters, each tied one once; without adapters.
 [[nodiscard]] int64_t parameter_count(const ModelConfig& model);
 
 // Floating-point operations of forward and backward for one token of a sequence of `length` tokens, a multiply-add
 // counted as two: 6 for each matmul weight (the head's too), and attention scores and values over the causal half,
-// 6 x layers x hidden_size x length. Recomputation is not counted, so this is the numerator of MFU (as Megatron-LM
+// 6 x layers x heads x head_size x length. Recomputation is not counted, so this is the numerator of MFU (as Megatron-LM
 // counts since core 0.12: the full square of attention would give up to a few per cent more).
 [[nodiscard]] double flops_per_token(const ModelConfig& model, int64_t length);
 

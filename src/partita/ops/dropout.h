@@ -1,5 +1,7 @@
 // Which dropout mask a kernel applies. The mask is a function of (seed, step, sample, site, element): base/random.h.
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <span>
 
@@ -13,5 +15,11 @@ struct Dropout {
   const StepScalars* now = nullptr;  // seed and step
   std::span<const int64_t> samples;  // global id of each sample of the micro-batch
 };
+
+// out [N, C] = mask * scale * in (both fp32, bf16 or fp16), where no other kernel does it; the element index is
+// position_in_sample * C + channel. out may be in. p == 0: a copy.
+void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
+// out += mask * scale * in.
+void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);
 
 }  // namespace partita

@@ -1,7 +1,11 @@
 // The add of one layer and the norm of the next as one operation.
 //
-// Shapes: rows are samples x length tokens, N = samples * length; C channels. Activations are fp32 or bf16 (all the
-// same); weights and biases of that dtype too; statistics and vector gradients are fp32. Sums run in fp32; column sums
+// Two norms: layer norm, and RMS norm (B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019), which has no
+// mean and no bias: where `mean` is undefined (so is norm_bias), normed = r * rstd * weight with
+// rstd = 1 / sqrt(mean of r^2 + epsilon).
+//
+// Shapes: rows are samples x length tokens, N = samples * length; C channels. Activations are fp32, bf16 or fp16
+// (all the same); weights and biases of that dtype too; statistics and vector gradients are fp32. Sums run in fp32; column sums
 // over rows do not depend on the number of threads.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -17,12 +21,12 @@ struct AddNorm {
   at::Tensor branch;             // [N, C]
   at::Tensor bias;               // [C], or undefined: none
   Dropout dropout;               // of branch + bias; its element index is position_in_sample * C + channel
-  at::Tensor weight, norm_bias;  // [C]
+  at::Tensor weight, norm_bias;  // [C]; norm_bias undefined in RMS norm
   double epsilon = 1e-5;
   // out
   at::Tensor residual;  // [N, C] = sum + dropout(branch + bias), rounded to the dtype; may be `sum` or `branch` itself
-  at::Tensor normed;    // [N, C] = layer norm of the *rounded* residual: a pipeline cut or a recompute gives these bits
-  at::Tensor mean, rstd;  // [N] fp32
+  at::Tensor normed;    // [N, C] = norm of the *rounded* residual: a pipeline cut or a recompute gives these bits
+  at::Tensor mean, rstd;  // [N] fp32; mean undefined: RMS norm
 };
 void add_norm_forward(const AddNorm&);
 
@@ -34,7 +38,7 @@ struct AddNormBackward {
   // in
   at::Tensor d_normed;  // [N, C]
   at::Tensor d_sum;     // [N, C]: gradient that reaches the residual past this norm; undefined: zero
-  at::Tensor residual, mean, rstd, weight;
+  at::Tensor residual, mean, rstd, weight;  // mean undefined: RMS norm
   Dropout dropout;
   // out
   at::Tensor d_residual;  // [N, C]; may be d_sum or d_normed itself

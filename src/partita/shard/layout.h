@@ -20,7 +20,8 @@ struct ParameterSpec {
   std::string name;            // global, the same on every layout; listed by two blocks: one tied parameter
   std::vector<int64_t> shape;  // global
   Init init;
-  bool decay = false;  // weight decay applies
+  bool decay = false;     // weight decay applies
+  bool trainable = true;  // false: frozen, no gradient and no optimizer state; in units of its own
 
   [[nodiscard]] int64_t count() const;  // elements
 };

@@ -1,0 +1,39 @@
+// Rotary positions (J. Su et al., "RoFormer", 2021), with Llama 3's scaling of the frequencies.
+//
+// Channels i and i + head_width / 2 of a head are a pair, which position t turns by the angle t * frequency[i] (the order
+// of Hugging Face's Llama weights).
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "partita/ops/attention.h"
+
+namespace partita {
+
+struct RopeOptions {
+  int64_t head_width = 64;  // even
+  int64_t positions = 1024;
+  double theta = 10000;
+  // Llama 3: frequencies of fewer than `low` turns within `original_length` positions are divided by `factor`, those of
+  // more than `high` stay, between them the two are interpolated. factor 1: none.
+  double factor = 1, low = 1, high = 4;
+  int64_t original_length = 8192;
+};
+
+// frequency[i] = theta^(-2 i / head_width), scaled: head_width / 2 values. Pure.
+[[nodiscard]] std::vector<float> rope_frequencies(const RopeOptions&);
+
+// cos and sin of position * frequency, both rounded to fp32 as Hugging Face's are: [positions, head_width / 2] fp32.
+struct RopeTable {
+  at::Tensor cos, sin;
+};
+[[nodiscard]] RopeTable make_rope_table(const RopeOptions&);
+
+// Turns q and k of qkv (attention.h) in place. positions [samples, length] int32. Error: a position outside the table,
+// with its place.
+void rope_forward(at::Tensor qkv, at::Tensor positions, Heads, const RopeTable&);
+// The gradient through it: turns d_q and d_k back, in place.
+void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads, const RopeTable&);
+
+}  // namespace partita

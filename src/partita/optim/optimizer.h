@@ -1,0 +1,57 @@
+// How slices of units are updated: one interface for AdamW, SGD and LAMB.
+//
+//   std::unique_ptr<Optimizer> optimizer = make_optimizer({.kind = OptimizerKind::lamb});
+//   view.states = optimizer->make_states(layout.slice_count());                            // zero
+//   if (optimizer->needs_norms()) optimizer->measure(view, norms, now);    // all units, then a sum over the shards
+//   optimizer->step(view, norms, now);
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/ops/step_scalars.h"
+#include "partita/shard/layout.h"
+
+namespace partita {
+
+// One rank's slice of one unit.
+struct ShardView {
+  const Layout* layout = nullptr;
+  std::vector<Segment> segments;   // what lies in the slice (slice_segments)
+  int first_parameter = 0;         // of the layout, in the table of norms
+  at::Tensor master;               // [slice] fp32, or bf16: then updated with stochastic rounding
+  at::Tensor gradient;             // [slice] fp32
+  at::Tensor weight;               // [slice] in the compute dtype; master itself where that is the same
+  std::vector<at::Tensor> states;  // [slice] each, in the dtype of master
+};
+
+enum class OptimizerKind : uint8_t { adamw, sgd, lamb };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw, lamb
+  double momentum = 0.9;                             // sgd
+  double weight_decay = 0.1;                         // of parameters with ParameterSpec::decay
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  // As checkpoints call them: "adamw.m", "adamw.v".
+  [[nodiscard]] virtual std::span<const std::string> state_names() const = 0;
+  [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count, DType) const;
+
+  // Norms of whole parameters, of which a slice has only runs: `measure` adds into norms [parameters, 2] double what this
+  // slice has of the squared norms of weight and update; summed over the shards it is what `step` reads.
+  [[nodiscard]] virtual bool needs_norms() const { return false; }
+  virtual void measure(const ShardView&, at::Tensor, const StepScalars*) const {}
+  // now->skip != 0: nothing changes.
+  virtual void step(const ShardView&, at::Tensor norms, const StepScalars*) const = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&);
+
+}  // namespace partita
