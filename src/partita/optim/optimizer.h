@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "partita/ops/step_scalars.h"
+#include "partita/optim/optimizer_options.h"
 #include "partita/shard/layout.h"
 
 namespace partita {
@@ -26,15 +27,6 @@ struct ShardView {
   at::Tensor gradient;             // [slice] fp32
   at::Tensor weight;               // [slice] in the compute dtype; master itself where that is the same
   std::vector<at::Tensor> states;  // [slice] each, in the dtype of master
-};
-
-enum class OptimizerKind : uint8_t { adamw, sgd, lamb };
-
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw, lamb
-  double momentum = 0.9;                             // sgd
-  double weight_decay = 0.1;                         // of parameters with ParameterSpec::decay
 };
 
 class Optimizer {

@@ -1,0 +1,16 @@
+// Which optimizer, with which numbers: plain, no torch.
+#pragma once
+#include <cstdint>
+
+namespace partita {
+
+enum class OptimizerKind : uint8_t { adamw, sgd, lamb };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw, lamb
+  double momentum = 0.9;                             // sgd
+  double weight_decay = 0.1;                         // of parameters with ParameterSpec::decay
+};
+
+}  // namespace partita
