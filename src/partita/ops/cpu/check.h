@@ -22,12 +22,12 @@ inline void check_optional(const at::Tensor& tensor, const char* name, at::IntAr
   if (tensor.defined()) check_tensor(tensor, name, shape, dtype);
 }
 
-// Activations and weights: fp32 or bf16.
+// Activations and weights: fp32, bf16 or fp16.
 inline at::ScalarType check_activation(const at::Tensor& tensor, const char* name) {
   PARTITA_CHECK(tensor.defined(), "{} is missing", name);
   const at::ScalarType dtype = tensor.scalar_type();
-  PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "{}: dtype {}, expected fp32 or bf16", name,
-                at::toString(dtype));
+  PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf,
+                "{}: dtype {}, expected fp32, bf16 or fp16", name, at::toString(dtype));
   return dtype;
 }
 
