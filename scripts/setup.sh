@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh            to build and to train
 #   scripts/setup.sh --tests    also what only the tests use: Slurm, and TensorBoard in .deps/python
-#   scripts/setup.sh --peer     also PyTorch with all it needs in .deps/peer (5 GB), to compare with
+#   scripts/setup.sh --peer     also PyTorch, transformers and PEFT in .deps/peer (5 GB), to compare with
 #
 # PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
 # python3 -c 'import torch; print(torch.__path__[0])')
@@ -15,7 +15,7 @@ readonly kTorchVersion=2.11.0
 # Of torch's own dependencies, libtorch_cpu.so needs these two alone, also on a machine without a GPU.
 readonly kTorchPackages=("torch==$kTorchVersion" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly kTestPythonPackages=(tensorboard==2.21.0)
-readonly kPeerPackages=("torch==$kTorchVersion" numpy)
+readonly kPeerPackages=("torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2)
 readonly kPackages=(
   build-essential cmake ninja-build ccache mold pkg-config git make
   libopenmpi-dev openmpi-bin                                      # ranks on CPUs
