@@ -1,6 +1,7 @@
 #include "partita/engine/engine.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -17,7 +18,11 @@ namespace {
 
 UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zero, const EngineOptions& options) {
   std::vector<std::vector<ParameterSpec>> parameters;
-  for (const auto& block : blocks) parameters.push_back(block->parameters());
+  for (const auto& block : blocks) {
+    parameters.push_back(block->parameters());
+    if (options.frozen)
+      for (ParameterSpec& p : parameters.back()) p.trainable = !options.frozen(p);
+  }
   // Half-precision gradients only where they are summed once and in fp32; a buffer that micro-batches add up in is fp32.
   const DType gradient = zero.few_gradients ? options.compute : DType::fp32;
   return plan_units(parameters, {.ranks = zero.shard->size(),
@@ -26,9 +31,11 @@ UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zer
                                  .blocks_per_unit = options.blocks_per_unit});
 }
 
-std::vector<bool> backward_reads_of(std::span<const std::unique_ptr<Block>> blocks) {
+// Blocks below the first that is trained have no backward.
+std::vector<bool> backward_reads_of(std::span<const std::unique_ptr<Block>> blocks, int first_trainable) {
   std::vector<bool> reads;
-  for (const auto& block : blocks) reads.push_back(block->backward_reads_weights());
+  for (const auto& block : blocks)
+    reads.push_back(static_cast<int>(reads.size()) >= first_trainable && block->backward_reads_weights());
   return reads;
 }
 
@@ -45,8 +52,9 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       zero_(zero),
       data_(data),
       options_(options),
-      backward_reads_(backward_reads_of(blocks_)),
       plan_(plan_of(blocks_, zero, options)),
+      first_trainable_(first_trainable_block(plan_)),
+      backward_reads_(backward_reads_of(blocks_, first_trainable_)),
       weights_(plan_, zero, backward_reads_, {.poison = options.poison}, compute_, side_),
       grads_(options.training ? std::make_unique<GradStore>(plan_, zero,
                                                             GradStore::Options{.micro_batches = options.micro_batches,
@@ -54,26 +62,48 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                                                             compute_, side_)
                               : nullptr),
       activations_(blocks_, options.shape, options.keep, options.width, options.compute),
-      optimizer_(options.optimizer) {
+      optimizer_(make_optimizer(options.optimizer)) {
+  PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
+                name_of(options.states), name_of(options.compute));
   now_.seed = options.seed;
+  int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
-    const int unit = static_cast<int>(u);
-    const int64_t count = plan_.units[u].layout.slice_count();
-    const at::Tensor weight = weights_.slice(unit);
-    shards_.push_back({.master = options.compute == DType::fp32 ? weight : flat_zeros(count, DType::fp32),
-                       .gradient = grads_ ? grads_->gradient(unit) : at::Tensor(),
+    const Unit& unit = plan_.units[u];
+    const int64_t count = unit.layout.slice_count();
+    const at::Tensor weight = weights_.slice(static_cast<int>(u));
+    const bool trained = grads_ && unit.trainable;
+    const bool own_master = trained && options.states != options.compute;
+    shards_.push_back({.layout = &unit.layout,
+                       .segments = slice_segments(unit.layout, zero_.shard->rank()),
+                       .first_parameter = parameters,
+                       .master = own_master ? flat_zeros(count, options.states) : weight,
+                       .gradient = trained ? grads_->gradient(static_cast<int>(u)) : at::Tensor(),
                        .weight = weight,
-                       .states = grads_ ? optimizer_.make_states(count) : std::vector<at::Tensor>{}});
-    runs_.push_back(optimizer_runs(plan_.units[u].layout, zero_.shard->rank()));
+                       .states = trained ? optimizer_->make_states(count, options.states) : std::vector<at::Tensor>{}});
+    parameters += static_cast<int>(unit.layout.parameters.size());
   }
+  if (optimizer_->needs_norms()) norms_ = at::zeros({parameters, 2}, at::kDouble);
 }
 
-void Engine::initialize(uint64_t seed) {
+void Engine::set_weights(const ReadWeights& read) {
+  constexpr int64_t kPiece = 1 << 20;
+  std::vector<float> piece;
   for (const OwnedRun& run : owned_runs()) {
-    initial_weights({run.values[0].data_ptr<float>(), static_cast<size_t>(run.count)}, *run.parameter, seed, run.begin);
+    for (int64_t begin = 0; begin < run.count; begin += kPiece) {
+      piece.resize(static_cast<size_t>(std::min(kPiece, run.count - begin)));
+      read(*run.parameter, run.begin + begin, piece);
+      const auto count = static_cast<int64_t>(piece.size());
+      cast(run.values[0].narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat));
+    }
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
   }
   publish_weights();
+}
+
+void Engine::initialize(uint64_t seed) {
+  set_weights([&](const ParameterSpec& parameter, int64_t begin, std::span<float> out) {
+    initial_weights(out, parameter, seed, begin);
+  });
 }
 
 std::vector<OwnedRun> Engine::owned_runs() const {
@@ -81,7 +111,7 @@ std::vector<OwnedRun> Engine::owned_runs() const {
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Layout& layout = plan_.units[u].layout;
     const ShardView& shard = shards_[u];
-    for (const Segment& s : slice_segments(layout, zero_.shard->rank())) {
+    for (const Segment& s : shard.segments) {
       OwnedRun run{.parameter = &layout.parameters[static_cast<size_t>(s.parameter)],
                    .begin = s.in_parameter,
                    .count = s.count,
@@ -118,7 +148,8 @@ Context Engine::context(const Batch& batch, Activations& activations, Mode mode)
           .handed = activations.handed(),
           .scratch = {},
           .loss = &loss_sum_,
-          .logits = {}};
+          .logits = {},
+          .cache = nullptr};
 }
 
 void Engine::forward(Context& context, Activations& activations) {
@@ -135,7 +166,7 @@ void Engine::forward(Context& context, Activations& activations) {
 
 void Engine::backward(Context& context, Activations& activations, bool last_micro_batch) {
   ResidualGrad g;
-  for (int b = blocks() - 1; b >= 0; --b) {
+  for (int b = blocks() - 1; b >= first_trainable_; --b) {
     const Weights w = weights_.use(b, Pass::backward);
     weights_.prefetch(b, Pass::backward);
     context.scratch = activations.scratch(b);
@@ -163,8 +194,9 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
                 batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
   now_.step = input.step;
+  now_.update = input.update;
   now_.learning_rate = input.learning_rate;
-  now_.loss_weight = 1.0F / static_cast<float>(std::max<int64_t>(result.tokens, 1));
+  now_.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
   loss_sum_ = 0;
   for (size_t i = 0; i < batches.size(); ++i) {
     Context c = context(batches[i], activations_, Mode::train);
@@ -177,19 +209,27 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   sums.data_ptr<double>()[0] = grads_->sum_of_squares();
   sums.data_ptr<double>()[1] = loss_sum_;
   data_.all_reduce(sums, Reduce::sum, compute_).wait();
-  result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]);
+  const double scale = input.loss_scale;
+  result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
   now_.skip = result.skipped ? 1 : 0;
-  now_.gradient_scale =
-      input.clip > 0 ? static_cast<float>(std::min(1.0, input.clip / (result.grad_norm + 1e-6))) : 1.0F;
+  const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
+  now_.gradient_scale = static_cast<float>(clip / scale);
   update();
   return result;
 }
 
 void Engine::update() {
+  if (optimizer_->needs_norms()) {
+    norms_.zero_();
+    for (size_t u = 0; u < plan_.units.size(); ++u)
+      if (plan_.units[u].trainable) optimizer_->measure(shards_[u], norms_, &now_);
+    zero_.shard->all_reduce(norms_, Reduce::sum, compute_).wait();
+  }
   for (size_t u = 0; u < plan_.units.size(); ++u) {
-    optimizer_.step(runs_[u], shards_[u], &now_);
+    if (!plan_.units[u].trainable) continue;
+    optimizer_->step(shards_[u], norms_, &now_);
     weights_.publish(static_cast<int>(u));
   }
 }
@@ -205,12 +245,14 @@ EvalResult Engine::evaluate(const Batch& batch) {
   return {.loss_sum = sums.data_ptr<double>()[0], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[1])};
 }
 
-at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary) {
+at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute);
   Context c = context(batch, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::kFloat);
+  c.cache = cache;
   forward(c, *inference_);
+  if (cache != nullptr) cache->past += batch.shape().length;
   return c.logits;
 }
 

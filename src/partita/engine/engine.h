@@ -1,19 +1,21 @@
 // Forward, backward and update over blocks, stores and a schedule: one visible loop.
 //
-//   Engine engine(make_gpt2(config, DType::fp32), zero, mesh.data(), options);
+//   Engine engine(make_blocks(config, DType::fp32), zero, mesh.data(), options);
 //   engine.initialize(seed);
-//   StepResult r = engine.step(batches, {.step = 0, .learning_rate = 6e-4F, .clip = 1});
+//   StepResult r = engine.step(batches, {.step = 0, .update = 0, .learning_rate = 6e-4F, .clip = 1});
 //   EvalResult e = engine.evaluate(batch);
 //
 // One thread issues everything, in program order, the same on every rank.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "partita/engine/activations.h"
 #include "partita/nn/block.h"
-#include "partita/optim/adamw.h"
+#include "partita/nn/kv_cache.h"
+#include "partita/optim/optimizer.h"
 #include "partita/shard/grad_store.h"
 #include "partita/shard/weight_store.h"
 
@@ -23,19 +25,24 @@ struct EngineOptions {
   Shape shape;                  // of a micro-batch in training and evaluation
   int micro_batches = 1;        // a step, on this rank
   int64_t width = 0;            // of the residual stream
-  DType compute = DType::fp32;  // fp32, or bf16 with fp32 master weights
+  DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
+  DType states = DType::fp32;   // of master weights and optimizer states; bf16, with compute bf16: no master weights, and
+                                // updates that round stochastically
   Keep keep = Keep::all;        // entry: full recomputation
   int blocks_per_unit = 0;      // 0: automatic
-  AdamWOptions optimizer;
+  OptimizerOptions optimizer;
+  std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
   uint64_t seed = 0;     // of dropout
   bool training = true;  // false: no gradients and optimizer states; step() may not be called
   bool poison = false;   // released weight slots and fresh gradient buffers are filled with NaN
 };
 
 struct StepInput {
-  int64_t step = 0;  // 0 for the first
+  int64_t step = 0;    // 0 for the first
+  int64_t update = 0;  // step less the skipped ones
   float learning_rate = 0;
-  float clip = 0;  // highest gradient norm; 0: no clipping
+  float clip = 0;        // highest gradient norm; 0: no clipping
+  float loss_scale = 1;  // gradients are made so many times as large, which keeps those of fp16 from vanishing
 };
 
 // Equal on all ranks.
@@ -43,7 +50,7 @@ struct StepResult {
   double loss = 0;       // mean over the valid tokens of all ranks and micro-batches
   double grad_norm = 0;  // before clipping
   int64_t tokens = 0;    // valid ones
-  bool skipped = false;  // the norm was not finite: nothing was updated
+  bool skipped = false;  // the norm was not finite on some rank: no rank updated anything
 };
 
 // Equal on all ranks.
@@ -61,7 +68,8 @@ struct EngineMemory {
 struct OwnedRun {
   const ParameterSpec* parameter;
   int64_t begin, count;
-  std::vector<at::Tensor> values;  // master, then the optimizer's states; views, fp32
+  // Master weights, then the optimizer's states; views. Of a frozen parameter: the weights in the compute dtype alone.
+  std::vector<at::Tensor> values;
 };
 
 class Engine {
@@ -69,20 +77,30 @@ class Engine {
   // `data`: all data-parallel ranks, zero.shard x zero.replica. Communicators outlive the engine.
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
 
-  // Weights from their counter-based generator, optimizer states zero.
+  // Fills out with elements begin .. of the parameter.
+  using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std::span<float> out)>;
+  // This rank's slices from whatever holds them, a piece at a time; optimizer states zero.
+  void set_weights(const ReadWeights&);
+  // Weights from their counter-based generator.
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);
   // Loss without dropout; all ranks call it together, each with its own batch of options.shape.
   EvalResult evaluate(const Batch&);
-  // Logits [samples, vocabulary] fp32 of the last position of each sample; any shape. All ranks call it together.
-  [[nodiscard]] at::Tensor logits(const Batch&, int64_t vocabulary);
+  // Logits [samples, vocabulary] fp32 of the last position of each sample; any shape. All ranks call it together. With a
+  // cache the batch goes on behind what was read into it before.
+  [[nodiscard]] at::Tensor logits(const Batch&, int64_t vocabulary, KvCache* = nullptr);
 
   // Everything that an identical engine needs to go on. After writing into the values call publish_weights.
   [[nodiscard]] std::vector<OwnedRun> owned_runs() const;
   void publish_weights();
 
   [[nodiscard]] std::vector<ParameterSpec> parameters() const;  // each once, in the order of the units
+  // Of OwnedRun::values of this parameter.
+  [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
+    return p.trainable ? options_.states : options_.compute;
+  }
+  [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return optimizer_->state_names(); }
   [[nodiscard]] const UnitPlan& plan() const { return plan_; }
   [[nodiscard]] EngineMemory memory() const;
   [[nodiscard]] const std::vector<bool>& backward_reads() const { return backward_reads_; }
@@ -99,16 +117,17 @@ class Engine {
   Zero zero_;
   Communicator& data_;
   EngineOptions options_;
-  std::vector<bool> backward_reads_;
   UnitPlan plan_;
+  int first_trainable_;  // block
+  std::vector<bool> backward_reads_;
   CpuStream compute_, side_;
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone
   Activations activations_;
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
-  AdamWOptimizer optimizer_;
-  std::vector<ShardView> shards_;                // [unit]
-  std::vector<std::vector<OptimizerRun>> runs_;  // [unit]
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<ShardView> shards_;  // [unit]
+  at::Tensor norms_;               // of the optimizer: [parameters, 2]
   StepScalars now_;
   double loss_sum_ = 0;
 };

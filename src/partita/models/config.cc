@@ -88,10 +88,10 @@ int64_t parameter_count(const ModelConfig& m) {
   return tables + m.max_length * h + m.layers * (layer_matmul_weights(m) + biases + norms) + 2 * h;
 }
 
-double flops_per_token(const ModelConfig& m, int64_t length) {
+double flops_per_token(const ModelConfig& m, int64_t length, bool weight_gradients) {
   const auto matmul_weights = static_cast<double>(m.layers * layer_matmul_weights(m) + m.vocab_size * m.hidden_size);
   const double attention = 6.0 * static_cast<double>(m.layers * m.heads * m.head_size()) * static_cast<double>(length);
-  return 6.0 * matmul_weights + attention;
+  return (weight_gradients ? 6.0 : 4.0) * matmul_weights + attention;
 }
 
 }  // namespace partita

@@ -58,7 +58,8 @@ void validate(const ModelConfig& model);
 // Floating-point operations of forward and backward for one token of a sequence of `length` tokens, a multiply-add
 // counted as two: 6 for each matmul weight (the head's too), and attention scores and values over the causal half,
 // 6 x layers x heads x head_size x length. Recomputation is not counted, so this is the numerator of MFU (as Megatron-LM
-// counts since core 0.12: the full square of attention would give up to a few per cent more).
-[[nodiscard]] double flops_per_token(const ModelConfig& model, int64_t length);
+// counts since core 0.12: the full square of attention would give up to a few per cent more). Without weight gradients (a
+// frozen model, beside whose matrices adapters are small) it is 4 for each weight.
+[[nodiscard]] double flops_per_token(const ModelConfig& model, int64_t length, bool weight_gradients = true);
 
 }  // namespace partita

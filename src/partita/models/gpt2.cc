@@ -1,15 +1,12 @@
 #include "partita/models/gpt2.h"
 
-#include "partita/base/error.h"
 #include "partita/nn/embedding.h"
 #include "partita/nn/gpt2_layer.h"
 #include "partita/nn/head.h"
 
 namespace partita {
 
-std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute) {
-  validate(config);
-  if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
+std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute, const LoraOptions& lora) {
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Embedding>(EmbeddingOptions{.vocabulary = config.vocab_size,
                                                                 .positions = config.max_length,
@@ -29,16 +26,18 @@ std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType c
                          .entry_dropout = l == 0 ? static_cast<float>(config.embedding_dropout) : residual,
                          .residual_dropout = residual,
                          .attention_dropout = static_cast<float>(config.attention_dropout),
-                         .dtype = compute}));
-  blocks.push_back(std::make_unique<Head>(HeadOptions{.vocabulary = config.vocab_size,
-                                                      .width = config.hidden_size,
-                                                      .weight_name = "embedding.token.weight",
-                                                      .entry_bias_name = down_bias_name(config.layers - 1),
-                                                      .entry_site = entry_site(config.layers),
-                                                      .norm_epsilon = config.norm_epsilon,
-                                                      .init_std = config.init_std,
-                                                      .entry_dropout = residual,
-                                                      .dtype = compute}));
+                         .dtype = compute,
+                         .lora = lora}));
+  blocks.push_back(std::make_unique<Head>(
+      HeadOptions{.vocabulary = config.vocab_size,
+                  .width = config.hidden_size,
+                  .weight_name = config.has_tied_head() ? "embedding.token.weight" : "head.weight",
+                  .entry_bias_name = down_bias_name(config.layers - 1),
+                  .entry_site = dropout_site(config.layers, DropoutPlace::entry),
+                  .norm_epsilon = config.norm_epsilon,
+                  .init_std = config.init_std,
+                  .entry_dropout = residual,
+                  .dtype = compute}));
   return blocks;
 }
 

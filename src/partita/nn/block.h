@@ -32,6 +32,7 @@ struct Shape {
 struct Batch {
   at::Tensor tokens, labels, positions;  // [samples, length] int32; labels may be kIgnoredLabel, undefined in inference
   std::vector<int64_t> samples;          // global id of each sample: what its dropout masks are keyed by
+  at::Tensor first_keys;                 // undefined, or where each token's document begins in its sample (attention.h)
   [[nodiscard]] Shape shape() const { return {tokens.size(0), tokens.size(1)}; }
 };
 
@@ -58,6 +59,8 @@ using Weights = std::span<const at::Tensor>;
 // made once and never all held; in evaluation forward makes the loss; in inference the logits of the last position.
 enum class Mode : uint8_t { train, evaluate, infer };
 
+struct KvCache;  // kv_cache.h
+
 struct Context {
   Mode mode = Mode::train;
   const Batch* batch = nullptr;
@@ -66,6 +69,7 @@ struct Context {
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
   double* loss = nullptr;               // the head adds its sum over counted tokens
   at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
+  KvCache* cache = nullptr;             // infer: what was read before the batch; layers append to it
 };
 
 class Block {

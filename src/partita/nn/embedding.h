@@ -1,4 +1,4 @@
-// Token and learned position embedding: the first block of GPT-2. Its output is a branch with no sum, so that the first
+// Token embedding, with learned positions where the model has them: the first block. Its output is a branch with no sum, so that the first
 // layer's add applies the embedding dropout.
 #pragma once
 #include "partita/nn/block.h"
@@ -6,7 +6,9 @@
 namespace partita {
 
 struct EmbeddingOptions {
-  int64_t vocabulary, positions, width;
+  int64_t vocabulary;
+  int64_t positions;  // learned ones; 0: none
+  int64_t width;
   double init_std = 0.02;
   DType dtype = DType::fp32;
 };

@@ -1,26 +1,25 @@
 #include "partita/nn/gpt2_layer.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "partita/ops/activation.h"
 #include "partita/ops/matmul.h"
 
 namespace partita {
-namespace {
 
-// Dropout sites within a layer.
-enum Place : uint8_t { kEntry, kAttention, kResidual, kPlaces };
+std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.down.bias"); }
 
-std::string name_of_parameter(int64_t layer, std::string_view suffix) {
-  return fmt::format("layers.{}.{}", layer, suffix);
-}
-
-}  // namespace
-
-std::string down_bias_name(int64_t index) { return name_of_parameter(index, "mlp.down.bias"); }
-uint32_t entry_site(int64_t index) { return static_cast<uint32_t>(index * kPlaces + kEntry); }
+Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
+    : options_(std::move(options)),
+      places_{.parameter = options_.index > 0 ? kEntryBias + 1 : kEntryBias, .slot = kSlots, .scratch = kTemporaries},
+      qkv_({.weight = kQkv, .bias = kQkvBias, .in = options_.width, .parts = {{"attention.qkv", 0, 3 * options_.width}}},
+           options_.index, options_.lora, places_),
+      output_({.weight = kOutput, .in = options_.width, .parts = {{"attention.output", 0, options_.width}}},
+              options_.index, options_.lora, places_),
+      up_({.weight = kUp, .in = options_.width, .parts = {{"mlp.up", 0, options_.ffn_width}}}, options_.index,
+          options_.lora, places_),
+      down_({.weight = kDown, .in = options_.ffn_width, .parts = {{"mlp.down", 0, options_.width}}}, options_.index,
+            options_.lora, places_) {}
 
 std::vector<ParameterSpec> Gpt2Layer::parameters() const {
   const int64_t c = options_.width, f = options_.ffn_width;
@@ -30,7 +29,7 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
   const auto spec = [&](std::string_view suffix, std::vector<int64_t> shape, Init init) {
     const bool decay = shape.size() > 1;
     return ParameterSpec{
-        .name = name_of_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
+        .name = layer_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
   };
   std::vector<ParameterSpec> list = {spec("attention.norm.weight", {c}, one),
                                      spec("attention.norm.bias", {c}, zero),
@@ -44,58 +43,70 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
                                      spec("mlp.up.bias", {f}, zero),
                                      spec("mlp.down.weight", {c, f}, residual)};
   if (options_.index > 0) list.push_back({.name = down_bias_name(options_.index - 1), .shape = {c}, .init = zero});
+  for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_parameters(list);
   return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
   const int64_t n = s.rows(), c = options_.width;
   const DType t = options_.dtype;
-  return {{"r1", {n, c}, t, Keep::entry},
-          {"mean1", {n}, DType::fp32, Keep::entry},
-          {"rstd1", {n}, DType::fp32, Keep::entry},
-          {"h1", {n, c}, t, Keep::all},
-          {"qkv", {s.samples, s.length, 3 * c}, t, Keep::selective},
-          {"attended", {s.samples, s.length, c}, t, Keep::selective},
-          {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::selective},
-          {"r2", {n, c}, t, Keep::selective},
-          {"mean2", {n}, DType::fp32, Keep::selective},
-          {"rstd2", {n}, DType::fp32, Keep::selective},
-          {"h2", {n, c}, t, Keep::all},
-          {"up", {n, options_.ffn_width}, t, Keep::selective},
-          {"activated", {n, options_.ffn_width}, t, Keep::all}};
+  std::vector<BufferSpec> list = {{"r1", {n, c}, t, Keep::entry},
+                                  {"mean1", {n}, DType::fp32, Keep::entry},
+                                  {"rstd1", {n}, DType::fp32, Keep::entry},
+                                  {"h1", {n, c}, t, Keep::all},
+                                  {"qkv", {s.samples, s.length, 3 * c}, t, Keep::selective},
+                                  {"attended", {s.samples, s.length, c}, t, Keep::selective},
+                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::selective},
+                                  {"r2", {n, c}, t, Keep::selective},
+                                  {"mean2", {n}, DType::fp32, Keep::selective},
+                                  {"rstd2", {n}, DType::fp32, Keep::selective},
+                                  {"h2", {n, c}, t, Keep::all},
+                                  {"up", {n, options_.ffn_width}, t, Keep::selective},
+                                  {"activated", {n, options_.ffn_width}, t, Keep::all}};
+  for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
+  return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
   const int64_t n = s.rows(), c = options_.width;
-  return {{"branch", {n, c}, options_.dtype},
-          {"wide", {n, options_.ffn_width}, options_.dtype},
-          {"d_qkv", {s.samples, s.length, 3 * c}, options_.dtype}};
+  std::vector<BufferSpec> list = {{"branch", {n, c}, options_.dtype},
+                                  {"wide", {n, options_.ffn_width}, options_.dtype},
+                                  {"d_qkv", {s.samples, s.length, 3 * c}, options_.dtype}};
+  add_linear_scratch(options_.lora, s, std::max(c, options_.ffn_width), options_.dtype, list);
+  return list;
 }
 
-Dropout Gpt2Layer::dropout(float p, uint32_t place, const Context& context) const {
-  if (context.mode != Mode::train) return {};
-  return {.p = p, .site = entry_site(options_.index) + place, .now = context.now, .samples = context.batch->samples};
+Dropout Gpt2Layer::dropout(float p, DropoutPlace place, const Context& context) const {
+  return dropout_at(p, dropout_site(options_.index, place), context);
 }
 
-AddNorm Gpt2Layer::add_norm2(Weights w, Context& context, Saved& saved, at::Tensor output) const {
-  return {.sum = saved[kR1],
-          .branch = std::move(output),
-          .bias = w[kOutputBias],
-          .dropout = dropout(options_.residual_dropout, kResidual, context),
-          .weight = w[kNorm2],
-          .norm_bias = w[kNorm2Bias],
-          .epsilon = options_.norm_epsilon,
-          .residual = saved[kR2],
-          .normed = saved[kH2],
-          .mean = saved[kMean2],
-          .rstd = saved[kRstd2]};
+void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
+  const int64_t n = saved[kR1].size(0);
+  qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved);
+  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], options_.index, heads(),
+         dropout(options_.attention_dropout, DropoutPlace::attention, context), context);
+  const at::Tensor& output = context.scratch[kBranch];
+  output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved);
+  add_norm_forward({.sum = saved[kR1],
+                    .branch = output,
+                    .bias = w[kOutputBias],
+                    .dropout = dropout(options_.residual_dropout, DropoutPlace::residual, context),
+                    .weight = w[kNorm2],
+                    .norm_bias = w[kNorm2Bias],
+                    .epsilon = options_.norm_epsilon,
+                    .residual = saved[kR2],
+                    .normed = saved[kH2],
+                    .mean = saved[kMean2],
+                    .rstd = saved[kRstd2]});
+  up_.forward(w, saved[kUpOut], saved[kH2], context, saved);
+  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
 }
 
 Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = options_.index > 0 ? w[kEntryBias] : at::Tensor(),
-                    .dropout = dropout(options_.entry_dropout, kEntry, context),
+                    .dropout = dropout(options_.entry_dropout, DropoutPlace::entry, context),
                     .weight = w[kNorm1],
                     .norm_bias = w[kNorm1Bias],
                     .epsilon = options_.norm_epsilon,
@@ -103,37 +114,19 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
                     .normed = saved[kH1],
                     .mean = saved[kMean1],
                     .rstd = saved[kRstd1]});
-  const int64_t n = saved[kR1].size(0);
-  linear_forward(saved[kQkvOut].view({n, -1}), saved[kH1], w[kQkv], w[kQkvBias]);
-  attention_forward(saved[kAttended], saved[kLogSum], saved[kQkvOut], heads(),
-                    dropout(options_.attention_dropout, kAttention, context));
-  const at::Tensor& output = context.scratch[kBranch];
-  linear_forward(output, saved[kAttended].view({n, -1}), w[kOutput]);
-  add_norm_forward(add_norm2(w, context, saved, output));
-  linear_forward(saved[kUpOut], saved[kH2], w[kUp]);
-  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
-  linear_forward(context.handed.branch, saved[kActivated], w[kDown]);
+  middle(w, context, saved);
+  down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.handed.branch};
 }
 
 void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
-  const int64_t n = saved[kR1].size(0);
   if (!saved.kept[kH1]) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
-  if (saved.kept[kQkvOut]) {
-    if (!saved.kept[kH2])
-      norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
-    if (!saved.kept[kActivated]) gelu_recompute(saved[kActivated], saved[kUpOut]);
-    return;
+  if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
+    middle(w, context, saved);
+    return down_.recompute(w, saved[kActivated], context, saved);
   }
-  // From the entry: all but the down projection, whose output no gradient needs.
-  linear_forward(saved[kQkvOut].view({n, -1}), saved[kH1], w[kQkv], w[kQkvBias]);
-  attention_forward(saved[kAttended], saved[kLogSum], saved[kQkvOut], heads(),
-                    dropout(options_.attention_dropout, kAttention, context));
-  const at::Tensor& output = context.scratch[kBranch];
-  linear_forward(output, saved[kAttended].view({n, -1}), w[kOutput]);
-  add_norm_forward(add_norm2(w, context, saved, output));
-  linear_forward(saved[kUpOut], saved[kH2], w[kUp]);
-  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
+  if (!saved.kept[kH2]) norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
+  if (!saved.kept[kActivated]) gelu_recompute(saved[kActivated], saved[kUpOut]);
 }
 
 ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
@@ -141,13 +134,11 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor &d_h = context.scratch[kBranch], &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
   const Handed& out = context.handed;
 
-  grads.matmul(kDown, d.branch, saved[kActivated]);
-  linear_backward_input(wide, d.branch, w[kDown]);
+  down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads);
   bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias));
-  grads.matmul(kUp, wide, saved[kH2]);
-  linear_backward_input(d_h, wide, w[kUp]);
+  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads);
 
-  const Dropout residual = dropout(options_.residual_dropout, kResidual, context);
+  const Dropout residual = dropout(options_.residual_dropout, DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = d.sum,
                      .residual = saved[kR2],
@@ -161,16 +152,13 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_norm_bias = grads.target(kNorm2Bias),
                      .d_bias = grads.target(kOutputBias)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
-  grads.matmul(kOutput, d_output, saved[kAttended].view({n, -1}));
-  linear_backward_input(d_h, d_output, w[kOutput]);
+  output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads);
   attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     heads(), dropout(options_.attention_dropout, kAttention, context));
-  const at::Tensor d_qkv_rows = d_qkv.view({n, -1});
-  bias_backward(d_qkv_rows, grads.target(kQkvBias));
-  grads.matmul(kQkv, d_qkv_rows, saved[kH1]);
-  linear_backward_input(d_h, d_qkv_rows, w[kQkv]);
+                     heads(), dropout(options_.attention_dropout, DropoutPlace::attention, context),
+                     context.batch->first_keys);
+  qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
-  const Dropout entry = dropout(options_.entry_dropout, kEntry, context);
+  const Dropout entry = dropout(options_.entry_dropout, DropoutPlace::entry, context);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],

@@ -5,6 +5,8 @@
 //   hands on r2 and down(gelu(up(h2))), whose bias and dropout are the next block's
 #pragma once
 #include "partita/nn/block.h"
+#include "partita/nn/layer.h"
+#include "partita/nn/linear.h"
 #include "partita/ops/attention.h"
 #include "partita/ops/norm.h"
 
@@ -18,15 +20,15 @@ struct Gpt2LayerOptions {
   float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
   float residual_dropout = 0, attention_dropout = 0;
   DType dtype = DType::fp32;
+  LoraOptions lora;
 };
 
-// The bias that the block after layer `index` adds, and its place in dropout.
+// The bias that the block after layer `index` adds.
 [[nodiscard]] std::string down_bias_name(int64_t index);
-[[nodiscard]] uint32_t entry_site(int64_t index);
 
 class Gpt2Layer final : public Block {
  public:
-  explicit Gpt2Layer(Gpt2LayerOptions options) : options_(options) {}
+  explicit Gpt2Layer(Gpt2LayerOptions options);
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
@@ -47,7 +49,7 @@ class Gpt2Layer final : public Block {
     kUp,
     kUpBias,
     kDown,
-    kEntryBias
+    kEntryBias  // not in layer 0
   };
   enum Slot : uint8_t {
     kR1,
@@ -62,15 +64,19 @@ class Gpt2Layer final : public Block {
     kRstd2,
     kH2,
     kUpOut,
-    kActivated
+    kActivated,
+    kSlots
   };
-  enum Scratch : uint8_t { kBranch, kWide, kDQkv };  // kBranch is read before kWide and kDQkv are written
+  enum Scratch : uint8_t { kBranch, kWide, kDQkv, kTemporaries };  // kBranch is read before the others are written
 
   [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, options_.width / options_.heads}; }
-  [[nodiscard]] Dropout dropout(float p, uint32_t place, const Context&) const;
-  [[nodiscard]] AddNorm add_norm2(Weights, Context&, Saved&, at::Tensor output) const;
+  [[nodiscard]] Dropout dropout(float p, DropoutPlace, const Context&) const;
+  // From norm 1 to the activation: what forward and a full recomputation both run.
+  void middle(Weights, Context&, Saved&) const;
 
   Gpt2LayerOptions options_;
+  LinearPlaces places_;  // behind the layer's own
+  Linear qkv_, output_, up_, down_;
 };
 
 }  // namespace partita

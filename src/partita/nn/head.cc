@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "partita/nn/layer.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
@@ -30,21 +31,21 @@ int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes)
 
 std::vector<ParameterSpec> Head::parameters() const {
   const int64_t c = options_.width;
+  const Init zero{.mean = 0, .std = 0};
   std::vector<ParameterSpec> list = {{.name = options_.weight_name,
                                       .shape = {options_.vocabulary, c},
                                       .init = {.mean = 0, .std = options_.init_std},
                                       .decay = true},
-                                     {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}},
-                                     {.name = "final_norm.bias", .shape = {c}, .init = {.mean = 0, .std = 0}}};
-  if (!options_.entry_bias_name.empty())
-    list.push_back({.name = options_.entry_bias_name, .shape = {c}, .init = {.mean = 0, .std = 0}});
+                                     {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}}};
+  if (has_norm_bias()) list.push_back({.name = "final_norm.bias", .shape = {c}, .init = zero});
+  if (has_entry_bias()) list.push_back({.name = options_.entry_bias_name, .shape = {c}, .init = zero});
   return list;
 }
 
 std::vector<BufferSpec> Head::saved(const Shape& s) const {
   const int64_t n = s.rows(), c = options_.width;
   return {{"r", {n, c}, options_.dtype, Keep::entry},
-          {"mean", {n}, DType::fp32, Keep::entry},
+          {"mean", {has_norm_bias() ? n : 0}, DType::fp32, Keep::entry},
           {"rstd", {n}, DType::fp32, Keep::entry},
           {"h", {n, c}, options_.dtype, Keep::all}};
 }
@@ -57,23 +58,17 @@ std::vector<BufferSpec> Head::scratch(const Shape& s) const {
           {"d_normed", {n, options_.width}, options_.dtype}};
 }
 
-Dropout Head::dropout(const Context& context) const {
-  if (context.mode != Mode::train) return {};
-  return {
-      .p = options_.entry_dropout, .site = options_.entry_site, .now = context.now, .samples = context.batch->samples};
-}
-
 Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) const {
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
-                    .bias = options_.entry_bias_name.empty() ? at::Tensor() : w[kEntryBias],
-                    .dropout = dropout(context),
+                    .bias = has_entry_bias() ? w[kEntryBias] : at::Tensor(),
+                    .dropout = dropout_at(options_.entry_dropout, options_.entry_site, context),
                     .weight = w[kNorm],
-                    .norm_bias = w[kNormBias],
+                    .norm_bias = has_norm_bias() ? w[kNormBias] : at::Tensor(),
                     .epsilon = options_.norm_epsilon,
                     .residual = saved[kR],
                     .normed = saved[kH],
-                    .mean = saved[kMean],
+                    .mean = mean(saved),
                     .rstd = saved[kRstd]});
   const at::Tensor &memory = context.scratch[kLogits], &h = saved[kH];
   const int64_t n = h.size(0);
@@ -93,7 +88,9 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
 }
 
 void Head::recompute(Weights w, Context&, Saved& saved) const {
-  if (!saved.kept[kH]) norm_recompute(saved[kH], saved[kR], saved[kMean], saved[kRstd], w[kNorm], w[kNormBias]);
+  if (!saved.kept[kH])
+    norm_recompute(saved[kH], saved[kR], mean(saved), saved[kRstd], w[kNorm],
+                   has_norm_bias() ? w[kNormBias] : at::Tensor());
 }
 
 ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& saved, Grads& grads) const {
@@ -107,20 +104,20 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
     linear_backward_input(d_normed.narrow(0, begin, count), logits, w[kTable]);
     grads.matmul(kTable, logits, h.narrow(0, begin, count));
   }
-  const Dropout entry = dropout(context);
+  const Dropout entry = dropout_at(options_.entry_dropout, options_.entry_site, context);
   const Handed& out = context.handed;
   add_norm_backward({.d_normed = d_normed,
                      .d_sum = {},
                      .residual = saved[kR],
-                     .mean = saved[kMean],
+                     .mean = mean(saved),
                      .rstd = saved[kRstd],
                      .weight = w[kNorm],
                      .dropout = entry,
                      .d_residual = out.d_sum,
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm),
-                     .d_norm_bias = grads.target(kNormBias),
-                     .d_bias = options_.entry_bias_name.empty() ? Target{} : grads.target(kEntryBias)});
+                     .d_norm_bias = has_norm_bias() ? grads.target(kNormBias) : Target{},
+                     .d_bias = has_entry_bias() ? grads.target(kEntryBias) : Target{}});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }
 

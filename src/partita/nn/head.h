@@ -7,11 +7,14 @@
 
 namespace partita {
 
+enum class NormKind : uint8_t { layer, rms };
+
 struct HeadOptions {
   int64_t vocabulary, width;
   std::string weight_name = "head.weight";  // a tied head names the embedding's table
-  std::string entry_bias_name;              // bias of the last layer's branch; empty: none
+  std::string entry_bias_name;              // bias of the last layer's branch; empty: none, as always with RMS norm
   uint32_t entry_site = 0;                  // its place in dropout
+  NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5, init_std = 0.02;
   float entry_dropout = 0;
   DType dtype = DType::fp32;
@@ -31,11 +34,14 @@ class Head final : public Block {
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
 
  private:
-  enum Parameter : uint8_t { kTable, kNorm, kNormBias, kEntryBias };
+  enum Parameter : uint8_t { kTable, kNorm, kNormBias, kEntryBias };  // the last two only with layer norm
   enum Slot : uint8_t { kR, kMean, kRstd, kH };
   enum Scratch : uint8_t { kLogits, kDNormed };
 
-  [[nodiscard]] Dropout dropout(const Context&) const;
+  [[nodiscard]] bool has_norm_bias() const { return options_.norm == NormKind::layer; }
+  [[nodiscard]] bool has_entry_bias() const { return !options_.entry_bias_name.empty(); }
+  // Undefined where the norm has none.
+  [[nodiscard]] at::Tensor mean(const Saved& saved) const { return has_norm_bias() ? saved[kMean] : at::Tensor(); }
 
   HeadOptions options_;
 };

@@ -12,7 +12,7 @@ bool is_own_slice(const Unit& unit, int ranks, bool few_gradients) {
 
 int64_t gathers_per_step(const UnitPlan& plan, const Sharding& sharding, const std::vector<bool>& backward_reads,
                          int micro_batches) {
-  const SlotPlan slots = plan_slots(plan, sharding.few_weights);
+  const SlotPlan slots = plan_slots(plan, sharding.few_weights, SlotsFor::weights);
   std::vector<int> held(slots.slot_count.size(), -1);
   int64_t count = 0;
   const auto want = [&](int unit) {
@@ -21,8 +21,13 @@ int64_t gathers_per_step(const UnitPlan& plan, const Sharding& sharding, const s
       ++count;
     slot = unit;
   };
-  for (size_t u = 0; u < plan.units.size(); ++u)  // published after the step before
-    if (!slots.shared(static_cast<int>(u))) want(static_cast<int>(u));
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (slots.shared(static_cast<int>(u))) continue;
+    if (plan.units[u].trainable)
+      want(static_cast<int>(u));  // published after the step before
+    else
+      held[static_cast<size_t>(slots.slot_of_unit[u])] = static_cast<int>(u);  // gathered once in a run
+  }
   const int blocks = static_cast<int>(plan.blocks.size());
   for (int micro = 0; micro < micro_batches; ++micro) {
     for (int b = 0; b < blocks; ++b)
@@ -37,7 +42,7 @@ int64_t gathers_per_step(const UnitPlan& plan, const Sharding& sharding, const s
 int64_t reductions_per_step(const UnitPlan& plan, const Sharding& sharding, int micro_batches) {
   int64_t count = 0;
   for (const Unit& unit : plan.units)
-    if (!is_own_slice(unit, sharding.ranks, sharding.few_gradients))
+    if (unit.trainable && !is_own_slice(unit, sharding.ranks, sharding.few_gradients))
       count += sharding.few_gradients ? micro_batches : 1;
   return count;
 }

@@ -22,6 +22,7 @@ class GradStore::BlockGrads final : public Grads {
 
   Target target(int parameter) override {
     const Placement place = placements_[static_cast<size_t>(parameter)];
+    if (!store_.trainable(place.unit)) return {};
     UnitState& state = store_.states_[static_cast<size_t>(place.unit)];
     const auto index = static_cast<size_t>(place.parameter);
     const bool accumulate = state.written[index];
@@ -29,9 +30,9 @@ class GradStore::BlockGrads final : public Grads {
     return {.gradient = state.views[index], .accumulate = accumulate};
   }
 
-  void matmul(int parameter, at::Tensor d_y, at::Tensor x) override {
+  void matmul(int parameter, at::Tensor d_y, at::Tensor x, float scale) override {
     const Target t = target(parameter);
-    linear_backward_weight(t.gradient, d_y, x, t.accumulate);
+    if (t.gradient.defined()) linear_backward_weight(t.gradient, d_y, x, t.accumulate, scale);
   }
 
  private:
@@ -42,7 +43,7 @@ class GradStore::BlockGrads final : public Grads {
 GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, Stream& compute, Stream& side)
     : plan_(plan),
       zero_(zero),
-      slot_plan_(plan_slots(plan, zero.few_gradients)),
+      slot_plan_(plan_slots(plan, zero.few_gradients, SlotsFor::gradients)),
       options_(options),
       compute_(compute),
       side_(side) {
@@ -50,6 +51,7 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
   states_.resize(plan.units.size());
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Unit& unit = plan.units[u];
+    if (!unit.trainable) continue;
     Slot& own = slot(static_cast<int>(u));
     if (!own.buffer.defined())
       own.buffer = flat_zeros(slot_plan_.slot_count[static_cast<size_t>(slot_plan_.slot_of_unit[u])], unit.gradient);
@@ -75,13 +77,15 @@ void GradStore::take(int unit) {
 }
 
 std::unique_ptr<Grads> GradStore::open(int block) {
-  for (int unit : plan_.units_of_block[static_cast<size_t>(block)]) take(unit);
+  for (int unit : plan_.units_of_block[static_cast<size_t>(block)])
+    if (trainable(unit)) take(unit);
   return std::make_unique<BlockGrads>(*this, block);
 }
 
 void GradStore::close(int block, bool last_micro_batch) {
   for (int unit : plan_.units_of_block[static_cast<size_t>(block)])
-    if (block == plan_.first_block[static_cast<size_t>(unit)] && (zero_.few_gradients || last_micro_batch))
+    if (trainable(unit) && block == plan_.first_block[static_cast<size_t>(unit)] &&
+        (zero_.few_gradients || last_micro_batch))
       reduce(unit);
 }
 
@@ -120,20 +124,23 @@ void GradStore::settle(Slot& source) {
 void GradStore::finish() {
   for (Slot& s : slots_) settle(s);
   for (UnitState& state : states_) {
+    if (!state.slice.defined()) continue;
     PARTITA_CHECK(state.in_slice, "a unit was not reduced: close was not called for the last micro-batch");
     state.in_slice = false;
   }
   if (zero_.replica->size() == 1) return;
   side_.wait(compute_.record());
   std::vector<Event> sums;
-  for (UnitState& state : states_) sums.push_back(zero_.replica->all_reduce(state.slice, Reduce::sum, side_));
+  for (UnitState& state : states_)
+    if (state.slice.defined()) sums.push_back(zero_.replica->all_reduce(state.slice, Reduce::sum, side_));
   for (const Event& event : sums) compute_.wait(event);
 }
 
 double GradStore::sum_of_squares() const {
   if (zero_.replica->rank() != 0) return 0;
   double sum = 0;
-  for (const UnitState& state : states_) sum += partita::sum_of_squares(state.slice);
+  for (const UnitState& state : states_)
+    if (state.slice.defined()) sum += partita::sum_of_squares(state.slice);
   return sum;
 }
 
@@ -142,7 +149,7 @@ int64_t GradStore::bytes() const {
   for (const Slot& s : slots_)
     total += static_cast<int64_t>(s.buffer.nbytes() + (s.arriving.defined() ? s.arriving.nbytes() : 0));
   for (size_t u = 0; u < states_.size(); ++u)
-    if (!own_slice(zero_, plan_.units[u])) total += static_cast<int64_t>(states_[u].slice.nbytes());
+    if (states_[u].slice.defined() && !own_slice(zero_, plan_.units[u])) total += static_cast<int64_t>(states_[u].slice.nbytes());
   return total;
 }
 

@@ -41,7 +41,8 @@ class GradStore {
   void close(int block, bool last_micro_batch);
   void finish();
 
-  // This rank's slice of the sum over all ranks and micro-batches, fp32; valid from finish to the next open.
+  // This rank's slice of the sum over all ranks and micro-batches, fp32; valid from finish to the next open. Undefined for
+  // a frozen unit.
   [[nodiscard]] at::Tensor gradient(int unit) const { return states_[static_cast<size_t>(unit)].slice; }
   // Of this rank's slices, or zero where another rank of `replica` counts them: summed over all data-parallel ranks it is
   // the squared norm of the gradient, every element once.
@@ -67,6 +68,7 @@ class GradStore {
     Event reduced;
   };
 
+  [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
   void take(int unit);
   void reduce(int unit);
   void settle(Slot&);

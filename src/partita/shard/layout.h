@@ -22,6 +22,7 @@ struct ParameterSpec {
   Init init;
   bool decay = false;     // weight decay applies
   bool trainable = true;  // false: frozen, no gradient and no optimizer state; in units of its own
+  bool adapter = false;   // a low-rank adapter: small, it lies in the unit of the vectors
 
   [[nodiscard]] int64_t count() const;  // elements
 };

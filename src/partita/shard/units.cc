@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "partita/base/error.h"
@@ -28,18 +29,18 @@ class Planner {
     const int step = options_.blocks_per_unit > 0 ? options_.blocks_per_unit
                                                   : automatic_blocks_per_unit(elements_per_layer(), last - 1);
 
-    add_matrices(tied ? "ends" : "embedding", Pool::ends, 0, 1);
+    add(tied ? "ends" : "embedding", Pool::ends, 0, 1);
     for (int begin = 1; begin < last; begin += step) {
       const int end = std::min(begin + step, last);
-      add_matrices(fmt::format("layers.{}-{}", begin - 1, end - 2), Pool::layers, begin, end);
+      add(fmt::format("layers.{}-{}", begin - 1, end - 2), Pool::layers, begin, end);
     }
-    add_matrices("head", Pool::ends, last, last + 1);
-    add("vectors", Pool::own, 0, last + 1, [](const ParameterSpec& p) { return !is_matrix(p); });
+    add("head", Pool::ends, last, last + 1);
+    add("vectors", Pool::own, 0, last + 1);
     return assemble();
   }
 
  private:
-  static bool is_matrix(const ParameterSpec& p) { return p.shape.size() > 1; }
+  static bool is_matrix(const ParameterSpec& p) { return p.shape.size() > 1 && !p.adapter; }
 
   int64_t elements_per_layer() const {
     int64_t most = 0;
@@ -51,23 +52,23 @@ class Planner {
     return most;
   }
 
-  void add_matrices(std::string name, Pool pool, int begin, int end) {
-    add(std::move(name), pool, begin, end, is_matrix);
-  }
-
-  template <class Wanted>
-  void add(std::string name, Pool pool, int begin, int end, Wanted wanted) {
-    std::vector<ParameterSpec> parameters;
-    for (int b = begin; b < end; ++b)
-      for (const ParameterSpec& p : blocks_[static_cast<size_t>(b)])
-        if (wanted(p) && unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)
-          parameters.push_back(p);
-    if (parameters.empty()) return;
-    plan_.units.push_back({.name = std::move(name),
-                           .layout = make_layout(std::move(parameters), options_.ranks),
-                           .weight = options_.weight,
-                           .gradient = pool == Pool::layers ? options_.matrix_gradient : DType::fp32,
-                           .pool = pool});
+  // The matrices of blocks [begin, end), or, in Pool::own, all else; those that are trained and those that are frozen.
+  void add(const std::string& name, Pool pool, int begin, int end) {
+    for (const bool trainable : {true, false}) {
+      std::vector<ParameterSpec> parameters;
+      for (int b = begin; b < end; ++b)
+        for (const ParameterSpec& p : blocks_[static_cast<size_t>(b)])
+          if (is_matrix(p) == (pool != Pool::own) && p.trainable == trainable &&
+              unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)
+            parameters.push_back(p);
+      if (parameters.empty()) continue;
+      plan_.units.push_back({.name = trainable ? name : name + ".frozen",
+                             .layout = make_layout(std::move(parameters), options_.ranks),
+                             .weight = options_.weight,
+                             .gradient = pool == Pool::layers ? options_.matrix_gradient : DType::fp32,
+                             .pool = pool,
+                             .trainable = trainable});
+    }
   }
 
   UnitPlan assemble() {
@@ -125,7 +126,14 @@ bool SlotPlan::shared(int unit) const {
   return std::ranges::count(slot_of_unit, slot_of_unit[static_cast<size_t>(unit)]) > 1;
 }
 
-SlotPlan plan_slots(const UnitPlan& plan, bool few) {
+int first_trainable_block(const UnitPlan& plan) {
+  int first = static_cast<int>(plan.blocks.size());
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (plan.units[u].trainable) first = std::min(first, plan.first_block[u]);
+  return first;
+}
+
+SlotPlan plan_slots(const UnitPlan& plan, bool few, SlotsFor what) {
   SlotPlan slots;
   const auto put = [&](int slot, const Unit& unit) {
     if (slot == static_cast<int>(slots.slot_count.size())) slots.slot_count.push_back(0);
@@ -134,12 +142,16 @@ SlotPlan plan_slots(const UnitPlan& plan, bool few) {
     slots.slot_of_unit.push_back(slot);
   };
   std::vector<int> layer_slots;
-  int ends_slot = -1, layer = 0;
+  std::array<int, 2> ends_slots = {-1, -1};  // of frozen and of trained ones: a block may use both at once
+  int layer = 0;
   for (const Unit& unit : plan.units) {
     const int fresh = static_cast<int>(slots.slot_count.size());
-    if (!few || unit.pool == Pool::own) {
+    if (what == SlotsFor::gradients && !unit.trainable) {
+      slots.slot_of_unit.push_back(-1);
+    } else if (!few || unit.pool == Pool::own) {
       put(fresh, unit);
     } else if (unit.pool == Pool::ends) {
+      int& ends_slot = ends_slots[unit.trainable ? 1 : 0];
       if (ends_slot < 0) ends_slot = fresh;
       put(ends_slot, unit);
     } else {

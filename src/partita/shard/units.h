@@ -1,7 +1,8 @@
 // Which parameters are gathered and reduced together, and in which memory. Pure.
 //
 // Units: the matrices of k neighbouring layers; the embedding and the head (one unit if tied); all vectors (biases, norms)
-// of the model. Collectives want some 30M elements, models have the layers they have: k bridges the two.
+// and adapters of the model. Collectives want some 30M elements, models have the layers they have: k bridges the two.
+// Frozen parameters lie in units of their own, which have no gradient and are never rewritten.
 //
 // ZeRO is a number of slots. Where full weights are kept (stages 0-2) every unit has a slot of its own; where they are not
 // (stage 3) the layers share two, used in turn, so that one is gathered while the other is computed with. Gradients
@@ -22,6 +23,7 @@ struct Unit {
   Layout layout;
   DType weight = DType::fp32, gradient = DType::fp32;
   Pool pool = Pool::layers;
+  bool trainable = true;
 };
 
 struct Placement {  // where a block's parameter lies
@@ -55,7 +57,11 @@ struct SlotPlan {
   std::vector<int64_t> slot_count;            // elements, of the largest unit
   [[nodiscard]] bool shared(int unit) const;  // another unit has the same slot
 };
-// few: layers share two slots and ends share one; else each unit has its own.
-[[nodiscard]] SlotPlan plan_slots(const UnitPlan&, bool few);
+enum class SlotsFor : uint8_t { weights, gradients };  // gradients: frozen units have none, their slot is -1
+// few: layers share two slots; ends share one, or two where frozen and trainable ones meet; else each unit has its own.
+[[nodiscard]] SlotPlan plan_slots(const UnitPlan&, bool few, SlotsFor);
+
+// The lowest block with a parameter that is trained: those below have no backward. As many as there are blocks if none.
+[[nodiscard]] int first_trainable_block(const UnitPlan&);
 
 }  // namespace partita

@@ -12,7 +12,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
                          Stream& compute, Stream& side)
     : plan_(plan),
       zero_(zero),
-      slot_plan_(plan_slots(plan, zero.few_weights)),
+      slot_plan_(plan_slots(plan, zero.few_weights, SlotsFor::weights)),
       backward_reads_(std::move(backward_reads)),
       options_(options),
       compute_(compute),

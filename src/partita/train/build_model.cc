@@ -1,8 +1,13 @@
 #include "partita/train/build_model.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "partita/base/error.h"
-#include "partita/models/gpt2.h"
+#include "partita/engine/initial_weights.h"
+#include "partita/models/model.h"
 #include "partita/tokenizer/tokenizer.h"
+#include "partita/train/frozen.h"
 
 namespace partita {
 namespace {
@@ -22,27 +27,52 @@ Keep keep_of(Recompute recompute) {
 }  // namespace
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data) {
+  const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
                               .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
                               .width = c.model.hidden_size,
                               .compute = c.train.precision,
+                              .states = c.train.states,
                               .keep = keep_of(c.train.recompute),
                               .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
-                              .optimizer = {.beta1 = c.optimizer.beta1,
+                              .optimizer = {.kind = c.optimizer.kind,
+                                            .beta1 = c.optimizer.beta1,
                                             .beta2 = c.optimizer.beta2,
                                             .epsilon = c.optimizer.epsilon,
+                                            .momentum = c.optimizer.momentum,
                                             .weight_decay = c.optimizer.weight_decay},
+                              .frozen = frozen,
                               .seed = static_cast<uint64_t>(c.train.seed),
                               .poison = c.debug.poison};
-  return std::make_unique<Engine>(make_gpt2(c.model, c.train.precision), zero, data, options);
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora);
+  std::vector<ParameterSpec> parameters;
+  for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
+  frozen.check(parameters);
+  return std::make_unique<Engine>(std::move(blocks), zero, data, options);
 }
 
-std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, Communicator& self) {
-  const EngineOptions options{.shape = {.samples = 1, .length = 1}, .width = model.hidden_size, .training = false};
-  return std::make_unique<Engine>(make_gpt2(model, DType::fp32), make_zero(0, self, self), self, options);
+std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
+                                               Shape shape, const Zero& zero, Communicator& data) {
+  const EngineOptions options{
+      .shape = shape, .width = model.hidden_size, .compute = compute, .states = compute, .training = false};
+  return std::make_unique<Engine>(make_blocks(model, compute, lora), zero, data, options);
+}
+
+void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
+  std::vector<ParameterSpec> wanted = engine.parameters();
+  const bool new_adapters = source.lora.rank == 0;
+  if (new_adapters) std::erase_if(wanted, [](const ParameterSpec& p) { return p.adapter; });
+  source.weights->check(wanted);
+  engine.set_weights([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+    if (p.adapter && new_adapters)
+      initial_weights(out, p, seed, begin);
+    else
+      source.weights->read(p, begin, out);
+  });
 }
 
 void complete_model(Config& c) {
+  if (c.data.tokenizer.empty() && !c.from.empty()) c.data.tokenizer = open_model(c.from).tokenizer;
   if (c.data.tokenizer.empty()) return;
   const int64_t tokens = load_tokenizer(c.data.tokenizer)->vocab_size();
   if (c.model.vocab_size == 0) c.model.vocab_size = tokens;

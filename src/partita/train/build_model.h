@@ -4,16 +4,23 @@
 
 #include "partita/engine/engine.h"
 #include "partita/train/config.h"
+#include "partita/train/model_source.h"
 
 namespace partita {
 
-// The engine of a training run on this rank; weights are not set yet.
+// The engine of a training run on this rank; weights are not set yet. Error: train.freeze names what is not there.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data);
 
-// An engine for inference alone, on one process: no memory for training beyond the weights' own.
-[[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, Communicator& self);
+// An engine that computes losses and logits, in batches of `shape`: no memory for training beyond the weights' own.
+[[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute, Shape,
+                                                             const Zero&, Communicator& data);
 
-// model.vocab_size filled in from the tokenizer where it is 0. Error: the tokenizer has more tokens than the model.
+// The engine's weights from the source; adapters that it does not have begin as those of seed. Errors: as
+// WeightSource::check.
+void load_weights(Engine&, const ModelSource&, uint64_t seed);
+
+// What the tokenizer decides: data.tokenizer itself where it is empty and model.from has one, model.vocab_size where it is
+// 0. Error: the tokenizer has more tokens than the model.
 void complete_model(Config&);
 
 }  // namespace partita

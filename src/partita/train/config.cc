@@ -9,24 +9,47 @@
 #include "partita/base/file.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/split.h"
+#include "partita/train/model_source.h"
 
 namespace partita {
 namespace {
 
-void bind_model(ConfigSchema& s, ModelConfig& m) {
+void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from) {
   s.section("model", "the shape of the model")
-      .choice("kind", m.kind, {"gpt2"}, "pre-norm transformer with GELU, learned positions, biases and a tied head")
+      .field("from", from, "a Hugging Face folder, a run or a checkpoint to begin from; its shape is the default of all keys")
+      .choice("kind", m.kind, {"gpt2", "llama"},
+              "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
       .field("layers", m.layers, at_least(1), "transformer layers")
       .field("hidden_size", m.hidden_size, at_least(1), "width of the residual stream; a multiple of heads")
       .field("heads", m.heads, at_least(1), "attention heads")
-      .field("ffn_hidden_size", m.ffn_hidden_size, at_least(0), "inner width of the MLP; 0: 4 x hidden_size")
+      .field("kv_heads", m.kv_heads, at_least(0), "llama: key/value heads, which queries share; 0: as many as heads")
+      .field("head_width", m.head_width, at_least(0), "llama: channels a head; 0: hidden_size / heads")
+      .field("ffn_hidden_size", m.ffn_hidden_size, at_least(0),
+             "inner width of the MLP; 0: 4 x hidden_size (gpt2), 8/3 x rounded up to a multiple of 256 (llama)")
       .field("vocab_size", m.vocab_size, at_least(0), "tokens the model knows; 0: as many as the tokenizer")
       .field("max_length", m.max_length, at_least(1), "longest sequence, in tokens")
+      .choice("tied_head", m.tied_head, {"auto", "true", "false"},
+              "the head uses the token table; auto: gpt2 does, llama does not")
       .field("dropout", m.dropout, fraction(), "probability to drop an element of a branch added to the residual")
       .field("embedding_dropout", m.embedding_dropout, fraction(), "probability to drop an element of the embedding")
       .field("attention_dropout", m.attention_dropout, fraction(), "probability to drop an attention weight")
       .field("init_std", m.init_std, more_than(0), "standard deviation of initial weights")
-      .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in layer norms");
+      .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in norms")
+      .field("rope_theta", m.rope_theta, more_than(1), "llama: base of the rotary frequencies")
+      .field("rope_factor", m.rope_factor, at_least(1), "llama 3: low rotary frequencies are divided by it; 1: none are")
+      .field("rope_low_frequency", m.rope_low_frequency, more_than(0),
+             "frequencies of fewer turns within rope_original_length are divided")
+      .field("rope_high_frequency", m.rope_high_frequency, more_than(0), "those of more turns stay as they are")
+      .field("rope_original_length", m.rope_original_length, at_least(1), "positions the model was first trained with");
+}
+
+void bind_lora(ConfigSchema& s, LoraConfig& l) {
+  s.section("lora", "low-rank adapters, trained beside a frozen model")
+      .field("rank", l.rank, at_least(0), "of the adapters; 0: none, the model itself is trained")
+      .field("alpha", l.alpha, more_than(0), "adapters count alpha / rank")
+      .field("dropout", l.dropout, fraction(), "probability to drop an element of an adapter's input")
+      .field("targets", l.targets,
+             "Hugging Face's names of the adapted linears, with commas: q_proj,v_proj; empty: those of the attention");
 }
 
 void bind_data(ConfigSchema& s, DataConfig& d) {
@@ -44,24 +67,36 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("micro_batch", t.micro_batch, at_least(1), "samples a rank takes through forward and backward at once")
       .field("global_batch", t.global_batch, at_least(1),
              "samples a step over all ranks; a multiple of ranks x micro_batch, the rest is gradient accumulation")
-      .choice("precision", t.precision, {"fp32", "bf16"}, "of the compute; bf16 keeps fp32 master weights")
+      .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "of the compute; fp16 scales the loss")
+      .choice("states", t.states, {"fp32", "bf16"},
+              "of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
       .choice(
           "recompute", t.recompute, {"none", "selective", "full"},
           "what backward makes again instead of keeping it: nothing, norms and activations, or all but block inputs")
+      .field("freeze", t.freeze, "parameters that are not trained, patterns with commas: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says");
 }
 
 void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
   s.section("optimizer", "how weights are updated")
-      .choice("kind", o.kind, {"adamw"}, "Adam with decoupled weight decay")
+      .choice("kind", o.kind, {"adamw", "sgd", "lamb"},
+              "Adam with decoupled weight decay, SGD with momentum, or LAMB for very large batches")
       .field("learning_rate", o.learning_rate, more_than(0), "highest learning rate")
       .field("min_learning_rate", o.min_learning_rate, at_least(0), "learning rate at the end of the schedule")
       .field("weight_decay", o.weight_decay, at_least(0), "of matrices and embeddings; biases and norms take none")
       .field("beta1", o.beta1, fraction(), "decay of the mean of gradients")
       .field("beta2", o.beta2, fraction(), "decay of the mean of squared gradients")
       .field("epsilon", o.epsilon, more_than(0), "added to the root of the mean square")
+      .field("momentum", o.momentum, fraction(), "of sgd")
       .field("clip", o.clip, at_least(0), "highest global gradient norm; 0: no clipping");
+}
+
+void bind_loss_scale(ConfigSchema& s, LossScaleConfig& l) {
+  s.section("loss_scale", "of fp16: keeps small gradients from vanishing")
+      .field("initial", l.initial, at_least(1), "at the first step")
+      .field("least", l.least, more_than(0), "an overflow at this scale ends the run")
+      .field("window", l.window, at_least(1), "steps without overflow until the scale doubles");
 }
 
 void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
@@ -115,10 +150,12 @@ void bind_rest(ConfigSchema& s, Config& c) {
 
 ConfigSchema bind(Config& config) {
   ConfigSchema schema;
-  bind_model(schema, config.model);
+  bind_model(schema, config.model, config.from);
+  bind_lora(schema, config.lora);
   bind_data(schema, config.data);
   bind_train(schema, config.train);
   bind_optimizer(schema, config.optimizer);
+  bind_loss_scale(schema, config.loss_scale);
   bind_schedule(schema, config.schedule);
   bind_parallel(schema, config.parallel);
   bind_rest(schema, config);
@@ -138,6 +175,14 @@ void validate_parallel(const ParallelConfig& p, int64_t ranks) {
     fail("parallel.data is {}, the job has {} rank{}: start as many ranks, or use 0 for all there are", p.data, ranks,
          ranks == 1 ? "" : "s");
   }
+}
+
+void validate_precision(const Config& c) {
+  if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
+    fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
+  if (c.loss_scale.least > c.loss_scale.initial)
+    fail("loss_scale.least {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.least,
+         c.loss_scale.initial, c.loss_scale.initial);
 }
 
 void validate_batches(const Config& c, int64_t ranks) {
@@ -168,9 +213,24 @@ void validate_schedule(const Config& c) {
 
 Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources) {
   Config config;
-  ConfigSchema schema = bind(config);
-  schema.read_toml(read_file(file), file.string(), sources);
-  schema.read_overrides(overrides, sources);
+  const std::string text = read_file(file);
+  const auto read = [&] {
+    ConfigSchema schema = bind(config);
+    schema.read_toml(text, file.string(), sources);
+    schema.read_overrides(overrides, sources);
+  };
+  read();
+  if (config.from.empty()) return config;
+  // The other model's shape as defaults, and what was said on top of it.
+  const std::filesystem::path from = config.from;
+  config = Config{};
+  config.model = open_model(from).model;
+  if (sources != nullptr) {
+    const ConfigSchema schema = bind(config);
+    for (const ConfigField& field : schema.fields())
+      if (field.key.starts_with("model.")) sources->try_emplace(field.key, from.string());
+  }
+  read();
   return config;
 }
 
@@ -186,6 +246,8 @@ std::string config_help() {
 
 void validate(const Config& c, int64_t ranks) {
   validate(c.model);
+  validate(c.lora, c.model.kind);
+  validate_precision(c);
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);
   validate_schedule(c);

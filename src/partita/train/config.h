@@ -15,6 +15,8 @@
 #include "partita/base/config.h"
 #include "partita/base/dtype.h"
 #include "partita/models/config.h"
+#include "partita/models/lora.h"
+#include "partita/optim/optimizer_options.h"
 #include "partita/optim/schedule.h"
 
 namespace partita {
@@ -35,21 +37,29 @@ struct TrainConfig {
   int64_t sequence_length = 1024;  // tokens a sample
   int64_t micro_batch = 4;         // samples a rank takes through forward and backward at once
   int64_t global_batch = 32;       // samples a step, over all ranks and micro-batches
-  DType precision = DType::fp32;   // of the compute: fp32, or bf16 with fp32 master weights
+  DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
+  DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
   Recompute recompute = Recompute::none;
+  std::string freeze;  // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // of each rank; 0: leave what the environment says
 };
 
-enum class OptimizerKind : uint8_t { adamw };
+// Of fp16: gradients are made scale times as large. It falls where they overflow and rises after a while without.
+struct LossScaleConfig {
+  double initial = 65536;
+  double least = 1;       // an overflow here ends the run
+  int64_t window = 2000;  // steps without overflow until it doubles
+};
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 6e-4;  // the highest of the schedule
   double min_learning_rate = 6e-5;
   double weight_decay = 0.1;  // of matrices and embeddings; biases and norms take none
-  double beta1 = 0.9, beta2 = 0.95;
+  double beta1 = 0.9, beta2 = 0.95;  // adamw, lamb
   double epsilon = 1e-8;
+  double momentum = 0.9;  // sgd
   double clip = 1.0;  // highest global gradient norm; 0: off
 };
 
@@ -104,9 +114,12 @@ struct DebugConfig {
 
 struct Config {
   ModelConfig model;
+  std::filesystem::path from;  // model.from: where weights and shape come from; empty: initial weights
+  LoraConfig lora;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
+  LossScaleConfig loss_scale;
   ScheduleConfig schedule;
   ParallelConfig parallel;
   EvalConfig eval;
@@ -118,7 +131,7 @@ struct Config {
 
 // The defaults, then the file, then the overrides ("--section.key=value" or "--section.key" "value"). An unknown key
 // or value, a wrong type or range is an error that names place, expectation and the nearest valid name. `sources`, if
-// given, learns where each value came from.
+// given, learns where each value came from. With model.from the defaults of [model] are those of that model.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                                  ConfigSources* sources = nullptr);
 

@@ -5,13 +5,14 @@
 
 namespace partita {
 
-// Everything this rank wants to go on: "model/NAME" master weights, "adamw.m/NAME", "adamw.v/NAME". After loading call
-// engine.publish_weights().
-[[nodiscard]] State wanted_state(const Engine&);
+// All: every weight of the model. trained: those that are trained, which is what a run with adapters has of its own.
+enum class Part : uint8_t { all, trained };
+
+// What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
+// "adamw.v/NAME". After loading call engine.publish_weights().
+[[nodiscard]] State wanted_state(const Engine&, Part);
 // Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of each
 // run, so that every element is written once.
-[[nodiscard]] State saved_state(const Engine&, int replica, int replicas);
-// The weights alone, for generation and evaluation.
-[[nodiscard]] State wanted_weights(const Engine&);
+[[nodiscard]] State saved_state(const Engine&, Part, int replica, int replicas);
 
 }  // namespace partita

@@ -50,9 +50,10 @@ std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t 
       flops * 1e-12);
   if (info.peak_flops > 0) line += fmt::format(" MFU: {:.1f}% |", 100 * flops / info.peak_flops);
   line += fmt::format(
-      " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | grad norm: {:.3f} | number of skipped "
-      "iterations: {:3d} | number of nan iterations: {:3d} |",
-      step.learning_rate, info.global_batch, step.loss, step.grad_norm, step.skipped_steps, step.nan_steps);
+      " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} | "
+      "number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
+      step.learning_rate, info.global_batch, step.loss, step.loss_scale, step.grad_norm,
+      step.skipped_steps, step.nan_steps);
   return line;
 }
 

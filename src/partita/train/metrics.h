@@ -17,6 +17,7 @@ struct RunInfo {
   int64_t global_batch = 0;           // samples a step
   int64_t tokens_per_step = 0;        // global_batch x sequence length
   int64_t parameters = 0;             // of the whole model
+  int64_t trained_parameters = 0;     // that are not frozen, adapters included
   double flops_per_token = 0;         // forward and backward, see models/config.h
   double peak_flops = 0;              // of one device, per second, in the precision of the run; 0: unknown
   std::filesystem::path directory{};  // of the run
@@ -31,6 +32,7 @@ struct StepMetrics {
   double learning_rate = 0;      // that this step used
   double seconds = 0;            // wall time of this step
   int64_t tokens = 0;            // of all ranks
+  double loss_scale = 1;         // that the next step uses; 1 but in fp16
   int64_t skipped_steps = 0;     // so far: updates left out because a gradient was not finite
   int64_t nan_steps = 0;         // so far: steps with a loss that was not finite
 

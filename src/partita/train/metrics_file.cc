@@ -61,9 +61,10 @@ class Reader {
 std::string to_json(const StepMetrics& s) {
   return fmt::format(
       R"({{"step":{},"consumed_samples":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"tokens_per_second":{},)"
-      R"("seconds":{},"skipped_steps":{},"nan_steps":{}}})",
+      R"("seconds":{},"loss_scale":{},"skipped_steps":{},"nan_steps":{}}})",
       s.step, s.consumed_samples, number(s.loss), number(s.grad_norm), number(s.learning_rate), s.tokens,
-      number(s.tokens_per_second()), number(s.seconds), s.skipped_steps, s.nan_steps);
+      number(s.tokens_per_second()), number(s.seconds),
+      number(s.loss_scale), s.skipped_steps, s.nan_steps);
 }
 
 std::string to_json(const EvalMetrics& e) {
@@ -106,6 +107,7 @@ std::vector<StepMetrics> read_steps(const fs::path& path) {
                      .learning_rate = r.real("lr"),
                      .seconds = r.real("seconds"),
                      .tokens = r.integer("tokens"),
+                     .loss_scale = r.real("loss_scale"),
                      .skipped_steps = r.integer("skipped_steps"),
                      .nan_steps = r.integer("nan_steps")});
   });

@@ -1,47 +1,100 @@
 #include "partita/train/run_state.h"
 
+#include <algorithm>
+#include <array>
+
 #include "partita/base/error.h"
 
 namespace partita {
 namespace {
 
+constexpr std::array kKinds = {"gpt2", "llama"};  // in the order of ModelKind
+
 nlohmann::json model_json(const ModelConfig& m) {
-  return {{"kind", "gpt2"},
+  return {{"kind", kKinds[static_cast<size_t>(m.kind)]},
           {"layers", m.layers},
           {"hidden_size", m.hidden_size},
           {"heads", m.heads},
+          {"kv_heads", m.key_value_heads()},
+          {"head_width", m.head_size()},
           {"ffn_hidden_size", m.ffn_size()},
           {"vocab_size", m.vocab_size},
           {"max_length", m.max_length},
+          {"tied_head", m.has_tied_head()},
           {"dropout", m.dropout},
           {"embedding_dropout", m.embedding_dropout},
           {"attention_dropout", m.attention_dropout},
           {"init_std", m.init_std},
-          {"norm_epsilon", m.norm_epsilon}};
+          {"norm_epsilon", m.norm_epsilon},
+          {"rope_theta", m.rope_theta},
+          {"rope_factor", m.rope_factor},
+          {"rope_low_frequency", m.rope_low_frequency},
+          {"rope_high_frequency", m.rope_high_frequency},
+          {"rope_original_length", m.rope_original_length}};
+}
+
+// Checkpoints from before llama have none of its keys.
+template <class T>
+void get_optional(const nlohmann::json& json, const char* key, T& value) {
+  if (json.contains(key)) json.at(key).get_to(value);
 }
 
 ModelConfig model_of(const nlohmann::json& json) {
-  if (json.at("kind") != "gpt2") fail("a model of kind {}: this version knows gpt2", json.at("kind").dump());
   ModelConfig m;
+  const auto kind = std::ranges::find(kKinds, json.at("kind").get<std::string>());
+  if (kind == kKinds.end()) fail("a model of kind {}: this version knows gpt2 and llama", json.at("kind").dump());
+  m.kind = static_cast<ModelKind>(kind - kKinds.begin());
   json.at("layers").get_to(m.layers);
   json.at("hidden_size").get_to(m.hidden_size);
   json.at("heads").get_to(m.heads);
+  get_optional(json, "kv_heads", m.kv_heads);
+  get_optional(json, "head_width", m.head_width);
   json.at("ffn_hidden_size").get_to(m.ffn_hidden_size);
   json.at("vocab_size").get_to(m.vocab_size);
   json.at("max_length").get_to(m.max_length);
+  if (json.contains("tied_head")) m.tied_head = json.at("tied_head").get<bool>() ? TiedHead::yes : TiedHead::no;
   json.at("dropout").get_to(m.dropout);
   json.at("embedding_dropout").get_to(m.embedding_dropout);
   json.at("attention_dropout").get_to(m.attention_dropout);
   json.at("init_std").get_to(m.init_std);
   json.at("norm_epsilon").get_to(m.norm_epsilon);
+  get_optional(json, "rope_theta", m.rope_theta);
+  get_optional(json, "rope_factor", m.rope_factor);
+  get_optional(json, "rope_low_frequency", m.rope_low_frequency);
+  get_optional(json, "rope_high_frequency", m.rope_high_frequency);
+  get_optional(json, "rope_original_length", m.rope_original_length);
   return m;
+}
+
+nlohmann::json lora_json(const RunState& s) {
+  return {{"rank", s.lora.rank},
+          {"alpha", s.lora.alpha},
+          {"dropout", s.lora.dropout},
+          {"targets", s.lora.targets},
+          {"base", s.base.string()}};
+}
+
+void read_lora(const nlohmann::json& json, RunState& s) {
+  json.at("rank").get_to(s.lora.rank);
+  json.at("alpha").get_to(s.lora.alpha);
+  json.at("dropout").get_to(s.lora.dropout);
+  json.at("targets").get_to(s.lora.targets);
+  s.base = json.at("base").get<std::string>();
 }
 
 }  // namespace
 
 nlohmann::json to_json(const RunState& s) {
-  return {{"step", s.step},           {"consumed_samples", s.consumed_samples}, {"skipped_steps", s.skipped_steps},
-          {"nan_steps", s.nan_steps}, {"model", model_json(s.model)},           {"identity", s.identity}};
+  nlohmann::json json = {{"step", s.step},
+                         {"consumed_samples", s.consumed_samples},
+                         {"skipped_steps", s.skipped_steps},
+                         {"nan_steps", s.nan_steps},
+                         {"model", model_json(s.model)},
+                         {"identity", s.identity}};
+  if (s.loss_scale > 0) json["loss_scale"] = {{"scale", s.loss_scale}, {"clean_steps", s.clean_steps}};
+  if (s.lora.rank > 0) json["lora"] = lora_json(s);
+  if (!s.stored_as.empty()) json["stored_as"] = s.stored_as;
+  return json;
 }
 
 RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder) try {
@@ -52,24 +105,49 @@ RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& f
   scalars.at("nan_steps").get_to(s.nan_steps);
   s.model = model_of(scalars.at("model"));
   scalars.at("identity").get_to(s.identity);
+  if (scalars.contains("loss_scale")) {
+    scalars.at("loss_scale").at("scale").get_to(s.loss_scale);
+    scalars.at("loss_scale").at("clean_steps").get_to(s.clean_steps);
+  }
+  if (scalars.contains("lora")) read_lora(scalars.at("lora"), s);
+  get_optional(scalars, "stored_as", s.stored_as);
   return s;
 } catch (const nlohmann::json::exception& error) {
   fail("{} is no checkpoint of a training run: {}", folder.string(), error.what());
 }
 
-void check_same_model(const ModelConfig& saved, const ModelConfig& wanted, const std::filesystem::path& folder) {
-  const auto same = [&](const char* name, auto found, auto expected) {
+void check_same_model(const RunState& saved, const ModelConfig& model, const LoraConfig& lora,
+                      const std::filesystem::path& folder) {
+  const auto same = [&](const char* name, const auto& found, const auto& expected) {
     if (found != expected)
-      fail("{} is of another model: model.{} is {} there and {} here; use its value, or another run.directory",
+      fail("{} is of another model: {} is {} there and {} here; use its value, or another run.directory",
            folder.string(), name, found, expected);
   };
-  same("layers", saved.layers, wanted.layers);
-  same("hidden_size", saved.hidden_size, wanted.hidden_size);
-  same("heads", saved.heads, wanted.heads);
-  same("ffn_hidden_size", saved.ffn_size(), wanted.ffn_size());
-  same("vocab_size", saved.vocab_size, wanted.vocab_size);
-  same("max_length", saved.max_length, wanted.max_length);
-  same("norm_epsilon", saved.norm_epsilon, wanted.norm_epsilon);
+  const auto kind = [](const ModelConfig& m) { return std::string(kKinds[static_cast<size_t>(m.kind)]); };
+  const ModelConfig& m = saved.model;
+  same("model.kind", kind(m), kind(model));
+  same("model.layers", m.layers, model.layers);
+  same("model.hidden_size", m.hidden_size, model.hidden_size);
+  same("model.heads", m.heads, model.heads);
+  same("model.kv_heads", m.key_value_heads(), model.key_value_heads());
+  same("model.head_width", m.head_size(), model.head_size());
+  same("model.ffn_hidden_size", m.ffn_size(), model.ffn_size());
+  same("model.vocab_size", m.vocab_size, model.vocab_size);
+  same("model.max_length", m.max_length, model.max_length);
+  same("model.tied_head", m.has_tied_head(), model.has_tied_head());
+  same("model.norm_epsilon", m.norm_epsilon, model.norm_epsilon);
+  if (m.kind == ModelKind::llama) {
+    same("model.rope_theta", m.rope_theta, model.rope_theta);
+    same("model.rope_factor", m.rope_factor, model.rope_factor);
+    same("model.rope_low_frequency", m.rope_low_frequency, model.rope_low_frequency);
+    same("model.rope_high_frequency", m.rope_high_frequency, model.rope_high_frequency);
+    same("model.rope_original_length", m.rope_original_length, model.rope_original_length);
+  }
+  same("lora.rank", saved.lora.rank, lora.rank);
+  if (lora.rank > 0) {
+    same("lora.alpha", saved.lora.alpha, lora.alpha);
+    same("lora.targets", saved.lora.targets, lora.targets);
+  }
 }
 
 std::vector<std::string> differences(const std::map<std::string, std::string>& saved,

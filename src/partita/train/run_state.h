@@ -12,13 +12,19 @@
 #include <vector>
 
 #include "partita/models/config.h"
+#include "partita/models/lora.h"
 
 namespace partita {
 
 struct RunState {
   int64_t step = 0, consumed_samples = 0;
   int64_t skipped_steps = 0, nan_steps = 0;
+  double loss_scale = 0;       // of fp16; 0: none
+  int64_t clean_steps = 0;     // since it changed
   ModelConfig model;
+  LoraConfig lora;             // of a run with adapters, whose checkpoint holds these alone
+  std::filesystem::path base;  // and the model that they adapt
+  std::string stored_as;       // element type of imported weights in their own files ("BF16"); empty: not imported
   std::map<std::string, std::string> identity;  // data and seeds, by name
 };
 
@@ -26,8 +32,8 @@ struct RunState {
 // Error: a value is missing or of another type; names `folder`.
 [[nodiscard]] RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder);
 
-// Error unless both compute the same function of the same weights: sizes, heads, epsilon. Dropout may change.
-void check_same_model(const ModelConfig& saved, const ModelConfig& wanted, const std::filesystem::path& folder);
+// Error unless both compute the same function of the same weights: sizes, heads, epsilon, adapters. Dropout may change.
+void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&, const std::filesystem::path& folder);
 
 // "data.seed was 1 and is 2", one for each name whose values differ.
 [[nodiscard]] std::vector<std::string> differences(const std::map<std::string, std::string>& saved,

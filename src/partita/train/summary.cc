@@ -45,6 +45,8 @@ std::string summary_text(const RunSummary& s) {
   line("Total optimization steps", s.steps);
   if (s.resumed_step > 0) line("Resumed behind step", s.resumed_step);
   line("Number of parameters", s.parameters);
+  if (s.trained_parameters > 0 && s.trained_parameters != s.parameters)
+    line("Number of trained parameters", s.trained_parameters);
   line("Tokens per step", s.global_batch * s.sequence_length);
   line("Parallelism",
        fmt::format("{} rank{}, ZeRO stage {}, {}", s.ranks, s.ranks == 1 ? "" : "s", s.zero_stage, s.precision));

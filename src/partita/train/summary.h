@@ -10,6 +10,7 @@
 //     Gradient Accumulation steps = 1
 //     Total optimization steps = 100000
 //     Number of parameters = 1557611200
+//     Number of trained parameters = 4915200          where they are not all
 //     Tokens per step = 32768
 //     Parallelism = 32 ranks, ZeRO stage 1, bf16
 //     Memory of a rank by owner
@@ -35,6 +36,7 @@ struct RunSummary {
   int64_t resumed_step = 0;     // 0: from the beginning
   int64_t sequence_length = 0;  // tokens a sample
   int64_t parameters = 0;
+  int64_t trained_parameters = 0;  // 0: not known, not shown; shown where they are not all
   int ranks = 1;
   int64_t zero_stage = 0;
   std::string precision{};            // "bf16"

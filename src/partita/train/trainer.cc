@@ -15,6 +15,7 @@
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/mesh.h"
 #include "partita/ops/matmul_rate.h"
+#include "partita/optim/loss_scale.h"
 #include "partita/train/build_model.h"
 #include "partita/train/builtin_hooks.h"
 #include "partita/train/engine_state.h"
@@ -36,6 +37,12 @@ std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
           {"activations", m.activations}, {"temporaries", m.temporaries}};
 }
 
+int64_t trained_parameters(const Engine& engine) {
+  int64_t count = 0;
+  for (const ParameterSpec& p : engine.parameters()) count += p.trainable ? p.count() : 0;
+  return count;
+}
+
 class TrainingRun {
  public:
   TrainingRun(Config config, World& world, Hooks extra)
@@ -43,7 +50,8 @@ class TrainingRun {
         extra_(std::move(extra)),
         mesh_(world, {.data = world.size()}),
         self_(world.group("self", {world.rank()})),
-        peers_(mesh_.data()) {}
+        peers_(mesh_.data()),
+        loss_scale_{.scale = static_cast<float>(config_.loss_scale.initial)} {}
 
   TrainOutcome operator()() {
     const InterruptGuard guard;
@@ -52,10 +60,7 @@ class TrainingRun {
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size());
     engine_ = build_training_engine(
         config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
-    if (from.empty())
-      engine_->initialize(static_cast<uint64_t>(config_.train.seed));
-    else
-      resume(from);
+    set_weights(from);
     if (step_ >= config_.train.steps) {
       log::info("{} is at step {}: nothing is left of {} steps", from.string(), step_, config_.train.steps);
       return {.step = step_};
@@ -93,11 +98,27 @@ class TrainingRun {
     return {};
   }
 
+  // Of a run with adapters a checkpoint holds these alone.
+  [[nodiscard]] Part own_part() const { return config_.lora.rank > 0 ? Part::trained : Part::all; }
+
+  void set_weights(const std::filesystem::path& checkpoint) {
+    const auto seed = static_cast<uint64_t>(config_.train.seed);
+    if (checkpoint.empty() || own_part() == Part::trained) {
+      if (config_.from.empty())
+        engine_->initialize(seed);
+      else
+        load_weights(*engine_, open_model(config_.from), seed);
+    }
+    if (!checkpoint.empty()) resume(checkpoint);
+  }
+
   void resume(const std::filesystem::path& folder) {
     const RunState saved = run_state(read_scalars(folder), folder);
-    check_same_model(saved.model, config_.model, folder);
-    (void)load_checkpoint(folder, wanted_state(*engine_), peers_);
+    check_same_model(saved, config_.model, config_.lora, folder);
+    (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
     engine_->publish_weights();
+    if (config_.train.precision == DType::fp16 && saved.loss_scale > 0)
+      loss_scale_ = {.scale = static_cast<float>(saved.loss_scale), .clean_steps = saved.clean_steps};
     step_ = saved.step;
     consumed_samples_ = saved.consumed_samples;
     skipped_steps_ = saved.skipped_steps;
@@ -117,7 +138,8 @@ class TrainingRun {
              .global_batch = config_.train.global_batch,
              .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
              .parameters = parameter_count(model),
-             .flops_per_token = flops_per_token(model, config_.train.sequence_length),
+             .trained_parameters = trained_parameters(*engine_),
+             .flops_per_token = flops_per_token(model, config_.train.sequence_length, config_.lora.rank == 0),
              .peak_flops = matmul_rate(config_.train.precision),
              .directory = config_.run.directory};
     (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
@@ -137,6 +159,7 @@ class TrainingRun {
                              .resumed_step = step_,
                              .sequence_length = config_.train.sequence_length,
                              .parameters = info_.parameters,
+                             .trained_parameters = info_.trained_parameters,
                              .ranks = info_.ranks,
                              .zero_stage = config_.parallel.zero_stage,
                              .precision = std::string(name_of(config_.train.precision)),
@@ -146,18 +169,25 @@ class TrainingRun {
 
   void train_step() {
     const Timer timer;
-    const double rate = learning_rate(config_, step_ + 1, consumed_samples_ + config_.train.global_batch);
-    const StepResult r = engine_->step(
-        data_->training(consumed_samples_),
-        {.step = step_, .learning_rate = static_cast<float>(rate), .clip = static_cast<float>(config_.optimizer.clip)});
+    // A skipped step does not advance the schedule.
+    const int64_t update = step_ - skipped_steps_;
+    const double rate = learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
+    const StepResult r = engine_->step(data_->training(consumed_samples_),
+                                       {.step = step_,
+                                        .update = update,
+                                        .learning_rate = static_cast<float>(rate),
+                                        .clip = static_cast<float>(config_.optimizer.clip),
+                                        .loss_scale = scales_loss() ? loss_scale_.scale : 1});
     ++step_;
     consumed_samples_ += config_.train.global_batch;
     if (!std::isfinite(r.loss)) ++nan_steps_;
     skipped_in_a_row_ = r.skipped ? skipped_in_a_row_ + 1 : 0;
     if (r.skipped) {
       ++skipped_steps_;
-      warn("step {}: the gradient norm is {}, nothing was updated", step_, r.grad_norm);
+      warn("step {}: the gradient norm is {}{}, nothing was updated", step_, r.grad_norm,
+           scales_loss() ? fmt::format(" at loss scale {}", loss_scale_.scale) : std::string());
     }
+    if (scales_loss()) loss_scale_ = next(loss_scale_, r.skipped, loss_scale_options());
     view_->step = {.step = step_,
                    .consumed_samples = consumed_samples_,
                    .loss = r.loss,
@@ -165,14 +195,20 @@ class TrainingRun {
                    .learning_rate = rate,
                    .seconds = timer.seconds(),
                    .tokens = info_.tokens_per_step,
+                   .loss_scale = scales_loss() ? loss_scale_.scale : 1,
                    .skipped_steps = skipped_steps_,
                    .nan_steps = nan_steps_};
     hooks_.after_step(*view_);
-    if (skipped_in_a_row_ >= kMostSkippedInARow)
+    if (skipped_in_a_row_ >= kMostSkippedInARow && !scales_loss())  // a loss scale has an end of its own
       fail(
           "the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at "
           "the data around sample {}",
           skipped_in_a_row_, step_, consumed_samples_);
+  }
+
+  [[nodiscard]] bool scales_loss() const { return config_.train.precision == DType::fp16; }
+  [[nodiscard]] LossScaleOptions loss_scale_options() const {
+    return {.least = static_cast<float>(config_.loss_scale.least), .window = config_.loss_scale.window};
   }
 
   void validate_now() {
@@ -194,12 +230,17 @@ class TrainingRun {
 
   void save() {
     const bool replicated = config_.parallel.zero_stage == 0;
-    State state = saved_state(*engine_, replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
+    State state = saved_state(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
     state.scalars = to_json(RunState{.step = step_,
                                      .consumed_samples = consumed_samples_,
                                      .skipped_steps = skipped_steps_,
                                      .nan_steps = nan_steps_,
+                                     .loss_scale = scales_loss() ? loss_scale_.scale : 0,
+                                     .clean_steps = loss_scale_.clean_steps,
                                      .model = config_.model,
+                                     .lora = config_.lora,
+                                     .base = std::filesystem::absolute(config_.from),
+                                     .stored_as = {},
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
         checkpoints_folder(config_.run.directory), step_, state, peers_,
@@ -240,6 +281,7 @@ class TrainingRun {
   CommunicatorPeers peers_;
   std::unique_ptr<TrainingData> data_;
   std::unique_ptr<Engine> engine_;
+  LossScale loss_scale_;
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;

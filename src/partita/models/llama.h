@@ -1,0 +1,15 @@
+// Llama 1, 2 and 3 as a list of blocks: embedding, layers, head.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "partita/models/config.h"
+#include "partita/nn/block.h"
+#include "partita/nn/linear.h"
+
+namespace partita {
+
+// Called by make_blocks (model.h), which has checked the configuration.
+[[nodiscard]] std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig&, DType compute, const LoraOptions&);
+
+}  // namespace partita

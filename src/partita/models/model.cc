@@ -1,0 +1,30 @@
+#include "partita/models/model.h"
+
+#include "partita/base/error.h"
+#include "partita/models/gpt2.h"
+#include "partita/models/llama.h"
+
+namespace partita {
+namespace {
+
+LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
+  if (lora.rank == 0) return {};
+  LoraOptions options{.rank = lora.rank,
+                      .scale = static_cast<float>(lora.alpha / static_cast<double>(lora.rank)),
+                      .dropout = static_cast<float>(lora.dropout),
+                      .parts = {}};
+  for (const LoraTarget& target : adapted_targets(lora, kind)) options.parts.emplace_back(target.part);
+  return options;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora) {
+  validate(config);
+  validate(lora, config.kind);
+  if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
+  const LoraOptions options = options_of(lora, config.kind);
+  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options) : make_llama(config, compute, options);
+}
+
+}  // namespace partita

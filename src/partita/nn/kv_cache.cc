@@ -1,0 +1,18 @@
+#include "partita/nn/kv_cache.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "partita/ops/scalar_type.h"
+
+namespace partita {
+
+KvCache make_kv_cache(int64_t layers, Heads heads, Shape capacity, DType dtype) {
+  KvCache cache;
+  for (int64_t layer = 0; layer < layers; ++layer)
+    for (auto* list : {&cache.keys, &cache.values})
+      list->push_back(
+          at::zeros({capacity.samples, heads.kv_heads, capacity.length, heads.head_width}, scalar_type(dtype)));
+  return cache;
+}
+
+}  // namespace partita

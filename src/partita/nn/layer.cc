@@ -1,0 +1,38 @@
+#include "partita/nn/layer.h"
+
+#include <fmt/format.h>
+
+#include "partita/nn/kv_cache.h"
+
+namespace partita {
+namespace {
+
+constexpr uint32_t kPlaces = 3;
+constexpr uint32_t kAdapters = 16;            // at most in a layer
+constexpr uint32_t kAdapterSites = 1U << 31;  // above the sites of all layers
+
+}  // namespace
+
+std::string layer_parameter(int64_t layer, std::string_view suffix) { return fmt::format("layers.{}.{}", layer, suffix); }
+
+uint32_t dropout_site(int64_t layer, DropoutPlace place) {
+  return static_cast<uint32_t>(layer) * kPlaces + static_cast<uint32_t>(place);
+}
+
+uint32_t adapter_dropout_site(int64_t layer, int64_t adapter) {
+  return kAdapterSites + static_cast<uint32_t>(layer) * kAdapters + static_cast<uint32_t>(adapter);
+}
+
+Dropout dropout_at(float p, uint32_t site, const Context& context) {
+  if (context.mode != Mode::train) return {};
+  return {.p = p, .site = site, .now = context.now, .samples = context.batch->samples};
+}
+
+void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,
+            Context& context) {
+  if (context.cache == nullptr) return attention_forward(out, log_sum, qkv, heads, dropout, context.batch->first_keys);
+  const auto index = static_cast<size_t>(layer);
+  attention_cached(out, qkv, context.cache->keys[index], context.cache->values[index], context.cache->past, heads);
+}
+
+}  // namespace partita

@@ -1,0 +1,58 @@
+// A pre-norm transformer layer of Llama (H. Touvron et al., "LLaMA: open and efficient foundation language models", 2023;
+// grouped queries: J. Ainslie et al., "GQA", 2023):
+//
+//   r1 = sum + dropout(branch);                                  h1 = rms norm(r1)
+//   r2 = r1 + dropout(output(attention(rope(qkv(h1)))));         h2 = rms norm(r2)
+//   hands on r2 and down(silu(gate(h2)) * up(h2)), whose dropout is the next block's
+#pragma once
+#include <memory>
+
+#include "partita/nn/block.h"
+#include "partita/nn/layer.h"
+#include "partita/nn/linear.h"
+#include "partita/ops/attention.h"
+#include "partita/ops/rope.h"
+
+namespace partita {
+
+struct LlamaLayerOptions {
+  int64_t index;   // of the layer: in names and dropout sites
+  int64_t layers;  // of the model: scales the initial residual projections
+  int64_t width;
+  Heads heads;
+  int64_t ffn_width;
+  std::shared_ptr<const RopeTable> rope;  // of the model
+  double norm_epsilon = 1e-5, init_std = 0.02;
+  float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
+  float residual_dropout = 0, attention_dropout = 0;
+  DType dtype = DType::fp32;
+  LoraOptions lora;
+};
+
+class LlamaLayer final : public Block {
+ public:
+  explicit LlamaLayer(LlamaLayerOptions options);
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
+  [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
+  [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
+  Residual forward(Weights, Residual, Context&, Saved&) const override;
+  void recompute(Weights, Context&, Saved&) const override;
+  ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
+
+ private:
+  enum Parameter : uint8_t { kNorm1, kQkv, kOutput, kNorm2, kGateUp, kDown, kParameters };
+  enum Slot : uint8_t { kR1, kRstd1, kH1, kQkvOut, kAttended, kLogSum, kR2, kRstd2, kH2, kGateUpOut, kActivated, kSlots };
+  enum Scratch : uint8_t { kDH, kDActivated, kDGateUp, kDQkv, kDAttended, kTemporaries };
+
+  [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
+  [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
+  [[nodiscard]] Dropout dropout(float p, DropoutPlace, const Context&) const;
+  // From norm 1 to the activation: what forward and a full recomputation both run.
+  void middle(Weights, Context&, Saved&) const;
+
+  LlamaLayerOptions options_;
+  LinearPlaces places_;  // behind the layer's own
+  Linear qkv_, output_, gate_up_, down_;
+};
+
+}  // namespace partita

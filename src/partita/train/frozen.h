@@ -1,0 +1,29 @@
+// Which parameters a run does not train.
+//
+//   const FrozenParameters frozen("embedding.*,layers.0.*", lora);
+//   options.frozen = [&](const ParameterSpec& p) { return frozen(p); };
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/models/lora.h"
+#include "partita/shard/layout.h"
+
+namespace partita {
+
+class FrozenParameters {
+ public:
+  // `patterns` with commas, as a shell matches file names: * any characters, ? one. With adapters everything else is frozen
+  // as well.
+  FrozenParameters(std::string_view patterns, const LoraConfig&);
+  [[nodiscard]] bool operator()(const ParameterSpec&) const;
+  // Error: a pattern that matches no parameter (with one that there is), or nothing left to train.
+  void check(const std::vector<ParameterSpec>&) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  bool adapters_alone_;
+};
+
+}  // namespace partita
