@@ -70,5 +70,27 @@ TEST(Dropout, EveryPartOfTheKeyMatters) {
   EXPECT_NE(block, dropout_block(dropout_key(1, 2), 3, 4, 6));
 }
 
+TEST(Rounding, BitsAreUniformAndEveryPartOfTheKeyMatters) {
+  const PhiloxKey key = rounding_key(1, hash_of("layers.0.mlp.up.weight"));
+  const PhiloxBlock block = rounding_block(key, 2, 1, 5);
+  EXPECT_NE(block, rounding_block(rounding_key(2, hash_of("layers.0.mlp.up.weight")), 2, 1, 5));
+  EXPECT_NE(block, rounding_block(rounding_key(1, hash_of("layers.1.mlp.up.weight")), 2, 1, 5));
+  EXPECT_NE(block, rounding_block(key, 3, 1, 5));
+  EXPECT_NE(block, rounding_block(key, 2 + (int64_t{1} << 40), 1, 5));
+  EXPECT_NE(block, rounding_block(key, 2, 0, 5));
+  EXPECT_NE(block, rounding_block(key, 2, 1, 6));
+  // Nor are they those that the same name and seed draw for the initial weights.
+  EXPECT_NE(key, philox_key(hash_of(1, "layers.0.mlp.up.weight")));
+  constexpr int64_t kElements = 400'000;
+  double sum = 0, squares = 0;
+  for (int64_t e = 0; e < kElements; ++e) {
+    const double u = random16(rounding_block(key, 0, 0, e / 8), e) / 65536.0;
+    sum += u;
+    squares += u * u;
+  }
+  EXPECT_NEAR(sum / kElements, 0.5, 0.002);
+  EXPECT_NEAR(squares / kElements, 1.0 / 3, 0.002);
+}
+
 }  // namespace
 }  // namespace partita

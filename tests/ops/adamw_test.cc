@@ -21,7 +21,7 @@ State state_of(int64_t n, at::ScalarType dtype) {
   return s;
 }
 
-constexpr AdamW kAdamW{.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .weight_decay = 0.1F};
+constexpr AdamW kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 TEST(AdamW, StepIsTheFormula) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
@@ -40,7 +40,7 @@ TEST(AdamW, StepIsTheFormula) {
           const double v_hat = v[i] / (1 - std::pow(b2, static_cast<double>(step + 1)));
           master[i] -= lr * (kAdamW.weight_decay * master[i] + m_hat / (std::sqrt(v_hat) + kAdamW.epsilon));
         }
-        const StepScalars now{.step = step, .learning_rate = 1e-2F, .gradient_scale = 0.25F};
+        const StepScalars now{.step = 7, .update = step, .learning_rate = 1e-2F, .gradient_scale = 0.25F};
         adamw_step(s.master, s.m, s.v, s.gradient, s.weight, kAdamW, &now);
         expect_close(s.master, master, 1e-6);
         expect_close(s.m, m, 1e-6);
@@ -60,7 +60,7 @@ TEST(AdamW, SkipChangesNothing) {
 }
 
 TEST(AdamW, AnyCutAndAnyNumberOfThreadsGiveTheSameBits) {
-  const StepScalars now{.step = 3, .learning_rate = 1e-2F};
+  const StepScalars now{.update = 3, .learning_rate = 1e-2F};
   const auto run = [&](int64_t cut) {
     const State s = state_of(50021, at::kBFloat16);
     for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, cut}, {cut, 50021}}) {

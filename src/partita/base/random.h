@@ -1,9 +1,10 @@
 // Counter-based random numbers: a value is a pure function of its key and counter, so that it does not depend on
 // how the work is divided (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11: Philox4x32-10).
 //
-// Two uses fix two conventions:
-//   initial weights   key = hash(seed, parameter name), counter = element index in the global parameter
-//   dropout masks     dropout_key and dropout_block below
+// Three uses fix three conventions:
+//   initial weights       key = hash(seed, parameter name), counter = element index in the global parameter
+//   dropout masks         dropout_key and dropout_block below
+//   stochastic rounding   rounding_key and rounding_block below
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,15 +34,24 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return x ^ (x >> 31);
 }
 
-// FNV-1a of the name, mixed with the seed.
-[[nodiscard]] constexpr uint64_t hash_of(uint64_t seed, std::string_view name) {
+// FNV-1a of the name, alone and mixed with the seed.
+[[nodiscard]] constexpr uint64_t hash_of(std::string_view name) {
   uint64_t h = 0xCBF29CE484222325;
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return mix(h ^ mix(seed));
+  return h;
+}
+[[nodiscard]] constexpr uint64_t hash_of(uint64_t seed, std::string_view name) {
+  return mix(hash_of(name) ^ mix(seed));
 }
 
 [[nodiscard]] constexpr PhiloxKey philox_key(uint64_t bits) {
   return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
+}
+
+// The 16 bits of `element` in the block of eight neighbours that it belongs to.
+[[nodiscard]] constexpr uint32_t random16(const PhiloxBlock& block, int64_t element) {
+  const auto lane = static_cast<uint32_t>(element & 7);
+  return (block[lane >> 1] >> (16 * (lane & 1))) & 0xFFFF;
 }
 
 // Four standard normals for the elements 4*index .. 4*index+3 of what `key` names (Box-Muller in double).
@@ -53,8 +63,8 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return philox_key(mix(mix(seed) ^ static_cast<uint64_t>(step)));
 }
 [[nodiscard]] constexpr PhiloxBlock dropout_block(PhiloxKey key, int64_t sample, uint32_t site, int64_t block) {
-  return philox({static_cast<uint32_t>(block), site, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)},
-                key);
+  return philox(
+      {static_cast<uint32_t>(block), site, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)}, key);
 }
 // An element is kept if its 16 bits are >= threshold; what is kept is multiplied by dropout_scale.
 [[nodiscard]] constexpr uint32_t dropout_threshold(float p) { return static_cast<uint32_t>(p * 65536.0F + 0.5F); }
@@ -62,8 +72,18 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return 65536.0F / (65536.0F - static_cast<float>(dropout_threshold(p)));
 }
 [[nodiscard]] constexpr bool dropout_keeps(const PhiloxBlock& block, int64_t element, uint32_t threshold) {
-  const auto lane = static_cast<uint32_t>(element & 7);
-  return ((block[lane >> 1] >> (16 * (lane & 1))) & 0xFFFF) >= threshold;
+  return random16(block, element) >= threshold;
+}
+
+// Stochastic rounding of what an optimizer writes (ops/rounding.h). The 16 bits are a function of (seed, step, parameter,
+// tensor, element): the same on every layout. `parameter` is hash_of(its name); `tensor` is 0 for the weights, 1, 2 ...
+// for the optimizer's states; `element` counts in the whole parameter, eight neighbours share a block.
+[[nodiscard]] constexpr PhiloxKey rounding_key(uint64_t seed, uint64_t parameter) {
+  return philox_key(mix(mix(parameter ^ mix(seed))));  // mixed once more than the key of the initial weights
+}
+[[nodiscard]] constexpr PhiloxBlock rounding_block(PhiloxKey key, int64_t step, uint32_t tensor, int64_t block) {
+  return philox({static_cast<uint32_t>(block), tensor, static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
+                key);
 }
 
 }  // namespace partita

@@ -3,42 +3,41 @@
 #include <array>
 
 #include "partita/ops/adamw.h"
-#include "partita/shard/flat_buffer.h"
+#include "partita/ops/scalar_type.h"
+#include "partita/optim/runs.h"
 
 namespace partita {
+namespace {
 
-std::vector<OptimizerRun> optimizer_runs(const Layout& layout, int rank) {
-  std::vector<OptimizerRun> runs;
-  for (const Segment& s : slice_segments(layout, rank)) {
-    const bool decay = layout.parameters[static_cast<size_t>(s.parameter)].decay;
-    if (!runs.empty() && runs.back().decay == decay)
-      runs.back().count = s.in_slice + s.count - runs.back().begin;
-    else
-      runs.push_back({s.in_slice, s.count, decay});
+class AdamWOptimizer final : public Optimizer {
+ public:
+  explicit AdamWOptimizer(const OptimizerOptions& options) : options_(options) {}
+
+  std::span<const std::string> state_names() const override {
+    static const std::array<std::string, 2> names = {"adamw.m", "adamw.v"};
+    return names;
   }
-  return runs;
-}
 
-std::span<const std::string> AdamWOptimizer::state_names() {
-  static const std::array<std::string, 2> names = {"adamw.m", "adamw.v"};
-  return names;
-}
-
-std::vector<at::Tensor> AdamWOptimizer::make_states(int64_t count) const {
-  return {flat_zeros(count, DType::fp32), flat_zeros(count, DType::fp32)};
-}
-
-void AdamWOptimizer::step(std::span<const OptimizerRun> runs, const ShardView& shard, const StepScalars* now) const {
-  for (const OptimizerRun& run : runs) {
-    const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
-    adamw_step(part(shard.master), part(shard.states[0]), part(shard.states[1]), part(shard.gradient),
-               part(shard.weight),
-               {.beta1 = static_cast<float>(options_.beta1),
-                .beta2 = static_cast<float>(options_.beta2),
-                .epsilon = static_cast<float>(options_.epsilon),
-                .weight_decay = run.decay ? static_cast<float>(options_.weight_decay) : 0.0F},
-               now);
+  void step(const ShardView& view, at::Tensor, const StepScalars* now) const override {
+    for (const OptimizerRun& run : optimizer_runs(*view.layout, view.segments, dtype_of(view.master))) {
+      const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
+      adamw_step(part(view.master), part(view.states[0]), part(view.states[1]), part(view.gradient), part(view.weight),
+                 {.beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .epsilon = options_.epsilon,
+                  .weight_decay = run.decay ? options_.weight_decay : 0},
+                 now, run.rounding);
+    }
   }
+
+ private:
+  OptimizerOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options) {
+  return std::make_unique<AdamWOptimizer>(options);
 }
 
 }  // namespace partita

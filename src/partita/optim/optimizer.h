@@ -1,9 +1,11 @@
 // How slices of units are updated: one interface for AdamW, SGD and LAMB.
 //
 //   std::unique_ptr<Optimizer> optimizer = make_optimizer({.kind = OptimizerKind::lamb});
-//   view.states = optimizer->make_states(layout.slice_count());                            // zero
+//   view.states = optimizer->make_states(layout.slice_count(), DType::fp32);                // zero
 //   if (optimizer->needs_norms()) optimizer->measure(view, norms, now);    // all units, then a sum over the shards
 //   optimizer->step(view, norms, now);
+//
+// Formulas, dtypes and rounding are those of ops/adamw.h, ops/sgd.h and ops/lamb.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -32,18 +34,20 @@ struct ShardView {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // As checkpoints call them: "adamw.m", "adamw.v".
+  // As checkpoints call them: "adamw.m", "adamw.v"; "sgd.momentum", none at momentum 0; "lamb.m", "lamb.v".
   [[nodiscard]] virtual std::span<const std::string> state_names() const = 0;
   [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count, DType) const;
 
-  // Norms of whole parameters, of which a slice has only runs: `measure` adds into norms [parameters, 2] double what this
-  // slice has of the squared norms of weight and update; summed over the shards it is what `step` reads.
+  // Norms of whole parameters, of which a slice has only runs: `measure` adds into norms [parameters, 2] double, 0 before,
+  // what this slice has of the squared norms of weight and of the update that `step` will make; summed over the shards it
+  // is what `step` reads. Parameter p of the layout has row first_parameter + p. Without needs_norms() norms is not read.
   [[nodiscard]] virtual bool needs_norms() const { return false; }
   virtual void measure(const ShardView&, at::Tensor, const StepScalars*) const {}
-  // now->skip != 0: nothing changes.
+  // One launch over neighbours with the same hyper-parameters where possible. now->skip != 0: nothing changes.
   virtual void step(const ShardView&, at::Tensor norms, const StepScalars*) const = 0;
 };
 
+// Error: an option out of its range, by name.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&);
 
 }  // namespace partita

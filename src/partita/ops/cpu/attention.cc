@@ -349,12 +349,14 @@ at::Tensor widened(const at::Tensor& tensor) {
 
 }  // namespace
 
-void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout) {
+void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
+                       at::Tensor first_keys) {
   AttentionProblem p(qkv, heads, dropout);
   check_attention(p, out, log_sum);
+  if (first_keys.defined()) fail("attention among packed documents: not in this version");
   if (!multiplies(p)) {
     const at::Tensor wide_out = at::empty_like(out, out.options().dtype(at::kFloat));
-    attention_forward(wide_out, log_sum, widened(qkv), heads, dropout);
+    attention_forward(wide_out, log_sum, widened(qkv), heads, dropout, first_keys);
     return cast(out.view({-1}), wide_out.view({-1}));
   }
   p.out = out, p.log_sum = log_sum;
@@ -364,14 +366,15 @@ void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads
 }
 
 void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
-                        Heads heads, const Dropout& dropout) {
+                        Heads heads, const Dropout& dropout, at::Tensor first_keys) {
   AttentionProblem p(qkv, heads, dropout);
   check_attention(p, out, log_sum);
   check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());
   check_tensor(d_qkv, "d_qkv", qkv.sizes(), qkv.scalar_type());
+  if (first_keys.defined()) fail("attention among packed documents: not in this version");
   if (!multiplies(p)) {
     const at::Tensor wide = at::empty_like(qkv, qkv.options().dtype(at::kFloat));
-    attention_backward(wide, widened(d_out), widened(out), log_sum, widened(qkv), heads, dropout);
+    attention_backward(wide, widened(d_out), widened(out), log_sum, widened(qkv), heads, dropout, first_keys);
     return cast(d_qkv.view({-1}), wide.view({-1}));
   }
   p.out = out, p.log_sum = log_sum, p.d_out = d_out, p.d_qkv = d_qkv;

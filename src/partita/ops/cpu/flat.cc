@@ -12,6 +12,7 @@
 #include <hwy/foreach_target.h>
 
 #include "partita/ops/cpu/simd-inl.h"
+#include "partita/ops/cpu/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
@@ -49,27 +50,7 @@ void cast_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, i
   });
 }
 
-// Squares of fp32 are exact in fp64, and do not overflow.
-double squares_of(const float* in, int64_t n) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, hn::ScalableTag<double>> half;
-  const auto step = static_cast<int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + 4 * step <= n; i += 4 * step) {
-    const auto x0 = hn::PromoteTo(d, hn::LoadU(half, in + i));
-    const auto x1 = hn::PromoteTo(d, hn::LoadU(half, in + i + step));
-    const auto x2 = hn::PromoteTo(d, hn::LoadU(half, in + i + 2 * step));
-    const auto x3 = hn::PromoteTo(d, hn::LoadU(half, in + i + 3 * step));
-    sum0 = hn::MulAdd(x0, x0, sum0);
-    sum1 = hn::MulAdd(x1, x1, sum1);
-    sum2 = hn::MulAdd(x2, x2, sum2);
-    sum3 = hn::MulAdd(x3, x3, sum3);
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-  for (; i < n; ++i) sum += static_cast<double>(in[i]) * in[i];
-  return sum;
-}
+double squares_of(const float* in, int64_t n) { return sum_of_squares(in, n); }
 
 }  // namespace
 }  // namespace partita::HWY_NAMESPACE

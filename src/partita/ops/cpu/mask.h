@@ -2,6 +2,7 @@
 #pragma once
 #include "partita/base/error.h"
 #include "partita/base/random.h"
+#include "partita/ops/cpu/philox_stream.h"
 #include "partita/ops/dropout.h"
 
 namespace partita {
@@ -12,8 +13,8 @@ struct Mask {
   float scale = 1;
 };
 
-// Masks are made in whole vectors of blocks, from the start of a block: so many elements more than asked for.
-inline constexpr int64_t kMaskPadding = 128;
+// So many elements more than asked for are written.
+inline constexpr int64_t kMaskPadding = kNumberPadding;
 
 // `samples`: how many the kernel works on.
 [[nodiscard]] inline Mask make_mask(const Dropout& dropout, int64_t samples) {

@@ -1,0 +1,66 @@
+// What the optimizers' kernels share: the C++ types of their operands, Adam's moments.
+#if defined(PARTITA_OPS_CPU_OPTIMIZER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PARTITA_OPS_CPU_OPTIMIZER_INL_H_
+#undef PARTITA_OPS_CPU_OPTIMIZER_INL_H_
+#else
+#define PARTITA_OPS_CPU_OPTIMIZER_INL_H_
+#endif
+
+#include "partita/ops/cpu/adam_factors.h"
+#include "partita/ops/cpu/optimizer_problem.h"
+#include "partita/ops/cpu/simd-inl.h"
+#include "partita/ops/cpu/stochastic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+
+template <class T, class W>
+struct Elements {
+  T* master;
+  T* states[2];  // null: the optimizer has no such state
+  const float* gradient;
+  W* weight;  // null: nothing is written besides the master
+};
+
+// f(Elements) from element `begin` on.
+template <class F>
+HWY_INLINE void with_elements(const OptimizerProblem& p, int64_t begin, F&& f) {
+  const auto run = [&]<class T, class W>(T, W*) {
+    const auto from = [&]<class E>(const at::Tensor& tensor, E*) {
+      return tensor.defined() ? tensor.mutable_data_ptr<E>() + begin : nullptr;
+    };
+    T* const type = nullptr;
+    f(Elements<T, W>{from(p.master, type),
+                     {from(p.states[0], type), from(p.states[1], type)},
+                     p.gradient.const_data_ptr<float>() + begin,
+                     from(p.weight, static_cast<W*>(nullptr))});
+  };
+  if (p.master.scalar_type() == at::kBFloat16) return run(at::BFloat16{}, static_cast<at::BFloat16*>(nullptr));
+  if (!p.weight.defined()) return run(float{}, static_cast<float*>(nullptr));
+  p.weight.scalar_type() == at::kHalf ? run(float{}, static_cast<at::Half*>(nullptr))
+                                      : run(float{}, static_cast<at::BFloat16*>(nullptr));
+}
+
+struct Moments {
+  V m, v;
+};
+
+// The moments after the gradient at element i.
+template <class E, class Part>
+HWY_INLINE Moments moments(const AdamFactors& factor, const E& e, int64_t i, Part part) {
+  const V g = hn::Mul(load(e.gradient + i, part), constant(factor.gradient));
+  // m + (1 - beta1) (g - m): one rounding less than beta1 m + (1 - beta1) g
+  const V m = load(e.states[0] + i, part), v = load(e.states[1] + i, part);
+  return {hn::MulAdd(hn::Sub(g, m), constant(factor.one_minus_beta1), m),
+          hn::MulAdd(hn::Sub(hn::Mul(g, g), v), constant(factor.one_minus_beta2), v)};
+}
+
+// m / (sqrt(v / (1 - beta2^t)) + epsilon): the update but for the correction of the mean.
+HWY_INLINE V adam_quotient(const AdamFactors& factor, const Moments& now) {
+  return hn::Div(now.m, hn::MulAdd(hn::Sqrt(now.v), constant(factor.root_correction), constant(factor.epsilon)));
+}
+
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PARTITA_OPS_CPU_OPTIMIZER_INL_H_

@@ -1,0 +1,21 @@
+// One sequence of random numbers as kernels draw them: dropout's and stochastic rounding's counters have the same form.
+#pragma once
+#include "partita/base/random.h"
+
+namespace partita {
+
+struct PhiloxStream {
+  PhiloxKey key{};
+  uint32_t site = 0;  // dropout: the site; rounding: the tensor
+  int64_t id = 0;     // dropout: the sample; rounding: the step
+
+  [[nodiscard]] PhiloxBlock block(int64_t index) const {
+    return philox({static_cast<uint32_t>(index), site, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32)},
+                  key);
+  }
+};
+
+// Numbers are made in whole vectors of blocks, from the start of a block: so many elements more than asked for.
+inline constexpr int64_t kNumberPadding = 128;
+
+}  // namespace partita

@@ -1,0 +1,12 @@
+// Gradient descent with momentum over slices of units (ops/sgd.h).
+#pragma once
+#include <memory>
+
+#include "partita/optim/optimizer.h"
+
+namespace partita {
+
+// momentum 0 has no state.
+[[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions&);
+
+}  // namespace partita
