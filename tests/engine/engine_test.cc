@@ -8,12 +8,16 @@
 #include "partita/base/error.h"
 #include "partita/comm/world.h"
 #include "partita/engine/initial_weights.h"
-#include "tests/engine/small_gpt2.h"
+#include "tests/engine/small_model.h"
 
 namespace partita {
 namespace {
 
 using test::EngineCase;
+
+std::string all_targets(ModelKind kind) {
+  return kind == ModelKind::gpt2 ? "c_attn,c_proj,c_fc" : "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
+}
 
 class EngineTest : public testing::Test {
  protected:
@@ -31,23 +35,38 @@ class EngineTest : public testing::Test {
 };
 
 TEST_F(EngineTest, LossOfFreshModelIsLogOfVocabulary) {
-  auto engine = make({.samples = 4, .dropout = 0});
-  const EvalResult r = engine->evaluate(test::make_batch(0, 4));
-  EXPECT_NEAR(r.loss_sum / static_cast<double>(r.tokens), std::log(61.0), 0.05);
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
+    auto engine = make({.kind = kind, .samples = 4, .dropout = 0});
+    const EvalResult r = engine->evaluate(test::make_batch(0, 4));
+    EXPECT_NEAR(r.loss_sum / static_cast<double>(r.tokens), std::log(61.0), 0.05);
+  }
 }
 
+// With adapters too: their gradients are there, and equal those without recomputation.
 TEST_F(EngineTest, RecomputationGivesTheSameBits) {
-  std::vector<StepResult> expected;
-  for (Keep keep : {Keep::all, Keep::selective, Keep::entry}) {
-    const EngineCase c{.samples = 3, .micro_batches = 2, .keep = keep, .dropout = 0.2};
-    const auto engine = make(c);
-    const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
-    if (expected.empty()) expected = found;
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].loss, expected[i].loss);
-      EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm);
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
+    for (int64_t rank : {0, 3}) {
+      std::vector<StepResult> expected;
+      for (Keep keep : {Keep::all, Keep::selective, Keep::entry}) {
+        const EngineCase c{.kind = kind,
+                           .lora = {.rank = rank, .dropout = 0.2, .targets = all_targets(kind)},
+                           .samples = 3,
+                           .micro_batches = 2,
+                           .keep = keep,
+                           .dropout = 0.2};
+        const auto engine = make(c);
+        const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
+        if (expected.empty()) expected = found;
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].loss, expected[i].loss);
+          EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm);
+        }
+        for (const OwnedRun& run : engine->owned_runs())
+          if (run.parameter->trainable) {
+            EXPECT_GT(run.values[1].abs().max().item<float>(), 0) << run.parameter->name;
+          }
+      }
     }
-  }
 }
 
 TEST_F(EngineTest, RecomputationKeepsLess) {
@@ -72,8 +91,16 @@ TEST_F(EngineTest, EvaluationLeavesTrainingAsItWas) {
 
 // The slope of the loss along a random direction of one parameter is the gradient along it: with dropout, whose masks
 // stay the same as long as the step does.
-TEST_F(EngineTest, GradientsAreSlopesOfTheLoss) {
-  const EngineCase c{.samples = 3, .micro_batches = 1, .dropout = 0.15};
+class Slopes : public EngineTest, public testing::WithParamInterface<std::tuple<ModelKind, TiedHead, int64_t>> {};
+
+TEST_P(Slopes, AreTheGradients) {
+  const auto [kind, tied_head, rank] = GetParam();
+  const EngineCase c{.kind = kind,
+                     .tied_head = tied_head,
+                     .lora = {.rank = rank, .dropout = 0.1, .targets = all_targets(kind)},
+                     .samples = 3,
+                     .micro_batches = 1,
+                     .dropout = 0.15};
   const auto probe = make(c);
   const Batch batch = test::make_batch(5, 3);
   const auto loss = [&] { return probe->step(std::span(&batch, 1), {.step = 3, .learning_rate = 0}).loss; };
@@ -85,6 +112,7 @@ TEST_F(EngineTest, GradientsAreSlopesOfTheLoss) {
   }
   probe->publish_weights();
   for (const OwnedRun& run : probe->owned_runs()) {
+    if (!run.parameter->trainable) continue;
     // Adam's first moment after one step from zero is (1 - beta1) times the gradient.
     run.values[1].zero_();
     (void)loss();
@@ -120,6 +148,14 @@ TEST_F(EngineTest, GradientsAreSlopesOfTheLoss) {
     EXPECT_NEAR(slope, expected, 5e-3 * std::abs(expected) + 2e-4) << run.parameter->name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Slopes,
+                         testing::Values(std::tuple(ModelKind::gpt2, TiedHead::yes, 0),
+                                         std::tuple(ModelKind::gpt2, TiedHead::no, 0),
+                                         std::tuple(ModelKind::llama, TiedHead::yes, 0),
+                                         std::tuple(ModelKind::llama, TiedHead::no, 0),
+                                         std::tuple(ModelKind::gpt2, TiedHead::yes, 3),
+                                         std::tuple(ModelKind::llama, TiedHead::no, 3)));
 
 TEST_F(EngineTest, NonFiniteGradientsChangeNothing) {
   const EngineCase c{.samples = 2, .dropout = 0};

@@ -10,7 +10,7 @@
 #include "partita/checkpoint/safetensors.h"
 #include "partita/comm/world.h"
 #include "partita/engine/engine.h"
-#include "partita/models/gpt2.h"
+#include "partita/models/model.h"
 
 namespace partita {
 namespace {
@@ -30,7 +30,7 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
     const auto [stage, keep] = GetParam();
     const auto& shape = file_.at("tokens").shape;
     engine_ = std::make_unique<Engine>(
-        make_gpt2(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
+        make_blocks(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
         EngineOptions{.shape = {.samples = shape[0], .length = shape[1]},
                       .width = model.hidden_size,
                       .keep = keep,
@@ -99,7 +99,10 @@ TEST_P(Golden, ThreeClippedSteps) {
   const auto losses = read<double>("step.loss"), norms = read<double>("step.norm");
   for (size_t step = 0; step < 3; ++step) {
     const StepResult r =
-        engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step), .learning_rate = 1e-3F, .clip = 1});
+        engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step),
+                                                             .update = static_cast<int64_t>(step),
+                                                             .learning_rate = 1e-3F,
+                                                             .clip = 1});
     EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
     EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
   }

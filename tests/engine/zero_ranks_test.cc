@@ -3,7 +3,7 @@
 
 #include "partita/comm/recording.h"
 #include "partita/shard/collective_plan.h"
-#include "tests/engine/small_gpt2.h"
+#include "tests/engine/small_model.h"
 #include "tests/support/ranks.h"
 
 namespace partita {

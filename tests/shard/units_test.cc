@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <set>
+
 #include "partita/shard/collective_plan.h"
 #include "tests/support/error_message.h"
 
@@ -49,7 +52,8 @@ TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
   const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .blocks_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
                                        "layers.4-4", "head", "vectors"));
-  const SlotPlan few = plan_slots(plan, true), all = plan_slots(plan, false);
+  const SlotPlan few = plan_slots(plan, true, SlotsFor::weights),
+                 all = plan_slots(plan, false, SlotsFor::weights);
   EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
   EXPECT_EQ(few.slot_count.size(), 4U);
   EXPECT_TRUE(few.shared(0));
@@ -77,6 +81,58 @@ TEST(Units, EveryParameterOfEveryBlockIsPlacedOnce) {
           }
         }
       }
+}
+
+ParameterSpec frozen(ParameterSpec p) {
+  p.trainable = false;
+  return p;
+}
+
+// A layer whose matrices are partly frozen uses two units at once: they never share a slot.
+TEST(Units, FrozenParametersLieApart) {
+  Blocks blocks = model(3, false);
+  blocks[0][0].trainable = false;
+  blocks[1][0].trainable = blocks[1][1].trainable = false;
+  blocks[2].push_back(frozen(matrix("layer1.u", 3, 3)));
+  blocks[3].push_back({.name = "layer2.a", .shape = {2, 3}, .decay = true, .adapter = true});
+  const UnitPlan plan = plan_units(blocks, {.ranks = 2, .blocks_per_unit = 1});
+  EXPECT_THAT(names(plan), ElementsAre("embedding.frozen", "layers.0-0.frozen", "layers.1-1", "layers.1-1.frozen",
+                                       "layers.2-2", "head", "vectors", "vectors.frozen"));
+  EXPECT_THAT(plan_slots(plan, true, SlotsFor::weights).slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 3, 4, 5));
+  EXPECT_THAT(plan_slots(plan, true, SlotsFor::gradients).slot_of_unit, ElementsAre(-1, -1, 0, -1, 1, 2, 3, -1));
+  EXPECT_EQ(first_trainable_block(plan), 2);
+  for (const Unit& unit : plan.units)
+    for (const ParameterSpec& p : unit.layout.parameters) EXPECT_EQ(p.trainable, unit.trainable) << p.name;
+  EXPECT_EQ(plan.units[6].layout.parameters.front().name, "layer2.a");  // a small matrix, with the vectors
+}
+
+// Any mixture: the units of a block have different slots, and every trained parameter a gradient.
+TEST(Units, UnitsOfABlockNeverShareASlot) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    Blocks blocks = model(static_cast<int>(random() % 7), random() % 2 == 0);
+    for (auto& block : blocks) {
+      block.push_back(matrix("extra" + std::to_string(&block - blocks.data()), 2, 2));
+      for (ParameterSpec& p : block) p.trainable = random() % 2 == 0;
+    }
+    if (blocks.front()[0].name == blocks.back()[0].name) blocks.back()[0].trainable = blocks.front()[0].trainable;
+    const UnitPlan plan = plan_units(blocks, {.ranks = 3, .blocks_per_unit = 1 + static_cast<int>(random() % 3)});
+    for (SlotsFor what : {SlotsFor::weights, SlotsFor::gradients}) {
+      const SlotPlan slots = plan_slots(plan, true, what);
+      for (const auto& units : plan.units_of_block) {
+        std::set<int> used;
+        for (int unit : units) {
+          const int slot = slots.slot_of_unit[static_cast<size_t>(unit)];
+          if (slot < 0) {
+            EXPECT_FALSE(plan.units[static_cast<size_t>(unit)].trainable);
+            continue;
+          }
+          EXPECT_TRUE(used.insert(slot).second) << "round " << round;
+          EXPECT_LE(plan.units[static_cast<size_t>(unit)].layout.count, slots.slot_count[static_cast<size_t>(slot)]);
+        }
+      }
+    }
+  }
 }
 
 TEST(Units, AutomaticSizeFillsCollectivesButLeavesFourUnits) {

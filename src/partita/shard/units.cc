@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 
 #include "partita/base/error.h"
 
@@ -29,13 +30,16 @@ class Planner {
     const int step = options_.blocks_per_unit > 0 ? options_.blocks_per_unit
                                                   : automatic_blocks_per_unit(elements_per_layer(), last - 1);
 
-    add(tied ? "ends" : "embedding", Pool::ends, 0, 1);
+    if (tied)
+      add("ends", Pool::ends, {0, last});
+    else
+      add("embedding", Pool::ends, {0});
     for (int begin = 1; begin < last; begin += step) {
       const int end = std::min(begin + step, last);
-      add(fmt::format("layers.{}-{}", begin - 1, end - 2), Pool::layers, begin, end);
+      add(fmt::format("layers.{}-{}", begin - 1, end - 2), Pool::layers, range(begin, end));
     }
-    add("head", Pool::ends, last, last + 1);
-    add("vectors", Pool::own, 0, last + 1);
+    if (!tied) add("head", Pool::ends, {last});
+    add("vectors", Pool::own, range(0, last + 1));
     return assemble();
   }
 
@@ -52,11 +56,17 @@ class Planner {
     return most;
   }
 
-  // The matrices of blocks [begin, end), or, in Pool::own, all else; those that are trained and those that are frozen.
-  void add(const std::string& name, Pool pool, int begin, int end) {
+  static std::vector<int> range(int begin, int end) {
+    std::vector<int> list(static_cast<size_t>(end - begin));
+    std::iota(list.begin(), list.end(), begin);
+    return list;
+  }
+
+  // The matrices of the blocks, or, in Pool::own, all else; those that are trained and those that are frozen.
+  void add(const std::string& name, Pool pool, const std::vector<int>& blocks) {
     for (const bool trainable : {true, false}) {
       std::vector<ParameterSpec> parameters;
-      for (int b = begin; b < end; ++b)
+      for (int b : blocks)
         for (const ParameterSpec& p : blocks_[static_cast<size_t>(b)])
           if (is_matrix(p) == (pool != Pool::own) && p.trainable == trainable &&
               unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)

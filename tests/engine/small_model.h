@@ -1,53 +1,83 @@
-// A small GPT-2 and batches for tests of the engine. Sizes divide by nothing.
+// Small models and batches for tests of the engine. Sizes divide by nothing.
 #pragma once
 #include <ATen/ops/empty.h>
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "partita/comm/communicator.h"
 #include "partita/engine/engine.h"
-#include "partita/models/gpt2.h"
+#include "partita/engine/initial_weights.h"
+#include "partita/models/model.h"
 #include "partita/ops/cross_entropy.h"
 
 namespace partita::test {
 
-inline ModelConfig small_model(double dropout) {
-  return {.layers = 5,
-          .hidden_size = 20,
-          .heads = 2,
-          .ffn_hidden_size = 52,
-          .vocab_size = 61,
-          .max_length = 13,
-          .dropout = dropout,
-          .embedding_dropout = dropout,
-          .attention_dropout = dropout};
+inline ModelConfig small_model(ModelKind kind, double dropout) {
+  ModelConfig model{.kind = kind,
+                    .layers = 5,
+                    .hidden_size = 20,
+                    .heads = 2,
+                    .ffn_hidden_size = 52,
+                    .vocab_size = 61,
+                    .max_length = 13,
+                    .dropout = dropout,
+                    .embedding_dropout = dropout,
+                    .attention_dropout = dropout};
+  if (kind == ModelKind::llama) {
+    model.heads = 4;
+    model.kv_heads = 2;
+    model.head_width = 6;
+    model.rope_factor = 8;
+    model.rope_original_length = 4;
+  }
+  return model;
 }
 
 struct EngineCase {
+  ModelKind kind = ModelKind::gpt2;
+  TiedHead tied_head = TiedHead::automatic;
+  LoraConfig lora;
+  std::function<bool(const ParameterSpec&)> frozen;
   int stage = 0;
   int samples = 2;  // of a micro-batch
   int micro_batches = 1;
   Keep keep = Keep::all;
-  DType compute = DType::fp32;
+  DType compute = DType::fp32, states = DType::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  float loss_scale = 1;
   bool poison = false;
   double dropout = 0.1;
   int blocks_per_unit = 1;
 };
 
+inline bool is_base(const ParameterSpec& p) { return !p.adapter; }
+
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data) {
-  const ModelConfig model = small_model(c.dropout);
-  auto engine = std::make_unique<Engine>(make_gpt2(model, c.compute), make_zero(c.stage, self, data), data,
+  ModelConfig model = small_model(c.kind, c.dropout);
+  model.tied_head = c.tied_head;
+  auto frozen = c.frozen;
+  if (!frozen && c.lora.rank > 0) frozen = is_base;
+  auto engine = std::make_unique<Engine>(make_blocks(model, c.compute, c.lora), make_zero(c.stage, self, data), data,
                                          EngineOptions{.shape = {.samples = c.samples, .length = 13},
                                                        .micro_batches = c.micro_batches,
                                                        .width = model.hidden_size,
                                                        .compute = c.compute,
+                                                       .states = c.states,
                                                        .keep = c.keep,
                                                        .blocks_per_unit = c.blocks_per_unit,
+                                                       .optimizer = {.kind = c.optimizer},
+                                                       .frozen = frozen,
                                                        .seed = 7,
                                                        .poison = c.poison});
-  engine->initialize(42);
+  // Adapters not zero, so that all of them have gradients from the first step on.
+  engine->set_weights([](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+    ParameterSpec wide = p;
+    if (p.adapter) wide.init = {.mean = 0, .std = 0.1};
+    initial_weights(out, wide, 42, begin);
+  });
   return engine;
 }
 
@@ -84,7 +114,11 @@ inline std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, in
   std::vector<StepResult> results;
   for (int64_t step = first; step < last; ++step)
     results.push_back(
-        engine.step(rank_batches(c, step, rank, ranks), {.step = step, .learning_rate = 3e-3F, .clip = 0.5F}));
+        engine.step(rank_batches(c, step, rank, ranks), {.step = step,
+                                                                          .update = step,
+                                                                          .learning_rate = 3e-3F,
+                                                                          .clip = 0.5F,
+                                                                          .loss_scale = c.loss_scale}));
   return results;
 }
 
