@@ -9,6 +9,7 @@
 #include "partita/data/batch_reader.h"
 #include "partita/data/gpt_dataset.h"
 #include "partita/data/indexed_writer.h"
+#include "tests/data/sample.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -45,14 +46,36 @@ TEST_F(Batches, SamplesAreTheTokensOfTheShuffledSequences) {
   }
   ASSERT_GE(dataset.size(), 15);
   for (int64_t k = 0; k < dataset.size(); ++k) {
-    std::vector<int32_t> sample(7);
-    dataset.read(k, sample);
+    const Sample sample = read_sample(dataset, k);
     const auto begin = written.begin() + 6 * dataset.index().shuffle[static_cast<size_t>(k)];
-    EXPECT_EQ(sample, std::vector<int32_t>(begin, begin + 7)) << k;
+    EXPECT_EQ(sample.tokens, std::vector<int32_t>(begin, begin + 6)) << k;
+    EXPECT_EQ(sample.labels, std::vector<int32_t>(begin + 1, begin + 7)) << k;
+    EXPECT_THAT(sample.positions, ElementsAre(0, 1, 2, 3, 4, 5));
   }
-  std::vector<int32_t> sample(7);
-  EXPECT_THAT(error_message([&] { dataset.read(dataset.size(), sample); }), HasSubstr("sample"));
-  EXPECT_THAT(error_message([&] { dataset.read(-1, sample); }), HasSubstr("sample -1 asked for"));
+  EXPECT_THAT(error_message([&] { read_sample(dataset, dataset.size()); }), HasSubstr("sample"));
+  EXPECT_THAT(error_message([&] { read_sample(dataset, -1); }), HasSubstr("sample -1 asked for"));
+}
+
+// Separate documents change positions and first keys, and nothing else.
+TEST_F(Batches, DocumentsOfASampleMayBeSeparate) {
+  const auto tokens = write({5, 3, 7, 0, 4, 6, 1, 2, 8, 0, 1});
+  const GptIndexSpec spec{.sequence_length = 6, .samples = 15, .seed = 3};
+  const GptDataset joined(tokens, {0, 11}, spec), separate(tokens, {0, 11}, spec, Documents::separate);
+  int64_t begun_inside = 0;
+  for (int64_t k = 0; k < separate.size(); ++k) {
+    const Sample one = read_sample(joined, k), other = read_sample(separate, k);
+    EXPECT_EQ(one.tokens, other.tokens);
+    EXPECT_EQ(one.labels, other.labels);
+    ASSERT_EQ(other.first_keys.size(), 6U);
+    for (size_t t = 0; t < 6; ++t) {
+      const bool begins = t == 0 || other.tokens[t] / 100 != other.tokens[t - 1] / 100 || other.tokens[t] % 100 == 0;
+      const int32_t expected = begins ? static_cast<int32_t>(t) : other.first_keys[t - 1];
+      EXPECT_EQ(other.first_keys[t], expected) << k << " " << t;
+      EXPECT_EQ(other.positions[t], static_cast<int32_t>(t) - expected);
+      begun_inside += begins && t > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(begun_inside, 20);
 }
 
 TEST_F(Batches, APlanNamesTheNearestGlobalBatches) {
@@ -96,13 +119,13 @@ TEST_F(Batches, ReaderFillsTokensLabelsPositionsAndIds) {
   EXPECT_THAT(batch.sample_ids, ElementsAre(15, 16, 17));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
   for (size_t i = 0; i < 3; ++i) {
-    std::vector<int32_t> sample(5);
-    dataset.read(batch.sample_ids[i], sample);
+    const Sample sample = read_sample(dataset, batch.sample_ids[i]);
     for (size_t t = 0; t < 4; ++t) {
-      EXPECT_EQ(batch.tokens[4 * i + t], sample[t]);
-      EXPECT_EQ(batch.labels[4 * i + t], sample[t + 1]);
+      EXPECT_EQ(batch.tokens[4 * i + t], sample.tokens[t]);
+      EXPECT_EQ(batch.labels[4 * i + t], sample.labels[t]);
     }
   }
+  EXPECT_TRUE(batch.first_keys.empty());
   EXPECT_THAT(error_message([&] { BatchReader(dataset, plan, 2); }), HasSubstr("rank 2: 0 to 1 expected"));
   EXPECT_THAT(error_message([&] { BatchReader(dataset, plan, 0).read(dataset.size(), 0, batch); }),
               HasSubstr("asked for"));

@@ -10,28 +10,29 @@
 #include <vector>
 
 #include "partita/data/batch_plan.h"
-#include "partita/data/gpt_dataset.h"
+#include "partita/data/sample_source.h"
 
 namespace partita {
 
 struct TokenBatch {
   int64_t samples = 0, length = 0;
-  std::vector<int32_t> tokens, labels, positions;  // [samples, length]; labels[i] is the token after tokens[i]
+  std::vector<int32_t> tokens, labels, positions;  // [samples, length], as SampleSlots has them
+  std::vector<int32_t> first_keys;                 // [samples, length]; empty unless documents are separate
   std::vector<int64_t> sample_ids;                 // [samples]: counted over the whole run, the same on every layout
 };
 
 class BatchReader {
  public:
-  // Keeps a reference to `dataset`. Error: rank outside the plan's.
-  BatchReader(const GptDataset& dataset, BatchPlan plan, int64_t rank);
+  // Keeps a reference to `source`. Error: rank outside the plan's.
+  BatchReader(const SampleSource& source, BatchPlan plan, int64_t rank);
 
-  // Positions count 0 .. length-1 in each sample: documents do not reset them. Error: samples beyond the dataset's.
+  // Error: samples beyond the source's.
   void read(int64_t consumed_samples, int64_t micro_batch_index, TokenBatch& batch) const;
 
   [[nodiscard]] const BatchPlan& plan() const { return plan_; }
 
  private:
-  const GptDataset* dataset_;
+  const SampleSource* source_;
   BatchPlan plan_;
   int64_t rank_;
 };

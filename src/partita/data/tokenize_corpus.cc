@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/data/chunk_parser.h"
 #include "partita/data/indexed_writer.h"
+#include "partita/data/line_counter.h"
 #include "partita/data/ordered_parallel.h"
 #include "partita/data/text_chunks.h"
 
@@ -49,25 +50,6 @@ TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOp
   });
   return result;
 }
-
-// Line numbers of a file are known only when the chunks before are counted: in order.
-class LineCounter {
- public:
-  [[nodiscard]] std::string place(const std::filesystem::path& file, int64_t first_byte, const TextProblem& problem) {
-    enter(first_byte);
-    return fmt::format("{}:{}: byte {}: {}", file.string(), lines_ + problem.line + 1, problem.byte, problem.what);
-  }
-  void leave(int64_t first_byte, int64_t lines) {
-    enter(first_byte);
-    lines_ += lines;
-  }
-
- private:
-  void enter(int64_t first_byte) {
-    if (first_byte == 0) lines_ = 0;
-  }
-  int64_t lines_ = 0;
-};
 
 void check_keys(const TokenizeOptions& options) {
   if (options.text.json_keys.empty()) fail("no JSON key given, at least one expected");

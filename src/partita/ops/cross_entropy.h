@@ -2,10 +2,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita {
+#include "partita/base/label.h"
 
-// Labels that count for nothing.
-inline constexpr int32_t kIgnoredLabel = -1;
+namespace partita {
 
 // logits [n, V] fp32 or bf16; labels [n] int32, kIgnoredLabel or 0..V-1. Returns the sum over counted rows of
 // log sum exp(row) - row[label], in double. If `gradient`, logits become weight * (softmax - onehot), 0 in ignored rows.
