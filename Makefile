@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test quickstart bench compare format tidy clean
+.PHONY: help setup build test quickstart bench compare compare-hf compare-setup format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = cmake --preset release --log-level=WARNING -DPARTITA_TORCH="$${PARTITA_TORCH:-$$PWD/.deps/torch/torch}"
@@ -9,7 +9,7 @@ SOURCES = git ls-files -- '*.h' '*.cc'
 
 help:
 	@echo 'Partita trains GPT models from raw text on any number of processors.'
-	@awk -F ' *## *' '/^[a-z]+:.*##/ { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 	@echo 'PARTITA_TORCH=FOLDER takes an installed torch; JOBS=N says how many compilers run (default: one a core).'
 
 setup: ## installs what is missing: Debian packages by apt, libtorch into .deps/torch
@@ -32,14 +32,21 @@ quickstart: setup ## from nothing to a trained model: installs, builds, trains a
 	@cmake --build build --parallel $(JOBS) --target partita
 	@scripts/quickstart.sh
 
-bench: build ## times the kernels alone
+bench: build ## times the kernels alone, and shows what recomputation saves and costs
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
+	@for model in gpt2 llama; do build/partita bench recompute --model $$model || exit; done
 
-compare: ## times training steps beside PyTorch's, interleaved; prints ratios (some 25 minutes)
+compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf
+	@bench/train_cpu.py
+	@bench/compare_hf.py
+
+compare-hf: compare-setup ## checks weights, losses, training, adapters and texts against transformers and PEFT
+	@bench/compare_hf.py
+
+compare-setup:
 	@scripts/setup.sh --peer
 	@$(CONFIGURE)
 	@cmake --build build --parallel $(JOBS) --target partita
-	@bench/train_cpu.py
 
 format: ## formats our C++ sources
 	@command -v clang-format >/dev/null || { echo 'make format: install clang-format' >&2; exit 1; }
