@@ -7,15 +7,28 @@
 
 namespace partita {
 
-// A dense row-major CPU tensor of that shape and dtype.
-inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
+// A CPU tensor of that shape and dtype.
+inline void check_form(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   PARTITA_CHECK(tensor.defined(), "{} is missing", name);
   PARTITA_CHECK(tensor.device().is_cpu(), "{} is on {}", name, tensor.device().str());
   PARTITA_CHECK(tensor.sizes() == shape, "{}: shape [{}], expected [{}]", name, fmt::join(tensor.sizes(), ", "),
                 fmt::join(shape, ", "));
   PARTITA_CHECK(tensor.scalar_type() == dtype, "{}: dtype {}, expected {}", name, at::toString(tensor.scalar_type()),
                 at::toString(dtype));
+}
+
+// The same, dense and row-major.
+inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
+  check_form(tensor, name, shape, dtype);
   PARTITA_CHECK(tensor.is_contiguous(), "{} is not contiguous", name);
+}
+
+// The same, or columns of a wider matrix: rows may lie further apart.
+inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
+  check_form(tensor, name, shape, dtype);
+  PARTITA_CHECK(tensor.is_contiguous() || (tensor.stride(1) == 1 && tensor.stride(0) >= tensor.size(1)),
+                "{} has strides [{}]: the elements of a row must lie side by side, and rows must not overlap", name,
+                fmt::join(tensor.strides(), ", "));
 }
 
 inline void check_optional(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
