@@ -53,6 +53,9 @@ layers = 3
 hidden_size = 28
 heads = 2
 max_length = 32
+dropout = 0.1
+embedding_dropout = 0.1
+attention_dropout = 0.1
 [data]
 path = "{}"
 tokenizer = "{}"

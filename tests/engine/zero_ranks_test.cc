@@ -1,6 +1,9 @@
 // The promise: every ZeRO stage on any number of ranks is the single-process run.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
+
 #include "partita/comm/recording.h"
 #include "partita/shard/collective_plan.h"
 #include "tests/engine/small_model.h"
@@ -39,38 +42,223 @@ void expect_equal(const std::vector<StepResult>& found, const std::vector<StepRe
   }
 }
 
+struct Kind {
+  std::string name;
+  EngineCase c;
+};
+
+bool some_frozen(const ParameterSpec& p) {
+  return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.") || p.name == "layers.2.mlp.down.weight" ||
+         p.name == "layers.3.attention.norm.weight";
+}
+bool layers_frozen(const ParameterSpec& p) { return p.name.starts_with("layers."); }
+
+std::vector<Kind> kinds() {
+  const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"},
+      llama_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,v_proj,o_proj,gate_proj,down_proj"};
+  return {{"gpt2", {}},
+          {"gpt2, untied, frozen in part, full recomputation",
+           {.tied_head = TiedHead::no, .frozen = some_frozen, .keep = Keep::entry}},
+          {"gpt2, layers frozen", {.frozen = layers_frozen}},
+          {"gpt2, adapters, selective recomputation", {.lora = gpt2_lora, .keep = Keep::selective}},
+          {"llama, full recomputation", {.kind = ModelKind::llama, .keep = Keep::entry}},
+          {"llama, tied", {.kind = ModelKind::llama, .tied_head = TiedHead::yes}},
+          {"llama, frozen in part", {.kind = ModelKind::llama, .frozen = some_frozen, .keep = Keep::selective}},
+          {"llama, adapters, full recomputation",
+           {.kind = ModelKind::llama, .lora = llama_lora, .keep = Keep::entry}},
+          {"gpt2, SGD", {.optimizer = OptimizerKind::sgd}},
+          {"llama, LAMB", {.kind = ModelKind::llama, .optimizer = OptimizerKind::lamb}}};
+}
+
+// Master weights and optimizer states, of which the single process holds whole parameters.
+void expect_same_values(const Engine& found, const Engine& whole, const std::string& what) {
+  std::map<std::string, OwnedRun> by_name;
+  for (const OwnedRun& run : whole.owned_runs()) by_name.emplace(run.parameter->name, run);
+  for (const OwnedRun& run : found.owned_runs()) {
+    const OwnedRun& expected = by_name.at(run.parameter->name);
+    ASSERT_EQ(run.values.size(), expected.values.size());
+    for (size_t k = 0; k < run.values.size(); ++k) {
+      const double largest = expected.values[k].abs().max().item<double>();
+      const at::Tensor part = expected.values[k].narrow(0, run.begin, run.count);
+      EXPECT_LE((run.values[k] - part).abs().max().item<double>(), 1e-5 * largest)
+          << what << ", " << run.parameter->name << ", value " << k;
+    }
+  }
+}
+
 TEST(Zero, EveryStageIsTheSingleProcessRun) {
   Groups groups;
   const int ranks = groups.data->size();
-  const std::vector<StepResult> expected = reference({.dropout = 0.1}, *groups.self, 20);
-  EXPECT_GT(expected.front().grad_norm, 0.5);  // clipping acts
-  EXPECT_LT(expected.back().loss, expected.front().loss);
-  for (int stage = 0; stage <= 3; ++stage)
-    for (int micro_batches : {1, ranks == 3 ? 4 : 3}) {
-      const EngineCase c{.stage = stage,
-                         .samples = static_cast<int>(kGlobalBatch) / ranks / micro_batches,
-                         .micro_batches = micro_batches};
-      ASSERT_EQ(c.samples * micro_batches * ranks, kGlobalBatch);
+  for (const auto& [name, like] : kinds()) {
+    const std::vector<StepResult> expected = reference(like, *groups.self, 12);
+    EXPECT_GT(expected.front().grad_norm, 0.1) << name;
+    for (int stage = 0; stage <= 3; ++stage)
+      for (int micro_batches : {1, ranks == 3 ? 4 : 3}) {
+        EngineCase c = like;
+        c.stage = stage;
+        c.samples = static_cast<int>(kGlobalBatch) / ranks / micro_batches;
+        c.micro_batches = micro_batches;
+        ASSERT_EQ(c.samples * micro_batches * ranks, kGlobalBatch);
+        const auto engine = test::make_engine(c, *groups.self, *groups.data);
+        const std::string what =
+            name + ", stage " + std::to_string(stage) + ", micro-batches " + std::to_string(micro_batches);
+        expect_equal(test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 12), expected, 1e-5, what);
+      }
+  }
+}
+
+// Ranks with different numbers of valid tokens: the gradients are those of one process with all of them.
+TEST(Zero, EveryGradientIsTheSingleProcessGradient) {
+  Groups groups;
+  const int ranks = groups.data->size();
+  for (const auto& [name, like] : kinds()) {
+    EngineCase one = like;
+    one.samples = kGlobalBatch;
+    const auto whole = test::make_engine(one, *groups.self, *groups.self);
+    const auto step = [&](Engine& engine, const EngineCase& c, int rank, int count) {
+      return engine.step(test::rank_batches(c, 0, rank, count), {.learning_rate = 0, .clip = 0});
+    };
+    const StepResult expected = step(*whole, one, 0, 1);
+    for (int stage = 0; stage <= 3; ++stage) {
+      EngineCase c = like;
+      c.stage = stage;
+      c.samples = static_cast<int>(kGlobalBatch) / ranks;
       const auto engine = test::make_engine(c, *groups.self, *groups.data);
-      const std::string what = "stage " + std::to_string(stage) + ", micro-batches " + std::to_string(micro_batches);
-      expect_equal(test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 20), expected, 1e-5, what);
+      const StepResult found = step(*engine, c, groups.data->rank(), ranks);
+      EXPECT_EQ(found.tokens, expected.tokens);
+      EXPECT_NEAR(found.loss, expected.loss, 1e-5 * expected.loss);
+      expect_same_values(*engine, *whole, name + ", stage " + std::to_string(stage));
     }
+  }
+}
+
+// What is frozen keeps every bit, is gathered once in a run at stages 0 to 2, and costs neither gradient nor states.
+TEST(Zero, FrozenWeightsStayAsTheyWere) {
+  Groups groups;
+  const int ranks = groups.data->size(), rank = groups.data->rank();
+  for (DType compute : {DType::fp32, DType::bf16})
+    for (int stage = 0; stage <= 3; ++stage) {
+      const EngineCase c{.kind = ModelKind::llama, .lora = {.rank = 3}, .stage = stage, .compute = compute};
+      RecordingCommunicator self(*groups.self), data(*groups.data);
+      const auto engine = test::make_engine(c, self, data);
+      std::vector<at::Tensor> before;
+      for (const OwnedRun& run : engine->owned_runs())
+        if (!run.parameter->trainable) before.push_back(run.values[0].clone());
+      (void)test::run_steps(*engine, c, rank, ranks, 0, 1);
+      self.clear();
+      data.clear();
+      (void)test::run_steps(*engine, c, rank, ranks, 1, 4);
+      size_t next = 0;
+      for (const OwnedRun& run : engine->owned_runs())
+        if (!run.parameter->trainable) {
+          EXPECT_EQ(run.values.size(), 1U);
+          EXPECT_TRUE(run.values[0].equal(before.at(next++))) << run.parameter->name;
+        }
+      int64_t trained = 0;
+      for (const Unit& unit : engine->plan().units) trained += unit.trainable ? unit.layout.count : 0;
+      if (stage < 3) {
+        EXPECT_EQ(data.bytes("all_gather"), stage > 0 && ranks > 1 ? 3 * size_of(compute) * trained : 0);
+      }
+      const int64_t shards = stage == 0 ? 1 : ranks;
+      EXPECT_EQ(engine->memory().optimizer, 2 * 4 * trained / shards);
+      EXPECT_EQ(engine->memory().master, compute == DType::fp32 ? 0 : 4 * trained / shards);
+      EXPECT_LE(engine->memory().gradients, 2 * 4 * trained);
+    }
+}
+
+// One rank's gradients are not finite: no rank updates anything, and all go on together.
+TEST(Zero, OverflowOnOneRankSkipsTheStepOnAll) {
+  Groups groups;
+  const int ranks = groups.data->size(), rank = groups.data->rank();
+  for (DType compute : {DType::fp32, DType::fp16})
+    for (int stage = 0; stage <= 3; ++stage) {
+      const EngineCase c{
+          .tied_head = TiedHead::no, .stage = stage, .compute = compute, .loss_scale = 1024, .dropout = 0};
+      const auto engine = test::make_engine(c, *groups.self, *groups.data);
+      // A row of the token table that only the last rank reads.
+      constexpr int32_t kToken = 60;
+      engine->set_weights([](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+        initial_weights(out, p, 42, begin);
+        if (p.name != "embedding.token.weight") return;
+        for (size_t i = 0; i < out.size(); ++i)
+          if ((begin + static_cast<int64_t>(i)) / p.shape[1] == kToken) out[i] = std::numeric_limits<float>::infinity();
+      });
+      std::vector<Batch> batches = test::rank_batches(c, 0, rank, ranks);
+      int32_t* tokens = batches[0].tokens.data_ptr<int32_t>();
+      for (int64_t i = 0; i < batches[0].tokens.numel(); ++i) tokens[i] %= kToken;
+      if (rank == ranks - 1) tokens[3] = kToken;
+      std::vector<at::Tensor> before;
+      for (const OwnedRun& run : engine->owned_runs()) before.push_back(run.values[0].clone());
+      const StepInput input{.learning_rate = 1e-3F, .clip = 1, .loss_scale = c.loss_scale};
+      EXPECT_TRUE(engine->step(batches, input).skipped) << "stage " << stage;
+      size_t next = 0;
+      for (const OwnedRun& run : engine->owned_runs())
+        EXPECT_TRUE(run.values[0].equal(before.at(next++))) << run.parameter->name;
+      if (rank == ranks - 1) tokens[3] = 5;
+      EXPECT_FALSE(engine->step(batches, input).skipped) << "stage " << stage;
+    }
+}
+
+// Half precision stays near fp32, also where master weights and states are in bf16.
+TEST(Zero, HalfPrecisionFollowsFp32) {
+  Groups groups;
+  const int ranks = groups.data->size();
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
+    const std::vector<StepResult> expected = reference({.kind = kind}, *groups.self, 10);
+    for (int stage : {0, 3})
+      for (const auto& [compute, states] : {std::pair(DType::fp16, DType::fp32), std::pair(DType::bf16, DType::bf16)}) {
+        const EngineCase c{.kind = kind,
+                           .stage = stage,
+                           .samples = static_cast<int>(kGlobalBatch) / ranks,
+                           .compute = compute,
+                           .states = states,
+                           .loss_scale = compute == DType::fp16 ? 4096.0F : 1.0F};
+        const auto engine = test::make_engine(c, *groups.self, *groups.data);
+        const auto found = test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 10);
+        const double tolerance = compute == DType::fp16 ? 1e-3 : 8e-3;
+        for (size_t i = 0; i < found.size(); ++i)
+          EXPECT_NEAR(found[i].loss, expected[i].loss, tolerance * expected[i].loss)
+              << name_of(compute) << ", stage " << stage << ", step " << i;
+      }
+  }
+}
+
+// Stochastic rounding does not see the cut: stages 0 and 1 sum the same gradients and hold the same bits, as do 2 and 3.
+TEST(Zero, StochasticRoundingDoesNotDependOnTheCut) {
+  Groups groups;
+  const int ranks = groups.data->size(), rank = groups.data->rank();
+  for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    std::vector<std::vector<StepResult>> runs;
+    for (int stage = 0; stage <= 3; ++stage) {
+      const EngineCase c{.stage = stage, .compute = DType::bf16, .states = DType::bf16, .optimizer = optimizer};
+      const auto engine = test::make_engine(c, *groups.self, *groups.data);
+      EXPECT_EQ(engine->memory().master, 0);
+      runs.push_back(test::run_steps(*engine, c, rank, ranks, 0, 6));
+    }
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(runs[0][i].loss, runs[1][i].loss) << "step " << i;
+      EXPECT_EQ(runs[2][i].loss, runs[3][i].loss) << "step " << i;
+    }
+  }
 }
 
 TEST(Zero, PoisonedMemoryChangesNothing) {
   Groups groups;
   const int ranks = groups.data->size();
   for (int stage = 0; stage <= 3; ++stage)
-    for (Keep keep : {Keep::all, Keep::selective, Keep::entry}) {
-      EngineCase c{.stage = stage, .samples = 1, .micro_batches = 2, .keep = keep};
+    for (const auto& [name, like] : kinds()) {
+      EngineCase c = like;
+      c.stage = stage;
+      c.samples = 1;
+      c.micro_batches = 2;
       const auto plain = test::make_engine(c, *groups.self, *groups.data);
       const auto expected = test::run_steps(*plain, c, groups.data->rank(), ranks, 0, 4);
       c.poison = true;
       const auto poisoned = test::make_engine(c, *groups.self, *groups.data);
       const auto found = test::run_steps(*poisoned, c, groups.data->rank(), ranks, 0, 4);
       for (size_t i = 0; i < found.size(); ++i) {
-        EXPECT_EQ(found[i].loss, expected[i].loss) << "stage " << stage;
-        EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << "stage " << stage;
+        EXPECT_EQ(found[i].loss, expected[i].loss) << name << ", stage " << stage;
+        EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << name << ", stage " << stage;
       }
     }
 }

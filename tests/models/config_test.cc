@@ -56,6 +56,59 @@ TEST(ParameterCount, EqualsThePublishedModels) {
   EXPECT_EQ(parameter_count(gpt2_xl()), 1'557'611'200);
 }
 
+ModelConfig llama(int64_t layers, int64_t hidden_size, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t vocabulary) {
+  return {.kind = ModelKind::llama,
+          .layers = layers,
+          .hidden_size = hidden_size,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .ffn_hidden_size = ffn,
+          .vocab_size = vocabulary};
+}
+
+TEST(ParameterCount, EqualsThePublishedLlamas) {
+  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 0, 11008, 32000)), 6'738'415'616);    // Llama-2 7B
+  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 8, 14336, 128256)), 8'030'261'248);   // Llama-3 8B
+  EXPECT_EQ(parameter_count(llama(22, 2048, 32, 4, 5632, 32000)), 1'100'048'384);     // TinyLlama
+  ModelConfig tied = llama(16, 2048, 32, 8, 8192, 128256);
+  tied.tied_head = TiedHead::yes;
+  EXPECT_EQ(parameter_count(tied), 1'235'814'400);  // Llama-3.2 1B
+}
+
+TEST(ModelConfig, LlamaHasItsOwnDefaults) {
+  ModelConfig m = llama(2, 4096, 32, 0, 0, 100);
+  EXPECT_EQ(m.ffn_size(), 11008);
+  EXPECT_EQ(m.key_value_heads(), 32);
+  EXPECT_EQ(m.head_size(), 128);
+  EXPECT_FALSE(m.has_tied_head());
+  EXPECT_EQ(message(m), "no error");
+  m.head_width = 6, m.heads = 5, m.kv_heads = 5;  // heads need not fill the residual stream
+  EXPECT_EQ(message(m), "no error");
+}
+
+TEST(ModelConfig, RefusesWhatNoLlamaHas) {
+  const auto changed = [](auto change) {
+    ModelConfig m = llama(2, 24, 4, 2, 40, 61);
+    change(m);
+    return message(m);
+  };
+  EXPECT_EQ(changed([](ModelConfig&) {}), "no error");
+  EXPECT_THAT(changed([](ModelConfig& m) { m.kv_heads = 3; }), HasSubstr("4 do not divide among 3 key/value heads"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.kv_heads = -1; }), HasSubstr("model.kv_heads is -1"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.head_width = 5; }), HasSubstr("turn pairs"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.rope_theta = 0.5; }), HasSubstr("model.rope_theta is 0.5"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 0.5; }), HasSubstr("model.rope_factor is 0.5"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 8, m.rope_low_frequency = 4; }), HasSubstr("0 < low < high"));
+  EXPECT_THAT(message({.kv_heads = 4}), HasSubstr("model.kv_heads is 4: gpt2"));
+  EXPECT_THAT(message({.rope_factor = 2}), HasSubstr("gpt2 has no rotary positions"));
+}
+
+TEST(FlopsPerToken, WithoutWeightGradientsAThirdLess) {
+  const ModelConfig m = llama(2, 24, 4, 2, 40, 61);
+  const double weights = 2 * (24 * (24 + 2 * 12 + 24) + 3 * 24 * 40) + 61 * 24;
+  EXPECT_EQ(flops_per_token(m, 10, true) - flops_per_token(m, 10, false), 2 * weights);
+}
+
 TEST(ParameterCount, CountsEveryTensorOfASmallModel) {
   // vocab 7, positions 3, width 4, ffn 6: embedding 28 + 12; a layer 4*12+12 + 16+4 + 24+6 + 24+4 + 2 norms of 8;
   // final norm 8.

@@ -6,8 +6,8 @@
 //
 //    [2026-01-31 12:34:56] iteration       10/    1000 | consumed samples:          320 | elapsed time per iteration
 //    (ms): 512.3 | tokens per second: 15991.2 | throughput per device (TFLOP/s): 0.6 | MFU: 41.2% | learning rate:
-//    6.000000E-05 | global batch size:    32 | lm loss: 8.123456E+00 | grad norm: 1.234 | number of skipped
-//    iterations:   0 | number of nan iterations:   0 |
+//    6.000000E-05 | global batch size:    32 | lm loss: 8.123456E+00 | loss scale: 1.0 | grad norm: 1.234 |
+//    number of skipped iterations:   0 | number of nan iterations:   0 |
 //
 // Fields are separated by " | ", names from values by ": ". What Megatron-LM leaves out, a loss that is NaN, is shown.
 #pragma once

@@ -51,7 +51,7 @@ class TrainingRun {
         mesh_(world, {.data = world.size()}),
         self_(world.group("self", {world.rank()})),
         peers_(mesh_.data()),
-        loss_scale_{.scale = static_cast<float>(config_.loss_scale.initial)} {}
+        loss_scale_(first_loss_scale(loss_scale_options())) {}
 
   TrainOutcome operator()() {
     const InterruptGuard guard;
@@ -187,7 +187,7 @@ class TrainingRun {
       warn("step {}: the gradient norm is {}{}, nothing was updated", step_, r.grad_norm,
            scales_loss() ? fmt::format(" at loss scale {}", loss_scale_.scale) : std::string());
     }
-    if (scales_loss()) loss_scale_ = next(loss_scale_, r.skipped, loss_scale_options());
+    if (scales_loss()) loss_scale_ = next_loss_scale(loss_scale_, r.skipped, loss_scale_options());
     view_->step = {.step = step_,
                    .consumed_samples = consumed_samples_,
                    .loss = r.loss,
@@ -208,7 +208,9 @@ class TrainingRun {
 
   [[nodiscard]] bool scales_loss() const { return config_.train.precision == DType::fp16; }
   [[nodiscard]] LossScaleOptions loss_scale_options() const {
-    return {.least = static_cast<float>(config_.loss_scale.least), .window = config_.loss_scale.window};
+    return {.first = static_cast<float>(config_.loss_scale.initial),
+            .clean_steps = config_.loss_scale.window,
+            .lowest = static_cast<float>(config_.loss_scale.lowest)};
   }
 
   void validate_now() {
@@ -259,13 +261,10 @@ class TrainingRun {
 
   // What must stay for the resumed run to be the one that was not stopped.
   [[nodiscard]] std::map<std::string, std::string> identity() const {
-    const int64_t planned = consumed_samples_ + (config_.train.steps - step_) * config_.train.global_batch;
-    return {{"data.split", config_.data.split},
-            {"data.seed", std::to_string(config_.data.seed)},
-            {"tokens in data.path", std::to_string(data_->tokens())},
-            {"train.seed", std::to_string(config_.train.seed)},
-            {"train.sequence_length", std::to_string(config_.train.sequence_length)},
-            {"samples of the whole run, by which epochs are shuffled", std::to_string(planned)}};
+    std::map<std::string, std::string> all = data_->identity();
+    all["train.seed"] = std::to_string(config_.train.seed);
+    all["train.sequence_length"] = std::to_string(config_.train.sequence_length);
+    return all;
   }
 
   // What all ranks see is said once.

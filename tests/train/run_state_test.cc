@@ -1,0 +1,102 @@
+#include "partita/train/run_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+
+using testing::HasSubstr;
+
+RunState llama_with_adapters() {
+  return {.step = 7,
+          .consumed_samples = 56,
+          .skipped_steps = 2,
+          .nan_steps = 1,
+          .loss_scale = 4096,
+          .clean_steps = 5,
+          .model = {.kind = ModelKind::llama,
+                    .layers = 2,
+                    .hidden_size = 20,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .head_width = 6,
+                    .ffn_hidden_size = 40,
+                    .vocab_size = 61,
+                    .max_length = 32,
+                    .tied_head = TiedHead::yes,
+                    .norm_epsilon = 1e-6,
+                    .rope_theta = 500000,
+                    .rope_factor = 8},
+          .lora = {.rank = 4, .alpha = 8, .dropout = 0.1, .targets = "q_proj"},
+          .base = "/models/base",
+          .stored_as = "BF16",
+          .identity = {{"train.seed", "1"}}};
+}
+
+TEST(RunState, ReadsWhatItWrote) {
+  const RunState before = llama_with_adapters(), after = run_state(to_json(before), "folder");
+  EXPECT_EQ(after.step, 7);
+  EXPECT_EQ(after.consumed_samples, 56);
+  EXPECT_EQ(after.skipped_steps, 2);
+  EXPECT_EQ(after.nan_steps, 1);
+  EXPECT_EQ(after.loss_scale, 4096);
+  EXPECT_EQ(after.clean_steps, 5);
+  EXPECT_EQ(after.model, before.model);
+  EXPECT_EQ(after.lora, before.lora);
+  EXPECT_EQ(after.base, before.base);
+  EXPECT_EQ(after.stored_as, "BF16");
+  EXPECT_EQ(after.identity, before.identity);
+}
+
+// What the first version wrote: gpt2 alone, without the keys of llama.
+TEST(RunState, ReadsCheckpointsFromBeforeLlama) {
+  nlohmann::json json = to_json({.step = 3,
+                                 .model = {.layers = 2, .hidden_size = 24, .heads = 3, .vocab_size = 61},
+                                 .identity = {{"train.seed", "1"}}});
+  for (const char* key : {"kv_heads", "head_width", "tied_head", "rope_theta", "rope_factor", "rope_low_frequency",
+                          "rope_high_frequency", "rope_original_length"})
+    json["model"].erase(key);
+  const ModelConfig model = run_state(json, "folder").model;
+  EXPECT_EQ(model.kind, ModelKind::gpt2);
+  EXPECT_TRUE(model.has_tied_head());
+  EXPECT_EQ(model.key_value_heads(), 3);
+  EXPECT_EQ(model.head_size(), 8);
+}
+
+TEST(RunState, NamesWhatIsWrong) {
+  nlohmann::json json = to_json(llama_with_adapters());
+  json["model"]["kind"] = "mamba";
+  EXPECT_THAT(error_message([&] { (void)run_state(json, "folder"); }), HasSubstr("a model of kind \"mamba\""));
+  json = to_json(llama_with_adapters());
+  json.erase("step");
+  EXPECT_THAT(error_message([&] { (void)run_state(json, "folder"); }),
+              HasSubstr("folder is no checkpoint of a training run"));
+}
+
+TEST(RunState, AnotherModelIsAnError) {
+  const RunState saved = llama_with_adapters();
+  check_same_model(saved, saved.model, saved.lora, "folder");
+  ModelConfig dropout = saved.model;
+  dropout.dropout = 0.3;
+  check_same_model(saved, dropout, saved.lora, "folder");
+
+  const auto message = [&](auto change) {
+    ModelConfig model = saved.model;
+    LoraConfig lora = saved.lora;
+    change(model, lora);
+    return error_message([&] { check_same_model(saved, model, lora, "folder"); });
+  };
+  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.kind = ModelKind::gpt2; }),
+              HasSubstr("model.kind is llama there and gpt2 here"));
+  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.kv_heads = 4; }), HasSubstr("model.kv_heads is 2 there and 4"));
+  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.tied_head = TiedHead::no; }), HasSubstr("model.tied_head"));
+  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.rope_theta = 10000; }), HasSubstr("model.rope_theta"));
+  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.rank = 0; }), HasSubstr("lora.rank is 4 there and 0 here"));
+  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.targets = ""; }), HasSubstr("lora.targets is q_proj there"));
+}
+
+}  // namespace
+}  // namespace partita
