@@ -32,7 +32,7 @@ try:
 except ImportError as error:
     sys.exit(f"compare_hf: {error}: 'scripts/setup.sh --peer' installs what is needed")
 
-WINDOW = 32  # tokens, for token files
+WINDOW, EXAMPLE = 32, 64  # tokens of a sample: of token files, of prompts
 STEPS, CLIP = 6, 1.0
 ADAMW = {"learning_rate": 3e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8}
 SGD = {"learning_rate": 0.3}
@@ -133,9 +133,12 @@ class Comparison:
         self.evaluate(self.original, "eval of the folder")
         self.evaluate(self.folder / "imported", "eval of the import")
         self.generate(self.original, reference.load(self.original), "of the folder")
-        self.finetune("one process", "full", ranks=1, options=[])
-        self.finetune("ZeRO-3 on 2 ranks, full recomputation", "sharded", ranks=2,
-                      options=["--parallel.zero_stage=3", "--train.recompute=full"])
+        self.finetune("one process", "full")
+        self.finetune("ZeRO-3 on 2 ranks, full recomputation", "sharded", "--parallel.zero_stage=3",
+                      "--train.recompute=full", ranks=2)
+        self.finetune("all examples packed into one sample", "packed", "--data.packing=true", "--train.global_batch=1",
+                      "--train.micro_batch=1", f"--train.sequence_length={reference.POSITIONS}")
+        self.finetune("embeddings and first layer frozen", "frozen", "--train.freeze=embedding.*,layers.0.*")
         self.lora()
 
     def import_and_export(self):
@@ -191,7 +194,7 @@ tokenizer = "{self.work.tokenizer_file}"
 split = "1,0,0"
 [train]
 steps = {STEPS}
-sequence_length = {reference.POSITIONS}
+sequence_length = {EXAMPLE}
 micro_batch = 2
 global_batch = {examples}
 [schedule]
@@ -209,10 +212,12 @@ min_learning_rate = 0
         self.partita("train", config, f"--run.directory={run}", *options, ranks=ranks)
         return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
-    def finetune(self, what, name, ranks, options):
+    def finetune(self, what, name, *options, ranks=1):
         run, exported = self.folder / name, self.folder / f"{name}_exported"
         found = self.train(run, ADAMW | {"clip": CLIP}, ranks, options)
         model = reference.load(self.original)
+        if name == "frozen":
+            reference.freeze(model)
         expected = reference.train(model, self.work.examples, reference.adamw(model, ADAMW), STEPS, CLIP)
         self.table.add(f"losses of {STEPS} AdamW steps, {what} ({expected[0]:.3f} to {expected[-1]:.3f})",
                        relative(found, expected), 1e-4)

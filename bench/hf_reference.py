@@ -23,7 +23,7 @@ transformers.logging.disable_progress_bar()
 
 END_OF_DOCUMENT = "<|endoftext|>"
 VOCABULARY = 307  # more than the tokenizer has
-POSITIONS = 64
+POSITIONS = 256
 WORDS = "river stone light of the and walked over mountain slowly again".split()
 
 
@@ -106,6 +106,13 @@ def make_model(config, folder, dtype=torch.float32, seed=0):
 def load(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
                                                              dtype=torch.float32).eval()
+
+
+def freeze(model):
+    """Embeddings and the first layer: what our patterns embedding.* and layers.0.* name."""
+    for name, parameter in model.named_parameters():
+        if any(part in name for part in (".wte.", ".wpe.", ".embed_tokens.", ".h.0.", ".layers.0.")):
+            parameter.requires_grad_(False)
 
 
 def load_adapter(base, adapter, trainable=False):
