@@ -15,7 +15,7 @@ void gelu_recompute(at::Tensor out, at::Tensor x);
 void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias);
 // out [N, F] = silu(gate) * up, where gate_up [N, 2F] holds gate in its first and up in its last F columns.
 void swiglu_forward(at::Tensor out, at::Tensor gate_up);
-// d_gate_up [N, 2F] of d_out [N, F].
+// d_gate_up [N, 2F] of d_out [N, F]; d_gate_up may be gate_up.
 void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up);
 // d_bias [C] fp32 (+)= column sums of d [N, C].
 void bias_backward(at::Tensor d, Target d_bias);

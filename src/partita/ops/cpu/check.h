@@ -44,4 +44,13 @@ inline at::ScalarType check_activation(const at::Tensor& tensor, const char* nam
   return dtype;
 }
 
+// Rows of a table, by [samples, length] int32: each lies in 0..limit-1.
+inline void check_indices(const at::Tensor& indices, const char* name, int64_t limit) {
+  const int32_t* index = indices.const_data_ptr<int32_t>();
+  for (int64_t i = 0; i < indices.numel(); ++i)
+    if (index[i] < 0 || index[i] >= limit)
+      fail("{} {} in sample {} at place {} is outside 0..{}: the data does not belong to this model", name, index[i],
+           i / indices.size(1), i % indices.size(1), limit - 1);
+}
+
 }  // namespace partita

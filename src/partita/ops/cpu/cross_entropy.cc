@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/cross_entropy.cc"
 #include <hwy/foreach_target.h>
 
+#include "partita/ops/cpu/dtype-inl.h"
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,9 +66,9 @@ class Row {
   }
 
  private:
-  // fp32 logits turn into their exponentials in place; those of bf16 would be rounded twice.
+  // fp32 logits turn into their exponentials in place; those of half precision would be rounded twice.
   static float* room_for(float* logits, int64_t, bool) { return logits; }
-  static float* room_for(at::BFloat16*, int64_t V, bool gradient) {
+  static float* room_for(void*, int64_t V, bool gradient) {
     return gradient ? scratch<float, Exponentials>(V) : nullptr;
   }
 
@@ -114,11 +115,9 @@ void rows_as(T* logits, int64_t V, const int32_t* labels, float weight, bool gra
 
 void cross_entropy_rows(const at::Tensor& logits, const int32_t* labels, float weight, bool gradient, double* losses,
                         int64_t begin, int64_t end) {
-  const auto run = [&]<class T>(T* data) {
-    rows_as(data, logits.size(1), labels, weight, gradient, losses, begin, end);
-  };
-  logits.scalar_type() == at::kFloat ? run(logits.mutable_data_ptr<float>())
-                                     : run(logits.mutable_data_ptr<at::BFloat16>());
+  with_type_of(logits, [&]<class T>(T) {
+    rows_as(logits.mutable_data_ptr<T>(), logits.size(1), labels, weight, gradient, losses, begin, end);
+  });
 }
 
 }  // namespace

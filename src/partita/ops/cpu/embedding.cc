@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/embedding.cc"
 #include <hwy/foreach_target.h>
 
+#include "partita/ops/cpu/dtype-inl.h"
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,7 +22,7 @@ namespace {
 void gather_rows(const at::Tensor& out, const at::Tensor& token_table, const at::Tensor& position_table,
                  const int32_t* tokens, const int32_t* positions, int64_t begin, int64_t end) {
   const int64_t C = out.size(1);
-  const auto run = [&]<class T>(T) {
+  with_type_of(out, [&]<class T>(T) {
     T* to = out.mutable_data_ptr<T>();
     const T* by_token = token_table.const_data_ptr<T>();
     const T* by_position = position_table.defined() ? position_table.const_data_ptr<T>() : nullptr;
@@ -34,22 +35,20 @@ void gather_rows(const at::Tensor& out, const at::Tensor& token_table, const at:
         store(x, to + row * C + i, part);
       });
     }
-  };
-  out.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+  });
 }
 
 // sum [C] (+)= the listed rows of d, in their order.
 void sum_rows_into(float* sum, bool accumulate, const at::Tensor& d, const int32_t* rows, int64_t count) {
   const int64_t C = d.size(1);
-  const auto run = [&]<class T>(T) {
+  with_type_of(d, [&]<class T>(T) {
     const T* from = d.const_data_ptr<T>();
     for_vectors(C, [&](int64_t i, auto part) {
       V x = accumulate ? load(sum + i, part) : hn::Zero(D());
       for (int64_t r = 0; r < count; ++r) x = hn::Add(x, load(from + rows[r] * C + i, part));
       store(x, sum + i, part);
     });
-  };
-  d.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+  });
 }
 
 }  // namespace
@@ -64,14 +63,6 @@ HWY_EXPORT(gather_rows);
 HWY_EXPORT(sum_rows_into);
 
 constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
-
-void check_indices(const at::Tensor& indices, const char* name, int64_t limit) {
-  const int32_t* index = indices.const_data_ptr<int32_t>();
-  for (int64_t i = 0; i < indices.numel(); ++i)
-    if (index[i] < 0 || index[i] >= limit)
-      fail("{} {} in sample {} at place {} is outside 0..{}: the data does not belong to this model", name, index[i],
-           i / indices.size(1), i % indices.size(1), limit - 1);
-}
 
 // For each row of a table the rows of the batch that read it, ascending: those of row r are
 // rows[begin[r]] .. rows[begin[r + 1] - 1].

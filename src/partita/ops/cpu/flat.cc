@@ -11,25 +11,13 @@
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/flat.cc"
 #include <hwy/foreach_target.h>
 
+#include "partita/ops/cpu/dtype-inl.h"
 #include "partita/ops/cpu/simd-inl.h"
 #include "partita/ops/cpu/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 namespace {
-
-// f(T{}) with the C++ type of the tensor's elements.
-template <class F>
-HWY_INLINE void with_type_of(const at::Tensor& tensor, F&& f) {
-  switch (tensor.scalar_type()) {
-    case at::kBFloat16:
-      return f(at::BFloat16{});
-    case at::kHalf:
-      return f(at::Half{});
-    default:
-      return f(float{});
-  }
-}
 
 void add_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, int64_t end) {
   with_type_of(in, [&]<class T>(T) {

@@ -44,9 +44,7 @@ at::Tensor widened(const at::Tensor& half) {
 // Rows that lie apart, side by side: oneDNN takes dense operands from ATen.
 at::Tensor dense(const at::Tensor& rows) {
   if (rows.is_contiguous()) return rows;
-  const auto copy = [&]<class T>(T) {
-    return scratch_matrix<T, DenseRows>(rows.size(0), rows.size(1)).copy_(rows);
-  };
+  const auto copy = [&]<class T>(T) { return scratch_matrix<T, DenseRows>(rows.size(0), rows.size(1)).copy_(rows); };
   switch (rows.scalar_type()) {
     case at::kBFloat16:
       return copy(at::BFloat16{});

@@ -1,0 +1,138 @@
+#include "partita/ops/rope.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/sin.h>
+
+#include <numbers>
+
+#include "partita/ops/cpu/check.h"
+#include "partita/ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/rope.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/dtype-inl.h"
+#include "partita/ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+// Each head's pairs (a, b) of a row become (a cos - b sin, b cos + a sin); `direction` -1 turns them back.
+template <class T>
+HWY_INLINE void turn_row(T* row, const float* cos, const float* sin, float direction, int64_t heads, int64_t half) {
+  const V sign = constant(direction);
+  for (int64_t h = 0; h < heads; ++h) {
+    T *first = row + 2 * half * h, *second = first + half;
+    for_vectors(half, [&](int64_t i, auto part) {
+      const V a = load(first + i, part), b = load(second + i, part);
+      const V c = load(cos + i, part), s = hn::Mul(load(sin + i, part), sign);
+      store(hn::NegMulAdd(b, s, hn::Mul(a, c)), first + i, part);
+      store(hn::MulAdd(a, s, hn::Mul(b, c)), second + i, part);
+    });
+  }
+}
+
+// Rows of q and k heads, turned in place.
+void turn_rows(const at::Tensor& qkv, const int32_t* positions, const Heads& heads, const RopeTable& table,
+               float direction, int64_t begin, int64_t end) {
+  const int64_t width = qkv.size(2), half = heads.head_width / 2;
+  const float *cos = table.cos.const_data_ptr<float>(), *sin = table.sin.const_data_ptr<float>();
+  with_type_of(qkv, [&]<class T>(T) {
+    T* data = qkv.mutable_data_ptr<T>();
+    for (int64_t row = begin; row < end; ++row)
+      turn_row(data + row * width, cos + positions[row] * half, sin + positions[row] * half, direction,
+               heads.heads + heads.kv_heads, half);
+  });
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(turn_rows);
+
+constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+
+void check_options(const RopeOptions& options) {
+  PARTITA_CHECK(options.head_width > 0 && options.head_width % 2 == 0,
+                "rotary positions turn pairs of channels: heads are {} wide, which is not even", options.head_width);
+  PARTITA_CHECK(options.theta > 0, "rotary positions: theta {} is not positive", options.theta);
+  PARTITA_CHECK(options.factor == 1 || (options.factor > 0 && options.low > 0 && options.high > options.low),
+                "rotary positions: factor {}, low {} and high {} do not satisfy factor > 0 and 0 < low < high",
+                options.factor, options.low, options.high);
+}
+
+// Llama 3's scaling of one frequency, in fp32 as Hugging Face's.
+float scaled(float frequency, const RopeOptions& options) {
+  const auto length = static_cast<float>(options.original_length), factor = static_cast<float>(options.factor);
+  const auto low = static_cast<float>(options.low), high = static_cast<float>(options.high);
+  const float wave_length = 1 / frequency * (2 * std::numbers::pi_v<float>);
+  if (wave_length < length / high) return frequency;
+  if (wave_length > length / low) return frequency / factor;
+  const float share = (length / wave_length - low) / (high - low);
+  return (1 - share) * frequency / factor + share * frequency;
+}
+
+void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads, const RopeTable& table,
+          const char* name, float direction) {
+  const at::ScalarType dtype = check_activation(qkv, name);
+  PARTITA_CHECK(heads.head_width % 2 == 0, "heads are {} wide, rotary positions turn pairs of channels",
+                heads.head_width);
+  PARTITA_CHECK(qkv.dim() == 3, "{} has {} dimensions, expected [samples, length, width]", name, qkv.dim());
+  const int64_t samples = qkv.size(0), length = qkv.size(1), half = heads.head_width / 2;
+  check_tensor(qkv, name, {samples, length, (heads.heads + 2 * heads.kv_heads) * heads.head_width}, dtype);
+  check_tensor(positions, "positions", {samples, length}, at::kInt);
+  PARTITA_CHECK(table.cos.defined(), "the table of rotary positions is missing");
+  const int64_t limit = table.cos.size(0);
+  check_tensor(table.cos, "cos", {limit, half}, at::kFloat);
+  check_tensor(table.sin, "sin", {limit, half}, at::kFloat);
+  check_indices(positions, "position", limit);
+  const int32_t* position = positions.const_data_ptr<int32_t>();
+  at::parallel_for(0, samples * length, kLeastRows, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(turn_rows)(qkv, position, heads, table, direction, begin, end);
+  });
+}
+
+}  // namespace
+
+std::vector<float> rope_frequencies(const RopeOptions& options) {
+  check_options(options);
+  // By the operations that Hugging Face's models call, so that not even a last bit differs.
+  const at::Tensor exponents = at::arange(0, options.head_width, 2).to(at::kFloat).div(options.head_width);
+  const at::Tensor frequencies = at::pow(options.theta, exponents).reciprocal();
+  const float* data = frequencies.const_data_ptr<float>();
+  std::vector<float> out(data, data + frequencies.numel());
+  if (options.factor != 1)
+    for (float& frequency : out) frequency = scaled(frequency, options);
+  return out;
+}
+
+RopeTable make_rope_table(const RopeOptions& options) {
+  std::vector<float> frequencies = rope_frequencies(options);
+  PARTITA_CHECK(options.positions >= 0, "a table of {} rotary positions", options.positions);
+  const at::Tensor row = at::from_blob(frequencies.data(), {options.head_width / 2}, at::TensorOptions(at::kFloat));
+  const at::Tensor angles = at::outer(at::arange(options.positions).to(at::kFloat), row);
+  return {angles.cos(), angles.sin()};
+}
+
+void rope_forward(at::Tensor qkv, at::Tensor positions, Heads heads, const RopeTable& table) {
+  turn(qkv, positions, heads, table, "qkv", 1);
+}
+
+void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads heads, const RopeTable& table) {
+  turn(d_qkv, positions, heads, table, "d_qkv", -1);
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

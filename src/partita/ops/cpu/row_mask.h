@@ -1,0 +1,25 @@
+// The dropout mask of activations [samples * length, C]: which sample a row belongs to, and where it begins in it.
+#pragma once
+#include "partita/base/error.h"
+#include "partita/ops/cpu/mask.h"
+#include "partita/ops/dropout.h"
+
+namespace partita {
+
+struct RowMask {
+  RowMask(const Dropout& dropout, int64_t rows) : samples(dropout.samples) {
+    if (dropout.p == 0 || rows == 0) return;
+    const auto count = static_cast<int64_t>(samples.size());
+    PARTITA_CHECK(count > 0 && rows % count == 0, "{} rows are not whole samples: {} ids", rows, count);
+    length = rows / count;
+    mask = make_mask(dropout, count);
+  }
+  // False also where p is so small that no element is dropped.
+  [[nodiscard]] bool drops() const { return mask.threshold > 0; }
+
+  Mask mask;
+  std::span<const int64_t> samples;
+  int64_t length = 1;  // rows a sample
+};
+
+}  // namespace partita
