@@ -3,10 +3,13 @@
 #include <hwy/targets.h>
 
 #include "partita/ops/activation.h"
+#include "partita/ops/adamw.h"
 #include "partita/ops/attention.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/flat.h"
+#include "partita/ops/lamb.h"
 #include "partita/ops/norm.h"
+#include "partita/ops/sgd.h"
 #include "tests/ops/reference.h"
 
 namespace partita {
@@ -14,8 +17,21 @@ namespace {
 
 using namespace reference;
 
-const StepScalars kNow{.seed = 5, .step = 6};
+const StepScalars kNow{.seed = 5, .step = 6, .update = 4, .learning_rate = 0.01F};
 const std::vector<int64_t> kSamples = {3, (int64_t{1} << 33) + 1};
+
+// Master weights and states in dtype (fp32 or bf16), after a step of each optimizer.
+std::vector<at::Tensor> updated(at::ScalarType dtype) {
+  const int64_t n = 1003;
+  const auto positive = [&](uint64_t seed) { return random({n}, dtype, seed).abs(); };
+  const at::Tensor gradient = random({n}, at::kFloat, 1), adamw = positive(2), m = positive(3), v = positive(4);
+  adamw_step(adamw, m, v, gradient, adamw, {.weight_decay = 0.1}, &kNow, {.parameter = 5, .first = 3});
+  const at::Tensor sgd = positive(6), momentum = positive(7), lamb = positive(8);
+  sgd_step(sgd, momentum, gradient, sgd, {.weight_decay = 0.1}, &kNow, {.parameter = 6, .first = 3});
+  const double ratio = lamb_ratio(lamb_measure(lamb, m, v, gradient, {.weight_decay = 0.1}, &kNow));
+  lamb_step(lamb, m, v, gradient, lamb, {.weight_decay = 0.1}, ratio, &kNow, {.parameter = 7, .first = 3});
+  return {adamw, sgd, momentum, lamb, m, v};
+}
 
 // What kernels of each family make of the same input.
 std::vector<at::Tensor> results(at::ScalarType dtype) {
@@ -53,7 +69,9 @@ std::vector<at::Tensor> results(at::ScalarType dtype) {
   (void)cross_entropy(logits, integers({N}, 77, 10), 1, true);
   const at::Tensor half = nan({N * C}, at::kHalf);
   cast(half, normed.view({-1}));
-  return {residual, normed, d_residual, d_weight.gradient, gelu, out, d_qkv, logits, half};
+  std::vector<at::Tensor> all = dtype == at::kHalf ? std::vector<at::Tensor>() : updated(dtype);
+  all.insert(all.end(), {residual, normed, d_residual, d_weight.gradient, gelu, out, d_qkv, logits, half});
+  return all;
 }
 
 TEST(Targets, AgreeWithTheBest) {
