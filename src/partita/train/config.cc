@@ -54,10 +54,20 @@ void bind_lora(ConfigSchema& s, LoraConfig& l) {
 
 void bind_data(ConfigSchema& s, DataConfig& d) {
   s.section("data", "the text")
-      .field("path", d.path, "prefix of the token files PATH.bin and PATH.idx (`partita tokenize` writes them)")
-      .field("tokenizer", d.tokenizer, "tokenizer.json that the token files were made with")
-      .field("split", d.split, "weights of training, validation and test documents")
-      .field("seed", d.seed, between(0, 4294967295), "seed of the order of samples");
+      .choice("format", d.format, {"tokens", "prompts"},
+              "tokens: files of `partita tokenize`; prompts: JSON lines with prompt and completion, which alone counts")
+      .field("path", d.path, "tokens: prefix of the token files PATH.bin and PATH.idx; prompts: the file of JSON lines")
+      .field("validation", d.validation, "data of the same format for validation; empty: a part of path, by split")
+      .field("tokenizer", d.tokenizer, "tokenizer.json that the token files were made with; empty: that of model.from")
+      .field("split", d.split, "weights of training, validation and test documents, or examples")
+      .field("seed", d.seed, between(0, 4294967295), "seed of the order of samples")
+      .choice("separate_documents", d.separate_documents, {"auto", "true", "false"},
+              "positions begin anew in each document, and attention stays within it; auto: of prompts")
+      .field("prompt_key", d.prompt_key, "prompts: key of the text that is given")
+      .field("completion_key", d.completion_key, "prompts: key of the text that is learnt")
+      .field("packing", d.packing, "prompts: as many examples in a sample as fit, in place of one and padding")
+      .choice("too_long", d.too_long, {"error", "cut", "skip"},
+              "prompts: examples longer than a sample are an error, lose the end of the completion, or are left out");
 }
 
 void bind_train(ConfigSchema& s, TrainConfig& t) {
@@ -95,7 +105,7 @@ void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
 void bind_loss_scale(ConfigSchema& s, LossScaleConfig& l) {
   s.section("loss_scale", "of fp16: keeps small gradients from vanishing")
       .field("initial", l.initial, at_least(1), "at the first step")
-      .field("least", l.least, more_than(0), "an overflow at this scale ends the run")
+      .field("lowest", l.lowest, more_than(0), "an overflow at this scale ends the run")
       .field("window", l.window, at_least(1), "steps without overflow until the scale doubles");
 }
 
@@ -180,8 +190,8 @@ void validate_parallel(const ParallelConfig& p, int64_t ranks) {
 void validate_precision(const Config& c) {
   if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
     fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
-  if (c.loss_scale.least > c.loss_scale.initial)
-    fail("loss_scale.least {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.least,
+  if (c.loss_scale.lowest > c.loss_scale.initial)
+    fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
          c.loss_scale.initial, c.loss_scale.initial);
 }
 
@@ -190,6 +200,27 @@ void validate_batches(const Config& c, int64_t ranks) {
   if (c.train.sequence_length > c.model.max_length) {
     fail("train.sequence_length {} is more than model.max_length {}: use at most {}, or raise max_length",
          c.train.sequence_length, c.model.max_length, c.model.max_length);
+  }
+}
+
+void validate_data(const Config& c) {
+  const DataConfig& d = c.data;
+  const bool prompts = d.format == DataFormat::prompts;
+  if (d.path.empty() && prompts) fail("data.path is not set: give a file of JSON lines with prompt and completion");
+  if (d.path.empty()) fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
+  if (d.tokenizer.empty() && c.from.empty() && (prompts || c.model.vocab_size == 0)) {
+    fail("data.tokenizer is not set: give the tokenizer.json {}",
+         prompts ? "of the model" : "that the token files were made with, or model.vocab_size");
+  }
+  if (d.packing && !prompts) fail("data.packing is true: samples of token files have no padding, leave it out");
+  if (prompts && d.prompt_key == d.completion_key)
+    fail("data.prompt_key and completion_key are both \"{}\": give two keys", d.prompt_key);
+  if (!d.validation.empty()) return;  // nothing is split
+  const std::array<double, 3> split = parse_split(d.split).shares;
+  if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", d.split);
+  if (c.eval.every > 0 && split[1] == 0) {
+    fail("data.split \"{}\" leaves nothing for validation: give it a weight, or data.validation, or set eval.every to 0",
+         d.split);
   }
 }
 
@@ -251,16 +282,7 @@ void validate(const Config& c, int64_t ranks) {
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);
   validate_schedule(c);
-  if (c.data.path.empty())
-    fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
-  if (c.data.tokenizer.empty() && c.model.vocab_size == 0) {
-    fail("data.tokenizer is not set: give the tokenizer.json that the token files were made with, or model.vocab_size");
-  }
-  const std::array<double, 3> split = parse_split(c.data.split).shares;
-  if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", c.data.split);
-  if (c.eval.every > 0 && split[1] == 0) {
-    fail("data.split \"{}\" leaves nothing for validation: give it a weight, or set eval.every to 0", c.data.split);
-  }
+  validate_data(c);
   if (c.run.directory.empty()) fail("run.directory is empty: name a folder");
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
 }

@@ -14,6 +14,7 @@
 
 #include "partita/base/config.h"
 #include "partita/base/dtype.h"
+#include "partita/data/prompt_dataset.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 #include "partita/optim/optimizer_options.h"
@@ -21,11 +22,24 @@
 
 namespace partita {
 
+enum class Switch : uint8_t { automatic, on, off };
+
+// tokens: files of `partita tokenize`, all of whose tokens count; prompts: JSON lines, whose completions count.
+enum class DataFormat : uint8_t { tokens, prompts };
+
 struct DataConfig {
-  std::filesystem::path path;       // prefix: PATH.bin and PATH.idx
-  std::filesystem::path tokenizer;  // tokenizer.json
-  std::string split = "969,30,1";   // weights of training, validation and test documents
-  int64_t seed = 1234;              // of the order of samples
+  DataFormat format = DataFormat::tokens;
+  std::filesystem::path path;        // tokens: prefix of PATH.bin and PATH.idx; prompts: the file
+  std::filesystem::path validation;  // likewise; empty: a part of `path`
+  std::filesystem::path tokenizer;   // tokenizer.json
+  std::string split = "969,30,1";    // weights of training, validation and test documents, or examples
+  int64_t seed = 1234;               // of the order of samples
+  // Positions begin anew in each document, and attention stays within it. automatic: of prompts.
+  Switch separate_documents = Switch::automatic;
+  // Of prompts.
+  std::string prompt_key = "prompt", completion_key = "completion";
+  bool packing = false;  // several examples a sample
+  TooLong too_long = TooLong::error;
 };
 
 // What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap;
@@ -48,7 +62,7 @@ struct TrainConfig {
 // Of fp16: gradients are made scale times as large. It falls where they overflow and rises after a while without.
 struct LossScaleConfig {
   double initial = 65536;
-  double least = 1;       // an overflow here ends the run
+  double lowest = 1;      // an overflow here ends the run
   int64_t window = 2000;  // steps without overflow until it doubles
 };
 
@@ -94,8 +108,6 @@ struct CheckpointConfig {
   std::string resume = "auto";  // auto: the newest complete one of the run, never, or a checkpoint's path
   bool on_interrupt = true;     // save when Ctrl-C ends the run
 };
-
-enum class Switch : uint8_t { automatic, on, off };
 
 struct LogConfig {
   int64_t every = 10;  // steps between log lines

@@ -1,37 +1,107 @@
 #include "partita/train/training_data.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/data/gpt_dataset.h"
+#include "partita/data/prompt_dataset.h"
 
 namespace partita {
 namespace {
 
-at::Tensor view(std::vector<int32_t>& values, int64_t samples, int64_t length) {
-  return at::from_blob(values.data(), {samples, length}, at::kInt);
+Documents documents_of(const DataConfig& d) {
+  const bool separate =
+      d.separate_documents == Switch::automatic ? d.format == DataFormat::prompts : d.separate_documents == Switch::on;
+  return separate ? Documents::separate : Documents::joined;
 }
 
 }  // namespace
 
+Batch view_of(TokenBatch& buffer) {
+  const auto view = [&](std::vector<int32_t>& values) {
+    return values.empty() ? at::Tensor() : at::from_blob(values.data(), {buffer.samples, buffer.length}, at::kInt);
+  };
+  return {.tokens = view(buffer.tokens),
+          .labels = view(buffer.labels),
+          .positions = view(buffer.positions),
+          .samples = buffer.sample_ids,
+          .first_keys = view(buffer.first_keys)};
+}
+
 TrainingData::TrainingData(const Config& config, int rank, int ranks)
     : plan_(make_batch_plan(config.train.global_batch, config.train.micro_batch, ranks)),
       buffers_(static_cast<size_t>(plan_.accumulation())) {
-  const auto tokens = std::make_shared<const IndexedDataset>(config.data.path);
-  const DataSplit split = parse_split(config.data.split);
-  const auto part = [&](SplitName name, int64_t samples) {
-    return std::make_unique<GptDataset>(tokens, split_range(split, name, tokens->sequences()),
+  if (config.data.format == DataFormat::prompts)
+    open_prompts(config, rank == 0);
+  else
+    open_tokens(config);
+  train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
+  if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
+  identity_["data.seed"] = std::to_string(config.data.seed);
+  identity_["data.separate_documents"] = documents_of(config.data) == Documents::separate ? "true" : "false";
+  if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
+}
+
+void TrainingData::open_tokens(const Config& config) {
+  const DataConfig& d = config.data;
+  const bool own_validation = !d.validation.empty();
+  const auto open = [&](const std::filesystem::path& prefix, SplitName name, int64_t samples) {
+    const auto tokens = std::make_shared<const IndexedDataset>(prefix);
+    const SequenceRange range = own_validation ? SequenceRange{0, tokens->sequences()}
+                                               : split_range(parse_split(d.split), name, tokens->sequences());
+    if (name == SplitName::train) identity_["tokens in data.path"] = std::to_string(tokens->tokens());
+    return std::make_unique<GptDataset>(tokens, range,
                                         GptIndexSpec{.split = std::string(name_of(name)),
                                                      .sequence_length = config.train.sequence_length,
                                                      .samples = samples,
-                                                     .seed = static_cast<uint32_t>(config.data.seed)});
+                                                     .seed = static_cast<uint32_t>(d.seed)},
+                                        documents_of(d));
   };
-  train_ = part(SplitName::train, config.train.steps * config.train.global_batch);
-  train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
-  tokens_ = tokens->tokens();
-  examples_ = (train_->tokens_per_epoch() - 1) / config.train.sequence_length;
+  const int64_t samples = config.train.steps * config.train.global_batch;
+  auto train = open(d.path, SplitName::train, samples);
+  examples_ = (train->tokens_per_epoch() - 1) / config.train.sequence_length;
+  train_ = std::move(train);
+  identity_["samples of the whole run, by which epochs are shuffled"] = std::to_string(samples);
   if (config.eval.every > 0) {
-    valid_ = part(SplitName::valid, config.eval.batches * config.train.global_batch);
-    valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
+    valid_ =
+        open(own_validation ? d.validation : d.path, SplitName::valid, config.eval.batches * config.train.global_batch);
+  }
+}
+
+void TrainingData::open_prompts(const Config& config, bool report) {
+  const DataConfig& d = config.data;
+  if (d.tokenizer.empty()) fail("data.tokenizer is not set, and model.from has none: give the model's tokenizer.json");
+  const auto tokenizer = load_tokenizer(d.tokenizer);
+  const auto examples = [&](const std::filesystem::path& file) {
+    return std::make_shared<const PromptExamples>(read_prompts(
+        file, *tokenizer,
+        {.prompt_key = d.prompt_key, .completion_key = d.completion_key, .workers = at::get_num_threads()}));
+  };
+  const auto open = [&](std::shared_ptr<const PromptExamples> all, SplitName name, int64_t samples) {
+    const SequenceRange range =
+        d.validation.empty() ? split_range(parse_split(d.split), name, all->size()) : SequenceRange{0, all->size()};
+    auto dataset = std::make_unique<PromptDataset>(std::move(all), range,
+                                                   PromptDatasetSpec{.sequence_length = config.train.sequence_length,
+                                                                     .samples = samples,
+                                                                     .seed = static_cast<uint64_t>(d.seed),
+                                                                     .packed = d.packing,
+                                                                     .too_long = d.too_long,
+                                                                     .documents = documents_of(d)});
+    if (report) log::info("{}: {}", name_of(name), describe(dataset->summary()));
+    return dataset;
+  };
+  const auto all = examples(d.path);
+  auto train = open(all, SplitName::train, config.train.steps * config.train.global_batch);
+  examples_ = train->summary().samples;
+  identity_["tokens in data.path"] = std::to_string(all->ids.size());
+  identity_["data.packing"] = d.packing ? "true" : "false";
+  identity_["training examples"] = std::to_string(train->summary().examples);
+  train_ = std::move(train);
+  if (config.eval.every > 0) {
+    valid_ = open(d.validation.empty() ? all : examples(d.validation), SplitName::valid,
+                  config.eval.batches * config.train.global_batch);
   }
 }
 
@@ -40,10 +110,7 @@ std::vector<Batch> TrainingData::read(const BatchReader& reader, int64_t consume
   for (int64_t m = 0; m < plan_.accumulation(); ++m) {
     TokenBatch& buffer = buffers_[static_cast<size_t>(m)];
     reader.read(consumed_samples, m, buffer);
-    batches.push_back({.tokens = view(buffer.tokens, buffer.samples, buffer.length),
-                       .labels = view(buffer.labels, buffer.samples, buffer.length),
-                       .positions = view(buffer.positions, buffer.samples, buffer.length),
-                       .samples = buffer.sample_ids});
+    batches.push_back(view_of(buffer));
   }
   return batches;
 }

@@ -1,9 +1,11 @@
-// The token files of a run as micro-batches of training and validation.
+// The data of a run as micro-batches of training and validation: token files, or prompts with completions.
 //
 //   TrainingData data(config, rank, ranks);
 //   std::vector<Batch> batches = data.training(consumed_samples);    // this rank's micro-batches of one step
 #pragma once
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "partita/data/batch_reader.h"
@@ -14,7 +16,8 @@ namespace partita {
 
 class TrainingData {
  public:
-  // Errors: missing or damaged files; a split with fewer tokens than a sample.
+  // Errors: missing or damaged files; a split with fewer tokens than
+  // a sample, or without examples; those of PromptDataset.
   TrainingData(const Config&, int rank, int ranks);
 
   // This rank's micro-batches of the step that begins behind `consumed_samples`. Views of buffers that the next call
@@ -24,16 +27,23 @@ class TrainingData {
   [[nodiscard]] std::vector<Batch> validation(int64_t index);
 
   [[nodiscard]] int64_t examples() const { return examples_; }  // training samples of one epoch
-  [[nodiscard]] int64_t tokens() const { return tokens_; }      // of the token files
+  // What must stay for a resumed run to read the same samples, by name.
+  [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:
+  void open_tokens(const Config&);
+  void open_prompts(const Config&, bool report);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
   BatchPlan plan_;
-  std::unique_ptr<GptDataset> train_, valid_;
+  std::unique_ptr<SampleSource> train_, valid_;
   std::unique_ptr<BatchReader> train_reader_, valid_reader_;
   std::vector<TokenBatch> buffers_;  // one a micro-batch
-  int64_t examples_ = 0, tokens_ = 0;
+  int64_t examples_ = 0;
+  std::map<std::string, std::string> identity_;
 };
+
+// A micro-batch as the engine takes it: views of the buffer.
+[[nodiscard]] Batch view_of(TokenBatch& buffer);
 
 }  // namespace partita
