@@ -1,0 +1,346 @@
+#include "partita/models/hf_config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/base/nearest.h"
+
+namespace partita {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// Change nothing in the function of the weights: training's own switches, generation, bookkeeping, other heads.
+constexpr std::array kIgnored = {
+    "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
+    "gradient_checkpointing", "return_dict", "return_dict_in_generate", "output_attentions", "output_hidden_states",
+    "output_past", "output_scores", "torchscript", "use_bfloat16", "id2label", "label2id", "num_labels", "problem_type",
+    "finetuning_task", "task_specific_params", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward",
+    "auto_map", "_name_or_path", "_commit_hash", "_attn_implementation_autoset",
+    // generation, as old files hold it
+    "do_sample", "early_stopping", "max_length", "min_length", "max_new_tokens", "num_beams", "num_beam_groups",
+    "num_return_sequences", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
+    "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+    "begin_suppress_tokens", "suppress_tokens", "exponential_decay_length_penalty", "remove_invalid_values", "prefix",
+    "is_decoder",
+    // GPT-2: the causal mask's size in old versions, and the summary head of another model
+    "n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "predict_special_tokens",
+    // Llama: how a matmul is cut for tensor parallelism, which gives the same product; an older max_position_embeddings
+    "pretraining_tp", "max_sequence_length"};
+
+constexpr std::array kTokens = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+// All that give x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+constexpr std::array kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"};
+constexpr std::array kSilu = {"silu", "swish"};  // x / (1 + exp(-x))
+
+// null, false, 0-sized: what a writer puts where a feature is not used.
+bool says_nothing(const json& value) {
+  return value.is_null() || value == false || ((value.is_structured() || value.is_string()) && value.empty()) ||
+         value == "";
+}
+
+// Fields that hold names, paths and ids, by what they are called.
+bool looks_like_bookkeeping(std::string_view name) {
+  return name.starts_with('_') || name.ends_with("_token_id") || name.ends_with("_version") ||
+         name.ends_with("_name") || name.ends_with("_path") || name.ends_with("_name_or_path");
+}
+
+// One object of a config.json: hands out its fields, and knows at the end which were not asked for.
+class Fields {
+ public:
+  Fields(const json& object, std::string place, const fs::path& path)
+      : object_(object), place_(std::move(place)), path_(path) {}
+
+  [[nodiscard]] bool has(std::string_view name) const { return object_.contains(name) && !object_[name].is_null(); }
+
+  const json& raw(const char* name) {
+    known_.insert(name);
+    static const json none;
+    return object_.contains(name) ? object_[name] : none;
+  }
+
+  int64_t integer(const char* name, std::optional<int64_t> otherwise) {
+    const json& value = raw(name);
+    if (value.is_null()) return needed(name, otherwise);
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}))
+      refuse(name, "a whole number");
+    return value.get<int64_t>();
+  }
+  double number(const char* name, std::optional<double> otherwise) {
+    const json& value = raw(name);
+    if (value.is_null()) return needed(name, otherwise);
+    if (!value.is_number()) refuse(name, "a number");
+    return value.get<double>();
+  }
+  bool boolean(const char* name, bool otherwise) {
+    const json& value = raw(name);
+    if (value.is_null()) return otherwise;
+    if (!value.is_boolean()) refuse(name, "true or false");
+    return value.get<bool>();
+  }
+
+  // The one value that a feature may have here.
+  void require(const char* name, const json& only) {
+    const json& value = raw(name);
+    if (value.is_null() || value == only || (only == false && says_nothing(value))) return;
+    refuse(name, only == false ? "false or null" : only.dump());
+  }
+  // A text out of these; what the file leaves out is the first.
+  void require_one_of(const char* name, std::span<const char* const> allowed) {
+    const json& value = raw(name);
+    if (value.is_null() || (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()))
+      return;
+    refuse(name, fmt::format("{}", fmt::join(allowed, ", ")));
+  }
+
+  template <class Names>
+  void ignore(const Names& names) {
+    for (const char* name : names) known_.insert(name);
+  }
+
+  // What is left over.
+  void check_unknown(std::vector<std::string>& warnings) const {
+    for (const auto& [name, value] : object_.items()) {
+      if (known_.contains(name) || says_nothing(value)) continue;
+      if (looks_like_bookkeeping(name)) {
+        warnings.push_back(fmt::format("{}: the field {} is not known and is ignored", path_.string(), place_ + name));
+        continue;
+      }
+      const std::vector<std::string> names(known_.begin(), known_.end());
+      const std::string near = nearest(name, names);
+      fail("{}: the field {} = {} is not known, and may change the model{}: remove it if it does not", path_.string(),
+           place_ + name, value.dump(), near.empty() ? "" : " (" + near + " is known)");
+    }
+  }
+
+  [[noreturn]] void refuse(std::string_view name, std::string_view supported) const {
+    fail("{}: {} is {}, supported: {}", path_.string(), place_ + std::string(name), object_[name].dump(), supported);
+  }
+
+ private:
+  template <class T>
+  T needed(const char* name, std::optional<T> otherwise) const {
+    if (!otherwise) fail("{}: {} is missing", path_.string(), place_ + name);
+    return *otherwise;
+  }
+
+  const json& object_;
+  std::string place_;
+  const fs::path& path_;
+  std::set<std::string, std::less<>> known_;
+};
+
+constexpr std::array kGpt2Architectures = {"GPT2LMHeadModel", "GPT2Model"};
+constexpr std::array kLlamaArchitectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"};
+
+void check_architecture(Fields& fields, std::span<const char* const> allowed) {
+  const json& value = fields.raw("architectures");
+  if (says_nothing(value)) return;
+  const bool known = value.is_array() && value.size() == 1 && value[0].is_string() &&
+                     std::ranges::find(allowed, value[0].get<std::string>()) != allowed.end();
+  if (!known) fields.refuse("architectures", fmt::format("[\"{}\"]", fmt::join(allowed, "\"] or [\"")));
+}
+
+// What any configuration may hold and no model here has.
+void require_common(Fields& fields) {
+  for (const char* name : {"add_cross_attention", "is_encoder_decoder", "tie_encoder_decoder", "quantization_config",
+                           "pruned_heads", "sliding_window", "use_sliding_window", "compression_config"})
+    fields.require(name, false);
+}
+
+TiedHead tied(bool yes) { return yes ? TiedHead::yes : TiedHead::no; }
+
+ModelConfig parse_gpt2(Fields& fields) {
+  check_architecture(fields, kGpt2Architectures);
+  fields.require_one_of("activation_function", kTanhGelu);
+  fields.require("scale_attn_weights", true);
+  fields.require("scale_attn_by_inverse_layer_idx", false);
+  // Attention in fp32 under mixed precision: the probabilities are made in fp32 here, but the order is not its.
+  fields.require("reorder_and_upcast_attn", false);
+  ModelConfig m;
+  m.kind = ModelKind::gpt2;
+  m.vocab_size = fields.integer("vocab_size", 50257);
+  m.max_length = fields.integer("n_positions", 1024);
+  m.hidden_size = fields.integer("n_embd", 768);
+  m.layers = fields.integer("n_layer", 12);
+  m.heads = fields.integer("n_head", 12);
+  m.ffn_hidden_size = fields.integer("n_inner", 4 * m.hidden_size);
+  m.dropout = fields.number("resid_pdrop", 0.1);
+  m.embedding_dropout = fields.number("embd_pdrop", 0.1);
+  m.attention_dropout = fields.number("attn_pdrop", 0.1);
+  m.norm_epsilon = fields.number("layer_norm_epsilon", 1e-5);
+  m.init_std = fields.number("initializer_range", 0.02);
+  m.tied_head = tied(fields.boolean("tie_word_embeddings", true));
+  return m;
+}
+
+// rope_scaling (transformers 4; "type" until 4.43) or rope_parameters (5; holds rope_theta too).
+void parse_rope(const json& object, const char* name, const fs::path& path, ModelConfig& m,
+                std::vector<std::string>& warnings) {
+  if (says_nothing(object)) return;
+  if (!object.is_object()) fail("{}: {} is {}, expected an object", path.string(), name, object.dump());
+  Fields rope(object, std::string(name) + ".", path);
+  m.rope_theta = rope.number("rope_theta", m.rope_theta);
+  rope.require("partial_rotary_factor", 1.0);
+  const char* key = rope.has("rope_type") ? "rope_type" : "type";
+  constexpr std::array kTypes = {"default", "llama3"};
+  rope.require_one_of(key, kTypes);
+  rope.ignore(std::array{"rope_type", "type"});
+  if (object.value(key, json()) == "llama3") {
+    m.rope_factor = rope.number("factor", std::nullopt);
+    m.rope_low_frequency = rope.number("low_freq_factor", std::nullopt);
+    m.rope_high_frequency = rope.number("high_freq_factor", std::nullopt);
+    m.rope_original_length = rope.integer("original_max_position_embeddings", std::nullopt);
+  } else if (!rope.has(key) && object.contains("factor")) {
+    fail("{}: {} has a factor but no rope_type: add it, supported: default, llama3", path.string(), name);
+  } else {
+    rope.ignore(std::array{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+  }
+  rope.check_unknown(warnings);
+}
+
+ModelConfig parse_llama(Fields& fields, const fs::path& path, std::vector<std::string>& warnings) {
+  check_architecture(fields, kLlamaArchitectures);
+  fields.require_one_of("hidden_act", kSilu);
+  fields.require("attention_bias", false);
+  fields.require("mlp_bias", false);
+  fields.require("partial_rotary_factor", 1.0);
+  ModelConfig m;
+  m.kind = ModelKind::llama;
+  m.vocab_size = fields.integer("vocab_size", 32000);
+  m.max_length = fields.integer("max_position_embeddings", 2048);
+  m.hidden_size = fields.integer("hidden_size", 4096);
+  m.layers = fields.integer("num_hidden_layers", 32);
+  m.heads = fields.integer("num_attention_heads", 32);
+  m.kv_heads = fields.integer("num_key_value_heads", m.heads);
+  m.head_width = fields.integer("head_dim", 0);
+  m.ffn_hidden_size = fields.integer("intermediate_size", 11008);
+  m.attention_dropout = fields.number("attention_dropout", 0.0);
+  m.norm_epsilon = fields.number("rms_norm_eps", 1e-6);
+  m.init_std = fields.number("initializer_range", 0.02);
+  m.tied_head = tied(fields.boolean("tie_word_embeddings", false));
+  m.rope_theta = fields.number("rope_theta", 10000.0);
+  parse_rope(fields.raw("rope_scaling"), "rope_scaling", path, m, warnings);
+  parse_rope(fields.raw("rope_parameters"), "rope_parameters", path, m, warnings);
+  return m;
+}
+
+// The file has no 0 for "as usual": what was left out there stands here as a number.
+void require_positive(const ModelConfig& m, const fs::path& path) {
+  if (m.vocab_size < 1 || m.ffn_hidden_size < 1 || (m.kind == ModelKind::llama && m.kv_heads < 1))
+    fail("{}: the vocabulary of {}, the MLP's width of {} and {} key/value heads must be at least 1", path.string(),
+         m.vocab_size, m.ffn_hidden_size, m.key_value_heads());
+}
+
+std::string_view torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::fp16:
+      return "float16";
+    default:
+      fail("a model's weights cannot be stored as {}: use fp32, bf16 or fp16", name_of(dtype));
+  }
+}
+
+json gpt2_json(const ModelConfig& m) {
+  return {{"model_type", "gpt2"},
+          {"architectures", {"GPT2LMHeadModel"}},
+          {"activation_function", "gelu_new"},
+          {"vocab_size", m.vocab_size},
+          {"n_positions", m.max_length},
+          {"n_embd", m.hidden_size},
+          {"n_layer", m.layers},
+          {"n_head", m.heads},
+          {"n_inner", m.ffn_size() == 4 * m.hidden_size ? json() : json(m.ffn_size())},
+          {"resid_pdrop", m.dropout},
+          {"embd_pdrop", m.embedding_dropout},
+          {"attn_pdrop", m.attention_dropout},
+          {"layer_norm_epsilon", m.norm_epsilon},
+          {"initializer_range", m.init_std},
+          {"tie_word_embeddings", m.has_tied_head()}};
+}
+
+json llama_json(const ModelConfig& m) {
+  json scaling;
+  if (m.rope_factor != 1)
+    scaling = {{"rope_type", "llama3"},
+               {"factor", m.rope_factor},
+               {"low_freq_factor", m.rope_low_frequency},
+               {"high_freq_factor", m.rope_high_frequency},
+               {"original_max_position_embeddings", m.rope_original_length}};
+  return {{"model_type", "llama"},
+          {"architectures", {"LlamaForCausalLM"}},
+          {"hidden_act", "silu"},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"vocab_size", m.vocab_size},
+          {"max_position_embeddings", m.max_length},
+          {"hidden_size", m.hidden_size},
+          {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads},
+          {"num_key_value_heads", m.key_value_heads()},
+          {"head_dim", m.head_size()},
+          {"intermediate_size", m.ffn_size()},
+          {"attention_dropout", m.attention_dropout},
+          {"rms_norm_eps", m.norm_epsilon},
+          {"initializer_range", m.init_std},
+          {"tie_word_embeddings", m.has_tied_head()},
+          {"rope_theta", m.rope_theta},
+          {"rope_scaling", scaling}};
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(std::string_view text, const fs::path& path) {
+  json root;
+  try {
+    root = json::parse(text);
+  } catch (const json::exception& error) {
+    fail("{} is not valid JSON: {}", path.string(), error.what());
+  }
+  if (!root.is_object()) fail("{} is no configuration of a model: expected an object", path.string());
+  HfConfig hf;
+  Fields fields(root, "", path);
+  const json& type = fields.raw("model_type");
+  fields.ignore(kIgnored);
+  require_common(fields);
+  if (type == "gpt2") {
+    hf.model = parse_gpt2(fields);
+  } else if (type == "llama") {
+    hf.model = parse_llama(fields, path, hf.warnings);
+  } else {
+    fail("{}: model_type is {}, supported: \"gpt2\", \"llama\"", path.string(), type.dump());
+  }
+  for (const char* name : kTokens)
+    if (const json& value = fields.raw(name); !value.is_null()) hf.tokens[name] = value;
+  fields.check_unknown(hf.warnings);
+  require_positive(hf.model, path);
+  try {
+    validate(hf.model);
+  } catch (const Error& error) {
+    fail("{}: {}", path.string(), error.what());
+  }
+  return hf;
+}
+
+std::string hf_config_text(const ModelConfig& model, DType stored, const json& tokens) {
+  json root = model.kind == ModelKind::gpt2 ? gpt2_json(model) : llama_json(model);
+  root["torch_dtype"] = torch_name(stored);  // transformers 5 reads it as "dtype"
+  root["use_cache"] = true;
+  root.update(tokens);
+  return root.dump(2) + "\n";
+}
+
+}  // namespace partita

@@ -1,0 +1,100 @@
+#include "partita/models/hf_names.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace partita {
+namespace {
+
+// Builds the list: ours, theirs.
+class List {
+ public:
+  explicit List(std::vector<HfParameter>& list) : list_(list) {}
+
+  // One tensor there, of the same shape.
+  void same(std::string ours, std::string theirs, std::vector<int64_t> shape) {
+    const int64_t rows = shape[0];
+    list_.push_back({std::move(ours), shape, {{std::move(theirs), shape, 0, rows, false}}});
+  }
+  // GPT-2's Conv1D with its bias: [in, out] there.
+  void conv1d(const std::string& ours, const std::string& theirs, int64_t out, int64_t in) {
+    list_.push_back({ours + ".weight", {out, in}, {{theirs + ".weight", {in, out}, 0, out, true}}});
+    same(ours + ".bias", theirs + ".bias", {out});
+  }
+  void layer_norm(const std::string& ours, const std::string& theirs, int64_t width) {
+    same(ours + ".weight", theirs + ".weight", {width});
+    same(ours + ".bias", theirs + ".bias", {width});
+  }
+  // Several matrices there, one above the other here.
+  void stacked(std::string ours, const std::vector<std::pair<std::string, int64_t>>& parts, int64_t in) {
+    HfParameter parameter{std::move(ours), {}, {}};
+    int64_t row = 0;
+    for (const auto& [theirs, rows] : parts) {
+      parameter.pieces.push_back({theirs, {rows, in}, row, rows, false});
+      row += rows;
+    }
+    parameter.shape = {row, in};
+    list_.push_back(std::move(parameter));
+  }
+
+ private:
+  std::vector<HfParameter>& list_;
+};
+
+void add_gpt2(const ModelConfig& m, List list) {
+  const int64_t c = m.hidden_size, f = m.ffn_size();
+  list.same("embedding.token.weight", "transformer.wte.weight", {m.vocab_size, c});
+  list.same("embedding.position.weight", "transformer.wpe.weight", {m.max_length, c});
+  for (int64_t l = 0; l < m.layers; ++l) {
+    const std::string ours = fmt::format("layers.{}.", l), theirs = fmt::format("transformer.h.{}.", l);
+    list.layer_norm(ours + "attention.norm", theirs + "ln_1", c);
+    list.conv1d(ours + "attention.qkv", theirs + "attn.c_attn", 3 * c, c);
+    list.conv1d(ours + "attention.output", theirs + "attn.c_proj", c, c);
+    list.layer_norm(ours + "mlp.norm", theirs + "ln_2", c);
+    list.conv1d(ours + "mlp.up", theirs + "mlp.c_fc", f, c);
+    list.conv1d(ours + "mlp.down", theirs + "mlp.c_proj", c, f);
+  }
+  list.layer_norm("final_norm", "transformer.ln_f", c);
+}
+
+void add_llama(const ModelConfig& m, List list) {
+  const int64_t c = m.hidden_size, f = m.ffn_size();
+  const int64_t q = m.heads * m.head_size(), kv = m.key_value_heads() * m.head_size();
+  list.same("embedding.token.weight", "model.embed_tokens.weight", {m.vocab_size, c});
+  for (int64_t l = 0; l < m.layers; ++l) {
+    const std::string ours = fmt::format("layers.{}.", l), theirs = fmt::format("model.layers.{}.", l);
+    const std::string attention = theirs + "self_attn.", mlp = theirs + "mlp.";
+    list.same(ours + "attention.norm.weight", theirs + "input_layernorm.weight", {c});
+    list.stacked(
+        ours + "attention.qkv.weight",
+        {{attention + "q_proj.weight", q}, {attention + "k_proj.weight", kv}, {attention + "v_proj.weight", kv}}, c);
+    list.same(ours + "attention.output.weight", attention + "o_proj.weight", {c, q});
+    list.same(ours + "mlp.norm.weight", theirs + "post_attention_layernorm.weight", {c});
+    list.stacked(ours + "mlp.gate_up.weight", {{mlp + "gate_proj.weight", f}, {mlp + "up_proj.weight", f}}, c);
+    list.same(ours + "mlp.down.weight", mlp + "down_proj.weight", {c, f});
+  }
+  list.same("final_norm.weight", "model.norm.weight", {c});
+}
+
+}  // namespace
+
+std::vector<HfParameter> hf_parameters(const ModelConfig& model) {
+  validate(model);
+  std::vector<HfParameter> parameters;
+  model.kind == ModelKind::gpt2 ? add_gpt2(model, List(parameters)) : add_llama(model, List(parameters));
+  if (!model.has_tied_head())
+    List(parameters).same("head.weight", std::string(kHfHead), {model.vocab_size, model.hidden_size});
+  return parameters;
+}
+
+std::string_view hf_prefix(ModelKind kind) { return kind == ModelKind::gpt2 ? "transformer." : "model."; }
+
+std::string_view hf_layers(ModelKind kind) { return kind == ModelKind::gpt2 ? "h" : "layers"; }
+
+bool is_hf_buffer(std::string_view name, ModelKind kind) {
+  if (kind == ModelKind::gpt2) return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  return name.ends_with("rotary_emb.inv_freq");
+}
+
+}  // namespace partita
