@@ -1,5 +1,8 @@
 #include "partita/ops/activation.h"
 
+#include <gmock/gmock.h>
+
+#include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
 namespace partita {
@@ -103,6 +106,126 @@ TEST(Gelu, ThreadsDoNotChangeABit) {
     };
     EXPECT_TRUE(same_bits(with_threads(1, run), with_threads(2, run)));
   }
+}
+
+TEST(Gelu, AFrozenBiasChangesNothingElse) {
+  for (at::ScalarType dtype : kDTypes) {
+    const at::Tensor x = random({70, 33}, dtype, 1), d_out = random({70, 33}, dtype, 2);
+    const at::Tensor d_x = nan({70, 33}, dtype), frozen = nan({70, 33}, dtype);
+    bias_gelu_backward(d_x, d_out, x, {nan({33}), false});
+    bias_gelu_backward(frozen, d_out, x, {});
+    EXPECT_TRUE(same_bits(frozen, d_x));
+  }
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double swiglu(double gate, double up) { return gate * sigmoid(gate) * up; }
+
+// Row by row: the gate and up of each element, which lie F columns apart.
+template <class F>
+void for_all_pairs(int64_t N, int64_t columns, F&& f) {
+  for (size_t row = 0, i = 0; row < static_cast<size_t>(N); ++row)
+    for (size_t c = 0; c < static_cast<size_t>(columns); ++c, ++i) {
+      const size_t gate = row * 2 * static_cast<size_t>(columns) + c;
+      f(i, gate, gate + static_cast<size_t>(columns));
+    }
+}
+
+TEST(SwiGlu, ForwardIsTheDefinition) {
+  for_all_shapes([](int64_t N, int64_t F, at::ScalarType dtype) {
+    const at::Tensor gate_up = random({N, 2 * F}, dtype, 1, 0, 2), out = nan({N, F}, dtype);
+    swiglu_forward(out, gate_up);
+    const Values in = values(gate_up);
+    Values expected(static_cast<size_t>(N * F));
+    for_all_pairs(N, F, [&](size_t i, size_t gate, size_t up) { expected[i] = swiglu(in[gate], in[up]); });
+    expect_close(out, expected, tolerance(dtype));
+  });
+}
+
+TEST(SwiGlu, BackwardIsTheSlope) {
+  for_all_shapes([](int64_t N, int64_t F, at::ScalarType dtype) {
+    const at::Tensor gate_up = random({N, 2 * F}, dtype, 1, 0, 2), d_out = random({N, F}, dtype, 2);
+    const at::Tensor d_gate_up = nan({N, 2 * F}, dtype);
+    swiglu_backward(d_gate_up, d_out, gate_up);
+    const Values in = values(gate_up), d = values(d_out);
+    Values expected(in.size());
+    const double step = 1e-5;  // central differences in fp64
+    for_all_pairs(N, F, [&](size_t i, size_t g, size_t u) {
+      expected[g] = d[i] * (swiglu(in[g] + step, in[u]) - swiglu(in[g] - step, in[u])) / (2 * step);
+      expected[u] = d[i] * (swiglu(in[g], in[u] + step) - swiglu(in[g], in[u] - step)) / (2 * step);
+    });
+    expect_close(d_gate_up, expected, tolerance(dtype));
+
+    swiglu_backward(gate_up, d_out, gate_up);
+    EXPECT_TRUE(same_bits(gate_up, d_gate_up));
+  });
+}
+
+TEST(SwiGlu, IsAccurateOverTheWholeRange) {
+  const int64_t n = 20001;
+  const at::Tensor gate_up = at::full({1, 2 * n}, 1.0, at::TensorOptions(at::kFloat)), out = nan({1, n});
+  for (int64_t i = 0; i < n; ++i) gate_up.mutable_data_ptr<float>()[i] = static_cast<float>(i - n / 2) * 1e-2F;
+  swiglu_forward(out, gate_up);
+  const Values in = values(gate_up), found = values(out);
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], swiglu(in[i], 1), 1e-6 * std::abs(swiglu(in[i], 1)) + 1e-35) << in[i];
+}
+
+TEST(SwiGlu, ExtremesAndNan) {
+  for (at::ScalarType dtype : kDTypes) {
+    const double large = dtype == at::kHalf ? 6e4 : 1e30;
+    const double in[] = {0, large, -large, std::nan("")};
+    const at::Tensor gate_up = at::full({1, 8}, 1.0, at::TensorOptions(at::kFloat));
+    for (int i = 0; i < 4; ++i) gate_up.mutable_data_ptr<float>()[i] = static_cast<float>(in[i]);
+    const at::Tensor narrow = gate_up.to(dtype), out = nan({1, 4}, dtype), d_gate_up = nan({1, 8}, dtype);
+    swiglu_forward(out, narrow);
+    swiglu_backward(d_gate_up, at::full({1, 4}, 1.0, at::TensorOptions(dtype)), narrow);
+    const Values found = values(out), d = values(d_gate_up), exact = values(narrow);
+    EXPECT_EQ(found[0], 0);
+    EXPECT_EQ(found[1], exact[1]);
+    EXPECT_EQ(found[2], 0);
+    EXPECT_TRUE(std::isnan(found[3]));
+    EXPECT_EQ(d[0], 0.5);
+    EXPECT_EQ(d[1], 1);
+    EXPECT_EQ(d[2], 0);
+    EXPECT_TRUE(std::isnan(d[3]) && std::isnan(d[7]));
+  }
+}
+
+TEST(SwiGlu, ThreadsDoNotChangeABit) {
+  for (at::ScalarType dtype : kDTypes) {
+    const at::Tensor gate_up = random({700, 2 * 65}, dtype, 1), d_out = random({700, 65}, dtype, 2);
+    const auto forward = [&] {
+      const at::Tensor out = nan({700, 65}, dtype);
+      swiglu_forward(out, gate_up);
+      return out;
+    };
+    const auto backward = [&] {
+      const at::Tensor d = nan({700, 2 * 65}, dtype);
+      swiglu_backward(d, d_out, gate_up);
+      return d;
+    };
+    EXPECT_TRUE(same_bits(with_threads(1, forward), with_threads(2, forward)));
+    EXPECT_TRUE(same_bits(with_threads(1, backward), with_threads(2, backward)));
+  }
+}
+
+TEST(SwiGlu, WrongOperandsAreNamed) {
+  EXPECT_THAT(
+      [] {
+        swiglu_forward(nan({2, 3}), nan({2, 8}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("out: shape [2, 3], expected [2, 4]")));
+  EXPECT_THAT(
+      [] {
+        swiglu_forward(nan({2, 3}), nan({2, 7}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("gate_up: shape [2, 7], expected [2, 6]")));
+  EXPECT_THAT(
+      [] {
+        swiglu_backward(nan({2, 6}), nan({2, 3}, at::kHalf), nan({2, 6}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("d_out: dtype Half, expected Float")));
 }
 
 }  // namespace

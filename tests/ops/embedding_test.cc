@@ -60,6 +60,21 @@ TEST(Embedding, BackwardSumsTheReadersOfEachRow) {
       }
 }
 
+TEST(Embedding, FrozenTablesAreLeftAlone) {
+  for (at::ScalarType dtype : kDTypes) {
+    const at::Tensor tokens = integers({2, 40}, 9, 1), positions = integers({2, 40}, 7, 2);
+    const at::Tensor d_out = random({80, 33}, dtype, 3);
+    const Target both_token{nan({9, 33}), false}, both_position{nan({7, 33}), false};
+    embedding_backward(both_token, both_position, d_out, tokens, positions);
+    const Target token{nan({9, 33}), false}, position{nan({7, 33}), false};
+    embedding_backward(token, {}, d_out, tokens, {});  // no table of positions at all
+    embedding_backward({}, position, d_out, tokens, positions);
+    EXPECT_TRUE(same_bits(token.gradient, both_token.gradient));
+    EXPECT_TRUE(same_bits(position.gradient, both_position.gradient));
+    embedding_backward({}, {}, d_out, tokens, {});
+  }
+}
+
 TEST(Embedding, ThreadsDoNotChangeABit) {
   const at::Tensor tokens = integers({4, 300}, 50, 1), d_out = random({1200, 65}, at::kFloat, 2);
   const auto run = [&] {

@@ -15,6 +15,7 @@ struct Case {
   int64_t samples, length, C;
   bool sum = true, bias = true;
   float p = 0;
+  bool rms = false;
 };
 const Case kCases[] = {{1, 1, 1},
                        {1, 3, 7},
@@ -27,7 +28,12 @@ const Case kCases[] = {{1, 1, 1},
                        {3, 7, 33, false, false, 0.5F},
                        {2, 33, 130, true, true, 0.2F},
                        {1, 1, 5, false, true, 0.9F},
-                       {4, 40, 384, true, true, 0.1F}};
+                       {4, 40, 384, true, true, 0.1F},
+                       {1, 1, 1, true, false, 0, true},
+                       {2, 9, 33, true, false, 0, true},
+                       {1, 70, 384, false, false, 0, true},
+                       {0, 8, 24, true, false, 0, true},
+                       {3, 7, 130, true, true, 0.3F, true}};
 
 const StepScalars kNow{.seed = 1234, .step = 56};
 const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
@@ -57,10 +63,10 @@ AddNorm forward_of(const Case& c, at::ScalarType dtype) {
   if (c.bias) op.bias = random({c.C}, dtype, 3);
   op.dropout = dropout_of(c);
   op.weight = random({c.C}, dtype, 4, 1, 0.2);
-  op.norm_bias = random({c.C}, dtype, 5);
+  if (!c.rms) op.norm_bias = random({c.C}, dtype, 5);
   op.residual = nan({N, c.C}, dtype);
   op.normed = nan({N, c.C}, dtype);
-  op.mean = nan({N});
+  if (!c.rms) op.mean = nan({N});
   op.rstd = nan({N});
   return op;
 }
@@ -77,7 +83,7 @@ AddNormBackward backward_of(const Case& c, at::ScalarType dtype) {
   op.d_residual = nan({N, c.C}, dtype);
   if (c.p > 0) op.d_branch = nan({N, c.C}, dtype);
   op.d_weight = {nan({c.C}), false};
-  op.d_norm_bias = {nan({c.C}), false};
+  if (!c.rms) op.d_norm_bias = {nan({c.C}), false};
   op.d_bias = {nan({c.C}), false};
   return op;
 }
@@ -87,7 +93,8 @@ void for_all_cases(F&& f) {
   for (at::ScalarType dtype : kDTypes)
     for (const Case& c : kCases) {
       SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << " x " << c.C
-                                        << " sum " << c.sum << " bias " << c.bias << " p " << c.p);
+                                        << " sum " << c.sum << " bias " << c.bias << " p " << c.p
+                                        << (c.rms ? " rms" : ""));
       f(c, dtype);
     }
 }
@@ -96,7 +103,8 @@ TEST(AddNorm, ForwardIsTheDefinition) {
   for_all_cases([](const Case& c, at::ScalarType dtype) {
     const AddNorm op = forward_of(c, dtype);
     add_norm_forward(op);
-    const Values branch = values(op.branch), weight = values(op.weight), norm_bias = values(op.norm_bias);
+    const Values branch = values(op.branch), weight = values(op.weight);
+    const Values norm_bias = c.rms ? Values(weight.size()) : values(op.norm_bias);
     const Values m = multipliers(c), sum = c.sum ? values(op.sum) : Values(branch.size());
     const Values bias = c.bias ? values(op.bias) : Values(static_cast<size_t>(c.C));
     const auto C = static_cast<size_t>(c.C);
@@ -108,14 +116,14 @@ TEST(AddNorm, ForwardIsTheDefinition) {
     Values normed(r.size()), means, rstds;
     for (size_t row = 0; row < r.size() / C; ++row) {
       double mean = 0, variance = 0;
-      for (size_t i = 0; i < C; ++i) mean += r[row * C + i] / static_cast<double>(C);
+      for (size_t i = 0; !c.rms && i < C; ++i) mean += r[row * C + i] / static_cast<double>(C);
       for (size_t i = 0; i < C; ++i) variance += std::pow(r[row * C + i] - mean, 2) / static_cast<double>(C);
       means.push_back(mean);
       rstds.push_back(1 / std::sqrt(variance + op.epsilon));
       for (size_t i = 0; i < C; ++i)
         normed[row * C + i] = (r[row * C + i] - mean) * rstds.back() * weight[i] + norm_bias[i];
     }
-    expect_close(op.mean, means, 1e-5);
+    if (!c.rms) expect_close(op.mean, means, 1e-5);
     expect_close(op.rstd, rstds, 1e-5);
     expect_close(op.normed, normed, tolerance(dtype));
   });
@@ -171,7 +179,8 @@ TEST(AddNorm, BackwardIsTheDefinition) {
   for_all_cases([](const Case& c, at::ScalarType dtype) {
     const AddNormBackward op = backward_of(c, dtype);
     add_norm_backward(op);
-    const Values dy = values(op.d_normed), r = values(op.residual), mean = values(op.mean), rstd = values(op.rstd);
+    const Values dy = values(op.d_normed), r = values(op.residual), rstd = values(op.rstd);
+    const Values mean = c.rms ? Values(rstd.size()) : values(op.mean);
     const Values weight = values(op.weight), d_sum = c.sum ? values(op.d_sum) : Values(dy.size()), m = multipliers(c);
     const auto C = static_cast<size_t>(c.C);
     Values d_residual(dy.size()), d_branch(dy.size()), d_weight(C), d_norm_bias(C), d_bias(C);
@@ -180,7 +189,7 @@ TEST(AddNorm, BackwardIsTheDefinition) {
       const auto x_hat = [&](size_t i) { return (r[row * C + i] - mean[row]) * rstd[row]; };
       for (size_t i = 0; i < C; ++i) {
         const double h = dy[row * C + i] * weight[i];
-        mean_h += h / static_cast<double>(C);
+        if (!c.rms) mean_h += h / static_cast<double>(C);
         mean_hx += h * x_hat(i) / static_cast<double>(C);
       }
       for (size_t i = 0; i < C; ++i) {
@@ -197,7 +206,7 @@ TEST(AddNorm, BackwardIsTheDefinition) {
     const Values summed = values(c.p > 0 ? op.d_branch : op.d_residual);
     for (size_t i = 0; i < summed.size(); ++i) d_bias[i % C] += summed[i];
     expect_close(op.d_weight.gradient, d_weight, 1e-5);
-    expect_close(op.d_norm_bias.gradient, d_norm_bias, 1e-5);
+    if (!c.rms) expect_close(op.d_norm_bias.gradient, d_norm_bias, 1e-5);
     expect_close(op.d_bias.gradient, d_bias, 1e-5);
   });
 }
@@ -218,6 +227,52 @@ TEST(AddNorm, BackwardAddsToTargetsAndSkipsFrozenOnes) {
   }
 }
 
+TEST(AddNorm, AnyVectorsMayBeFrozen) {
+  for (const bool rms : {false, true})
+    for (at::ScalarType dtype : kDTypes) {
+      const Case c{2, 9, 33, true, true, 0.2F, rms};
+      const AddNormBackward all = backward_of(c, dtype);
+      add_norm_backward(all);
+      for (int wanted = 0; wanted < 8; ++wanted) {
+        AddNormBackward some = backward_of(c, dtype);
+        int bit = 1;
+        for (const auto member :
+             {&AddNormBackward::d_weight, &AddNormBackward::d_norm_bias, &AddNormBackward::d_bias}) {
+          if ((wanted & bit) == 0) some.*member = {};
+          bit *= 2;
+        }
+        add_norm_backward(some);
+        EXPECT_TRUE(same_bits(some.d_residual, all.d_residual) && same_bits(some.d_branch, all.d_branch));
+        for (const auto member : {&AddNormBackward::d_weight, &AddNormBackward::d_norm_bias, &AddNormBackward::d_bias})
+          EXPECT_TRUE(!(some.*member).gradient.defined() || same_bits((some.*member).gradient, (all.*member).gradient));
+      }
+    }
+}
+
+// The loss sum(d_normed * norm(branch)) in fp64, moved by one element of the branch.
+TEST(AddNorm, RmsBackwardIsTheSlope) {
+  const Case c{1, 3, 13, false, false, 0, true};
+  const AddNormBackward op = backward_of(c, at::kFloat);
+  add_norm_backward(op);
+  const Values dy = values(op.d_normed), x = values(op.residual), weight = values(op.weight);
+  const auto loss = [&](const Values& r) {
+    double sum = 0;
+    for (size_t row = 0; row < 3; ++row) {
+      double squares = 0;
+      for (size_t i = 0; i < 13; ++i) squares += r[row * 13 + i] * r[row * 13 + i] / 13;
+      for (size_t i = 0; i < 13; ++i) sum += dy[row * 13 + i] * weight[i] * r[row * 13 + i] / std::sqrt(squares + 1e-5);
+    }
+    return sum;
+  };
+  Values slope(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    Values more = x, less = x;
+    more[i] += 1e-5, less[i] -= 1e-5;
+    slope[i] = (loss(more) - loss(less)) / 2e-5;
+  }
+  expect_close(op.d_residual, slope, 1e-5);
+}
+
 TEST(AddNorm, BackwardMayWriteOverItsInputs) {
   for_all_cases([](const Case& c, at::ScalarType dtype) {
     const AddNormBackward op = backward_of(c, dtype);
@@ -233,8 +288,7 @@ TEST(AddNorm, BackwardMayWriteOverItsInputs) {
   });
 }
 
-TEST(AddNorm, ThreadsDoNotChangeABit) {
-  const Case c{4, 301, 65, true, true, 0.1F};
+void expect_the_same_with_two_threads(const Case& c) {
   for (at::ScalarType dtype : kDTypes) {
     const auto run = [&] {
       AddNormBackward op = backward_of(c, dtype);
@@ -244,9 +298,14 @@ TEST(AddNorm, ThreadsDoNotChangeABit) {
     const AddNormBackward one = with_threads(1, run), two = with_threads(2, run);
     EXPECT_TRUE(same_bits(one.residual, two.residual) && same_bits(one.d_residual, two.d_residual));
     EXPECT_TRUE(same_bits(one.d_weight.gradient, two.d_weight.gradient));
-    EXPECT_TRUE(same_bits(one.d_norm_bias.gradient, two.d_norm_bias.gradient));
+    EXPECT_TRUE(c.rms || same_bits(one.d_norm_bias.gradient, two.d_norm_bias.gradient));
     EXPECT_TRUE(same_bits(one.d_bias.gradient, two.d_bias.gradient));
   }
+}
+
+TEST(AddNorm, ThreadsDoNotChangeABit) {
+  expect_the_same_with_two_threads({4, 301, 65, true, true, 0.1F});
+  expect_the_same_with_two_threads({4, 301, 65, true, true, 0, true});
 }
 
 TEST(AddNorm, NanComesThrough) {
@@ -266,6 +325,18 @@ TEST(AddNorm, WrongOperandsAreNamed) {
   op = forward_of({2, 3, 8, true, true, 0.1F}, at::kFloat);
   op.dropout.samples = std::span(kSamples).first(4);
   EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("whole samples")));
+  op = forward_of({2, 3, 8}, at::kFloat);
+  op.mean = at::Tensor();
+  EXPECT_THAT([&] { add_norm_forward(op); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("a norm_bias without a mean")));
+  op.mean = nan({6});
+  op.norm_bias = at::Tensor();
+  EXPECT_THAT([&] { add_norm_forward(op); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("norm_bias is missing")));
+  AddNormBackward back = backward_of({2, 3, 8, true, true, 0, true}, at::kFloat);
+  back.d_norm_bias = {nan({8}), false};
+  EXPECT_THAT([&] { add_norm_backward(back); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("d_norm_bias of an RMS norm")));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace partita::reference {
 
 using Values = std::vector<double>;
 
-inline constexpr at::ScalarType kDTypes[] = {at::kFloat, at::kBFloat16};
+inline constexpr at::ScalarType kDTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
 // Normal numbers; the same for the same seed.
 inline at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype, uint64_t seed, double mean = 0, double std = 1) {
@@ -47,7 +47,9 @@ inline Values values(const at::Tensor& tensor) {
 }
 
 // One rounding of the dtype, or what fp32 arithmetic loses.
-inline double tolerance(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-5 : 1.0 / 256; }
+inline double tolerance(at::ScalarType dtype) {
+  return dtype == at::kFloat ? 1e-5 : dtype == at::kBFloat16 ? 1.0 / 256 : 1.0 / 2048;
+}
 
 // |actual - expected| <= relative * (|expected| + root mean square of all expected), NaN nowhere.
 inline void expect_close(const at::Tensor& actual, const Values& expected, double relative) {

@@ -1,0 +1,109 @@
+#include "partita/ops/dropout.h"
+
+#include <gmock/gmock.h>
+
+#include "partita/base/error.h"
+#include "partita/base/random.h"
+#include "tests/ops/reference.h"
+
+namespace partita {
+namespace {
+
+using namespace reference;
+
+struct Case {
+  int64_t samples, length, C;
+  float p;
+};
+const Case kCases[] = {{1, 1, 1, 0.5F},    {2, 5, 16, 0},    {2, 5, 16, 0.1F}, {3, 7, 33, 0.5F},
+                       {4, 33, 130, 0.2F}, {0, 8, 24, 0.3F}, {1, 3, 7, 1e-7F}};
+
+const StepScalars kNow{.seed = 1234, .step = 56};
+const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
+
+Dropout dropout_of(const Case& c) {
+  return {.p = c.p, .site = 35, .now = &kNow, .samples = std::span(kSamples).first(static_cast<size_t>(c.samples))};
+}
+
+// The scalar definition of base/random.h.
+Values multipliers(const Case& c) {
+  Values out;
+  const PhiloxKey key = dropout_key(kNow.seed, kNow.step);
+  const uint32_t threshold = dropout_threshold(c.p);
+  for (int64_t s = 0; s < c.samples; ++s)
+    for (int64_t e = 0; e < c.length * c.C; ++e)
+      out.push_back(dropout_keeps(dropout_block(key, kSamples[static_cast<size_t>(s)], 35, e / 8), e, threshold)
+                        ? dropout_scale(c.p)
+                        : 0);
+  return out;
+}
+
+TEST(Dropout, ForwardAndAddAreTheScalarDefinition) {
+  for (at::ScalarType dtype : kDTypes)
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << " x " << c.C
+                                        << " p " << c.p);
+      const at::Tensor in = random({c.samples * c.length, c.C}, dtype, 1), out = nan(in.sizes(), dtype);
+      dropout_forward(out, in, dropout_of(c));
+      Values expected = multipliers(c);
+      const Values x = values(in);
+      for (size_t i = 0; i < x.size(); ++i) expected[i] *= x[i];
+      expect_close(out, expected, tolerance(dtype));
+      if (dropout_threshold(c.p) == 0) {
+        EXPECT_TRUE(same_bits(out, in));
+      }
+
+      const at::Tensor in_place = in.clone();
+      dropout_forward(in_place, in_place, dropout_of(c));
+      EXPECT_TRUE(same_bits(in_place, out));
+
+      const at::Tensor sum = random(in.sizes(), dtype, 2);
+      const Values before = values(sum);
+      for (size_t i = 0; i < x.size(); ++i) expected[i] += before[i];
+      dropout_add(sum, in, dropout_of(c));
+      expect_close(sum, expected, tolerance(dtype));
+    }
+}
+
+TEST(Dropout, MaskIsTheScalarDefinitionBitForBit) {
+  for (const Case& c : kCases) {
+    const at::Tensor ones = at::full({c.samples * c.length, c.C}, 1.0, at::TensorOptions(at::kFloat));
+    dropout_forward(ones, ones, dropout_of(c));
+    EXPECT_EQ(values(ones), multipliers(c)) << c.C;
+  }
+}
+
+TEST(Dropout, ThreadsDoNotChangeABit) {
+  const Case c{4, 101, 65, 0.3F};
+  for (at::ScalarType dtype : kDTypes) {
+    const at::Tensor in = random({c.samples * c.length, c.C}, dtype, 1);
+    const auto run = [&] {
+      const at::Tensor out = random(in.sizes(), dtype, 2);
+      dropout_add(out, in, dropout_of(c));
+      return out;
+    };
+    EXPECT_TRUE(same_bits(with_threads(1, run), with_threads(2, run)));
+  }
+}
+
+TEST(Dropout, WrongOperandsAreNamed) {
+  const Case c{4, 2, 3, 0.5F};
+  EXPECT_THAT(
+      [&] {
+        dropout_forward(nan({8, 3}), nan({8, 4}), dropout_of(c));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("out: shape [8, 3], expected [8, 4]")));
+  EXPECT_THAT(
+      [&] {
+        dropout_add(nan({7, 3}), nan({7, 3}), dropout_of(c));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("7 rows are not whole samples: 4 ids")));
+  EXPECT_THAT(
+      [&] {
+        dropout_forward(nan({8, 3}), nan({8, 3}), dropout_of({4, 2, 3, 1}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("probability 1 is not in [0, 1)")));
+}
+
+}  // namespace
+}  // namespace partita
