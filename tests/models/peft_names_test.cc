@@ -61,8 +61,9 @@ TEST(PeftNames, AdaptersOfAllTargetsCoverTheMatricesOfEveryLayer) {
       rows[adapter.matrix] += adapter.rows;
     }
     for (const HfParameter& parameter : hf_parameters(model)) {
-      if (parameter.name.starts_with("layers.") && parameter.shape.size() == 2)
+      if (parameter.name.starts_with("layers.") && parameter.shape.size() == 2) {
         EXPECT_EQ(rows[parameter.name], parameter.shape[0]) << parameter.name;
+      }
     }
   }
 }

@@ -7,18 +7,10 @@
 #include <map>
 #include <string_view>
 
+#include "partita/checkpoint/name_list.h"
+
 namespace partita {
 namespace {
-
-constexpr size_t kNamesShown = 6;
-
-// "missing from it: a, b and 7 more"
-void append_list(std::string& text, std::string_view title, std::span<const std::string> items) {
-  if (items.empty()) return;
-  if (!text.empty()) text += "; ";
-  text += fmt::format("{}: {}", title, fmt::join(items.first(std::min(items.size(), kNamesShown)), ", "));
-  if (items.size() > kNamesShown) text += fmt::format(" and {} more", items.size() - kNamesShown);
-}
 
 bool begins_with_any(std::string_view name, std::span<const std::string> prefixes) {
   return std::ranges::any_of(prefixes, [&](const std::string& prefix) { return name.starts_with(prefix); });

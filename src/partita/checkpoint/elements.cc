@@ -1,0 +1,70 @@
+#include "partita/checkpoint/elements.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstring>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+template <class T>
+void load(const std::byte* from, int64_t stride, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    T value;
+    std::memcpy(&value, from + static_cast<int64_t>(i) * stride * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    out[i] = static_cast<float>(value);
+  }
+}
+
+template <class T>
+void store(std::span<const float> values, std::byte* out) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T value = static_cast<T>(values[i]);
+    std::memcpy(out + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+[[noreturn]] void refuse(ElementType type) { fail("{} elements are no weights", name_of(type)); }
+
+}  // namespace
+
+bool is_floating(ElementType type) {
+  return type == ElementType::f64 || type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
+}
+
+void to_fp32(ElementType type, const std::byte* from, int64_t stride, std::span<float> out) {
+  switch (type) {
+    case ElementType::f32:
+      if (stride != 1) return load<float>(from, stride, out);
+      if (!out.empty()) std::memcpy(out.data(), from, out.size_bytes());
+      return;
+    case ElementType::f64:
+      return load<double>(from, stride, out);
+    case ElementType::f16:
+      return load<c10::Half>(from, stride, out);
+    case ElementType::bf16:
+      return load<c10::BFloat16>(from, stride, out);
+    default:
+      refuse(type);
+  }
+}
+
+void from_fp32(ElementType type, std::span<const float> values, std::byte* out) {
+  switch (type) {
+    case ElementType::f32:
+      return store<float>(values, out);
+    case ElementType::f64:
+      return store<double>(values, out);
+    case ElementType::f16:
+      return store<c10::Half>(values, out);
+    case ElementType::bf16:
+      return store<c10::BFloat16>(values, out);
+    default:
+      refuse(type);
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,187 @@
+#include "partita/checkpoint/hf_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/checkpoint/elements.h"
+#include "partita/checkpoint/name_list.h"
+#include "partita/checkpoint/reshard.h"
+
+namespace partita {
+namespace {
+
+// A tensor of theirs as our rows see it: element [row, column] is element row * row_stride + column * column_stride.
+struct Rows {
+  ElementType type;
+  const std::byte* data;
+  int64_t columns, row_stride, column_stride;
+
+  [[nodiscard]] const std::byte* at(int64_t row, int64_t column) const {
+    return data + (row * row_stride + column * column_stride) * size_of(type);
+  }
+};
+
+Rows rows_of(const HfTensor& tensor, const HfPiece& piece) {
+  Rows rows{tensor.type, tensor.bytes.data(), 1, tensor.strides[0], 1};
+  if (tensor.shape.size() == 2) {
+    const size_t row = piece.transposed ? 1 : 0, column = 1 - row;
+    rows.columns = tensor.shape[column];
+    rows.row_stride = tensor.strides[row];
+    rows.column_stride = tensor.strides[column];
+  }
+  return rows;
+}
+
+// Whole rows that lie as columns: column by column for a few rows at once, so that both sides stay in the cache.
+void read_columns(const Rows& from, int64_t row, int64_t rows, float* out) {
+  constexpr int64_t kTile = 64;
+  std::array<float, kTile> tile{};
+  for (int64_t r = 0; r < rows; r += kTile) {
+    const int64_t count = std::min(kTile, rows - r);
+    for (int64_t c = 0; c < from.columns; ++c) {
+      to_fp32(from.type, from.at(row + r, c), 1, std::span(tile).first(static_cast<size_t>(count)));
+      for (int64_t i = 0; i < count; ++i) out[(r + i) * from.columns + c] = tile[static_cast<size_t>(i)];
+    }
+  }
+}
+
+// out[i] = element begin + i of the rows, counted row by row.
+void read_run(const Rows& from, int64_t begin, std::span<float> out) {
+  if (from.column_stride == 1 && from.row_stride == from.columns) return to_fp32(from.type, from.at(0, begin), 1, out);
+  const auto part_of_row = [&](int64_t count) {
+    const int64_t row = begin / from.columns, column = begin % from.columns;
+    to_fp32(from.type, from.at(row, column), from.column_stride, out.first(static_cast<size_t>(count)));
+    out = out.subspan(static_cast<size_t>(count));
+    begin += count;
+  };
+  if (const int64_t column = begin % from.columns; column != 0)
+    part_of_row(std::min(std::ssize(out), from.columns - column));
+  if (from.row_stride == 1 && from.column_stride != 1) {
+    const int64_t rows = std::ssize(out) / from.columns;
+    read_columns(from, begin / from.columns, rows, out.data());
+    out = out.subspan(static_cast<size_t>(rows * from.columns));
+    begin += rows * from.columns;
+  }
+  while (!out.empty()) part_of_row(std::min(std::ssize(out), from.columns));
+}
+
+}  // namespace
+
+HfNaming hf_naming(const ModelConfig& model) {
+  HfNaming naming{.parameters = hf_parameters(model),
+                  .optional_prefix = std::string(hf_prefix(model.kind)),
+                  .is_ignorable = [kind = model.kind](std::string_view name) { return is_hf_buffer(name, kind); }};
+  if (model.has_tied_head()) {
+    naming.copy = kHfHead;
+    naming.original = naming.parameters[0].pieces[0].name;
+  }
+  return naming;
+}
+
+HfWeights::HfWeights(HfFolder folder, HfNaming naming) : folder_(std::move(folder)), naming_(std::move(naming)) {
+  for (const HfParameter& p : naming_.parameters) parameters_[p.name] = &p;
+}
+
+const HfTensor* HfWeights::find(std::string_view name) const {
+  if (const HfTensor* tensor = folder_.find(name)) return tensor;
+  if (!naming_.optional_prefix.empty() && name.starts_with(naming_.optional_prefix))
+    return folder_.find(name.substr(naming_.optional_prefix.size()));
+  return nullptr;
+}
+
+const HfParameter* HfWeights::parameter(std::string_view name) const {
+  const auto found = parameters_.find(name);
+  return found == parameters_.end() ? nullptr : found->second;
+}
+
+void HfWeights::check(std::span<const ParameterSpec> wanted) const {
+  std::vector<std::string> missing, extra, shapes, types;
+  std::set<const HfTensor*> used;
+  for (const ParameterSpec& spec : wanted) {
+    const HfParameter* p = parameter(spec.name);
+    if (!p) {
+      missing.push_back(spec.name);
+      continue;
+    }
+    if (p->shape != spec.shape)
+      shapes.push_back(fmt::format("{} {} instead of {}", p->name, shape_text(p->shape), shape_text(spec.shape)));
+    for (const HfPiece& piece : p->pieces) {
+      const HfTensor* tensor = find(piece.name);
+      if (!tensor) {
+        missing.push_back(piece.name);
+        continue;
+      }
+      used.insert(tensor);
+      if (tensor->shape != piece.shape)
+        shapes.push_back(
+            fmt::format("{} {} instead of {}", piece.name, shape_text(tensor->shape), shape_text(piece.shape)));
+      if (!is_floating(tensor->type)) types.push_back(fmt::format("{} {}", piece.name, name_of(tensor->type)));
+    }
+  }
+  for (const auto& [name, tensor] : folder_.tensors())
+    if (!used.contains(&tensor) && name != naming_.copy && !naming_.is_ignorable(name)) extra.push_back(name);
+  std::string text;
+  append_list(text, "missing from it", missing);
+  append_list(text, "not in this model", extra);
+  append_list(text, "of another shape", shapes);
+  append_list(text, "of an element type that is not supported", types);
+  if (!text.empty()) fail("{} holds other weights than the model's: {}", folder_.path().string(), text);
+  check_copy();
+}
+
+void HfWeights::check_copy() const {
+  if (naming_.copy.empty()) return;
+  const HfTensor *copy = folder_.find(naming_.copy), *original = find(naming_.original);
+  if (!copy || !original) return;
+  const auto differ = [&] {
+    fail("{}: {} differs from {}, but config.json says that they are one (tie_word_embeddings): set it to false",
+         folder_.path().string(), naming_.copy, naming_.original);
+  };
+  if (copy->shape != original->shape || copy->type != original->type) differ();
+  if (copy->strides == original->strides) {
+    if (copy->bytes.data() != original->bytes.data() && !std::ranges::equal(copy->bytes, original->bytes)) differ();
+    return;
+  }
+  const HfPiece whole{.name = naming_.original, .shape = original->shape, .rows = original->shape[0]};
+  const Rows a = rows_of(*copy, whole), b = rows_of(*original, whole);
+  std::vector<float> left(static_cast<size_t>(a.columns)), right(left.size());
+  for (int64_t r = 0; r < whole.rows; ++r) {
+    read_run(a, r * a.columns, left);
+    read_run(b, r * b.columns, right);
+    if (left != right) differ();
+  }
+}
+
+void HfWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {
+  const HfParameter* p = parameter(spec.name);
+  PARTITA_CHECK(p && p->shape == spec.shape, "{} of {}", spec.name, folder_.path().string());
+  PARTITA_CHECK(begin >= 0 && std::ssize(out) <= spec.count() - begin, "{}: {} elements from {}", spec.name, out.size(),
+                begin);
+  if (out.empty()) return;
+  const int64_t end = begin + std::ssize(out), columns = p->shape[0] == 0 ? 1 : spec.count() / p->shape[0];
+  for (const HfPiece& piece : p->pieces) {
+    const int64_t first = std::max(begin, piece.row * columns);
+    const int64_t last = std::min(end, (piece.row + piece.rows) * columns);
+    if (first >= last) continue;
+    const HfTensor* tensor = find(piece.name);
+    if (!tensor || tensor->shape != piece.shape)
+      fail("{} holds no tensor '{}' of shape {}", folder_.path().string(), piece.name, shape_text(piece.shape));
+    read_run(rows_of(*tensor, piece), first - piece.row * columns,
+             out.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(last - first)));
+  }
+}
+
+ElementType HfWeights::stored_as() const {
+  std::map<ElementType, int64_t> elements;
+  for (const auto& [name, p] : parameters_)
+    for (const HfPiece& piece : p->pieces)
+      if (const HfTensor* tensor = find(piece.name)) elements[tensor->type] += std::ssize(tensor->bytes);
+  const auto most = std::ranges::max_element(elements, {}, [](const auto& item) { return item.second; });
+  if (most == elements.end() || most->first == ElementType::f64 || !is_floating(most->first)) return ElementType::f32;
+  return most->first;
+}
+
+}  // namespace partita

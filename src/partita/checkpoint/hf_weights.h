@@ -1,0 +1,53 @@
+// Weights of a Hugging Face folder, under our names and in our layout, read run by run through the map: no rank needs
+// more memory than the run that it asks for.
+//
+//   const HfWeights weights(HfFolder(path), hf_naming(model));
+//   weights.check(engine.parameters());
+//   weights.read(parameter, begin, out);
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/checkpoint/hf_folder.h"
+#include "partita/checkpoint/weight_source.h"
+#include "partita/models/hf_names.h"
+
+namespace partita {
+
+// What the tensors of a folder are.
+struct HfNaming {
+  std::vector<HfParameter> parameters;
+  std::string optional_prefix;                         // names in the folder may lack it
+  std::function<bool(std::string_view)> is_ignorable;  // tensors that are no parameters
+  std::string copy, original;                          // a tensor that may be there and must equal another; empty: none
+};
+// Those of a model. Errors: those of validate(model).
+[[nodiscard]] HfNaming hf_naming(const ModelConfig& model);
+
+class HfWeights final : public WeightSource {
+ public:
+  HfWeights(HfFolder, HfNaming);
+
+  // All that WeightSource says, with the folder's own names; also an element type that is not floating, and a head of a
+  // tied model that differs from its token table.
+  void check(std::span<const ParameterSpec>) const override;
+  void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
+
+  // The element type of most of its elements, of those that an export can write: f32, f16 or bf16 (f32 for f64).
+  [[nodiscard]] ElementType stored_as() const;
+  [[nodiscard]] const HfFolder& folder() const { return folder_; }
+
+ private:
+  [[nodiscard]] const HfTensor* find(std::string_view name) const;
+  [[nodiscard]] const HfParameter* parameter(std::string_view name) const;
+  void check_copy() const;
+
+  HfFolder folder_;
+  HfNaming naming_;
+  std::map<std::string_view, const HfParameter*> parameters_;  // into naming_
+};
+
+}  // namespace partita
