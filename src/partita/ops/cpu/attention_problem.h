@@ -1,23 +1,28 @@
-// The operands of one attention call, as the kernels of cpu/attention.cc see them.
+// The operands of one attention call, checked, as the kernels of cpu/attention_*.cc see them.
 #pragma once
-#include <cmath>
-
 #include "partita/ops/attention.h"
+#include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/mask.h"
 
 namespace partita {
 
+// Vectors of one head of one sample, token by token.
+template <class T>
+struct Rows {
+  const T* first;
+  int64_t stride;  // elements between tokens
+};
+
 struct AttentionProblem {
-  AttentionProblem(const at::Tensor& packed, const Heads& all, const Dropout& dropped)
-      : qkv(packed),
-        samples(packed.size(0)),
-        length(packed.size(1)),
-        heads(all.heads),
-        kv_heads(all.kv_heads),
-        head_width(all.head_width),
-        dropout(dropped),
-        mask(make_mask(dropped, packed.size(0))),
-        scale(1 / std::sqrt(static_cast<float>(all.head_width))) {}
+  // Error: heads that do not divide, other shapes and dtypes, first keys that fall or lie behind their query.
+  AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed, const Heads&,
+                   const Dropout&, const at::Tensor& the_first_keys);
+
+  // Small blocks compute less of what the causal mask excludes, large ones read keys less often.
+  static constexpr int64_t kMostQueries = 64;
+  [[nodiscard]] int64_t queries_at_once() const { return length <= 512 ? 32 : kMostQueries; }
+  // Whether the products of tile_matmul.h take the dtype: bf16 needs AVX-512 and an even width, fp16 does not go.
+  [[nodiscard]] bool has_tiles() const;
 
   [[nodiscard]] int64_t group() const { return heads / kv_heads; }                   // query heads of a kv head
   [[nodiscard]] int64_t row() const { return (heads + 2 * kv_heads) * head_width; }  // elements between tokens of qkv
@@ -32,12 +37,43 @@ struct AttentionProblem {
   [[nodiscard]] int64_t log_sum_at(int64_t sample, int64_t head) const { return (sample * heads + head) * length; }
   // Dropout's index of the first key of a query.
   [[nodiscard]] int64_t element(int64_t head, int64_t query) const { return (head * length + query) * length; }
+  // The first key that a query reads; the last is past + query.
+  [[nodiscard]] int64_t first_key(int64_t sample, int64_t query) const {
+    return first_key_data == nullptr ? 0 : first_key_data[sample * length + query];
+  }
+  // past + length keys and values: those of qkv, or those kept.
+  template <class T>
+  [[nodiscard]] Rows<T> keys_of(int64_t sample, int64_t kv_head) const {
+    if (!keys.defined()) return {qkv.const_data_ptr<T>() + k_at(sample, kv_head), row()};
+    return {keys.const_data_ptr<T>() + kept_at(sample, kv_head), head_width};
+  }
+  template <class T>
+  [[nodiscard]] Rows<T> values_of(int64_t sample, int64_t kv_head) const {
+    if (!values.defined()) return {qkv.const_data_ptr<T>() + v_at(sample, kv_head), row()};
+    return {values.const_data_ptr<T>() + kept_at(sample, kv_head), head_width};
+  }
+  // Elements from the start of keys and values to a head's first position.
+  [[nodiscard]] int64_t kept_at(int64_t sample, int64_t kv_head) const {
+    return (sample * kv_heads + kv_head) * keys.size(2) * head_width;
+  }
 
-  at::Tensor qkv, out, log_sum, d_out, d_qkv;  // the last two in backward only
+  at::Tensor qkv, out;
+  at::Tensor log_sum;       // undefined: not wanted
+  at::Tensor d_out, d_qkv;  // in backward only
+  at::Tensor keys, values;  // in generation only: [samples, kv_heads, capacity, head_width]
+  int64_t past = 0;         // positions before those of qkv, in keys and values
   int64_t samples, length, heads, kv_heads, head_width;
+  at::Tensor first_keys;  // undefined: 0 for all
+  const int32_t* first_key_data = nullptr;
   Dropout dropout;
   Mask mask;
   float scale;
 };
+
+// Forward by products of tiles, all heads; the problem has_tiles().
+void attention_tiles(const AttentionProblem&);
+
+// The tensor in fp32.
+[[nodiscard]] at::Tensor widened(const at::Tensor&);
 
 }  // namespace partita

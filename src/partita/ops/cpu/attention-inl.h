@@ -1,0 +1,77 @@
+// What the attention kernels share. Queries are taken a block at a time, with all keys that one of them may see: scores
+// of a block stand in cache, so the softmax needs no running maximum, and what the mask excludes is not computed beyond
+// the block's ends.
+#if defined(PARTITA_OPS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PARTITA_OPS_CPU_ATTENTION_INL_H_
+#undef PARTITA_OPS_CPU_ATTENTION_INL_H_
+#else
+#define PARTITA_OPS_CPU_ATTENTION_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "partita/ops/cpu/attention_problem.h"
+#include "partita/ops/cpu/simd-inl.h"
+#include "partita/ops/cpu/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+
+HWY_INLINE int64_t even(int64_t n) { return n + n % 2; }
+
+// Rows of scores are padded, so that whole vectors may be read and written past the last key.
+HWY_INLINE int64_t padded(int64_t keys) { return (keys + 31) / 16 * 16; }
+
+// The keys that a block of queries reads: columns of its scores, from key `begin` on. begin is a multiple of the block,
+// so that products have few different shapes (each is compiled once) and pairs of keys stay together.
+struct KeyRange {
+  KeyRange(const AttentionProblem& p, int64_t sample, int64_t first_query, int64_t queries, int64_t block)
+      : begin(p.first_key(sample, first_query) / block * block), count(p.past + first_query + queries - begin) {}
+  int64_t begin, count;
+};
+
+// The rows of a right operand [rows, columns]: fp32 as they lie, bf16 as pairs in `place`.
+HWY_INLINE const float* right_operand(const float* in, int64_t, int64_t, int64_t, float*) { return in; }
+HWY_INLINE const at::BFloat16* right_operand(const at::BFloat16* in, int64_t ld, int64_t rows, int64_t columns,
+                                             at::BFloat16* place) {
+  pack_pairs(in, ld, rows, columns, place);
+  return place;
+}
+HWY_INLINE int64_t right_stride(const float*, int64_t ld, int64_t) { return ld; }
+HWY_INLINE int64_t right_stride(const at::BFloat16*, int64_t, int64_t columns) { return columns; }
+// From its column n on; n is even.
+HWY_INLINE const float* from_column(const float* right, int64_t n) { return right + n; }
+HWY_INLINE const at::BFloat16* from_column(const at::BFloat16* right, int64_t n) { return right + 2 * n; }
+
+// Exponentials of one row of scores, whose first `keys` keys are seen; the rest, up to `width`, becomes 0. Writes
+// p = multiplier * exp(scale * score - largest) to `to`; returns log sum exp(scale * score), and 1 / sum in `inverse`.
+template <class T>
+HWY_INLINE float softmax_row(const float* scores, const float* multiplier, float scale, int64_t keys, int64_t width,
+                             T* to, float* inverse) {
+  const float least = std::numeric_limits<float>::lowest();
+  V most = constant(least);
+  int64_t i = 0;
+  for (; i + lanes() <= keys; i += lanes()) most = hn::Max(most, load(scores + i, All{}));
+  if (i < keys) most = hn::Max(most, keep(load(scores + i, All{}), First{keys - i}, least));
+  const float largest = scale * max_of_lanes(most);
+  V sum = hn::Zero(D());
+  const auto exponentials = [&](int64_t at, auto part) {
+    V p = exp(hn::MulSub(load(scores + at, All{}), constant(scale), constant(largest)));
+    p = keep(p, part);
+    sum = hn::Add(sum, p);
+    if (multiplier != nullptr) p = hn::Mul(p, load(multiplier + at, All{}));
+    store(p, to + at, All{});
+  };
+  for (i = 0; i + lanes() <= keys; i += lanes()) exponentials(i, All{});
+  if (i < keys) exponentials(i, First{keys - i});
+  for (i = keys; i < width; ++i) to[i] = T(0.0F);
+  const float total = sum_of_lanes(sum);
+  *inverse = 1 / total;
+  return largest + std::log(total);
+}
+
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PARTITA_OPS_CPU_ATTENTION_INL_H_

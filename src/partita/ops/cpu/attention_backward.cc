@@ -1,0 +1,235 @@
+#include "partita/ops/attention.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "partita/ops/cpu/attention_problem.h"
+#include "partita/ops/cpu/scratch.h"
+#include "partita/ops/cpu/targets.h"
+#include "partita/ops/cpu/tile_matmul.h"
+#include "partita/ops/flat.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/attention_backward.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/attention-inl.h"
+#include "partita/ops/cpu/dropout-inl.h"
+#include "partita/ops/cpu/simd-inl.h"
+#include "partita/ops/cpu/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+struct KeysTransposed;
+struct ValuesTransposed;
+struct KeysPacked;
+struct Scores;
+struct Multipliers;
+struct DProbabilities;
+struct DScores;
+struct ProbabilityPairs;
+struct DScorePairs;
+struct QueriesTransposed;
+struct DOutTransposed;
+struct RowPairs;
+struct DQueries;
+struct DKeysTransposed;
+struct DValuesTransposed;
+struct DTransposed;
+
+// One row of the backward: from scores and d_probabilities to the dropped probabilities and d_scores, in place.
+//   p = exp(scale * score - log_sum);  d_score = scale * p * (multiplier * d_p - delta);  score <- multiplier * p
+HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, float scale, float log_sum, float delta,
+                             int64_t keys, int64_t width) {
+  for (int64_t i = 0; i < keys; i += lanes()) {
+    const V p = exp(hn::MulSub(load(score + i, All{}), constant(scale), constant(log_sum)));
+    V d = load(d_p + i, All{}), dropped = p;
+    if (multiplier != nullptr) {
+      const V m = load(multiplier + i, All{});
+      d = hn::Mul(d, m);
+      dropped = hn::Mul(p, m);
+    }
+    store(dropped, score + i, All{});
+    store(hn::Mul(hn::Mul(p, constant(scale)), hn::Sub(d, constant(delta))), d_p + i, All{});
+  }
+  for (int64_t i = keys; i < width; ++i) score[i] = d_p[i] = 0;
+}
+
+// Rows of fp32 as operands: fp32 as they are; bf16 rounded, as rows (left operand) and as pairs of rows (right operand).
+template <class T>
+struct Operands {
+  const T *left, *right;
+};
+HWY_INLINE Operands<float> operands(const float* in, int64_t, int64_t, int64_t, float*, float*) { return {in, in}; }
+HWY_INLINE Operands<at::BFloat16> operands(const float* in, int64_t stride, int64_t rows, int64_t width,
+                                           at::BFloat16* left, at::BFloat16* right) {
+  const DU32 d;
+  const auto upper = hn::Set(d, 0xFFFF0000U);
+  for (int64_t r = 0; r < rows; r += 2) {
+    const float *a = in + r * stride, *b = r + 1 < rows ? a + stride : nullptr;
+    auto* pairs = reinterpret_cast<uint32_t*>(right) + r / 2 * stride;
+    for (int64_t i = 0; i < width; i += lanes()) {
+      const auto first = bf16_bits(load(a + i, All{}));
+      const auto second = b != nullptr ? bf16_bits(load(b + i, All{})) : hn::Zero(d);
+      hn::StoreU(hn::Or(hn::ShiftRight<16>(first), hn::And(second, upper)), d, pairs + i);
+      if (left == nullptr) continue;
+      store_upper(first, left + r * stride + i);
+      store_upper(second, left + (r + 1) * stride + i);
+    }
+  }
+  return {left, right};
+}
+
+template <class T>
+class Backward {
+ public:
+  explicit Backward(const AttentionProblem& p)
+      : p_(p),
+        D(p.head_width),
+        queries_(p.queries_at_once()),
+        stride_(padded(p.length)),
+        qkv_(p.qkv.const_data_ptr<T>()),
+        out_(p.out.const_data_ptr<T>()),
+        d_out_(p.d_out.const_data_ptr<T>()),
+        d_qkv_(p.d_qkv.mutable_data_ptr<T>()),
+        log_sum_(p.log_sum.const_data_ptr<float>()),
+        keys_t_(scratch<T, KeysTransposed>(stride_ * D)),
+        values_t_(scratch<T, ValuesTransposed>(stride_ * D)),
+        keys_(scratch<T, KeysPacked>(even(p.length) * D)),
+        scores_(scratch<float, Scores>(queries_ * stride_)),
+        d_probabilities_(scratch<float, DProbabilities>(queries_ * stride_)),
+        probability_pairs_(scratch<T, ProbabilityPairs>(queries_ * stride_)),
+        d_scores_(scratch<T, DScores>(queries_ * stride_)),
+        d_score_pairs_(scratch<T, DScorePairs>(queries_ * stride_)),
+        queries_t_(scratch<T, QueriesTransposed>(queries_ * D)),
+        d_out_t_(scratch<T, DOutTransposed>(queries_ * D)),
+        row_pairs_(scratch<T, RowPairs>(queries_ * D)),
+        d_queries_(scratch<float, DQueries>(queries_ * D)),
+        d_keys_t_(scratch<float, DKeysTransposed>(stride_ * D)),
+        d_values_t_(scratch<float, DValuesTransposed>(stride_ * D)),
+        transposed_(scratch<float, DTransposed>(p.length * D)),
+        multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)) {}
+
+  void run(int64_t sample, int64_t kv_head) {
+    const int64_t k_at = p_.k_at(sample, kv_head), v_at = p_.v_at(sample, kv_head);
+    pack_transposed(qkv_ + k_at, p_.row(), p_.length, D, keys_t_, stride_);
+    pack_transposed(qkv_ + v_at, p_.row(), p_.length, D, values_t_, stride_);
+    const T* keys = right_operand(qkv_ + k_at, p_.row(), p_.length, D, keys_);
+    std::memset(d_keys_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
+    std::memset(d_values_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
+    for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
+      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, keys);
+    write_transposed(d_keys_t_, d_qkv_ + k_at);
+    write_transposed(d_values_t_, d_qkv_ + v_at);
+  }
+
+ private:
+  void block(int64_t sample, int64_t head, int64_t first, const T* keys_right) {
+    const int64_t count = std::min(queries_, p_.length - first);
+    const KeyRange keys(p_, sample, first, count, queries_);
+    const int64_t depth = sizeof(T) == 2 ? even(count) : count, width = sizeof(T) == 2 ? even(keys.count) : keys.count;
+    const T* q = qkv_ + p_.q_at(sample, head) + first * p_.row();
+    const int64_t out_at = p_.out_at(sample, head) + first * p_.out_row();
+    const T *d_out = d_out_ + out_at, *out = out_ + out_at;
+    tile_matmul(count, keys.count, D, q, p_.row(), from_column(keys_t_, keys.begin), stride_, scores_, stride_, false);
+    tile_matmul(count, keys.count, D, d_out, p_.out_row(), from_column(values_t_, keys.begin), stride_,
+                d_probabilities_, stride_, false);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t query = first + i, from = p_.first_key(sample, query), seen = query + 1 - from;
+      const float* multiplier = nullptr;
+      if (p_.mask.threshold > 0)
+        multiplier = dropout_multipliers(p_.mask, p_.dropout.samples[static_cast<size_t>(sample)],
+                                         p_.element(head, query) + from, seen, multipliers_);
+      const int64_t hidden = from - keys.begin;
+      float *score = scores_ + i * stride_, *d_p = d_probabilities_ + i * stride_;
+      std::fill_n(score, hidden, 0.0F);
+      std::fill_n(d_p, hidden, 0.0F);
+      backward_row(score + hidden, d_p + hidden, multiplier, p_.scale, log_sum_[p_.log_sum_at(sample, head) + query],
+                   dot(out + i * p_.out_row(), d_out + i * p_.out_row()), seen, width - hidden);
+    }
+    const auto p = operands(scores_, stride_, count, width, static_cast<T*>(nullptr), probability_pairs_);
+    const auto d_s = operands(d_probabilities_, stride_, count, width, d_scores_, d_score_pairs_);
+    transpose_left(q, p_.row(), count, D, queries_t_, queries_, row_pairs_);
+    transpose_left(d_out, p_.out_row(), count, D, d_out_t_, queries_, row_pairs_);
+    tile_matmul(D, keys.count, depth, d_out_t_, queries_, p.right, stride_, d_values_t_ + keys.begin, stride_, true);
+    tile_matmul(D, keys.count, depth, queries_t_, queries_, d_s.right, stride_, d_keys_t_ + keys.begin, stride_, true);
+    const int64_t keys_stride = right_stride(keys_right, p_.row(), D);
+    tile_matmul(count, D, width, d_s.left, stride_, keys_right + keys.begin * keys_stride, keys_stride, d_queries_, D,
+                false);
+    for (int64_t i = 0; i < count; ++i) {
+      T* to = d_qkv_ + p_.q_at(sample, head) + (first + i) * p_.row();
+      for_vectors(D, [&](int64_t c, auto part) { store(load(d_queries_ + i * D + c, part), to + c, part); });
+    }
+  }
+
+  // sum of out * d_out of one query: what the softmax subtracts from each d_p
+  float dot(const T* a, const T* b) const {
+    V sum = hn::Zero(hn::ScalableTag<float>());
+    for_vectors(D, [&](int64_t c, auto part) { sum = hn::MulAdd(load(a + c, part), load(b + c, part), sum); });
+    return sum_of_lanes(sum);
+  }
+
+  // to [length, D], with the stride of qkv, = transpose of in [D, length].
+  void write_transposed(const float* in, T* to) {
+    pack_transposed(in, stride_, D, p_.length, transposed_, D);
+    for (int64_t t = 0; t < p_.length; ++t)
+      for_vectors(
+          D, [&](int64_t c, auto part) { store(load(transposed_ + t * D + c, part), to + t * p_.row() + c, part); });
+  }
+
+  const AttentionProblem& p_;
+  int64_t D, queries_, stride_;
+  const T *qkv_, *out_, *d_out_;
+  T* d_qkv_;
+  const float* log_sum_;
+  T *keys_t_, *values_t_, *keys_;
+  float *scores_, *d_probabilities_;
+  T *probability_pairs_, *d_scores_, *d_score_pairs_, *queries_t_, *d_out_t_, *row_pairs_;
+  float *d_queries_, *d_keys_t_, *d_values_t_, *transposed_, *multipliers_;
+};
+
+void attention_backward_heads(const AttentionProblem& p, int64_t begin, int64_t end) {
+  const auto run = [&]<class T>(T) {
+    Backward<T> backward(p);
+    for (int64_t i = begin; i < end; ++i) backward.run(i / p.kv_heads, i % p.kv_heads);
+    tile_matmul_done(T(0.0F));
+  };
+  p.qkv.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(attention_backward_heads);
+
+}  // namespace
+
+void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
+                        Heads heads, const Dropout& dropout, at::Tensor first_keys) {
+  AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
+  PARTITA_CHECK(log_sum.defined(), "log_sum is missing");
+  check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());
+  check_tensor(d_qkv, "d_qkv", qkv.sizes(), qkv.scalar_type());
+  if (!p.has_tiles()) {
+    const at::Tensor wide = at::empty_like(qkv, qkv.options().dtype(at::kFloat));
+    attention_backward(wide, widened(d_out), widened(out), log_sum, widened(qkv), heads, dropout, first_keys);
+    return cast(d_qkv.view({-1}), wide.view({-1}));
+  }
+  p.d_out = d_out, p.d_qkv = d_qkv;
+  at::parallel_for(0, p.samples * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(attention_backward_heads)(p, begin, end);
+  });
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

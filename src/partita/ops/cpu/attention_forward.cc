@@ -1,0 +1,142 @@
+#include "partita/ops/attention.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+
+#include "partita/ops/cpu/attention_problem.h"
+#include "partita/ops/cpu/scratch.h"
+#include "partita/ops/cpu/targets.h"
+#include "partita/ops/cpu/tile_matmul.h"
+#include "partita/ops/flat.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "partita/ops/cpu/attention_forward.cc"
+#include <hwy/foreach_target.h>
+
+#include "partita/ops/cpu/attention-inl.h"
+#include "partita/ops/cpu/dropout-inl.h"
+#include "partita/ops/cpu/simd-inl.h"
+#include "partita/ops/cpu/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace partita::HWY_NAMESPACE {
+namespace {
+
+struct KeysTransposed;
+struct ValuesPacked;
+struct Scores;
+struct Probabilities;
+struct Multipliers;
+struct Output;
+
+template <class T>
+class Forward {
+ public:
+  explicit Forward(const AttentionProblem& p)
+      : p_(p),
+        qkv_(p.qkv.const_data_ptr<T>()),
+        out_(p.out.mutable_data_ptr<T>()),
+        log_sum_(p.log_sum.defined() ? p.log_sum.mutable_data_ptr<float>() : nullptr),
+        queries_(p.queries_at_once()),
+        stride_(padded(p.past + p.length)),
+        keys_(scratch<T, KeysTransposed>(stride_ * p.head_width)),
+        values_(scratch<T, ValuesPacked>(even(p.past + p.length) * p.head_width)),
+        scores_(scratch<float, Scores>(queries_ * stride_)),
+        probabilities_(scratch<T, Probabilities>(queries_ * stride_)),
+        multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)),
+        output_(scratch<float, Output>(queries_ * p.head_width)) {}
+
+  // All query heads of one kv head of one sample.
+  void run(int64_t sample, int64_t kv_head) {
+    const Rows<T> k = p_.keys_of<T>(sample, kv_head), v = p_.values_of<T>(sample, kv_head);
+    pack_transposed(k.first, k.stride, p_.past + p_.length, p_.head_width, keys_, stride_);
+    const T* values = right_operand(v.first, v.stride, p_.past + p_.length, p_.head_width, values_);
+    for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
+      for (int64_t first = 0; first < p_.length; first += queries_)
+        block(sample, head, first, values, right_stride(values, v.stride, p_.head_width));
+  }
+
+ private:
+  void block(int64_t sample, int64_t head, int64_t first, const T* values, int64_t values_stride) {
+    const int64_t count = std::min(queries_, p_.length - first), D = p_.head_width;
+    const KeyRange keys(p_, sample, first, count, queries_);
+    const int64_t width = sizeof(T) == 2 ? even(keys.count) : keys.count;
+    tile_matmul(count, keys.count, D, qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row(),
+                from_column(keys_, keys.begin), stride_, scores_, stride_, false);
+    float inverse[AttentionProblem::kMostQueries];
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t query = first + i, from = p_.first_key(sample, query), seen = p_.past + query + 1 - from;
+      const float* multiplier = nullptr;
+      if (p_.mask.threshold > 0)
+        multiplier = dropout_multipliers(p_.mask, p_.dropout.samples[static_cast<size_t>(sample)],
+                                         p_.element(head, query) + from, seen, multipliers_);
+      const int64_t hidden = from - keys.begin;
+      T* probabilities = probabilities_ + i * stride_;
+      std::fill_n(probabilities, hidden, T(0.0F));
+      const float log_sum = softmax_row(scores_ + i * stride_ + hidden, multiplier, p_.scale, seen, width - hidden,
+                                        probabilities + hidden, &inverse[i]);
+      if (log_sum_ != nullptr) log_sum_[p_.log_sum_at(sample, head) + query] = log_sum;
+    }
+    tile_matmul(count, D, width, probabilities_, stride_, values + keys.begin * values_stride, values_stride, output_,
+                D, false);
+    for (int64_t i = 0; i < count; ++i) {
+      T* to = out_ + p_.out_at(sample, head) + (first + i) * p_.out_row();
+      const V factor = constant(inverse[i]);
+      for_vectors(D,
+                  [&](int64_t c, auto part) { store(hn::Mul(load(output_ + i * D + c, part), factor), to + c, part); });
+    }
+  }
+
+  const AttentionProblem& p_;
+  const T* qkv_;
+  T* out_;
+  float* log_sum_;
+  int64_t queries_, stride_;
+  T *keys_, *values_;
+  float* scores_;
+  T* probabilities_;
+  float *multipliers_, *output_;
+};
+
+void attention_forward_heads(const AttentionProblem& p, int64_t begin, int64_t end) {
+  const auto run = [&]<class T>(T) {
+    Forward<T> forward(p);
+    for (int64_t i = begin; i < end; ++i) forward.run(i / p.kv_heads, i % p.kv_heads);
+    tile_matmul_done(T(0.0F));
+  };
+  p.qkv.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+}
+
+}  // namespace
+}  // namespace partita::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace partita {
+namespace {
+
+HWY_EXPORT(attention_forward_heads);
+
+}  // namespace
+
+void attention_tiles(const AttentionProblem& p) {
+  at::parallel_for(0, p.samples * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(attention_forward_heads)(p, begin, end);
+  });
+}
+
+void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
+                       at::Tensor first_keys) {
+  const AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
+  if (!p.has_tiles()) {
+    const at::Tensor wide_out = at::empty_like(out, out.options().dtype(at::kFloat));
+    attention_forward(wide_out, log_sum, widened(qkv), heads, dropout, first_keys);
+    return cast(out.view({-1}), wide_out.view({-1}));
+  }
+  attention_tiles(p);
+}
+
+}  // namespace partita
+#endif  // HWY_ONCE

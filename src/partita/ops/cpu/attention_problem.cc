@@ -1,0 +1,57 @@
+#include "partita/ops/cpu/attention_problem.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <cmath>
+
+#include "partita/ops/cpu/targets.h"
+#include "partita/ops/flat.h"
+// After targets.h.
+#include <hwy/targets.h>
+
+namespace partita {
+
+AttentionProblem::AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed,
+                                   const Heads& all, const Dropout& dropped, const at::Tensor& the_first_keys)
+    : qkv(packed),
+      out(the_out),
+      log_sum(the_log_sum),
+      samples(packed.size(0)),
+      length(packed.size(1)),
+      heads(all.heads),
+      kv_heads(all.kv_heads),
+      head_width(all.head_width),
+      first_keys(the_first_keys),
+      dropout(dropped),
+      mask(make_mask(dropped, packed.size(0))),
+      scale(1 / std::sqrt(static_cast<float>(all.head_width))) {
+  const at::ScalarType dtype = check_activation(qkv, "qkv");
+  PARTITA_CHECK(kv_heads > 0 && heads % kv_heads == 0, "{} query heads do not divide among {} key/value heads", heads,
+                kv_heads);
+  check_tensor(qkv, "qkv", {samples, length, row()}, dtype);
+  check_tensor(out, "out", {samples, length, out_row()}, dtype);
+  check_optional(log_sum, "log_sum", {samples, heads, length}, at::kFloat);
+  if (!first_keys.defined()) return;
+  check_tensor(first_keys, "first_keys", {samples, length}, at::kInt);
+  first_key_data = first_keys.const_data_ptr<int32_t>();
+  for (int64_t s = 0; s < samples; ++s)
+    for (int64_t t = 0, least = 0; t < length; ++t) {
+      const int64_t first = first_key(s, t);
+      PARTITA_CHECK(least <= first && first <= t, "first_keys: {} at position {} of sample {}, expected {} to {}",
+                    first, t, s, least, t);
+      least = first;
+    }
+}
+
+bool AttentionProblem::has_tiles() const {
+  if (qkv.scalar_type() == at::kFloat) return true;
+  return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && (hwy::SupportedTargets() & HWY_AVX3) != 0;
+}
+
+at::Tensor widened(const at::Tensor& tensor) {
+  at::Tensor wide = at::empty_like(tensor, tensor.options().dtype(at::kFloat));
+  cast(wide.view({-1}), tensor.view({-1}));
+  return wide;
+}
+
+}  // namespace partita
