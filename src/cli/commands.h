@@ -8,6 +8,7 @@ void add_tokenize_command(CLI::App&);
 void add_tokenizer_command(CLI::App&);
 void add_dataset_command(CLI::App&);
 void add_checkpoint_command(CLI::App&);
+void add_eval_command(CLI::App&);
 void add_generate_command(CLI::App&);
 void add_plot_command(CLI::App&);
 void add_bench_command(CLI::App&);

@@ -1,4 +1,4 @@
-// partita generate: text from a checkpoint.
+// partita generate: text from a trained model.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -31,10 +31,12 @@ void run(Arguments a) {
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
   const std::unique_ptr<partita::Communicator> self = world.group("self", {0});
   partita::Generator generator = partita::Generator::open(a.path, a.tokenizer, *self);
-  partita::log::info("{}", generator.checkpoint().string());
+  partita::log::info("{}", generator.path().string());
   write(a.prompt);
-  generator.generate(a.prompt, a.options, write);
+  const partita::GenerateReport report = generator.generate(a.prompt, a.options, write);
   write("\n");
+  partita::log::info("{} tokens of prompt in {:.2f} s, then {} tokens: {:.1f} a second", report.prompt_tokens,
+                     report.prompt_seconds, report.tokens, report.tokens_per_second());
 }
 
 }  // namespace
@@ -42,7 +44,8 @@ void run(Arguments a) {
 void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Writes text with a trained model");
   auto a = std::make_shared<Arguments>();
-  command->add_option("PATH", a->path, "a run's folder (its newest checkpoint is taken) or a checkpoint")->required();
+  command->add_option("PATH", a->path, "a Hugging Face folder, a run (its newest checkpoint is taken) or a checkpoint")
+      ->required();
   command->add_option("--prompt", a->prompt, "text to go on from; empty: the beginning of a document");
   command->add_option("--tokens", a->options.tokens, "tokens to write at most")
       ->capture_default_str()
@@ -55,7 +58,7 @@ void add_generate_command(CLI::App& app) {
       ->add_option("--top-p", a->options.sampling.top_p, "draw from the likeliest tokens that reach this probability")
       ->capture_default_str();
   command->add_option("--seed", a->options.seed, "the same seed gives the same text")->capture_default_str();
-  command->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the run's own");
+  command->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the one that lies there");
   command->add_flag("--greedy", a->greedy, "always the likeliest token");
   command->footer(
       "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "

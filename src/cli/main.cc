@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
     add_dataset_command(app);
     add_train_command(app);
     add_launch_command(app);
+    add_eval_command(app);
     add_generate_command(app);
     add_plot_command(app);
     add_checkpoint_command(app);

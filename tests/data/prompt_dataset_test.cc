@@ -161,7 +161,9 @@ TEST(PromptDataset, PackedExamplesAreWholeAndOnce) {
 TEST(PromptDataset, ReadersTakeSeparateDocuments) {
   const auto d = dataset({{1, 2}, {1, 2}, {1, 2}}, {.sequence_length = 5, .packed = true});
   ASSERT_EQ(d.size(), 2);
-  const PaddedSource padded(d, 4);
+  EXPECT_EQ(PaddedSource(d, 1, 1).size(), 1);
+  EXPECT_EQ(PaddedSource(d, 9, 2).size(), 2);
+  const PaddedSource padded(d, 2, 4);
   EXPECT_EQ(padded.size(), 4);
   TokenBatch batch;
   BatchReader(padded, make_batch_plan(4, 4, 1), 0).read(0, 0, batch);
@@ -178,7 +180,7 @@ TEST(PromptDataset, ReadersTakeSeparateDocuments) {
     EXPECT_EQ(batch.labels[i], kIgnoredLabel);
     EXPECT_EQ(batch.first_keys[i], static_cast<int32_t>(i % 5));
   }
-  EXPECT_THAT(error_message([&] { read_sample(padded, 4); }), HasSubstr("sample 4 asked for, there are 2"));
+  EXPECT_THAT(error_message([&] { read_sample(padded, 4); }), HasSubstr("sample 4 asked for, there are 4"));
 }
 
 }  // namespace

@@ -1,31 +1,37 @@
 // Samples followed by empty ones, so that the last batch is full and ranks without samples have something to compute:
 //
-//   const PaddedSource padded(windows, plan.global_batch);     // of windows.size() rounded up to a multiple
+//   const PaddedSource padded(windows, windows.size(), plan.global_batch);     // size: rounded up to a multiple
 #pragma once
+#include <algorithm>
+
+#include "partita/base/error.h"
 #include "partita/data/sample_source.h"
 
 namespace partita {
 
 class PaddedSource : public SampleSource {
  public:
-  // Keeps a reference to `source`.
-  PaddedSource(const SampleSource& source, int64_t multiple)
-      : source_(&source), size_((source.size() + multiple - 1) / multiple * multiple) {}
+  // The first `samples` of the source, if it has as many. Keeps a reference to it.
+  PaddedSource(const SampleSource& source, int64_t samples, int64_t multiple)
+      : source_(&source),
+        samples_(std::min(samples, source.size())),
+        size_((samples_ + multiple - 1) / multiple * multiple) {}
 
   [[nodiscard]] int64_t size() const override { return size_; }
   [[nodiscard]] int64_t sequence_length() const override { return source_->sequence_length(); }
   [[nodiscard]] Documents documents() const override { return source_->documents(); }
-  // Beyond the source's end there is padding alone.
+  // Beyond the samples there is padding alone.
   void read(int64_t k, const SampleSlots& out) const override {
-    if (k >= source_->size() && k < size_)
-      pad_from(out, 0);
-    else
+    if (k < 0 || k >= size_) fail("sample {} asked for, there are {}", k, size_);
+    if (k < samples_)
       source_->read(k, out);
+    else
+      pad_from(out, 0);
   }
 
  private:
   const SampleSource* source_;
-  int64_t size_;
+  int64_t samples_, size_;
 };
 
 }  // namespace partita

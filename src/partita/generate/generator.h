@@ -1,6 +1,6 @@
-// Text from a checkpoint.
+// Text from a trained model.
 //
-//   Generator generator = Generator::open("runs/quickstart", self);
+//   Generator generator = Generator::open("runs/quickstart", {}, *self);
 //   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
 //                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
 #pragma once
@@ -22,23 +22,32 @@ struct GenerateOptions {
   uint64_t seed = 1234;
 };
 
+// What was read and written, and how long it took.
+struct GenerateReport {
+  int64_t prompt_tokens = 0, tokens = 0;  // tokens: that were drawn, the end of the document among them
+  double prompt_seconds = 0, seconds = 0;
+
+  [[nodiscard]] double tokens_per_second() const;  // without the prompt, whose last position gives the first token
+};
+
 class Generator {
  public:
-  // `path`: a run's folder (its newest checkpoint is taken) or a checkpoint. `tokenizer` empty: the run's own.
-  // Errors: no checkpoint there; no tokenizer found; a tokenizer of more tokens than the model has.
+  // `path`: a Hugging Face folder, a run's folder (its newest checkpoint is taken) or a checkpoint. `tokenizer` empty: the
+  // one that lies there. Errors: those of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
   [[nodiscard]] static Generator open(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
                                       Communicator& self);
 
   // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
-  // on with the last of them as context. An empty prompt begins a document.
-  void generate(std::string_view prompt, const GenerateOptions&, const std::function<void(std::string_view)>& piece);
+  // on with the last half of them as context (decoder.h). An empty prompt begins a document.
+  GenerateReport generate(std::string_view prompt, const GenerateOptions&,
+                          const std::function<void(std::string_view)>& piece);
 
   [[nodiscard]] const ModelConfig& model() const { return model_; }
-  [[nodiscard]] const std::filesystem::path& checkpoint() const { return checkpoint_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // the folder or checkpoint that was taken
 
  private:
   Generator() = default;
-  std::filesystem::path checkpoint_;
+  std::filesystem::path path_;
   ModelConfig model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Engine> engine_;

@@ -1,0 +1,78 @@
+#include "partita/train/evaluate.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/comm/mesh.h"
+#include "partita/data/batch_reader.h"
+#include "partita/data/padded_source.h"
+#include "partita/data/prompt_dataset.h"
+#include "partita/data/text_input.h"
+#include "partita/data/token_windows.h"
+#include "partita/train/build_model.h"
+#include "partita/train/model_tokenizer.h"
+#include "partita/train/training_data.h"
+
+namespace partita {
+namespace {
+
+constexpr int64_t kMostByDefault = 1024;
+
+int64_t sequence_length_of(const EvaluateOptions& options, const ModelConfig& model) {
+  if (options.sequence_length == 0) return std::min(model.max_length, kMostByDefault);
+  if (options.sequence_length < 1 || options.sequence_length > model.max_length)
+    fail("a sequence length of {}: the model takes 1 to {}", options.sequence_length, model.max_length);
+  return options.sequence_length;
+}
+
+std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const ModelSource& source, int64_t length) {
+  if (!is_json_lines(options.data, TextFormat::automatic))
+    return std::make_unique<TokenWindows>(std::make_shared<const IndexedDataset>(options.data), length);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer_of(source, options.tokenizer);
+  const auto examples = std::make_shared<const PromptExamples>(read_prompts(
+      options.data, *tokenizer,
+      {.prompt_key = options.prompt_key, .completion_key = options.completion_key, .workers = at::get_num_threads()}));
+  auto dataset = std::make_unique<PromptDataset>(
+      examples, SequenceRange{0, examples->size()},
+      PromptDatasetSpec{.sequence_length = length, .shuffled = false, .too_long = TooLong::cut});
+  log::info("{}: {}", options.data.string(), describe(dataset->summary()));
+  return dataset;
+}
+
+}  // namespace
+
+Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& options, World& world) {
+  if (options.micro_batch < 1) fail("a micro-batch of {}: at least 1 expected", options.micro_batch);
+  if (options.batches < 0) fail("{} batches: 0 (all) or more expected", options.batches);
+  const Mesh mesh(world, {.data = world.size()});
+  const std::unique_ptr<Communicator> self = world.group("self", {world.rank()});
+  const ModelSource source = open_model(model);
+  const int64_t length = sequence_length_of(options, source.model);
+  const std::unique_ptr<SampleSource> data = open_data(options, source, length);
+
+  const auto engine = build_inference_engine(source.model, source.lora, options.precision,
+                                             {.samples = options.micro_batch, .length = length},
+                                             make_zero(options.zero_stage, *self, mesh.data()), mesh.data());
+  load_weights(*engine, source, 0);
+
+  const int64_t at_once = options.micro_batch * world.size();
+  const int64_t samples =
+      options.batches > 0 ? std::min(options.batches * options.micro_batch, data->size()) : data->size();
+  const PaddedSource padded(*data, samples, at_once);
+  const BatchReader reader(padded, make_batch_plan(at_once, options.micro_batch, world.size()), world.rank());
+  TokenBatch buffer;
+  EvalResult sum;
+  for (int64_t consumed = 0; consumed < padded.size(); consumed += at_once) {
+    reader.read(consumed, 0, buffer);
+    const EvalResult r = engine->evaluate(view_of(buffer));
+    sum.loss_sum += r.loss_sum;
+    sum.tokens += r.tokens;
+  }
+  return {.loss = sum.loss_sum / static_cast<double>(sum.tokens), .tokens = sum.tokens, .samples = samples};
+}
+
+}  // namespace partita
