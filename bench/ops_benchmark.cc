@@ -1,5 +1,5 @@
-// Each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary 4096),
-// beside what the machine reaches in a copy and in a matrix product.
+// Each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary 4096), or of
+// a Llama of that size, beside what the machine reaches in a copy and in a matrix product.
 //
 //   build/bench/ops_benchmark --benchmark_filter=bf16            # OMP_NUM_THREADS sets the threads
 //
@@ -24,12 +24,13 @@
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
 #include "partita/ops/norm.h"
+#include "partita/ops/rope.h"
 
 namespace partita {
 namespace {
 
 constexpr int64_t kLayers = 6, kHeads = 6, kWidth = 384, kLength = 256, kBatch = 8, kVocabulary = 4096;
-constexpr int64_t kTokens = kBatch * kLength, kInner = 4 * kWidth;
+constexpr int64_t kTokens = kBatch * kLength, kInner = 4 * kWidth, kGatedInner = 1024;
 constexpr int64_t kParameters = kLayers * 12 * kWidth * kWidth + (kVocabulary + kLength) * kWidth;
 
 const StepScalars kNow{.seed = 1, .step = 2, .learning_rate = 1e-4F};
@@ -80,7 +81,8 @@ void linear(benchmark::State& state, at::ScalarType dtype, int64_t in, int64_t o
   });
 }
 
-void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p) {
+// rms: Llama's, without biases.
+void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p, bool rms) {
   const auto shape = {kTokens, kWidth};
   AddNorm op{.sum = random(shape, dtype),
              .branch = random(shape, dtype),
@@ -92,6 +94,7 @@ void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p)
              .normed = random(shape, dtype),
              .mean = random({kTokens}, at::kFloat),
              .rstd = random({kTokens}, at::kFloat)};
+  if (rms) op.bias = op.norm_bias = op.mean = at::Tensor();
   add_norm_forward(op);
   const auto vector = [] { return Target{random({kWidth}, at::kFloat), true}; };
   AddNormBackward back{.d_normed = random(shape, dtype),
@@ -106,6 +109,7 @@ void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p)
                        .d_weight = vector(),
                        .d_norm_bias = vector(),
                        .d_bias = vector()};
+  if (rms) back.d_norm_bias = back.d_bias = {};
   const double operands = backward && p > 0 ? 5 : 4;
   measure(state, {.bytes = operands * static_cast<double>(op.branch.nbytes()), .calls = 2 * kLayers + 1},
           [&] { backward ? add_norm_backward(back) : add_norm_forward(op); });
@@ -117,6 +121,24 @@ void gelu(benchmark::State& state, at::ScalarType dtype, bool backward) {
   const Target d_bias{random({kInner}, at::kFloat), true};
   measure(state, {.bytes = 3.0 * static_cast<double>(x.nbytes()), .calls = kLayers},
           [&] { backward ? bias_gelu_backward(out, out, x, d_bias) : bias_gelu_forward(out, x, bias); });
+}
+
+void swiglu(benchmark::State& state, at::ScalarType dtype, bool backward) {
+  const at::Tensor gate_up = random({kTokens, 2 * kGatedInner}, dtype), out = random({kTokens, kGatedInner}, dtype);
+  const at::Tensor d_gate_up = random({kTokens, 2 * kGatedInner}, dtype);
+  measure(state, {.bytes = (backward ? 5.0 : 3.0) * static_cast<double>(out.nbytes()), .calls = kLayers},
+          [&] { backward ? swiglu_backward(d_gate_up, out, gate_up) : swiglu_forward(out, gate_up); });
+}
+
+// Forward and backward, each read and written in place, so that the values stay what they are.
+void rope(benchmark::State& state, at::ScalarType dtype) {
+  const at::Tensor qkv = random({kBatch, kLength, 3 * kWidth}, dtype), positions = integers({kBatch, kLength}, kLength);
+  const Heads heads{kHeads, kHeads, kWidth / kHeads};
+  const RopeTable table = make_rope_table({.head_width = heads.head_width, .positions = kLength});
+  measure(state, {.bytes = 4.0 * 2 / 3 * static_cast<double>(qkv.nbytes()), .calls = kLayers}, [&] {
+    rope_forward(qkv, positions, heads, table);
+    rope_backward(qkv, positions, heads, table);
+  });
 }
 
 void attention(benchmark::State& state, at::ScalarType dtype, bool backward, float p) {
@@ -186,13 +208,16 @@ void register_all() {
     for (const bool backward : {false, true}) {
       const std::string pass = (backward ? "_backward" : "_forward") + end;
       add("gelu" + pass, [=](auto& s) { gelu(s, dtype, backward); });
+      add("swiglu" + pass, [=](auto& s) { swiglu(s, dtype, backward); });
+      add("add_rms_norm" + pass, [=](auto& s) { norm(s, dtype, backward, 0, true); });
       add("embedding" + pass, [=](auto& s) { embedding(s, dtype, backward); });
       for (const float p : {0.0F, 0.1F}) {
         const std::string dropped = pass + (p > 0 ? "/dropout" : "");
-        add("add_norm" + dropped, [=](auto& s) { norm(s, dtype, backward, p); });
+        add("add_norm" + dropped, [=](auto& s) { norm(s, dtype, backward, p, false); });
         add("attention" + dropped, [=](auto& s) { attention(s, dtype, backward, p); });
       }
     }
+    add("rope" + end, [=](auto& s) { rope(s, dtype); });
     add("cross_entropy" + end, [=](auto& s) { loss(s, dtype); });
     add("adamw" + end, [=](auto& s) { adamw(s, dtype); });
   }

@@ -6,9 +6,12 @@
 #include "partita/ops/adamw.h"
 #include "partita/ops/attention.h"
 #include "partita/ops/cross_entropy.h"
+#include "partita/ops/dropout.h"
+#include "partita/ops/embedding.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/lamb.h"
 #include "partita/ops/norm.h"
+#include "partita/ops/rope.h"
 #include "partita/ops/sgd.h"
 #include "tests/ops/reference.h"
 
@@ -31,6 +34,38 @@ std::vector<at::Tensor> updated(at::ScalarType dtype) {
   const double ratio = lamb_ratio(lamb_measure(lamb, m, v, gradient, {.weight_decay = 0.1}, &kNow));
   lamb_step(lamb, m, v, gradient, lamb, {.weight_decay = 0.1}, ratio, &kNow, {.parameter = 7, .first = 3});
   return {adamw, sgd, momentum, lamb, m, v};
+}
+
+// What a Llama layer does beside attention.
+std::vector<at::Tensor> llama_results(at::ScalarType dtype) {
+  const int64_t length = 19, C = 36, N = 2 * length;
+  const at::Tensor residual = nan({N, C}, dtype), normed = nan({N, C}, dtype), rstd = nan({N});
+  const at::Tensor weight = random({C}, dtype, 1), d_residual = nan({N, C}, dtype);
+  add_norm_forward({.sum = random({N, C}, dtype, 2),
+                    .branch = random({N, C}, dtype, 3),
+                    .weight = weight,
+                    .residual = residual,
+                    .normed = normed,
+                    .rstd = rstd});
+  const Target d_weight{nan({C}), false};
+  add_norm_backward({.d_normed = random({N, C}, dtype, 4),
+                     .residual = residual,
+                     .rstd = rstd,
+                     .weight = weight,
+                     .d_residual = d_residual,
+                     .d_weight = d_weight});
+  const at::Tensor gate_up = random({N, 2 * C}, dtype, 5), activated = nan({N, C}, dtype);
+  const at::Tensor d_gate_up = nan({N, 2 * C}, dtype);
+  swiglu_forward(activated, gate_up);
+  swiglu_backward(d_gate_up, random({N, C}, dtype, 6), gate_up);
+  const Heads heads{3, 1, 6};
+  const at::Tensor qkv = random({2, length, 30}, dtype, 7), positions = integers({2, length}, length, 8);
+  rope_forward(qkv, positions, heads, make_rope_table({.head_width = 6, .positions = length}));
+  const at::Tensor dropped = random({N, C}, dtype, 9);
+  dropout_add(dropped, random({N, C}, dtype, 10), {.p = 0.2F, .site = 7, .now = &kNow, .samples = kSamples});
+  const Target d_table{nan({5, C}), false};
+  embedding_backward(d_table, {}, random({N, C}, dtype, 11), integers({2, length}, 5, 12), {});
+  return {residual, normed, d_residual, d_weight.gradient, activated, d_gate_up, qkv, dropped, d_table.gradient};
 }
 
 // What kernels of each family make of the same input.
@@ -70,6 +105,8 @@ std::vector<at::Tensor> results(at::ScalarType dtype) {
   const at::Tensor half = nan({N * C}, at::kHalf);
   cast(half, normed.view({-1}));
   std::vector<at::Tensor> all = dtype == at::kHalf ? std::vector<at::Tensor>() : updated(dtype);
+  const std::vector<at::Tensor> llama = llama_results(dtype);
+  all.insert(all.end(), llama.begin(), llama.end());
   all.insert(all.end(), {residual, normed, d_residual, d_weight.gradient, gelu, out, d_qkv, logits, half});
   return all;
 }
