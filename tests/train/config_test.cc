@@ -199,6 +199,26 @@ TEST(Validate, ChecksTheSplit) {
   EXPECT_NE(message([](Config& c) { c.data.split = "1,x,0"; }), "no error");
 }
 
+TEST(Validate, ChecksPrompts) {
+  const auto prompts = [](auto change) {
+    return message([&](Config& c) {
+      c.data.format = DataFormat::prompts;
+      c.data.path = "train.jsonl";
+      change(c);
+    });
+  };
+  EXPECT_EQ(prompts([](Config&) {}), "no error");
+  EXPECT_EQ(prompts([](Config& c) { c.data.packing = true; }), "no error");
+  EXPECT_THAT(message([](Config& c) { c.data.packing = true; }),
+              HasSubstr("data.packing is true: samples of token files"));
+  EXPECT_THAT(prompts([](Config& c) { c.data.path = ""; }),
+              HasSubstr("data.path is not set: give a file of JSON lines"));
+  EXPECT_THAT(prompts([](Config& c) { c.data.tokenizer = ""; }), HasSubstr("give the tokenizer.json of the model"));
+  EXPECT_EQ(prompts([](Config& c) { c.data.tokenizer = "", c.from = "gpt2"; }), "no error");
+  EXPECT_THAT(prompts([](Config& c) { c.data.prompt_key = "completion"; }), HasSubstr("both \"completion\""));
+  EXPECT_EQ(prompts([](Config& c) { c.data.split = "1", c.data.validation = "valid.jsonl"; }), "no error");
+}
+
 TEST(AccumulationSteps, FillTheGlobalBatch) {
   const Config config = valid_config();
   for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) {

@@ -1,0 +1,64 @@
+// Finetuning on several ranks, whose micro-batches have very different numbers of tokens that count: each step is that of
+// one process.
+#include <gtest/gtest.h>
+
+#include "partita/train/training_data.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/train/small_prompts.h"
+
+namespace partita {
+namespace {
+
+std::vector<StepResult> run(const Config& config, int stage, Communicator& self, Communicator& data) {
+  TrainingData batches(config, data.rank(), data.size());
+  const auto engine = build_training_engine(config, make_zero(stage, self, data), data);
+  engine->initialize(5);
+  std::vector<StepResult> results;
+  for (int64_t step = 0; step < config.train.steps; ++step) {
+    results.push_back(engine->step(batches.training(step * config.train.global_batch),
+                                   {.step = step, .update = step, .learning_rate = 1e-2F, .clip = 1}));
+  }
+  return results;
+}
+
+TEST(Prompts, EveryLayoutIsTheSingleProcessRun) {
+  const auto self = test_world().group("self", {test_world().rank()});
+  const auto data = test_world().group("data", test_ranks());
+  const TemporaryDirectory folder;  // of this rank
+  write_file(folder / "a.jsonl", test::small_prompts(60));
+  for (const bool packed : {false, true}) {
+    Config c = test::small_prompt_config(folder / "a.jsonl", ModelKind::llama);
+    c.data.packing = packed;
+    const std::vector<StepResult> expected = run(c, 0, *self, *self);
+    EXPECT_NE(expected[0].tokens, expected[1].tokens);
+    for (const int stage : {0, 2, 3}) {
+      const std::vector<StepResult> found = run(c, stage, *self, *data);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].tokens, expected[i].tokens);
+        EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-5 * expected[i].loss) << "stage " << stage << ", step " << i;
+        EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 1e-5 * expected[i].grad_norm);
+      }
+    }
+  }
+}
+
+// The ranks of one step do differ.
+TEST(Prompts, RanksHaveDifferentNumbersOfTokens) {
+  const TemporaryDirectory folder;
+  write_file(folder / "a.jsonl", test::small_prompts(60));
+  const Config c = test::small_prompt_config(folder / "a.jsonl", ModelKind::gpt2);
+  std::vector<int64_t> tokens;
+  for (int rank = 0; rank < 4; ++rank) {
+    int64_t count = 0;
+    for (const Batch& batch : TrainingData(c, rank, 4).training(0)) {
+      const int32_t* labels = batch.labels.const_data_ptr<int32_t>();
+      for (int64_t i = 0; i < batch.labels.numel(); ++i) count += labels[i] != kIgnoredLabel ? 1 : 0;
+    }
+    tokens.push_back(count);
+  }
+  for (size_t rank = 1; rank < 4; ++rank) EXPECT_NE(tokens[rank], tokens[0]);
+}
+
+}  // namespace
+}  // namespace partita
