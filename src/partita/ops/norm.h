@@ -1,12 +1,12 @@
 // The add of one layer and the norm of the next as one operation.
 //
-// Two norms: layer norm, and RMS norm (B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019), which has no
-// mean and no bias: where `mean` is undefined (so is norm_bias), normed = r * rstd * weight with
+// Two norms: layer norm, and RMS norm (B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019), which has
+// no mean and no bias: where `mean` is undefined (so are norm_bias and its gradient), normed = r * rstd * weight with
 // rstd = 1 / sqrt(mean of r^2 + epsilon).
 //
 // Shapes: rows are samples x length tokens, N = samples * length; C channels. Activations are fp32, bf16 or fp16
-// (all the same); weights and biases of that dtype too; statistics and vector gradients are fp32. Sums run in fp32; column sums
-// over rows do not depend on the number of threads.
+// (all the same); weights and biases of that dtype too; statistics and vector gradients are fp32. Sums run in fp32;
+// column sums over rows do not depend on the number of threads.
 #pragma once
 #include <ATen/core/Tensor.h>
 

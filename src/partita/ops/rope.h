@@ -1,7 +1,10 @@
 // Rotary positions (J. Su et al., "RoFormer", 2021), with Llama 3's scaling of the frequencies.
 //
-// Channels i and i + head_width / 2 of a head are a pair, which position t turns by the angle t * frequency[i] (the order
-// of Hugging Face's Llama weights).
+// Channels i and i + head_width / 2 of a head are a pair, which position t turns by the angle t * frequency[i] (the
+// order of Hugging Face's Llama weights).
+//
+//   const RopeTable table = make_rope_table({.head_width = 128, .positions = 8192, .theta = 500000, .factor = 8});
+//   rope_forward(qkv, positions, {.heads = 32, .kv_heads = 8, .head_width = 128}, table);
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -21,7 +24,8 @@ struct RopeOptions {
   int64_t original_length = 8192;
 };
 
-// frequency[i] = theta^(-2 i / head_width), scaled: head_width / 2 values. Pure.
+// frequency[i] = theta^(-2 i / head_width), scaled: head_width / 2 values, bit for bit those of Hugging Face's Llama in
+// fp32. Pure. Error: an odd width, a theta or scaling that makes no sense.
 [[nodiscard]] std::vector<float> rope_frequencies(const RopeOptions&);
 
 // cos and sin of position * frequency, both rounded to fp32 as Hugging Face's are: [positions, head_width / 2] fp32.

@@ -22,7 +22,7 @@ constexpr float kRoot = 0.797884560802865F, kCubic = 0.044715F;
 
 HWY_INLINE V gelu_gate(V x, V x_squared) {
   const V minus_2u = hn::Mul(x, hn::MulAdd(x_squared, constant(-2 * kRoot * kCubic), constant(-2 * kRoot)));
-  // beyond 80 the gate is 0 to every bit that x s can show; the bound stands first, so that x86's Min returns a NaN of x
+  // beyond 80 the gate is 0 to every bit that x s can show; the bound stands first, so that x86's Min returns x's NaN
   const V e = exp(hn::Min(constant(80.0F), minus_2u));
   return hn::Div(constant(1.0F), hn::Add(constant(1.0F), e));
 }

@@ -1,8 +1,8 @@
 // fp32 goes to oneDNN as well, by the function that ATen keeps for half precision: on AVX-512 CPUs of AMD it is 5-12%
 // above the MKL in libtorch, on every shape of a transformer.
 //
-// fp16 is widened to fp32, multiplied, and rounded once: few CPUs multiply it, and those that do not lose more by an
-// emulation. It is trained on GPUs; here it has to be right.
+// fp16 is widened to fp32, multiplied, and rounded once: few CPUs have products of fp16, and the others' emulation is
+// slower than this and rounds more often. fp16 is for GPUs; here it has to be right.
 #include "partita/ops/matmul.h"
 
 #include <ATen/ops/addmm.h>
@@ -70,8 +70,8 @@ void multiply_fp16(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b
   y.copy_(product);
 }
 
-// y (+)= scale * a b; a and b are dense, or transposed views of dense matrices. y has their dtype, or is fp32 where they
-// are fp16.
+// y (+)= scale * a b; a and b are dense, or transposed views of dense matrices. y has their dtype, or is fp32 where
+// they are fp16.
 void multiply(at::Tensor y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
   if (y.numel() == 0) return;
   if (a.size(1) == 0) {

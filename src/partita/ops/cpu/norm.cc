@@ -124,8 +124,8 @@ struct Backward {
 
   // Rows row .. row + kRows - 1 together: column sums stay in registers across them. With h = d_normed * weight:
   // d_residual = rstd * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no mean(h).
-  // `partial` [3, C] gets the column sums of d_weight, d_norm_bias and d_bias, those that are wanted: the others cost no
-  // memory access, only their additions in registers.
+  // `partial` [3, C] gets the column sums of d_weight, d_norm_bias and d_bias, those that are wanted: the others cost
+  // no memory access, only their additions in registers.
   template <int kRows>
   HWY_INLINE void rows(int64_t row, const float* const* multiplier, float* partial) const {
     float* sum_weight = wanted[0] ? partial : nullptr;
