@@ -97,7 +97,7 @@ TEST_P(Slopes, AreTheGradients) {
   const auto [kind, tied_head, rank] = GetParam();
   const EngineCase c{.kind = kind,
                      .tied_head = tied_head,
-                     .lora = {.rank = rank, .dropout = 0.1, .targets = all_targets(kind)},
+                     .lora = {.rank = rank, .alpha = 1, .dropout = 0.1, .targets = all_targets(kind)},
                      .samples = 3,
                      .micro_batches = 1,
                      .dropout = 0.15};
