@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class Eval : public testing::Test {
@@ -99,8 +100,8 @@ TEST_F(Eval, PromptsAreThoseOfValidation) {
 TEST_F(Eval, SaysWhatItDid) {
   const Result r = eval({"--data", prompts()});
   ASSERT_EQ(r.code, 0) << r.error;
-  EXPECT_THAT(r.output, AllOf(HasSubstr("loss "), HasSubstr("perplexity "), HasSubstr(" in 12 samples of ")));
-  EXPECT_THAT(r.error, HasSubstr("12 examples in 12 samples of 32 tokens"));
+  EXPECT_THAT(r.output, AllOf(HasSubstr("loss "), HasSubstr("perplexity "), HasSubstr(" samples of " + prompts())));
+  EXPECT_THAT(r.error, ContainsRegex("12 examples in [4-9] samples of 32 tokens"));  // packed
 }
 
 TEST_F(Eval, Refuses) {

@@ -38,7 +38,7 @@ std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const Mo
       {.prompt_key = options.prompt_key, .completion_key = options.completion_key, .workers = at::get_num_threads()}));
   auto dataset = std::make_unique<PromptDataset>(
       examples, SequenceRange{0, examples->size()},
-      PromptDatasetSpec{.sequence_length = length, .shuffled = false, .too_long = TooLong::cut});
+      PromptDatasetSpec{.sequence_length = length, .shuffled = false, .packed = true, .too_long = TooLong::cut});
   log::info("{}: {}", options.data.string(), describe(dataset->summary()));
   return dataset;
 }

@@ -4,7 +4,8 @@
 //   fmt::print("perplexity {}\n", e.perplexity());
 //
 // A token file is read as one text in windows of sequence_length that lie side by side, so that the first tokens of a window
-// see little before them: longer windows give a lower loss. JSON lines are prompts with completions, which alone count.
+// see little before them: longer windows give a lower loss. JSON lines are prompts with completions, which alone count;
+// several lie in one sample, for speed, and none sees another. Those that are longer are cut.
 #pragma once
 #include <cmath>
 #include <cstdint>
