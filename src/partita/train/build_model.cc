@@ -72,8 +72,11 @@ void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
 }
 
 void complete_model(Config& c) {
-  if (c.data.tokenizer.empty() && !c.from.empty()) c.data.tokenizer = open_model(c.from).tokenizer;
+  const bool named = !c.data.tokenizer.empty();
+  if (!named && !c.from.empty()) c.data.tokenizer = open_model(c.from).tokenizer;
   if (c.data.tokenizer.empty()) return;
+  // Beside token files it is only handed on: it may be of a kind that is not read here.
+  if (!named && c.data.format == DataFormat::tokens && c.model.vocab_size > 0) return;
   const int64_t tokens = load_tokenizer(c.data.tokenizer)->vocab_size();
   if (c.model.vocab_size == 0) c.model.vocab_size = tokens;
   if (c.model.vocab_size < tokens)

@@ -57,7 +57,9 @@ class TrainingRun {
     const InterruptGuard guard;
     complete_model(config_);
     const std::filesystem::path from = resume_folder();
-    data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size());
+    if (!from.empty()) read_position(from);
+    data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
+                                           RunPosition{.step = step_, .consumed_samples = consumed_samples_});
     engine_ = build_training_engine(
         config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
     set_weights(from);
@@ -112,18 +114,22 @@ class TrainingRun {
     if (!checkpoint.empty()) resume(checkpoint);
   }
 
-  void resume(const std::filesystem::path& folder) {
+  void read_position(const std::filesystem::path& folder) {
     const RunState saved = run_state(read_scalars(folder), folder);
     check_same_model(saved, config_.model, config_.lora, folder);
-    (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
-    engine_->publish_weights();
     if (config_.train.precision == DType::fp16 && saved.loss_scale > 0)
       loss_scale_ = {.scale = static_cast<float>(saved.loss_scale), .clean_steps = saved.clean_steps};
     step_ = saved.step;
     consumed_samples_ = saved.consumed_samples;
     skipped_steps_ = saved.skipped_steps;
     nan_steps_ = saved.nan_steps;
-    for (const std::string& difference : differences(saved.identity, identity()))
+    saved_identity_ = saved.identity;
+  }
+
+  void resume(const std::filesystem::path& folder) {
+    (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
+    engine_->publish_weights();
+    for (const std::string& difference : differences(saved_identity_, identity()))
       warn("{}: {}, so the run will not be the one that was begun", folder.string(), difference);
     log::info("resuming from {}", folder.string());
   }
@@ -241,7 +247,7 @@ class TrainingRun {
                                      .clean_steps = loss_scale_.clean_steps,
                                      .model = config_.model,
                                      .lora = config_.lora,
-                                     .base = std::filesystem::absolute(config_.from),
+                                     .base = config_.from.empty() ? config_.from : std::filesystem::absolute(config_.from),
                                      .stored_as = {},
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
@@ -284,6 +290,7 @@ class TrainingRun {
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
+  std::map<std::string, std::string> saved_identity_;
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/data/gpt_dataset.h"
@@ -30,13 +32,15 @@ Batch view_of(TokenBatch& buffer) {
           .first_keys = view(buffer.first_keys)};
 }
 
-TrainingData::TrainingData(const Config& config, int rank, int ranks)
+TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position)
     : plan_(make_batch_plan(config.train.global_batch, config.train.micro_batch, ranks)),
       buffers_(static_cast<size_t>(plan_.accumulation())) {
+  const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
+  const int64_t samples = position.consumed_samples + steps_left * config.train.global_batch;
   if (config.data.format == DataFormat::prompts)
-    open_prompts(config, rank == 0);
+    open_prompts(config, samples, rank == 0);
   else
-    open_tokens(config);
+    open_tokens(config, samples);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
   if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
   identity_["data.seed"] = std::to_string(config.data.seed);
@@ -44,10 +48,10 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks)
   if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
 }
 
-void TrainingData::open_tokens(const Config& config) {
+void TrainingData::open_tokens(const Config& config, int64_t samples) {
   const DataConfig& d = config.data;
   const bool own_validation = !d.validation.empty();
-  const auto open = [&](const std::filesystem::path& prefix, SplitName name, int64_t samples) {
+  const auto open = [&](const std::filesystem::path& prefix, SplitName name, int64_t count) {
     const auto tokens = std::make_shared<const IndexedDataset>(prefix);
     const SequenceRange range = own_validation ? SequenceRange{0, tokens->sequences()}
                                                : split_range(parse_split(d.split), name, tokens->sequences());
@@ -55,11 +59,10 @@ void TrainingData::open_tokens(const Config& config) {
     return std::make_unique<GptDataset>(tokens, range,
                                         GptIndexSpec{.split = std::string(name_of(name)),
                                                      .sequence_length = config.train.sequence_length,
-                                                     .samples = samples,
+                                                     .samples = count,
                                                      .seed = static_cast<uint32_t>(d.seed)},
                                         documents_of(d));
   };
-  const int64_t samples = config.train.steps * config.train.global_batch;
   auto train = open(d.path, SplitName::train, samples);
   examples_ = (train->tokens_per_epoch() - 1) / config.train.sequence_length;
   train_ = std::move(train);
@@ -70,7 +73,7 @@ void TrainingData::open_tokens(const Config& config) {
   }
 }
 
-void TrainingData::open_prompts(const Config& config, bool report) {
+void TrainingData::open_prompts(const Config& config, int64_t samples, bool report) {
   const DataConfig& d = config.data;
   if (d.tokenizer.empty()) fail("data.tokenizer is not set, and model.from has none: give the model's tokenizer.json");
   const auto tokenizer = load_tokenizer(d.tokenizer);
@@ -79,12 +82,12 @@ void TrainingData::open_prompts(const Config& config, bool report) {
         file, *tokenizer,
         {.prompt_key = d.prompt_key, .completion_key = d.completion_key, .workers = at::get_num_threads()}));
   };
-  const auto open = [&](std::shared_ptr<const PromptExamples> all, SplitName name, int64_t samples) {
+  const auto open = [&](std::shared_ptr<const PromptExamples> all, SplitName name, int64_t count) {
     const SequenceRange range =
         d.validation.empty() ? split_range(parse_split(d.split), name, all->size()) : SequenceRange{0, all->size()};
     auto dataset = std::make_unique<PromptDataset>(std::move(all), range,
                                                    PromptDatasetSpec{.sequence_length = config.train.sequence_length,
-                                                                     .samples = samples,
+                                                                     .samples = count,
                                                                      .seed = static_cast<uint64_t>(d.seed),
                                                                      .packed = d.packing,
                                                                      .too_long = d.too_long,
@@ -93,7 +96,7 @@ void TrainingData::open_prompts(const Config& config, bool report) {
     return dataset;
   };
   const auto all = examples(d.path);
-  auto train = open(all, SplitName::train, config.train.steps * config.train.global_batch);
+  auto train = open(all, SplitName::train, samples);
   examples_ = train->summary().samples;
   identity_["tokens in data.path"] = std::to_string(all->ids.size());
   identity_["data.packing"] = d.packing ? "true" : "false";

@@ -14,11 +14,16 @@
 
 namespace partita {
 
+// Where a run stands.
+struct RunPosition {
+  int64_t step = 0, consumed_samples = 0;
+};
+
 class TrainingData {
  public:
-  // Errors: missing or damaged files; a split with fewer tokens than
-  // a sample, or without examples; those of PromptDataset.
-  TrainingData(const Config&, int rank, int ranks);
+  // Of the steps after `position`. Errors: missing or damaged files; a split with fewer tokens than a sample, or without
+  // examples; those of PromptDataset.
+  TrainingData(const Config&, int rank, int ranks, RunPosition position = {});
 
   // This rank's micro-batches of the step that begins behind `consumed_samples`. Views of buffers that the next call
   // overwrites.
@@ -31,8 +36,8 @@ class TrainingData {
   [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:
-  void open_tokens(const Config&);
-  void open_prompts(const Config&, bool report);
+  void open_tokens(const Config&, int64_t samples);
+  void open_prompts(const Config&, int64_t samples, bool report);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
   BatchPlan plan_;
