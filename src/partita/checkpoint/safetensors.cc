@@ -139,9 +139,9 @@ class Parser {
 
   ElementType parse_type(const std::string& name, const json& value) const {
     if (!value.is_string()) refuse("tensor '{}' has a dtype that is not a string", name);
-    const auto found = std::ranges::find(kTypes, value.get_ref<const std::string&>(), &TypeRow::name);
-    if (found == kTypes.end()) refuse("tensor '{}' has the unknown dtype {}", name, value.dump());
-    return found->type;
+    const auto type = parse_element_type(value.get_ref<const std::string&>());
+    if (!type) refuse("tensor '{}' has the unknown dtype {}", name, value.dump());
+    return *type;
   }
 
   std::vector<int64_t> parse_integers(const std::string& name, std::string_view field, const json& value) const {
@@ -177,6 +177,12 @@ class Parser {
 
 int64_t size_of(ElementType type) { return row(type).bytes; }
 std::string_view name_of(ElementType type) { return row(type).name; }
+
+std::optional<ElementType> parse_element_type(std::string_view name) {
+  const auto found = std::ranges::find(kTypes, name, &TypeRow::name);
+  if (found == kTypes.end()) return std::nullopt;
+  return found->type;
+}
 
 ElementType element_type(DType dtype) {
   switch (dtype) {

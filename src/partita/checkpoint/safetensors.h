@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ enum class ElementType : uint8_t {
 [[nodiscard]] int64_t size_of(ElementType);           // bytes an element
 [[nodiscard]] std::string_view name_of(ElementType);  // "F32"
 [[nodiscard]] ElementType element_type(DType);
+[[nodiscard]] std::optional<ElementType> parse_element_type(std::string_view name);  // "F32"; none: no such name
 
 // A tensor of a file: its elements are the bytes [begin, end) of the data.
 struct SafetensorsEntry {

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <set>
-#include <utility>
 
 #include "partita/base/error.h"
-#include "partita/base/nearest.h"
+#include "partita/models/json_fields.h"
 
 namespace partita {
 namespace {
@@ -42,107 +39,10 @@ constexpr std::array kTokens = {"bos_token_id", "eos_token_id", "pad_token_id"};
 constexpr std::array kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"};
 constexpr std::array kSilu = {"silu", "swish"};  // x / (1 + exp(-x))
 
-// null, false, 0-sized: what a writer puts where a feature is not used.
-bool says_nothing(const json& value) {
-  return value.is_null() || value == false || ((value.is_structured() || value.is_string()) && value.empty()) ||
-         value == "";
-}
-
-// Fields that hold names, paths and ids, by what they are called.
-bool looks_like_bookkeeping(std::string_view name) {
-  return name.starts_with('_') || name.ends_with("_token_id") || name.ends_with("_version") ||
-         name.ends_with("_name") || name.ends_with("_path") || name.ends_with("_name_or_path");
-}
-
-// One object of a config.json: hands out its fields, and knows at the end which were not asked for.
-class Fields {
- public:
-  Fields(const json& object, std::string place, const fs::path& path)
-      : object_(object), place_(std::move(place)), path_(path) {}
-
-  [[nodiscard]] bool has(std::string_view name) const { return object_.contains(name) && !object_[name].is_null(); }
-
-  const json& raw(const char* name) {
-    known_.insert(name);
-    static const json none;
-    return object_.contains(name) ? object_[name] : none;
-  }
-
-  int64_t integer(const char* name, std::optional<int64_t> otherwise) {
-    const json& value = raw(name);
-    if (value.is_null()) return needed(name, otherwise);
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}))
-      refuse(name, "a whole number");
-    return value.get<int64_t>();
-  }
-  double number(const char* name, std::optional<double> otherwise) {
-    const json& value = raw(name);
-    if (value.is_null()) return needed(name, otherwise);
-    if (!value.is_number()) refuse(name, "a number");
-    return value.get<double>();
-  }
-  bool boolean(const char* name, bool otherwise) {
-    const json& value = raw(name);
-    if (value.is_null()) return otherwise;
-    if (!value.is_boolean()) refuse(name, "true or false");
-    return value.get<bool>();
-  }
-
-  // The one value that a feature may have here.
-  void require(const char* name, const json& only) {
-    const json& value = raw(name);
-    if (value.is_null() || value == only || (only == false && says_nothing(value))) return;
-    refuse(name, only == false ? "false or null" : only.dump());
-  }
-  // A text out of these; what the file leaves out is the first.
-  void require_one_of(const char* name, std::span<const char* const> allowed) {
-    const json& value = raw(name);
-    if (value.is_null() || (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()))
-      return;
-    refuse(name, fmt::format("{}", fmt::join(allowed, ", ")));
-  }
-
-  template <class Names>
-  void ignore(const Names& names) {
-    for (const char* name : names) known_.insert(name);
-  }
-
-  // What is left over.
-  void check_unknown(std::vector<std::string>& warnings) const {
-    for (const auto& [name, value] : object_.items()) {
-      if (known_.contains(name) || says_nothing(value)) continue;
-      if (looks_like_bookkeeping(name)) {
-        warnings.push_back(fmt::format("{}: the field {} is not known and is ignored", path_.string(), place_ + name));
-        continue;
-      }
-      const std::vector<std::string> names(known_.begin(), known_.end());
-      const std::string near = nearest(name, names);
-      fail("{}: the field {} = {} is not known, and may change the model{}: remove it if it does not", path_.string(),
-           place_ + name, value.dump(), near.empty() ? "" : " (" + near + " is known)");
-    }
-  }
-
-  [[noreturn]] void refuse(std::string_view name, std::string_view supported) const {
-    fail("{}: {} is {}, supported: {}", path_.string(), place_ + std::string(name), object_[name].dump(), supported);
-  }
-
- private:
-  template <class T>
-  T needed(const char* name, std::optional<T> otherwise) const {
-    if (!otherwise) fail("{}: {} is missing", path_.string(), place_ + name);
-    return *otherwise;
-  }
-
-  const json& object_;
-  std::string place_;
-  const fs::path& path_;
-  std::set<std::string, std::less<>> known_;
-};
-
 constexpr std::array kGpt2Architectures = {"GPT2LMHeadModel", "GPT2Model"};
 constexpr std::array kLlamaArchitectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"};
 
-void check_architecture(Fields& fields, std::span<const char* const> allowed) {
+void check_architecture(JsonFields& fields, std::span<const char* const> allowed) {
   const json& value = fields.raw("architectures");
   if (says_nothing(value)) return;
   const bool known = value.is_array() && value.size() == 1 && value[0].is_string() &&
@@ -151,7 +51,7 @@ void check_architecture(Fields& fields, std::span<const char* const> allowed) {
 }
 
 // What any configuration may hold and no model here has.
-void require_common(Fields& fields) {
+void require_common(JsonFields& fields) {
   for (const char* name : {"add_cross_attention", "is_encoder_decoder", "tie_encoder_decoder", "quantization_config",
                            "pruned_heads", "sliding_window", "use_sliding_window", "compression_config"})
     fields.require(name, false);
@@ -159,7 +59,7 @@ void require_common(Fields& fields) {
 
 TiedHead tied(bool yes) { return yes ? TiedHead::yes : TiedHead::no; }
 
-ModelConfig parse_gpt2(Fields& fields) {
+ModelConfig parse_gpt2(JsonFields& fields) {
   check_architecture(fields, kGpt2Architectures);
   fields.require_one_of("activation_function", kTanhGelu);
   fields.require("scale_attn_weights", true);
@@ -188,7 +88,7 @@ void parse_rope(const json& object, const char* name, const fs::path& path, Mode
                 std::vector<std::string>& warnings) {
   if (says_nothing(object)) return;
   if (!object.is_object()) fail("{}: {} is {}, expected an object", path.string(), name, object.dump());
-  Fields rope(object, std::string(name) + ".", path);
+  JsonFields rope(object, std::string(name) + ".", path);
   m.rope_theta = rope.number("rope_theta", m.rope_theta);
   rope.require("partial_rotary_factor", 1.0);
   const char* key = rope.has("rope_type") ? "rope_type" : "type";
@@ -208,7 +108,7 @@ void parse_rope(const json& object, const char* name, const fs::path& path, Mode
   rope.check_unknown(warnings);
 }
 
-ModelConfig parse_llama(Fields& fields, const fs::path& path, std::vector<std::string>& warnings) {
+ModelConfig parse_llama(JsonFields& fields, const fs::path& path, std::vector<std::string>& warnings) {
   check_architecture(fields, kLlamaArchitectures);
   fields.require_one_of("hidden_act", kSilu);
   fields.require("attention_bias", false);
@@ -304,15 +204,9 @@ json llama_json(const ModelConfig& m) {
 }  // namespace
 
 HfConfig parse_hf_config(std::string_view text, const fs::path& path) {
-  json root;
-  try {
-    root = json::parse(text);
-  } catch (const json::exception& error) {
-    fail("{} is not valid JSON: {}", path.string(), error.what());
-  }
-  if (!root.is_object()) fail("{} is no configuration of a model: expected an object", path.string());
+  const json root = parse_json_object(text, path);
   HfConfig hf;
-  Fields fields(root, "", path);
+  JsonFields fields(root, "", path);
   const json& type = fields.raw("model_type");
   fields.ignore(kIgnored);
   require_common(fields);

@@ -1,4 +1,5 @@
-// A trained model, wherever it lies: a Hugging Face folder, a run of ours (its newest checkpoint is taken) or a checkpoint.
+// A trained model, wherever it lies: a Hugging Face folder, a PEFT folder of adapters, a run of ours (its newest checkpoint
+// is taken) or a checkpoint.
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
@@ -8,7 +9,9 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
+#include "partita/checkpoint/safetensors.h"
 #include "partita/checkpoint/weight_source.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
@@ -16,15 +19,21 @@
 namespace partita {
 
 struct ModelSource {
-  std::filesystem::path path;  // the Hugging Face folder, or the checkpoint that was taken
+  std::filesystem::path path;  // the folder of Hugging Face's or PEFT's files, or the checkpoint that was taken
   ModelConfig model;
-  LoraConfig lora;                        // rank 0: no adapters
-  std::filesystem::path tokenizer;        // beside or above it; empty: none found
-  std::unique_ptr<WeightSource> weights;  // of a model with adapters: base and adapters, under their own names
+  LoraConfig lora;                              // rank 0: no adapters
+  std::filesystem::path tokenizer;              // beside or above it; empty: none found
+  std::shared_ptr<const WeightSource> weights;  // of a model with adapters: base and adapters, under their own names
+  // Of a model with adapters, alone; else base is `weights`.
+  std::shared_ptr<const WeightSource> base, adapters;
+  std::filesystem::path base_path;           // where the base of adapters lies; else empty
+  ElementType stored_as = ElementType::f32;  // f32, f16 or bf16: of the weights, or of those they were imported from
+  nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (models/hf_config.h)
 };
 
-// Errors: nothing of the kind there (says what was looked for); those of the format; a checkpoint of adapters whose base
-// is not where the run had it.
-[[nodiscard]] ModelSource open_model(const std::filesystem::path& path);
+// `base`: where the base of adapters lies; empty: where the run had it, or adapter_config.json says. Errors: nothing of the
+// kind there (says what was looked for); those of the format; a base that is not there or has adapters itself, or is given
+// for a model without adapters.
+[[nodiscard]] ModelSource open_model(const std::filesystem::path& path, const std::filesystem::path& base = {});
 
 }  // namespace partita

@@ -1,0 +1,20 @@
+// A checkpoint of weights alone, from any source: what an import writes. Tensors are streamed, so memory does not grow
+// with the model.
+//
+//   write_weights(folder, 0, specs, source, scalars);      // folder/manifest.json, folder/rank-00000.safetensors
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "partita/checkpoint/weight_source.h"
+
+namespace partita {
+
+// Fills the folder, which is there and empty, and is complete when this returns. The tensors are "model/NAME" in fp32, one
+// piece each. Errors: those of the source; no room (checked first).
+void write_weights(const std::filesystem::path& folder, int64_t step, std::span<const ParameterSpec>,
+                   const WeightSource&, const nlohmann::json& scalars);
+
+}  // namespace partita

@@ -1,0 +1,130 @@
+#include "partita/train/model_source.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/adapted_weights.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/hf_weights.h"
+#include "partita/checkpoint/peft.h"
+#include "partita/checkpoint/stored_weights.h"
+#include "partita/models/hf_config.h"
+#include "partita/models/peft_config.h"
+#include "partita/train/run_state.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kAdapterConfig = "adapter_config.json";
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+fs::path find_tokenizer(const std::vector<fs::path>& places) {
+  for (const fs::path& place : places)
+    for (const char* name : {"tokenizer.json", "vocab.json"})
+      if (is_there(place / name)) return place / name;
+  return {};
+}
+
+void show(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) log::warn("{}", warning);
+}
+
+ModelSource open_hf(const fs::path& path) {
+  HfConfig config = parse_hf_config(read_file(path / kConfig), path / kConfig);
+  show(config.warnings);
+  const auto weights = std::make_shared<const HfWeights>(HfFolder(path), hf_naming(config.model));
+  ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer({path})};
+  source.weights = source.base = weights;
+  source.stored_as = weights->stored_as();
+  source.tokens = std::move(config.tokens);
+  return source;
+}
+
+// Puts adapters on a model that was opened; `path` is what holds them.
+ModelSource adapt(ModelSource base, const fs::path& path, LoraConfig lora,
+                  std::shared_ptr<const WeightSource> adapters) {
+  if (base.lora.rank > 0)
+    fail("{} adapts {}, which has adapters itself: merge them first (partita export --merge)", path.string(),
+         base.path.string());
+  base.base_path = std::exchange(base.path, path);
+  base.lora = std::move(lora);
+  base.adapters = std::move(adapters);
+  base.weights = std::make_shared<const AdaptedWeights>(base.base, base.adapters);
+  return base;
+}
+
+// A relative path is meant from here, or from where the adapters' folder lies.
+fs::path locate_base(const fs::path& path, const fs::path& said, const fs::path& chosen) {
+  if (!chosen.empty()) return chosen;
+  if (said.empty()) fail("{} does not say which model it adapts: name its folder with --base", path.string());
+  for (const fs::path& place : {said, fs::absolute(path / "").parent_path().parent_path() / said})
+    if (is_there(place)) return place;
+  fail("{} adapts {}, which is no folder here: name the model's folder with --base", path.string(), said.string());
+}
+
+ModelSource open_peft(const fs::path& path, const fs::path& chosen) {
+  const std::string text = read_file(path / kAdapterConfig);
+  ModelSource base = open_model(locate_base(path, peft_base(text, path / kAdapterConfig), chosen));
+  const PeftConfig config = parse_peft_config(text, path / kAdapterConfig, base.model.kind);
+  show(config.warnings);
+  auto adapters = std::make_shared<const HfWeights>(HfFolder(path, kPeftFiles), peft_naming(base.model, config.lora));
+  ModelSource source = adapt(std::move(base), path, config.lora, std::move(adapters));
+  if (const fs::path own = find_tokenizer({path}); !own.empty()) source.tokenizer = own;
+  return source;
+}
+
+ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
+  const fs::path folder = fs::canonical(resolve_checkpoint(path));
+  auto weights = std::make_shared<const StoredWeights>(folder);
+  const nlohmann::json& scalars = weights->manifest().scalars;
+  const RunState state = run_state(scalars, folder);
+  // Its own, or that of its run: RUN/checkpoints/step-....
+  const fs::path tokenizer = find_tokenizer({folder, folder.parent_path(), folder.parent_path().parent_path()});
+  if (state.lora.rank > 0) {
+    ModelSource base = open_model(locate_base(folder, state.base, chosen));
+    check_same_model(state, base.model, state.lora, folder);
+    ModelSource source = adapt(std::move(base), folder, state.lora, std::move(weights));
+    if (!tokenizer.empty()) source.tokenizer = tokenizer;
+    return source;
+  }
+  ModelSource source{.path = folder, .model = state.model, .tokenizer = tokenizer};
+  source.stored_as = parse_element_type(state.stored_as).value_or(ElementType::f32);
+  source.weights = source.base = std::move(weights);
+  return source;
+}
+
+}  // namespace
+
+ModelSource open_model(const fs::path& path, const fs::path& base) {
+  if (!is_there(path)) fail("{} is not there: expected the folder of a model", path.string());
+  const bool adapters = is_there(path / kAdapterConfig), model = is_there(path / kConfig);
+  ModelSource source;
+  if (adapters) {
+    source = open_peft(path, base);
+  } else if (model) {
+    source = open_hf(path);
+  } else if (is_there(path / kManifestName) || is_there(path / "checkpoints")) {
+    source = open_checkpoint(path, base);
+  } else {
+    fail(
+        "{} holds no model: expected a Hugging Face folder ({}), a folder of adapters ({}), a run's folder "
+        "(checkpoints) or a checkpoint ({})",
+        path.string(), kConfig, kAdapterConfig, kManifestName);
+  }
+  if (!base.empty() && source.lora.rank == 0)
+    fail("{} has no adapters: a base ({}) is for models that have", path.string(), base.string());
+  return source;
+}
+
+}  // namespace partita
