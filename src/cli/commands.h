@@ -10,5 +10,7 @@ void add_dataset_command(CLI::App&);
 void add_checkpoint_command(CLI::App&);
 void add_eval_command(CLI::App&);
 void add_generate_command(CLI::App&);
+void add_import_command(CLI::App&);
+void add_export_command(CLI::App&);
 void add_plot_command(CLI::App&);
 void add_bench_command(CLI::App&);

@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
     add_launch_command(app);
     add_eval_command(app);
     add_generate_command(app);
+    add_import_command(app);
+    add_export_command(app);
     add_plot_command(app);
     add_checkpoint_command(app);
     add_bench_command(app);
