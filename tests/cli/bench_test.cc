@@ -39,7 +39,9 @@ TEST_P(Recompute, SavesMemoryAndChangesNothing) {
     EXPECT_EQ(lines[i].at("loss_last"), lines[0].at("loss_last"));
     EXPECT_EQ(lines[i].at("saved_bytes").get<int64_t>(),
               lines[0].at("activation_bytes").get<int64_t>() - lines[i].at("activation_bytes").get<int64_t>());
-    if (i > 0) EXPECT_LT(lines[i].at("activation_bytes"), lines[i - 1].at("activation_bytes"));
+    if (i > 0) {
+      EXPECT_LT(lines[i].at("activation_bytes"), lines[i - 1].at("activation_bytes"));
+    }
   }
   EXPECT_NE(lines[0].at("loss_first"), lines[0].at("loss_last"));
 }
