@@ -24,7 +24,7 @@ TEST(Usage, ExitCodes) {
   expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"),
                2);
   for (const char* command :
-       {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "plot", "checkpoint", "bench"}) {
+       {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "eval", "import", "export", "plot", "checkpoint", "bench"}) {
     const Result r = partita({command, "--help"});
     EXPECT_EQ(r.code, 0) << command;
     EXPECT_GT(r.output.size(), 200U) << command;
@@ -159,7 +159,7 @@ TEST(Checkpoints, OfAnotherModelAreRefused) {
   // A new run does not write over an old one.
   expect_error(partita(train_command(1, run, {"--checkpoint.resume=never"})), HasSubstr("run.directory"));
   EXPECT_EQ(read_file(run / "metrics.jsonl"), before);
-  expect_error(partita({"generate", folder.path().string()}), HasSubstr("no complete checkpoint"));
+  expect_error(partita({"generate", folder.path().string()}), HasSubstr("holds no model"));
 }
 
 TEST(Checkpoints, AFullDiskKeepsTheLastOne) {
