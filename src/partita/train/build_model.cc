@@ -53,8 +53,12 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
 
 std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
                                                Shape shape, const Zero& zero, Communicator& data) {
-  const EngineOptions options{
-      .shape = shape, .width = model.hidden_size, .compute = compute, .states = compute, .training = false};
+  const EngineOptions options{.shape = shape,
+                              .width = model.hidden_size,
+                              .compute = compute,
+                              .states = compute,
+                              .keep = Keep::nothing,
+                              .training = false};
   return std::make_unique<Engine>(make_blocks(model, compute, lora), zero, data, options);
 }
 

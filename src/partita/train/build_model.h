@@ -11,9 +11,10 @@ namespace partita {
 // The engine of a training run on this rank; weights are not set yet. Error: train.freeze names what is not there.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data);
 
-// An engine that computes losses and logits, in batches of `shape`: no memory for training beyond the weights' own.
-[[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute, Shape,
-                                                             const Zero&, Communicator& data);
+// An engine that computes losses and logits, in batches of `shape`. It has memory for weights and for one block's
+// activations at a time, none for training.
+[[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute,
+                                                             Shape, const Zero&, Communicator& data);
 
 // The engine's weights from the source; adapters that it does not have begin as those of seed. Errors: as
 // WeightSource::check.

@@ -1,0 +1,35 @@
+// Engines from a configuration, on one rank and on several.
+#include "partita/train/build_model.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/train/training_data.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/train/small_prompts.h"
+
+namespace partita {
+namespace {
+
+// The layers share the memory of one: nothing outlives it, and the loss is a training engine's.
+TEST(BuildModel, InferenceKeepsNoActivations) {
+  const auto self = test_world().group("self", {test_world().rank()});
+  const auto data = test_world().group("data", test_ranks());
+  const TemporaryDirectory folder;  // of this rank
+  write_file(folder / "a.jsonl", test::small_prompts(60));
+  for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
+    const Config c = test::small_prompt_config(folder / "a.jsonl", kind);
+    TrainingData batches(c, data->rank(), data->size());
+    const Zero zero = make_zero(3, *self, *data);
+    const auto training = build_training_engine(c, zero, *data);
+    const auto inference = build_inference_engine(c.model, {}, DType::fp32, {.samples = 1, .length = 24}, zero, *data);
+    for (Engine* engine : {training.get(), inference.get()}) engine->initialize(5);
+    const Batch batch = batches.training(0)[0];
+    EXPECT_GT(training->memory().activations, 0);
+    EXPECT_EQ(inference->memory().activations, 0);
+    EXPECT_EQ(inference->evaluate(batch).loss_sum, training->evaluate(batch).loss_sum);
+  }
+}
+
+}  // namespace
+}  // namespace partita
