@@ -78,8 +78,8 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     const std::string before = fingerprint(base);
 
     // The shape is the base's: none is given here.
-    const Options lora = {"--model.from=" + base.string(), "--lora.rank=4", "--lora.dropout=0.1",
-                          "--model.layers=3",               "--model.hidden_size=28"};
+    const Options lora = {"--model.from=" + base.string(), "--lora.rank=4", "--lora.dropout=0.1", "--model.layers=3",
+                          "--model.hidden_size=28"};
     const auto command = [&](int ranks, const fs::path& run, const Options& more) {
       return train_command(ranks, run, with(with(kind, lora), more));
     };
@@ -93,8 +93,8 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
 
     for (int stage : {0, 1, 2, 3}) {
       const fs::path run = folder / std::to_string(stage);
-      const Result r = partita(command(2, run, {"--parallel.zero_stage=" + std::to_string(stage),
-                                                "--train.recompute=full", "--debug.poison=true"}));
+      const Result r = partita(command(
+          2, run, {"--parallel.zero_stage=" + std::to_string(stage), "--train.recompute=full", "--debug.poison=true"}));
       ASSERT_EQ(r.code, 0) << r.error;
       expect_same_run(run, folder / "one", 1e-5);
     }
@@ -112,6 +112,33 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     ASSERT_EQ(resumed.code, 0) << resumed.error;
     EXPECT_THAT(resumed.error, HasSubstr("resuming from"));
     expect_same_run(folder / "3", whole, 0);
+  }
+}
+
+// Their rank and alpha are the defaults, and they stand beside the same base as before, even if its run has gone on.
+TEST(Models, AdaptersOfAnotherRunAreTrainedOn) {
+  const TemporaryDirectory folder;
+  const fs::path base = folder / "base", first = folder / "first", second = folder / "second";
+  ASSERT_EQ(partita(train_command(1, base)).code, 0);
+  const Result adapted = partita(train_command(
+      1, first, {"--model.from=" + base.string(), "--lora.rank=4", "--lora.alpha=32", "--checkpoint.every=0"}));
+  ASSERT_EQ(adapted.code, 0) << adapted.error;
+  ASSERT_EQ(partita(train_command(1, base, {"--train.steps=16", "--checkpoint.keep_last=0"})).code, 0);
+
+  const Options on = {"--model.from=" + first.string(), "--checkpoint.every=0"};
+  const Result config = partita(train_command(1, second, with(on, {"--print-config"})));
+  EXPECT_THAT(config.output, HasSubstr("rank = 4"));
+  EXPECT_THAT(config.output, HasSubstr("alpha = 32"));
+  const Result r = partita(train_command(1, second, on));
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_LT(std::abs(metrics(second)[0].at("loss").get<double>() - metrics(first).back().at("loss").get<double>()),
+            0.5);
+
+  const fs::path taken = fs::canonical(base) / "checkpoints/step-00000012";
+  for (const fs::path& run : {first, second}) {
+    EXPECT_THAT(read_file(run / "checkpoints/step-00000012/manifest.json"), HasSubstr(taken.string())) << run;
+    const Result loss = partita({"eval", run.string(), "--data", SmallRun::get().prefix().string(), "--json"});
+    EXPECT_EQ(loss.code, 0) << loss.error;
   }
 }
 

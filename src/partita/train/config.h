@@ -143,7 +143,7 @@ struct Config {
 
 // The defaults, then the file, then the overrides ("--section.key=value" or "--section.key" "value"). An unknown key
 // or value, a wrong type or range is an error that names place, expectation and the nearest valid name. `sources`, if
-// given, learns where each value came from. With model.from the defaults of [model] are those of that model.
+// given, learns where each value came from. With model.from the defaults of [model] and [lora] are those of that model.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                                  ConfigSources* sources = nullptr);
 

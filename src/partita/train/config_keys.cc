@@ -10,7 +10,9 @@ namespace {
 
 void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from) {
   s.section("model", "the shape of the model")
-      .field("from", from, "a Hugging Face folder, a run or a checkpoint to begin from; its shape is the default of all keys")
+      .field(
+          "from", from,
+          "a Hugging Face or PEFT folder, a run or a checkpoint to begin from; its shape and adapters are the defaults")
       .choice("kind", m.kind, {"gpt2", "llama"},
               "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
       .field("layers", m.layers, at_least(1), "transformer layers")
@@ -30,7 +32,8 @@ void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from) {
       .field("init_std", m.init_std, more_than(0), "standard deviation of initial weights")
       .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in norms")
       .field("rope_theta", m.rope_theta, more_than(1), "llama: base of the rotary frequencies")
-      .field("rope_factor", m.rope_factor, at_least(1), "llama 3: low rotary frequencies are divided by it; 1: none are")
+      .field("rope_factor", m.rope_factor, at_least(1),
+             "llama 3: low rotary frequencies are divided by it; 1: none are")
       .field("rope_low_frequency", m.rope_low_frequency, more_than(0),
              "frequencies of fewer turns within rope_original_length are divided")
       .field("rope_high_frequency", m.rope_high_frequency, more_than(0), "those of more turns stay as they are")
@@ -178,14 +181,17 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
   };
   read();
   if (config.from.empty()) return config;
-  // The other model's shape as defaults, and what was said on top of it.
+  // The other model's shape and adapters as defaults, and what was said on top of them.
   const std::filesystem::path from = config.from;
+  const ModelSource source = open_model(from);
   config = Config{};
-  config.model = open_model(from).model;
+  config.model = source.model;
+  config.lora = source.lora;
   if (sources != nullptr) {
     const ConfigSchema schema = bind(config);
     for (const ConfigField& field : schema.fields())
-      if (field.key.starts_with("model.")) sources->try_emplace(field.key, from.string());
+      if (field.key.starts_with("model.") || (field.key.starts_with("lora.") && source.lora.rank > 0))
+        sources->try_emplace(field.key, from.string());
   }
   read();
   return config;

@@ -10,7 +10,7 @@ State make_state(const Engine& engine, Part part, int replica, int replicas) {
   std::vector<std::string> prefixes = {"model"};
   for (const std::string& name : engine.optimizer_state_names()) prefixes.push_back(name);
 
-  const auto wanted = [&](const ParameterSpec& p) { return part == Part::all || p.trainable; };
+  const auto wanted = [&](const ParameterSpec& p) { return part == Part::all || p.adapter; };
   std::map<std::string, int> first;  // of the tensors of a parameter
   for (const ParameterSpec& p : engine.parameters()) {
     if (!wanted(p)) continue;

@@ -5,8 +5,9 @@
 
 namespace partita {
 
-// All: every weight of the model. trained: those that are trained, which is what a run with adapters has of its own.
-enum class Part : uint8_t { all, trained };
+// all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has of
+// its own.
+enum class Part : uint8_t { all, adapters };
 
 // What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
 // "adamw.v/NAME". After loading call engine.publish_weights().

@@ -2,7 +2,7 @@
 //
 //   state.scalars = to_json(RunState{.step = 100, ...});
 //   RunState saved = run_state(read_scalars(folder), folder);
-//   check_same_model(saved.model, config.model, folder);
+//   check_same_model(saved, config.model, config.lora, folder);
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -101,15 +101,19 @@ class TrainingRun {
   }
 
   // Of a run with adapters a checkpoint holds these alone.
-  [[nodiscard]] Part own_part() const { return config_.lora.rank > 0 ? Part::trained : Part::all; }
+  [[nodiscard]] Part own_part() const { return config_.lora.rank > 0 ? Part::adapters : Part::all; }
 
   void set_weights(const std::filesystem::path& checkpoint) {
     const auto seed = static_cast<uint64_t>(config_.train.seed);
-    if (checkpoint.empty() || own_part() == Part::trained) {
-      if (config_.from.empty())
+    if (checkpoint.empty() || own_part() == Part::adapters) {
+      if (config_.from.empty()) {
         engine_->initialize(seed);
-      else
-        load_weights(*engine_, open_model(config_.from), seed);
+      } else {
+        const ModelSource source = open_model(config_.from);
+        // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
+        base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
+        load_weights(*engine_, source, seed);
+      }
     }
     if (!checkpoint.empty()) resume(checkpoint);
   }
@@ -177,13 +181,14 @@ class TrainingRun {
     const Timer timer;
     // A skipped step does not advance the schedule.
     const int64_t update = step_ - skipped_steps_;
-    const double rate = learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
-    const StepResult r = engine_->step(data_->training(consumed_samples_),
-                                       {.step = step_,
-                                        .update = update,
-                                        .learning_rate = static_cast<float>(rate),
-                                        .clip = static_cast<float>(config_.optimizer.clip),
-                                        .loss_scale = scales_loss() ? loss_scale_.scale : 1});
+    const double rate =
+        learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
+    const StepResult r =
+        engine_->step(data_->training(consumed_samples_), {.step = step_,
+                                                           .update = update,
+                                                           .learning_rate = static_cast<float>(rate),
+                                                           .clip = static_cast<float>(config_.optimizer.clip),
+                                                           .loss_scale = scales_loss() ? loss_scale_.scale : 1});
     ++step_;
     consumed_samples_ += config_.train.global_batch;
     if (!std::isfinite(r.loss)) ++nan_steps_;
@@ -247,7 +252,7 @@ class TrainingRun {
                                      .clean_steps = loss_scale_.clean_steps,
                                      .model = config_.model,
                                      .lora = config_.lora,
-                                     .base = config_.from.empty() ? config_.from : std::filesystem::absolute(config_.from),
+                                     .base = base_,
                                      .stored_as = {},
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
@@ -270,6 +275,7 @@ class TrainingRun {
     std::map<std::string, std::string> all = data_->identity();
     all["train.seed"] = std::to_string(config_.train.seed);
     all["train.sequence_length"] = std::to_string(config_.train.sequence_length);
+    if (config_.lora.rank > 0 && !base_.empty()) all["the model that the adapters stand beside"] = base_.string();
     return all;
   }
 
@@ -291,6 +297,7 @@ class TrainingRun {
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
   std::map<std::string, std::string> saved_identity_;
+  std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
 
