@@ -199,6 +199,13 @@ TEST(Validate, ChecksTheSplit) {
   EXPECT_NE(message([](Config& c) { c.data.split = "1,x,0"; }), "no error");
 }
 
+TEST(Validate, ChecksTheLossScale) {
+  EXPECT_EQ(message([](Config& c) { c.loss_scale.initial = c.loss_scale.lowest = 16777216; }), "no error");
+  EXPECT_THAT(message([](Config& c) { c.loss_scale.initial = 33554432; }),
+              HasSubstr("loss_scale.initial is 33554432: it never rises above 16777216"));
+  EXPECT_THAT(message([](Config& c) { c.loss_scale.lowest = 131072; }), HasSubstr("loss_scale.lowest 131072 is more"));
+}
+
 TEST(Validate, ChecksPrompts) {
   const auto prompts = [](auto change) {
     return message([&](Config& c) {

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/split.h"
+#include "partita/optim/loss_scale.h"
 
 namespace partita {
 namespace {
@@ -33,6 +34,8 @@ void validate_precision(const Config& c) {
   if (c.loss_scale.lowest > c.loss_scale.initial)
     fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
          c.loss_scale.initial, c.loss_scale.initial);
+  if (const double highest = LossScaleOptions{}.highest; c.loss_scale.initial > highest)
+    fail("loss_scale.initial is {}: it never rises above {}, use at most that", c.loss_scale.initial, highest);
 }
 
 void validate_batches(const Config& c, int64_t ranks) {
@@ -59,8 +62,9 @@ void validate_data(const Config& c) {
   const std::array<double, 3> split = parse_split(d.split).shares;
   if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", d.split);
   if (c.eval.every > 0 && split[1] == 0) {
-    fail("data.split \"{}\" leaves nothing for validation: give it a weight, or data.validation, or set eval.every to 0",
-         d.split);
+    fail(
+        "data.split \"{}\" leaves nothing for validation: give it a weight, or data.validation, or set eval.every to 0",
+        d.split);
   }
 }
 

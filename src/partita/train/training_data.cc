@@ -38,7 +38,7 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
   const int64_t samples = position.consumed_samples + steps_left * config.train.global_batch;
   if (config.data.format == DataFormat::prompts)
-    open_prompts(config, samples, rank == 0);
+    open_prompts(config, samples);
   else
     open_tokens(config, samples);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
@@ -73,7 +73,7 @@ void TrainingData::open_tokens(const Config& config, int64_t samples) {
   }
 }
 
-void TrainingData::open_prompts(const Config& config, int64_t samples, bool report) {
+void TrainingData::open_prompts(const Config& config, int64_t samples) {
   const DataConfig& d = config.data;
   if (d.tokenizer.empty()) fail("data.tokenizer is not set, and model.from has none: give the model's tokenizer.json");
   const auto tokenizer = load_tokenizer(d.tokenizer);
@@ -92,7 +92,7 @@ void TrainingData::open_prompts(const Config& config, int64_t samples, bool repo
                                                                      .packed = d.packing,
                                                                      .too_long = d.too_long,
                                                                      .documents = documents_of(d)});
-    if (report) log::info("{}: {}", name_of(name), describe(dataset->summary()));
+    log::info("{}: {}", name_of(name), describe(dataset->summary()));
     return dataset;
   };
   const auto all = examples(d.path);

@@ -37,7 +37,7 @@ class TrainingData {
 
  private:
   void open_tokens(const Config&, int64_t samples);
-  void open_prompts(const Config&, int64_t samples, bool report);
+  void open_prompts(const Config&, int64_t samples);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
   BatchPlan plan_;
