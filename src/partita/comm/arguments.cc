@@ -27,15 +27,18 @@ void check_sizes(const Communicator& group, const char* call, const at::Tensor& 
 
 }  // namespace
 
-void check_tensor(const Communicator& group, const char* call, const at::Tensor& tensor) {
+void check_tensor(const Communicator& group, const char* call, const at::Tensor& tensor, at::DeviceType where) {
   if (!tensor.defined()) fail("{}.{}: the tensor is undefined", group.name(), call);
-  if (!tensor.is_cpu()) fail("{}.{}: expected a tensor in host memory", group.name(), call);
+  if (tensor.device().type() != where)
+    fail("{}.{}: expected a tensor {}, found one on {}", group.name(), call,
+         where == at::kCPU ? "in host memory" : "on a device", tensor.device().str());
   if (!tensor.is_contiguous()) fail("{}.{}: the tensor is not contiguous", group.name(), call);
 }
 
-void check_all_gather(const Communicator& group, const at::Tensor& full, const at::Tensor& slice) {
-  check_tensor(group, "all_gather", full);
-  check_tensor(group, "all_gather", slice);
+void check_all_gather(const Communicator& group, const at::Tensor& full, const at::Tensor& slice,
+                      at::DeviceType where) {
+  check_tensor(group, "all_gather", full, where);
+  check_tensor(group, "all_gather", slice, where);
   check_same_dtype(group, "all_gather", full, slice);
   check_sizes(group, "all_gather", full, slice);
   const Extent whole(full), part(slice);
@@ -44,9 +47,9 @@ void check_all_gather(const Communicator& group, const at::Tensor& full, const a
          slice.numel() * group.rank());
 }
 
-void check_all_to_all(const Communicator& group, const at::Tensor& out, const at::Tensor& in) {
-  check_tensor(group, "all_to_all", out);
-  check_tensor(group, "all_to_all", in);
+void check_all_to_all(const Communicator& group, const at::Tensor& out, const at::Tensor& in, at::DeviceType where) {
+  check_tensor(group, "all_to_all", out, where);
+  check_tensor(group, "all_to_all", in, where);
   check_same_dtype(group, "all_to_all", out, in);
   if (out.numel() != in.numel())
     fail("{}.all_to_all: out has {} elements, in {}", group.name(), out.numel(), in.numel());
@@ -55,16 +58,17 @@ void check_all_to_all(const Communicator& group, const at::Tensor& out, const at
   if (Extent(out).overlaps(Extent(in))) fail("{}.all_to_all: out overlaps in", group.name());
 }
 
-void check_reduce_scatter(const Communicator& group, const at::Tensor& slice, const at::Tensor& full) {
-  check_tensor(group, "reduce_scatter", slice);
-  check_tensor(group, "reduce_scatter", full);
+void check_reduce_scatter(const Communicator& group, const at::Tensor& slice, const at::Tensor& full,
+                          at::DeviceType where) {
+  check_tensor(group, "reduce_scatter", slice, where);
+  check_tensor(group, "reduce_scatter", full, where);
   check_sizes(group, "reduce_scatter", full, slice);
   check_reducible(group.name() + ".reduce_scatter", slice.scalar_type(), full.scalar_type());
   if (Extent(slice).overlaps(Extent(full))) fail("{}.reduce_scatter: slice overlaps full", group.name());
 }
 
-void check_all_reduce(const Communicator& group, const at::Tensor& tensor) {
-  check_tensor(group, "all_reduce", tensor);
+void check_all_reduce(const Communicator& group, const at::Tensor& tensor, at::DeviceType where) {
+  check_tensor(group, "all_reduce", tensor, where);
   check_reducible(group.name() + ".all_reduce", tensor.scalar_type(), tensor.scalar_type());
 }
 

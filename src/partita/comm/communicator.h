@@ -54,5 +54,7 @@ class Communicator {
 
 // Runs every collective on small known inputs and compares with the answers. Error: names the collective and element.
 void self_check(Communicator&);
+// The same with tensors on a device, made on its current stream, which is `stream`.
+void self_check(Communicator&, at::Device, Stream& stream);
 
 }  // namespace partita

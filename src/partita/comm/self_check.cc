@@ -14,8 +14,8 @@ constexpr int64_t kElements = 5;
 
 class Check {
  public:
-  Check(Communicator& group, at::ScalarType dtype)
-      : group_(group), dtype_(dtype), rank_(group.rank()), size_(group.size()) {}
+  Check(Communicator& group, at::ScalarType dtype, at::Device device, Stream& stream)
+      : group_(group), dtype_(dtype), device_(device), stream_(stream), rank_(group.rank()), size_(group.size()) {}
 
   void all() {
     gather();
@@ -32,12 +32,12 @@ class Check {
   at::Tensor make(int64_t n, Value value_at) const {
     at::Tensor wide = at::empty({n}, at::kLong);
     for (int64_t i = 0; i < n; ++i) wide.mutable_data_ptr<int64_t>()[i] = value_at(i);
-    return wide.to(dtype_);
+    return wide.to(dtype_).to(device_);
   }
 
   template <class Value>
   void expect(const char* call, const at::Tensor& found, Value value_at) const {
-    const at::Tensor wide = found.to(at::kDouble);
+    const at::Tensor wide = found.cpu().to(at::kDouble);
     for (int64_t i = 0; i < wide.numel(); ++i) {
       const double is = wide.const_data_ptr<double>()[i];
       const auto should = static_cast<double>(value_at(i));
@@ -115,15 +115,21 @@ class Check {
 
   Communicator& group_;
   at::ScalarType dtype_;
+  at::Device device_;
+  Stream& stream_;
   int rank_, size_;
-  mutable CpuStream stream_;
 };
 
 }  // namespace
 
 void self_check(Communicator& group) {
+  CpuStream stream;
+  self_check(group, at::kCPU, stream);
+}
+
+void self_check(Communicator& group, at::Device device, Stream& stream) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt, at::kLong, at::kByte})
-    Check(group, dtype).all();
+    Check(group, dtype, device, stream).all();
   group.barrier();
 }
 

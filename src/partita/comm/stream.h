@@ -24,6 +24,8 @@ class Event {
   void wait() const {
     if (state_) state_->wait();
   }
+  // For streams that know a kind of event and need not block for it; null: has happened.
+  [[nodiscard]] const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:
   std::shared_ptr<EventState> state_;

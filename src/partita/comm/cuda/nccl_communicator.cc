@@ -1,0 +1,369 @@
+#include "partita/comm/cuda/nccl_communicator.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "partita/base/cuda_error.h"
+#include "partita/base/error.h"
+#include "partita/comm/arguments.h"
+#include "partita/comm/cuda/ordered_sum.h"
+#include "partita/comm/world.h"
+
+namespace partita {
+namespace {
+
+// Up to here latency decides: everyone gets all of the data at once.
+constexpr int64_t kSmallBytes = 64 << 10;
+// How long the watchdog waits for a thread that is inside NCCL, before it ends the job.
+constexpr std::chrono::seconds kAbortGrace{10};
+
+std::byte* data(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
+
+void copy(std::byte* to, const std::byte* from, size_t bytes, cudaStream_t stream) {
+  if (bytes > 0 && to != from) PARTITA_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  PARTITA_CUDA(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+ncclDataType_t nccl_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    default:
+      return ncclUint8;
+  }
+}
+
+// The end of a collective: whoever waits for it on the host sees that it has failed.
+class CollectiveEvent final : public CudaEventState {
+ public:
+  CollectiveEvent(c10::DeviceIndex device, std::shared_ptr<Watchdog> watchdog)
+      : CudaEventState(device), watchdog_(std::move(watchdog)) {}
+  bool test() override {
+    if (watchdog_) watchdog_->check();
+    return CudaEventState::test();
+  }
+  // Returns when the watchdog has aborted a collective that hangs, too.
+  void wait() override {
+    CudaEventState::wait();
+    if (watchdog_) watchdog_->check();
+  }
+
+ private:
+  std::shared_ptr<Watchdog> watchdog_;
+};
+
+}  // namespace
+
+// Messages that have been asked for, and are posted together.
+class NcclCommunicator::Messages : public std::enable_shared_from_this<NcclCommunicator::Messages> {
+ public:
+  explicit Messages(NcclCommunicator& owner) : owner_(&owner) {}
+  // The owner is gone: nothing can be posted any more.
+  void close() { owner_ = nullptr; }
+
+  Event add(bool sends, at::Tensor tensor, int peer, const Watchdog::Call& call) {
+    if (!batch_) batch_ = std::make_shared<Batch>();
+    waiting_.push_back({sends, std::move(tensor), peer, call});
+    return Event(std::make_shared<MessageEvent>(shared_from_this(), batch_));
+  }
+
+  void post() {
+    if (waiting_.empty()) return;
+    PARTITA_CHECK(owner_ != nullptr, "a message is waited for after its communicator");
+    NcclCommunicator& o = *owner_;
+    o.watchdog_->check();
+    {
+      const std::lock_guard lock(o.mutex_);
+      o.check(ncclGroupStart(), "send");
+      for (const Message& m : waiting_)
+        o.check(m.sends ? ncclSend(data(m.tensor), m.tensor.nbytes(), ncclUint8, m.peer, o.comm_, o.stream_.stream())
+                        : ncclRecv(data(m.tensor), m.tensor.nbytes(), ncclUint8, m.peer, o.comm_, o.stream_.stream()),
+                m.call.kind);
+      o.check(ncclGroupEnd(), "send");
+    }
+    batch_->end = o.finish(waiting_.front().call);
+    batch_.reset();
+    waiting_.clear();
+  }
+
+ private:
+  struct Batch {
+    std::shared_ptr<CudaEventState> end;  // null: not posted yet
+  };
+  struct Message {
+    bool sends;
+    at::Tensor tensor;
+    int peer;
+    Watchdog::Call call;
+  };
+  class MessageEvent final : public DeviceEvent {
+   public:
+    MessageEvent(std::shared_ptr<Messages> messages, std::shared_ptr<Batch> batch)
+        : messages_(std::move(messages)), batch_(std::move(batch)) {}
+    bool test() override { return posted().test(); }
+    void wait() override { posted().wait(); }
+    void order(cudaStream_t stream) override { posted().order(stream); }
+
+   private:
+    CudaEventState& posted() {
+      if (!batch_->end) messages_->post();
+      return *batch_->end;
+    }
+    std::shared_ptr<Messages> messages_;
+    std::shared_ptr<Batch> batch_;
+  };
+
+  NcclCommunicator* owner_;
+  std::vector<Message> waiting_;
+  std::shared_ptr<Batch> batch_;
+};
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Options& options)
+    : host_(std::move(host)),
+      options_(options),
+      stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)),
+      messages_(std::make_shared<Messages>(*this)),
+      sent_to_(static_cast<size_t>(host_->size())),
+      received_from_(static_cast<size_t>(host_->size())),
+      exceptions_(std::uncaught_exceptions()) {
+  if (size() == 1) return;
+  ncclUniqueId id{};
+  if (rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  at::Tensor text = at::empty({static_cast<int64_t>(sizeof id)}, at::kByte);
+  std::memcpy(text.mutable_data_ptr(), &id, sizeof id);
+  CpuStream host_stream;
+  host_->broadcast(text, 0, host_stream).wait();
+  std::memcpy(&id, text.const_data_ptr(), sizeof id);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = host_->name().c_str();
+  check(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "ncclCommInitRank");
+  const Watchdog::Backend backend{
+      .error =
+          [this] {
+            const std::unique_lock lock(mutex_, std::try_to_lock);  // busy: asked again soon
+            ncclResult_t state = ncclSuccess;
+            if (!lock || comm_ == nullptr || ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return std::string();
+            if (state == ncclSuccess || state == ncclInProgress) return std::string();
+            return fmt::format("NCCL: {}: {}", ncclGetErrorString(state), ncclGetLastError(comm_));
+          },
+      .abort = [this] { abort(); }};
+  watchdog_ = std::make_shared<Watchdog>(name(), rank(), size(), options_.timeout, backend);
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  messages_->close();
+  if (comm_ == nullptr) return;
+  const bool in_order = std::uncaught_exceptions() == exceptions_;
+  if (in_order) (void)cudaStreamSynchronize(stream_.stream());
+  watchdog_->stop();  // events that outlive this hold it
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  (void)(in_order ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
+  comm_ = nullptr;
+}
+
+void NcclCommunicator::abort() {
+  const std::unique_lock lock(mutex_, kAbortGrace);
+  if (!lock) World::abort(1);  // a thread hangs inside NCCL
+  if (comm_ != nullptr) (void)ncclCommAbort(comm_);
+  comm_ = nullptr;
+}
+
+void NcclCommunicator::check(ncclResult_t result, const char* call) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  fail("{}.{} on rank {} of {}: NCCL: {}: {}", name(), call, rank(), size(), ncclGetErrorString(result),
+       ncclGetLastError(comm_));
+}
+
+template <class Body>
+Event NcclCommunicator::run(const char* kind, const at::Tensor& tensor, Stream& stream, Body body) {
+  if (watchdog_) watchdog_->check();
+  messages_->post();
+  stream_.wait(stream.record());
+  if (tensor.numel() > 0) {
+    const c10::cuda::CUDAStreamGuard guard(stream_.stream());
+    const std::lock_guard lock(mutex_);
+    body();
+  }
+  return Event(finish({kind, calls_++, static_cast<int64_t>(tensor.nbytes())}));
+}
+
+std::shared_ptr<CudaEventState> NcclCommunicator::finish(const Watchdog::Call& call) {
+  const auto end = std::make_shared<CollectiveEvent>(stream_.stream().device_index(), watchdog_);
+  end->record(stream_.stream());
+  // The watchdog gets an event of its own kind: it must not ask itself whether it has failed.
+  if (watchdog_ && !is_capturing(stream_.stream())) {
+    auto watched = std::make_shared<CudaEventState>(stream_.stream().device_index());
+    watched->record(stream_.stream());
+    watchdog_->add(call, std::move(watched));
+  }
+  return end;
+}
+
+template <class Out, class In>
+void NcclCommunicator::exchange(Out out, In in) {
+  const cudaStream_t stream = stream_.stream();
+  check(ncclGroupStart(), "exchange");
+  for (int i = 1; i < size(); ++i) {
+    const int to = (rank() + i) % size(), from = (rank() + size() - i) % size();
+    const Bytes sent = in(to), got = out(from);
+    if (sent.count > 0) check(ncclSend(sent.data, sent.count, ncclUint8, to, comm_, stream), "exchange");
+    if (got.count > 0) check(ncclRecv(got.data, got.count, ncclUint8, from, comm_, stream), "exchange");
+  }
+  check(ncclGroupEnd(), "exchange");
+}
+
+at::Tensor NcclCommunicator::scratch(int64_t count, const at::Tensor& like) const {
+  return at::empty({count}, like.options());
+}
+
+bool NcclCommunicator::uses_nccl_sum(at::ScalarType to, at::ScalarType from) const {
+  return !options_.ordered_sums && to == from && size() > 1;
+}
+
+Event NcclCommunicator::all_gather(at::Tensor full, at::Tensor slice, Stream& stream) {
+  if (full.is_cpu()) return host_->all_gather(full, slice, stream);
+  check_all_gather(*this, full, slice, at::kCUDA);
+  return run("all_gather", full, stream, [&] {
+    if (size() == 1) return copy(data(full), data(slice), slice.nbytes(), stream_.stream());
+    check(ncclAllGather(data(slice), data(full), slice.nbytes(), ncclUint8, comm_, stream_.stream()), "all_gather");
+  });
+}
+
+Event NcclCommunicator::all_to_all(at::Tensor out, at::Tensor in, Stream& stream) {
+  if (out.is_cpu()) return host_->all_to_all(out, in, stream);
+  check_all_to_all(*this, out, in, at::kCUDA);
+  return run("all_to_all", in, stream, [&] {
+    const size_t bytes = in.nbytes() / static_cast<size_t>(size());
+    const auto part_of = [bytes](std::byte* whole) {
+      return [=](int peer) { return Bytes{whole + static_cast<size_t>(peer) * bytes, bytes}; };
+    };
+    const auto to = part_of(data(out)), from = part_of(data(in));
+    copy(to(rank()).data, from(rank()).data, bytes, stream_.stream());
+    if (size() > 1) exchange(to, from);
+  });
+}
+
+Event NcclCommunicator::reduce_scatter(at::Tensor slice, at::Tensor full, Stream& stream) {
+  if (full.is_cpu()) return host_->reduce_scatter(slice, full, stream);
+  check_reduce_scatter(*this, slice, full, at::kCUDA);
+  return run("reduce_scatter", full, stream, [&] {
+    const int64_t n = slice.numel();
+    const size_t bytes = full.nbytes() / static_cast<size_t>(size());
+    const at::ScalarType to = slice.scalar_type(), from = full.scalar_type();
+    if (uses_nccl_sum(to, from)) {
+      check(ncclReduceScatter(data(full), data(slice), static_cast<size_t>(n), nccl_type(from), ncclSum, comm_,
+                              stream_.stream()),
+            "reduce_scatter");
+      return;
+    }
+    const auto part_of = [bytes](std::byte* whole) {
+      return [=](int peer) { return Bytes{whole + static_cast<size_t>(peer) * bytes, bytes}; };
+    };
+    const auto mine = part_of(data(full));
+    at::Tensor rows;
+    if (size() > 1) {
+      rows = scratch(n * size(), full);
+      exchange(part_of(data(rows)), mine);
+    }
+    reduce_rows_on_device(Reduce::sum, to, data(slice), from, rows.defined() ? data(rows) : nullptr, mine(rank()).data,
+                          rank(), size(), n, stream_.stream());
+  });
+}
+
+Event NcclCommunicator::all_reduce(at::Tensor tensor, Reduce kind, Stream& stream) {
+  if (tensor.is_cpu()) return host_->all_reduce(tensor, kind, stream);
+  check_all_reduce(*this, tensor, at::kCUDA);
+  return run("all_reduce", tensor, stream, [&] {
+    if (size() == 1) return;
+    if (uses_nccl_sum(tensor.scalar_type(), tensor.scalar_type()))
+      check(ncclAllReduce(data(tensor), data(tensor), static_cast<size_t>(tensor.numel()),
+                          nccl_type(tensor.scalar_type()), kind == Reduce::sum ? ncclSum : ncclMax, comm_,
+                          stream_.stream()),
+            "all_reduce");
+    else if (static_cast<int64_t>(tensor.nbytes()) <= kSmallBytes)
+      reduce_at_once(tensor, kind);
+    else
+      reduce_in_parts(tensor, kind);
+  });
+}
+
+void NcclCommunicator::reduce_at_once(const at::Tensor& tensor, Reduce kind) {
+  const at::Tensor rows = scratch(tensor.numel() * size(), tensor);
+  check(ncclAllGather(data(tensor), data(rows), tensor.nbytes(), ncclUint8, comm_, stream_.stream()), "all_reduce");
+  reduce_rows_on_device(kind, tensor.scalar_type(), data(tensor), tensor.scalar_type(), data(rows), data(tensor),
+                        rank(), size(), tensor.numel(), stream_.stream());
+}
+
+void NcclCommunicator::reduce_in_parts(const at::Tensor& tensor, Reduce kind) {
+  // Part r of the elements is summed by rank r. Parts begin at multiples of 16 elements, for the kernel's wide accesses.
+  const int64_t part = (tensor.numel() + size() - 1) / size(), most = (part + 15) / 16 * 16,
+                width = tensor.element_size();
+  const auto range = [&](int of) {
+    const int64_t begin = std::min(tensor.numel(), of * most), end = std::min(tensor.numel(), begin + most);
+    return Bytes{data(tensor) + begin * width, static_cast<size_t>((end - begin) * width)};
+  };
+  const Bytes mine = range(rank());
+  const at::Tensor rows = scratch(most * size(), tensor);
+  const auto row = [&](int peer) { return Bytes{data(rows) + static_cast<size_t>(peer) * mine.count, mine.count}; };
+  exchange(row, range);
+  reduce_rows_on_device(kind, tensor.scalar_type(), mine.data, tensor.scalar_type(), data(rows), mine.data, rank(),
+                        size(), static_cast<int64_t>(mine.count) / width, stream_.stream());
+  exchange(range, [&](int) { return mine; });
+}
+
+Event NcclCommunicator::broadcast(at::Tensor tensor, int root, Stream& stream) {
+  if (tensor.is_cpu()) return host_->broadcast(tensor, root, stream);
+  check_peer(*this, "broadcast", "root", root);
+  check_tensor(*this, "broadcast", tensor, at::kCUDA);
+  return run("broadcast", tensor, stream, [&] {
+    if (size() > 1)
+      check(ncclBroadcast(data(tensor), data(tensor), tensor.nbytes(), ncclUint8, root, comm_, stream_.stream()),
+            "broadcast");
+  });
+}
+
+Event NcclCommunicator::message(bool sends, const at::Tensor& tensor, int peer, Stream& stream) {
+  const char* kind = sends ? "send" : "receive";
+  check_other(*this, kind, sends ? "to" : "from", peer);
+  check_tensor(*this, kind, tensor, at::kCUDA);
+  watchdog_->check();
+  stream_.wait(stream.record());
+  int64_t& count = (sends ? sent_to_ : received_from_)[static_cast<size_t>(peer)];
+  return messages_->add(sends, tensor, peer, {kind, count++, static_cast<int64_t>(tensor.nbytes()), peer});
+}
+
+Event NcclCommunicator::send(at::Tensor tensor, int to, Stream& stream) {
+  return tensor.is_cpu() ? host_->send(tensor, to, stream) : message(true, tensor, to, stream);
+}
+
+Event NcclCommunicator::receive(at::Tensor tensor, int from, Stream& stream) {
+  return tensor.is_cpu() ? host_->receive(tensor, from, stream) : message(false, tensor, from, stream);
+}
+
+void NcclCommunicator::barrier() {
+  messages_->post();
+  host_->barrier();
+}
+
+}  // namespace partita

@@ -1,0 +1,105 @@
+#include "partita/comm/cuda/watchdog.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "partita/base/cuda_error.h"
+#include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/comm/world.h"
+
+namespace partita {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{100};
+// For the main thread to see the error and end the job in its own way. It may be waiting for something on the device.
+constexpr std::chrono::seconds kGrace{20};
+
+}  // namespace
+
+Watchdog::Watchdog(std::string group, int rank, int size, std::chrono::milliseconds timeout, Backend backend)
+    : group_(std::move(group)), rank_(rank), size_(size), timeout_(timeout), backend_(std::move(backend)) {
+  PARTITA_CUDA(cudaGetDevice(&device_));
+  thread_ = std::thread([this] { run(); });
+}
+
+Watchdog::~Watchdog() { stop(); }
+
+void Watchdog::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::add(const Call& call, std::shared_ptr<CudaEventState> end) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back({call, std::move(end), Clock::now()});
+}
+
+void Watchdog::check() {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) return;
+  noticed_ = true;
+  changed_.notify_all();
+  throw Interrupted(failure_);
+}
+
+void Watchdog::run() {
+  (void)cudaSetDevice(device_);
+  // Asking for an event must not spoil a graph that another thread captures.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    std::string wrong;
+    try {
+      wrong = look();
+    } catch (const std::exception& error) {
+      wrong = fmt::format("{} on rank {} of {}: {}", group_, rank_, size_, error.what());
+    }
+    if (!wrong.empty()) return fail_with(std::move(wrong), lock);
+    changed_.wait_for(lock, kInterval, [this] { return stop_; });
+  }
+}
+
+std::string Watchdog::look() {
+  while (!entries_.empty() && entries_.front().end->test()) {
+    entries_.pop_front();
+    progress_ = Clock::now();
+  }
+  const std::string error = backend_.error();
+  if (!error.empty()) {
+    const std::string where = entries_.empty() ? group_ : text(entries_.front().call);
+    return fmt::format("{} failed on rank {} of {}: {}", where, rank_, size_, error);
+  }
+  if (entries_.empty()) return {};
+  const Entry& first = entries_.front();
+  if (Clock::now() - std::max(first.since, progress_) < timeout_) return {};
+  return fmt::format(
+      "{} did not finish within {} s on rank {} of {}: another rank did not arrive, or computes something else; the "
+      "ranks that print no such line are those to look at",
+      text(first.call), std::chrono::duration<double>(timeout_).count(), rank_, size_);
+}
+
+std::string Watchdog::text(const Call& call) const {
+  std::string name = fmt::format("{}.{} #{}", group_, call.kind, call.number);
+  if (call.peer >= 0) name += fmt::format(" with rank {}", call.peer);
+  return name + fmt::format(" ({} bytes)", call.bytes);
+}
+
+void Watchdog::fail_with(std::string message, std::unique_lock<std::mutex>& lock) {
+  failure_ = std::move(message);
+  log::error("{}", failure_);
+  lock.unlock();
+  backend_.abort();
+  lock.lock();
+  changed_.wait_for(lock, kGrace, [this] { return stop_ || noticed_; });
+  if (!stop_ && !noticed_) World::abort(1);
+}
+
+}  // namespace partita

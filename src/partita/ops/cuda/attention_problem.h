@@ -1,0 +1,38 @@
+// What attention.cc, which decides who computes, and cuDNN's part (attention_cudnn.cc) tell each other.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "partita/ops/attention.h"
+#include "partita/ops/cuda/dropout.h"
+
+namespace partita::cuda {
+
+// The operands of one call, checked.
+struct AttentionProblem {
+  at::Tensor qkv, out;
+  at::Tensor log_sum;           // undefined: not wanted
+  at::Tensor d_qkv{}, d_out{};  // in backward only
+  at::Tensor first_keys{};      // undefined: 0 for all
+  Heads heads{};
+  Dropout dropout{};
+};
+
+// What cuDNN needs to know of a problem, and what its plans are kept by.
+struct CudnnPlan {
+  enum class Kind : uint8_t { inference, forward, backward, repeatable_backward } kind = Kind::forward;
+  at::ScalarType dtype = at::kBFloat16;
+  int device = 0;
+  int64_t samples = 0, length = 0, heads = 0, kv_heads = 0, head_width = 0;
+  float dropout = 0;
+  friend auto operator<=>(const CudnnPlan&, const CudnnPlan&) = default;
+};
+
+// Bytes of workspace, or -1: cuDNN has no plan for it. The answer is kept.
+[[nodiscard]] int64_t cudnn_workspace(const CudnnPlan&);
+// Runs a plan for which cudnn_workspace() is not -1.
+void run_cudnn(const CudnnPlan&, const AttentionProblem&);
+
+// cuDNN's seed and offset of a dropout mask, two int64 on the device.
+void write_cudnn_seed(int64_t* seed_and_offset, const Dropout&);
+
+}  // namespace partita::cuda
