@@ -1,0 +1,93 @@
+// Dropout masks in kernels: the bits of base/random.h, so those of the CPU.
+//
+//   const MaskArguments arguments = make_mask(dropout, rows);                  // on the host
+//   const Mask mask(arguments, row);                                           // in a kernel
+//   mask.apply<kAligned>(x, mask.begin(C) + column);                           // drops among eight neighbours
+#pragma once
+#include "partita/base/error.h"
+#include "partita/base/random.h"
+#include "partita/ops/cuda/check.h"
+#include "partita/ops/cuda/dropout.h"
+
+namespace partita::cuda {
+
+struct MaskArguments {
+  const StepScalars* now = nullptr;
+  const int64_t* samples = nullptr;
+  uint32_t site = 0, threshold = 0;  // threshold 0: nothing is dropped
+  float scale = 1;
+  uint32_t length = 1;  // rows a sample
+};
+
+// For activations [rows, C] of whole samples.
+[[nodiscard]] inline MaskArguments make_mask(const Dropout& dropout, int64_t rows) {
+  if (dropout.p == 0 || rows == 0) return {};
+  PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);
+  PARTITA_CHECK(dropout.now != nullptr && dropout.samples.defined(), "dropout needs the step and the ids of the samples");
+  const int64_t count = dropout.samples.numel();
+  check_tensor(dropout.samples, "samples", {count}, at::kLong);
+  PARTITA_CHECK(count > 0 && rows % count == 0, "{} rows are not whole samples: {} ids", rows, count);
+  return {.now = dropout.now,
+          .samples = dropout.samples.const_data_ptr<int64_t>(),
+          .site = dropout.site,
+          .threshold = dropout_threshold(dropout.p),
+          .scale = dropout_scale(dropout.p),
+          .length = static_cast<uint32_t>(rows / count)};
+}
+
+// The 16 bits of an element whose place in the block is not known at compile time: no indexing, which would put the block
+// into local memory.
+__device__ __forceinline__ uint32_t select16(const PhiloxBlock& block, int64_t element) {
+  const auto lane = static_cast<uint32_t>(element & 7);
+  const uint32_t low = lane < 2 ? block[0] : block[1], high = lane < 6 ? block[2] : block[3];
+  return ((lane < 4 ? low : high) >> (16 * (lane & 1))) & 0xFFFF;
+}
+
+// The 16-bit numbers of eight neighbours from `first` on. kAligned: first is a multiple of 8. draw(block index).
+template <bool kAligned, class Draw>
+__device__ __forceinline__ void numbers_of(int64_t first, const Draw& draw, uint32_t (&number)[8]) {
+  if constexpr (kAligned) {
+    const PhiloxBlock block = draw(first >> 3);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) number[i] = random16(block, i);
+  } else {
+    PhiloxBlock block = draw(first >> 3);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i > 0 && ((first + i) & 7) == 0) block = draw((first + i) >> 3);
+      number[i] = select16(block, first + i);
+    }
+  }
+}
+
+// The mask of one sample.
+class Mask {
+ public:
+  __device__ __forceinline__ Mask(const MaskArguments& a, uint32_t row)
+      : threshold_(a.threshold), site_(a.site), scale_(a.scale) {
+    if (threshold_ == 0) return;
+    key_ = dropout_key(a.now->seed, a.now->step);
+    sample_ = a.samples[row / a.length];
+    place_ = row % a.length;
+  }
+  [[nodiscard]] __device__ __forceinline__ bool drops() const { return threshold_ > 0; }
+  // Index of the first element of the row among those of its sample.
+  [[nodiscard]] __device__ __forceinline__ int64_t begin(int64_t C) const { return place_ * C; }
+
+  template <bool kAligned>
+  __device__ __forceinline__ void apply(float (&x)[8], int64_t first) const {
+    uint32_t number[8];
+    numbers_of<kAligned>(
+        first, [&](int64_t block) { return dropout_block(key_, sample_, site_, block); }, number);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] *= number[i] >= threshold_ ? scale_ : 0.0F;
+  }
+
+ private:
+  uint32_t threshold_, site_;
+  float scale_;
+  PhiloxKey key_{};
+  int64_t sample_ = 0, place_ = 0;
+};
+
+}  // namespace partita::cuda

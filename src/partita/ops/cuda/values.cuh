@@ -1,0 +1,17 @@
+// Noting a bad value in a kernel (ops/cuda/values.h).
+#pragma once
+#include "partita/ops/cuda/values.h"
+
+namespace partita::cuda {
+
+// Whether value lies in 0..limit-1; if not, it is noted unless another was before.
+__device__ __forceinline__ bool check_value(int32_t value, int64_t limit, ValueKind kind, int64_t place, int64_t length,
+                                            ValueError* error) {
+  if (value >= 0 && value < limit) return true;
+  auto* found = reinterpret_cast<int*>(&error->kind);
+  if (atomicCAS(found, static_cast<int>(ValueKind::fine), static_cast<int>(kind)) == static_cast<int>(ValueKind::fine))
+    error->value = value, error->place = place, error->length = length, error->limit = limit;
+  return false;
+}
+
+}  // namespace partita::cuda
