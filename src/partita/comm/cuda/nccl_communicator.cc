@@ -93,6 +93,7 @@ class NcclCommunicator::Messages : public std::enable_shared_from_this<NcclCommu
     NcclCommunicator& o = *owner_;
     o.watchdog_->check();
     {
+      const Watchdog::Posting posting(o.watchdog_.get(), waiting_.front().call);
       const std::lock_guard lock(o.mutex_);
       o.check(ncclGroupStart(), "send");
       for (const Message& m : waiting_)
@@ -200,12 +201,14 @@ Event NcclCommunicator::run(const char* kind, const at::Tensor& tensor, Stream& 
   if (watchdog_) watchdog_->check();
   messages_->post();
   stream_.wait(stream.record());
+  const Watchdog::Call call{kind, calls_++, static_cast<int64_t>(tensor.nbytes())};
   if (tensor.numel() > 0) {
+    const Watchdog::Posting posting(watchdog_.get(), call);
     const c10::cuda::CUDAStreamGuard guard(stream_.stream());
     const std::lock_guard lock(mutex_);
     body();
   }
-  return Event(finish({kind, calls_++, static_cast<int64_t>(tensor.nbytes())}));
+  return Event(finish(call));
 }
 
 std::shared_ptr<CudaEventState> NcclCommunicator::finish(const Watchdog::Call& call) {

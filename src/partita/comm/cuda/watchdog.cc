@@ -36,6 +36,18 @@ void Watchdog::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+Watchdog::Posting::Posting(Watchdog* watchdog, const Call& call) : watchdog_(watchdog) {
+  if (watchdog_ == nullptr) return;
+  const std::lock_guard lock(watchdog_->mutex_);
+  watchdog_->posting_ = Entry{call, nullptr, Clock::now()};
+}
+
+Watchdog::Posting::~Posting() {
+  if (watchdog_ == nullptr) return;
+  const std::lock_guard lock(watchdog_->mutex_);
+  watchdog_->posting_.reset();
+}
+
 void Watchdog::add(const Call& call, std::shared_ptr<CudaEventState> end) {
   const std::lock_guard lock(mutex_);
   entries_.push_back({call, std::move(end), Clock::now()});
@@ -77,14 +89,18 @@ std::string Watchdog::look() {
     const std::string where = entries_.empty() ? group_ : text(entries_.front().call);
     return fmt::format("{} failed on rank {} of {}: {}", where, rank_, size_, error);
   }
-  if (entries_.empty()) return {};
-  const Entry& first = entries_.front();
-  if (Clock::now() - std::max(first.since, progress_) < timeout_) return {};
+  // One that waits behind others is not late: the first of them is.
+  const Entry* late = nullptr;
+  if (!entries_.empty() && is_late(entries_.front())) late = &entries_.front();
+  if (entries_.empty() && posting_ && is_late(*posting_)) late = &*posting_;
+  if (late == nullptr) return {};
   return fmt::format(
       "{} did not finish within {} s on rank {} of {}: another rank did not arrive, or computes something else; the "
       "ranks that print no such line are those to look at",
-      text(first.call), std::chrono::duration<double>(timeout_).count(), rank_, size_);
+      text(late->call), std::chrono::duration<double>(timeout_).count(), rank_, size_);
 }
+
+bool Watchdog::is_late(const Entry& entry) const { return Clock::now() - std::max(entry.since, progress_) >= timeout_; }
 
 std::string Watchdog::text(const Call& call) const {
   std::string name = fmt::format("{}.{} #{}", group_, call.kind, call.number);

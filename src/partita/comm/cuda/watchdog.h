@@ -2,7 +2,11 @@
 // whether they end: one that does not is named, the communicator is aborted, and the job ends.
 //
 //   Watchdog watchdog("dp", 0, 2, 600s, {.error = ..., .abort = ...});
-//   watchdog.add({"reduce_scatter", 17, 4096}, event);     // recorded behind it
+//   {
+//     const Watchdog::Posting posting(&watchdog, call);     // the call itself may hang too
+//     ncclReduceScatter(...);
+//   }
+//   watchdog.add(call, event);                              // recorded behind it
 //   watchdog.check();                                      // throws what the thread found
 #pragma once
 #include <chrono>
@@ -12,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -36,6 +41,18 @@ class Watchdog {
   Watchdog(std::string group, int rank, int size, std::chrono::milliseconds timeout, Backend backend);
   ~Watchdog();
 
+  // While it lives, the calling thread is giving a collective to the device. Null: nobody watches.
+  class Posting {
+   public:
+    Posting(Watchdog* watchdog, const Call&);
+    ~Posting();
+    Posting(const Posting&) = delete;
+    Posting& operator=(const Posting&) = delete;
+
+   private:
+    Watchdog* watchdog_;
+  };
+
   void add(const Call&, std::shared_ptr<CudaEventState> end);
   // Error: what went wrong. After that the communicator is of no use.
   void check();
@@ -53,6 +70,7 @@ class Watchdog {
   void run();
   // What is wrong now, or nothing. The caller holds the lock.
   [[nodiscard]] std::string look();
+  [[nodiscard]] bool is_late(const Entry&) const;
   [[nodiscard]] std::string text(const Call&) const;
   void fail_with(std::string message, std::unique_lock<std::mutex>& lock);
 
@@ -63,6 +81,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;
+  std::optional<Entry> posting_;               // without an end
   Clock::time_point progress_ = Clock::now();  // when one was last seen to end
   std::string failure_;
   bool noticed_ = false, stop_ = false;

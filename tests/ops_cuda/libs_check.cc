@@ -1,0 +1,35 @@
+// Checks products (cuBLASLt) and attention (cuDNN and plain kernels) on a device against the kernels of the CPU in fp32,
+// then times them.
+//
+//   libs_check            # both
+//   libs_check check      # only the checks (under compute-sanitizer, say)
+//   libs_check time
+#include <ATen/Context.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "tests/ops_cuda/libs_check.h"
+
+int main(int count, char** arguments) {
+  using namespace partita::ops_cuda;
+  const std::string what = count > 1 ? arguments[1] : "";
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  try {
+    Report report;
+    if (what != "time") {
+      check_products(report);
+      check_attention(report);
+      check_attention_dropout(report);
+      check_attention_cached(report);
+    }
+    if (what != "check") {
+      time_products();
+      time_attention();
+    }
+    return report.finish();
+  } catch (const std::exception& error) {
+    fmt::print("FAIL stopped: {}\n", error.what());
+    return 1;
+  }
+}
