@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kBlockRows = kThreads / kWarp;  // rows of a block's threads; a warp has 32 packs of a row
 constexpr int kRows = 4;                      // rows that a thread has under way
-constexpr int64_t kBlocks = 1056;             // about so many: eight a multiprocessor of a card with 132
 
 template <class T>
 struct Sums {
@@ -74,13 +73,15 @@ void launch(Sums<T> sums, bool whole, const Target& d_bias) {
     return;
   }
   const int64_t tiles = divide_up(sums.C, 8 * kWarp);
-  const int64_t parts = std::clamp<int64_t>(kBlocks / tiles, 1, divide_up(sums.rows, kBlockRows));
-  if (d_bias.gradient.defined())
-    sums.partial = reinterpret_cast<float*>(workspace(parts * sums.C * static_cast<int64_t>(sizeof(float))));
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
+  int64_t parts = 0;
   with_bool(whole, [&]<class Aligned>(Aligned) {
-    column_sums_kernel<T, kGelu, Aligned::value>
-        <<<grid, dim3(kWarp, kBlockRows), 0, c10::cuda::getCurrentCUDAStream()>>>(sums);
+    const auto kernel = column_sums_kernel<T, kGelu, Aligned::value>;
+    static const int64_t resident = resident_blocks(kernel, kThreads);
+    parts = std::clamp<int64_t>(resident / tiles, 1, divide_up(sums.rows, kBlockRows));
+    if (d_bias.gradient.defined())
+      sums.partial = reinterpret_cast<float*>(workspace(parts * sums.C * static_cast<int64_t>(sizeof(float))));
+    const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
+    kernel<<<grid, dim3(kWarp, kBlockRows), 0, c10::cuda::getCurrentCUDAStream()>>>(sums);
   });
   PARTITA_LAUNCHED();
   add_column_sums(sums.partial, parts, 1, sums.C, {{d_bias}});

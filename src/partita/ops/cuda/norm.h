@@ -1,16 +1,15 @@
-// Add and norm on a device: the contract of ops/norm.h, for tensors there. `dropout` stands in for op.dropout, which is not
-// read. C is at most 16384.
+// Add and norm on a device: the contract of ops/norm.h, for tensors there; op.dropout.now points to memory of the device.
+// C is at most 16384.
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "partita/ops/cuda/dropout.h"
 #include "partita/ops/norm.h"
 
 namespace partita::cuda {
 
-void add_norm_forward(const AddNorm& op, const Dropout& dropout);
+void add_norm_forward(const AddNorm&);
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
                     at::Tensor norm_bias);
-void add_norm_backward(const AddNormBackward& op, const Dropout& dropout);
+void add_norm_backward(const AddNormBackward&);
 
 }  // namespace partita::cuda

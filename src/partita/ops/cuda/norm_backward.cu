@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
 }
 
 template <class T>
-void run(const AddNormBackward& op, const Dropout& dropout, const MaskArguments& mask) {
+void run(const AddNormBackward& op, const MaskArguments& mask) {
   const int64_t N = op.residual.size(0), C = op.residual.size(1);
   Backward<T> arguments{.d_normed = op.d_normed.const_data_ptr<T>(),
                         .d_sum = data_or_null<T>(op.d_sum),
@@ -154,14 +154,14 @@ void run(const AddNormBackward& op, const Dropout& dropout, const MaskArguments&
                         .mean = data_or_null<float>(op.mean),
                         .rstd = op.rstd.const_data_ptr<float>(),
                         .d_residual = op.d_residual.mutable_data_ptr<T>(),
-                        .d_branch = dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr,
+                        .d_branch = op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr,
                         .wanted = {op.d_weight.gradient.defined(), op.d_norm_bias.gradient.defined(),
                                    op.d_bias.gradient.defined()},
                         .rows = N,
                         .C = C,
                         .mask = mask};
   const bool whole = C % 8 == 0 && aligned(op.d_normed, op.d_sum, op.residual, op.weight, op.d_residual) &&
-                     (dropout.p == 0 || aligned(op.d_branch));
+                     (op.dropout.p == 0 || aligned(op.d_branch));
   const RowForm form = row_form(C, whole);
   int64_t blocks = 0;
   with_form(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
@@ -180,7 +180,7 @@ void run(const AddNormBackward& op, const Dropout& dropout, const MaskArguments&
 
 }  // namespace
 
-void add_norm_backward(const AddNormBackward& op, const Dropout& dropout) {
+void add_norm_backward(const AddNormBackward& op) {
   const at::ScalarType dtype = check_activation(op.residual, "residual");
   const int64_t N = op.residual.size(0), C = op.residual.size(1);
   check_tensor(op.residual, "residual", {N, C}, dtype);
@@ -189,13 +189,13 @@ void add_norm_backward(const AddNormBackward& op, const Dropout& dropout) {
   check_tensor(op.weight, "weight", {C}, dtype);
   check_statistics(op.mean, op.rstd, N);
   check_tensor(op.d_residual, "d_residual", {N, C}, dtype);
-  if (dropout.p > 0) check_tensor(op.d_branch, "d_branch", {N, C}, dtype);
+  if (op.dropout.p > 0) check_tensor(op.d_branch, "d_branch", {N, C}, dtype);
   PARTITA_CHECK(op.mean.defined() || !op.d_norm_bias.gradient.defined(),
                 "d_norm_bias of an RMS norm, which has no bias");
   for (const Target* target : {&op.d_weight, &op.d_norm_bias, &op.d_bias})
     check_optional(target->gradient, "vector gradient", {C}, at::kFloat);
-  const MaskArguments mask = make_mask(dropout, N);
-  with_type(dtype, [&]<class T>(T) { run<T>(op, dropout, mask); });
+  const MaskArguments mask = make_mask(op.dropout, N);
+  with_type(dtype, [&]<class T>(T) { run<T>(op, mask); });
 }
 
 }  // namespace partita::cuda

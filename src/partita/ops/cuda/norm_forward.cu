@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) norm_recompute_kernel(const Forward<
 
 }  // namespace
 
-void add_norm_forward(const AddNorm& op, const Dropout& dropout) {
+void add_norm_forward(const AddNorm& op) {
   const at::ScalarType dtype = check_activation(op.branch, "branch");
   const int64_t N = op.branch.size(0), C = op.branch.size(1);
   check_tensor(op.branch, "branch", {N, C}, dtype);
@@ -112,7 +112,7 @@ void add_norm_forward(const AddNorm& op, const Dropout& dropout) {
   check_tensor(op.residual, "residual", {N, C}, dtype);
   check_tensor(op.normed, "normed", {N, C}, dtype);
   check_statistics(op.mean, op.rstd, N);
-  const MaskArguments mask = make_mask(dropout, N);
+  const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
   const bool whole =
       C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);

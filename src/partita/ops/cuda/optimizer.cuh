@@ -1,0 +1,185 @@
+// One pass over the elements of an optimizer step, whatever the rule.
+//
+//   struct Rule {
+//     static constexpr int kStates = 2;
+//     struct Factors { ... };                                           // the same for all elements
+//     __device__ Factors factors(const StepScalars& now) const;         // once a block
+//     __device__ static float next(const Factors&, float g, float master, float (&state)[kStates]);   // state is updated
+//   };
+//   launch_step(problem, Rule{...}, now);
+//
+// fp32: four elements a thread. bf16: eight, which share a block of random numbers a tensor.
+#pragma once
+#include <array>
+#include <initializer_list>
+
+#include "partita/base/random.h"
+#include "partita/ops/cuda/device.cuh"
+#include "partita/ops/cuda/launch.h"
+#include "partita/ops/cuda/mask.cuh"
+#include "partita/ops/rounding.h"
+#include "partita/ops/step_scalars.h"
+
+namespace partita::cuda {
+
+struct OptimizerState {
+  const char* name;
+  at::Tensor tensor;
+};
+
+// The operands, checked.
+struct OptimizerProblem {
+  OptimizerProblem(const at::Tensor& the_master, std::initializer_list<OptimizerState> the_states,
+                   const at::Tensor& the_gradient, const at::Tensor& the_weight, const StepScalars* the_now,
+                   const Rounding& the_rounding)
+      : master(the_master), gradient(the_gradient), now(the_now), rounding(the_rounding) {
+    PARTITA_CHECK(master.defined(), "master is missing");
+    PARTITA_CHECK(now != nullptr, "the step's scalars are missing");
+    count = master.numel();
+    const at::ScalarType dtype = master.scalar_type();
+    PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "master: dtype {}, expected fp32 or bf16",
+                  at::toString(dtype));
+    check_tensor(master, "master", {count}, dtype);
+    check_tensor(gradient, "gradient", {count}, at::kFloat);
+    size_t s = 0;
+    for (const OptimizerState& state : the_states) {
+      check_tensor(state.tensor, state.name, {count}, dtype);
+      states[s++] = state.tensor;
+    }
+    if (!the_weight.defined() || the_weight.const_data_ptr() == master.const_data_ptr()) return;
+    weight = the_weight;
+    const bool half = weight.scalar_type() == at::kBFloat16 || weight.scalar_type() == at::kHalf;
+    PARTITA_CHECK(half && dtype == at::kFloat, "weight: dtype {} beside master weights in {}, expected {}",
+                  at::toString(weight.scalar_type()), at::toString(dtype),
+                  dtype == at::kFloat ? "bf16, fp16 or the master itself" : "the master itself");
+    check_tensor(weight, "weight", {count}, weight.scalar_type());
+  }
+
+  at::Tensor master, gradient;
+  at::Tensor weight;  // defined: gets the rounded master besides
+  std::array<at::Tensor, 2> states;
+  int64_t count = 0;
+  const StepScalars* now;
+  Rounding rounding;
+};
+
+template <class M, class W>
+struct Elements {
+  M *master, *state[2];  // state null: the optimizer has no such state
+  const float* gradient;
+  W* weight;  // null: nothing is written besides the master
+  int64_t count;
+  const StepScalars* now;
+  uint64_t parameter;  // of the random numbers
+  int64_t first;       // index of the first element in the whole parameter
+};
+
+template <class M>
+inline constexpr int kOptimizerPack = 16 / sizeof(M);
+
+// fp32 bits plus 16 random ones: the upper half is x rounded up with the probability that its lower half says. NaN becomes
+// quiet instead, so that it cannot pass on to 0.
+__device__ __forceinline__ uint32_t stochastic_bits(float x, uint32_t number) {
+  const uint32_t bits = __float_as_uint(x);
+  return isnan(x) ? bits | 0x00400000U : bits + number;
+}
+
+// x of tensor `tensor` (0: weights, 1, 2: states), rounded as the dtype demands, eight neighbours from `element` on.
+template <bool kAligned, int n>
+__device__ __forceinline__ void store_state(float* p, const float (&x)[n], int64_t count, uint32_t, int64_t,
+                                            const PhiloxKey&, int64_t) {
+  store<kAligned>(p, narrow<float>(x), count);
+}
+template <bool kAligned>
+__device__ __forceinline__ void store_state(at::BFloat16* p, const float (&x)[8], int64_t count, uint32_t tensor,
+                                            int64_t element, const PhiloxKey& key, int64_t step) {
+  uint32_t number[8];
+  numbers_of<kAligned>(element, [&](int64_t block) { return rounding_block(key, step, tensor, block); }, number);
+  Pack<at::BFloat16, 8> pack;
+#pragma unroll
+  for (int w = 0; w < 4; ++w)
+    pack.word[w] = stochastic_bits(x[2 * w], number[2 * w]) >> 16 |
+                   (stochastic_bits(x[2 * w + 1], number[2 * w + 1]) & 0xFFFF0000U);
+  store<kAligned>(p, pack, count);
+}
+
+template <class M, class W, bool kAligned, class Rule>
+__global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W> e, const Rule rule) {
+  constexpr int n = kOptimizerPack<M>;
+  __shared__ typename Rule::Factors shared;
+  __shared__ StepScalars now;
+  if (threadIdx.x == 0) {
+    now = *e.now;
+    shared = rule.factors(now);
+  }
+  __syncthreads();
+  if (now.skip != 0) return;
+  const typename Rule::Factors factors = shared;
+  const PhiloxKey key = rounding_key(now.seed, e.parameter);
+  const int64_t step = int64_t{gridDim.x} * kThreads * n;
+  for (int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * n; i < e.count; i += step) {
+    const int64_t count = e.count - i;
+    float g[n], master[n], state[Rule::kStates > 0 ? Rule::kStates : 1][n];
+    widen(load<kAligned, n>(e.gradient + i, count), g);
+    widen(load<kAligned, n>(e.master + i, count), master);
+#pragma unroll
+    for (int s = 0; s < Rule::kStates; ++s) widen(load<kAligned, n>(e.state[s] + i, count), state[s]);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      float its[Rule::kStates > 0 ? Rule::kStates : 1];
+#pragma unroll
+      for (int s = 0; s < Rule::kStates; ++s) its[s] = state[s][j];
+      master[j] = Rule::next(factors, g[j], master[j], its);
+#pragma unroll
+      for (int s = 0; s < Rule::kStates; ++s) state[s][j] = its[s];
+    }
+#pragma unroll
+    for (int s = 0; s < Rule::kStates; ++s)
+      store_state<kAligned>(e.state[s] + i, state[s], count, s + 1, e.first + i, key, now.step);
+    store_state<kAligned>(e.master + i, master, count, 0, e.first + i, key, now.step);
+    if (e.weight != nullptr) store<kAligned>(e.weight + i, narrow<W>(master), count);
+  }
+}
+
+// f(M{}, W{}) with the types of master and weight; W is M where there is no weight.
+template <class F>
+void with_types(const OptimizerProblem& p, F&& f) {
+  if (p.master.scalar_type() == at::kBFloat16) return f(at::BFloat16{}, at::BFloat16{});
+  if (!p.weight.defined()) return f(float{}, float{});
+  p.weight.scalar_type() == at::kHalf ? f(float{}, at::Half{}) : f(float{}, at::BFloat16{});
+}
+
+template <class M, class W>
+[[nodiscard]] Elements<M, W> elements_of(const OptimizerProblem& p) {
+  return {.master = p.master.mutable_data_ptr<M>(),
+          .state = {mutable_data_or_null<M>(p.states[0]), mutable_data_or_null<M>(p.states[1])},
+          .gradient = p.gradient.const_data_ptr<float>(),
+          .weight = mutable_data_or_null<W>(p.weight),
+          .count = p.count,
+          .now = p.now,
+          .parameter = p.rounding.parameter,
+          .first = p.rounding.first};
+}
+
+// Whether all elements lie in whole packs, and these in whole blocks of random numbers.
+[[nodiscard]] inline bool whole(const OptimizerProblem& p) {
+  return p.count % 8 == 0 && p.rounding.first % 8 == 0 &&
+         aligned(p.master, p.states[0], p.states[1], p.gradient, p.weight);
+}
+
+template <class Rule>
+void launch_step(const OptimizerProblem& p, const Rule& rule) {
+  if (p.count == 0) return;
+  with_types(p, [&]<class M, class W>(M, W) {
+    with_bool(whole(p), [&]<class Whole>(Whole) {
+      const auto kernel = step_kernel<M, W, Whole::value, Rule>;
+      static const int64_t resident = resident_blocks(kernel, kThreads);
+      const int64_t needed = divide_up(p.count, int64_t{kOptimizerPack<M>} * kThreads);
+      kernel<<<static_cast<unsigned>(std::min(resident, needed)), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+          elements_of<M, W>(p), rule);
+    });
+  });
+  PARTITA_LAUNCHED();
+}
+
+}  // namespace partita::cuda
