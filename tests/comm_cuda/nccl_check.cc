@@ -31,7 +31,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr at::ScalarType kDTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt, at::kLong, at::kByte};
+constexpr at::ScalarType kDTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble,
+                                      at::kInt,   at::kLong,     at::kByte};
 
 class Check {
  public:
@@ -236,7 +237,8 @@ void time_collectives(NcclCommunicator& group, const char* sums) {
   for (const int64_t mebibytes : {1, 16, 128, 512}) {
     const int64_t n = (mebibytes << 20) / 2 / size;
     const auto half = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
-    const at::Tensor full = at::randn({n * size}, half), slice = at::randn({n}, half), wide = at::empty({n}, half.dtype(at::kFloat));
+    const at::Tensor full = at::randn({n * size}, half), slice = at::randn({n}, half),
+                     wide = at::empty({n}, half.dtype(at::kFloat));
     const int64_t bytes = n * size * 2;
     report("all_gather", bytes, share, [&] { return group.all_gather(full, slice, stream); });
     report("reduce_scatter", bytes, share, [&] { return group.reduce_scatter(slice, full, stream); });
@@ -261,7 +263,8 @@ int check_hang(World& world, std::unique_ptr<Communicator> host) {
     } catch (const Interrupted& error) {
       found = error.what();
     }
-    passed = found.find("dp.all_reduce #1") != std::string::npos && found.find("did not finish within 3 s") != std::string::npos;
+    passed = found.find("dp.all_reduce #1") != std::string::npos &&
+             found.find("did not finish within 3 s") != std::string::npos;
     fmt::print("{} rank {}: {}\n", passed ? "ok  " : "FAIL", world.rank(), found);
     std::this_thread::sleep_for(6s);
   }

@@ -24,9 +24,8 @@ namespace {
 struct Size {
   int64_t N, in, out;
 };
-constexpr Size kSizes[] = {{1, 1, 1},    {3, 5, 7},      {17, 33, 65}, {64, 128, 256}, {130, 100, 24},
-                           {1, 64, 8},   {0, 8, 8},      {8, 0, 8},    {8, 8, 0},      {7, 1, 16},
-                           {1, 777, 13}, {257, 768, 200}, {513, 2, 3}};
+constexpr Size kSizes[] = {{1, 1, 1}, {3, 5, 7}, {17, 33, 65}, {64, 128, 256}, {130, 100, 24},  {1, 64, 8}, {0, 8, 8},
+                           {8, 0, 8}, {8, 8, 0}, {7, 1, 16},   {1, 777, 13},   {257, 768, 200}, {513, 2, 3}};
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 
@@ -149,7 +148,7 @@ void check_errors(Report& report) {
   expect_error(report, "w of another dtype", "dtype", [&] { cuda::linear_forward(y, x, w.to(at::kHalf)); });
   expect_error(report, "x on the CPU", "x is on cpu", [&] { cuda::linear_forward(y, x.cpu(), w); });
   expect_error(report, "columns of w", "w is not contiguous",
-               [&] { cuda::linear_forward(y.narrow(1, 0, 4), x.narrow(1, 0, 4).contiguous(), w.narrow(1, 0, 4)); });
+               [&] { cuda::linear_forward(y, x.narrow(1, 0, 4).contiguous(), w.narrow(1, 0, 4)); });
   expect_error(report, "bias missing its size", "bias: shape", [&] { cuda::linear_forward(y, x, w, x.view({-1})); });
   expect_error(report, "fp32 GELU", "no GELU in it",
                [&] { cuda::linear_gelu_forward(y, y.clone(), x, w, to_device(normal({6}, at::kFloat))); });
@@ -164,7 +163,8 @@ void check_products(Report& report) {
       check_backward(report, dtype, size);
     }
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
-    for (const Size& s : {Size{1, 8, 8}, {33, 40, 160}, {257, 96, 384}, {0, 8, 16}}) check_gelu(report, dtype, s.N, s.in, s.out);
+    for (const Size& s : {Size{1, 8, 8}, {33, 40, 160}, {257, 96, 384}, {0, 8, 16}})
+      check_gelu(report, dtype, s.N, s.in, s.out);
   check_candidates(report);
   check_errors(report);
 }
@@ -197,9 +197,12 @@ void time_products() {
     bool bias;
   };
   const auto half = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
-  for (const Layer& l : {Layer{"124M qkv", 65536, 768, 2304, true}, {"1.5B qkv", 8192, 1600, 4800, true},
-                         {"1.1B qkv", 16384, 2048, 2560, false}, {"1.1B gate+up", 16384, 2048, 11264, false},
-                         {"1.1B down", 16384, 5632, 2048, false}, {"7B gate+up", 8192, 4096, 22016, false},
+  for (const Layer& l : {Layer{"124M qkv", 65536, 768, 2304, true},
+                         {"1.5B qkv", 8192, 1600, 4800, true},
+                         {"1.1B qkv", 16384, 2048, 2560, false},
+                         {"1.1B gate+up", 16384, 2048, 11264, false},
+                         {"1.1B down", 16384, 5632, 2048, false},
+                         {"7B gate+up", 8192, 4096, 22016, false},
                          {"1.1B head, 8192 rows", 8192, 2048, 32000, false}}) {
     const at::Tensor x = at::randn({l.N, l.in}, half), w = at::randn({l.out, l.in}, half),
                      y = at::empty({l.N, l.out}, half), bias = at::randn({l.out}, half), d_x = at::empty_like(x),
@@ -212,7 +215,8 @@ void time_products() {
     time_flops(name + " gradient of w", flops, [&] { cuda::linear_backward_weight(d_w, y, x, false); });
     time_flops(name + " gradient of w, fp32 +=", flops, [&] { cuda::linear_backward_weight(d_w32, y, x, true); });
   }
-  for (const auto& [name, N, C] : {std::tuple<const char*, int64_t, int64_t>{"124M", 65536, 768}, {"1.5B", 8192, 1600}}) {
+  for (const auto& [name, N, C] :
+       {std::tuple<const char*, int64_t, int64_t>{"124M", 65536, 768}, {"1.5B", 8192, 1600}}) {
     const int64_t F = 4 * C;
     const at::Tensor x = at::randn({N, C}, half), w = at::randn({F, C}, half), bias = at::randn({F}, half),
                      up = at::empty({N, F}, half), out = at::empty({N, F}, half), down = at::randn({C, F}, half),

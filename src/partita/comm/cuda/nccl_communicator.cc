@@ -173,12 +173,12 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Opt
 
 NcclCommunicator::~NcclCommunicator() {
   messages_->close();
-  if (comm_ == nullptr) return;
+  if (!watchdog_) return;
   const bool in_order = std::uncaught_exceptions() == exceptions_;
-  if (in_order) (void)cudaStreamSynchronize(stream_.stream());
-  watchdog_->stop();  // events that outlive this hold it
+  if (in_order) (void)cudaStreamSynchronize(stream_.stream());  // what hangs, the watchdog ends
+  watchdog_->stop();                                            // events that outlive this hold it
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
+  if (comm_ == nullptr) return;  // aborted
   (void)(in_order ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
   comm_ = nullptr;
 }
