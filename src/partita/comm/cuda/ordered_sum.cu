@@ -31,8 +31,9 @@ __device__ T larger(T a, T b) {
   return b > a || b != b ? b : a;  // b != b is true for NaN
 }
 
+// Accessed 16 bytes at a time, or whole if smaller.
 template <class T, int kCount>
-struct alignas(sizeof(T) * kCount) Pack {
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T x[kCount];
 };
 
@@ -63,8 +64,10 @@ __global__ void reduce_kernel(To* out, RowsOfRanks rows, int64_t n) {
           sum[j] = kKind == Reduce::sum ? add(sum[j], x) : larger(sum[j], x);
       }
     }
+    Pack<To, kCount> result;
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) out[i + j] = static_cast<To>(sum[j]);
+    for (int j = 0; j < kCount; ++j) result.x[j] = static_cast<To>(sum[j]);
+    *reinterpret_cast<Pack<To, kCount>*>(out + i) = result;
   }
 }
 
@@ -82,7 +85,8 @@ void launch(Reduce kind, To* out, const RowsOfRanks& rows, int64_t n, cudaStream
 template <class To, class From>
 void reduce(Reduce kind, void* out, const RowsOfRanks& rows, int64_t n, cudaStream_t stream) {
   constexpr int kCount = 16 / sizeof(From);
-  const auto place = reinterpret_cast<uintptr_t>(rows.rows) | reinterpret_cast<uintptr_t>(rows.mine);
+  const auto place = reinterpret_cast<uintptr_t>(rows.rows) | reinterpret_cast<uintptr_t>(rows.mine) |
+                     reinterpret_cast<uintptr_t>(out);
   if (place % 16 == 0 && n % kCount == 0)
     launch<To, From, kCount>(kind, static_cast<To*>(out), rows, n, stream);
   else
