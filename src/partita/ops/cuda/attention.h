@@ -14,6 +14,7 @@
 
 namespace partita::cuda {
 
+// first_keys are numbers that the host does not look at: one outside 0 .. t is taken as the nearest of these.
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads, const Dropout&,
                        at::Tensor first_keys = {});
 
