@@ -7,6 +7,8 @@
 // step_ms: the time of all calls of that kernel in one training step.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
@@ -34,7 +36,7 @@ constexpr int64_t kTokens = kBatch * kLength, kInner = 4 * kWidth, kGatedInner =
 constexpr int64_t kParameters = kLayers * 12 * kWidth * kWidth + (kVocabulary + kLength) * kWidth;
 
 const StepScalars kNow{.seed = 1, .step = 2, .learning_rate = 1e-4F};
-const std::vector<int64_t> kSamples = {0, 1, 2, 3, 4, 5, 6, 7};
+const at::Tensor kSamples = at::arange(8, at::kLong);
 
 at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype) { return at::randn(shape).to(dtype); }
 at::Tensor integers(at::IntArrayRef shape, int32_t limit) {
@@ -161,8 +163,9 @@ void attention(benchmark::State& state, at::ScalarType dtype, bool backward, flo
 
 void loss(benchmark::State& state, at::ScalarType dtype) {
   const at::Tensor logits = random({kTokens, kVocabulary}, dtype), labels = integers({kTokens}, kVocabulary);
+  const at::Tensor sum = at::zeros({1}, at::kDouble);
   measure(state, {.bytes = 2.0 * static_cast<double>(logits.nbytes())},
-          [&] { cross_entropy(logits, labels, 1.0F / kTokens, true); });
+          [&] { cross_entropy(logits, labels, sum, &kNow, true); });
 }
 
 void embedding(benchmark::State& state, at::ScalarType dtype, bool backward) {
@@ -190,8 +193,8 @@ void adamw(benchmark::State& state, at::ScalarType dtype) {
 }
 
 void norm_of_gradients(benchmark::State& state) {
-  const at::Tensor gradient = random({kParameters}, at::kFloat);
-  measure(state, {.bytes = 4.0 * kParameters}, [&] { benchmark::DoNotOptimize(sum_of_squares(gradient)); });
+  const at::Tensor gradient = random({kParameters}, at::kFloat), sum = at::zeros({1}, at::kDouble);
+  measure(state, {.bytes = 4.0 * kParameters}, [&] { sum_of_squares(gradient, sum); });
 }
 
 void register_all() {

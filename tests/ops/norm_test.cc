@@ -39,7 +39,7 @@ const StepScalars kNow{.seed = 1234, .step = 56};
 const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
 
 Dropout dropout_of(const Case& c) {
-  return {.p = c.p, .site = 35, .now = &kNow, .samples = std::span(kSamples).first(static_cast<size_t>(c.samples))};
+  return {.p = c.p, .site = 35, .now = &kNow, .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
 }
 
 // The scalar definition of base/random.h.
@@ -323,7 +323,7 @@ TEST(AddNorm, WrongOperandsAreNamed) {
   EXPECT_THAT([&] { add_norm_forward(op); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("weight: shape [9]")));
   op = forward_of({2, 3, 8, true, true, 0.1F}, at::kFloat);
-  op.dropout.samples = std::span(kSamples).first(4);
+  op.dropout.samples = sample_ids(kSamples);
   EXPECT_THAT([&] { add_norm_forward(op); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("whole samples")));
   op = forward_of({2, 3, 8}, at::kFloat);
   op.mean = at::Tensor();

@@ -6,10 +6,12 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace partita::reference {
@@ -26,6 +28,13 @@ inline at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype, uint64_t s
   float* data = out.mutable_data_ptr<float>();
   for (int64_t i = 0; i < out.numel(); ++i) data[i] = static_cast<float>(normal(generator));
   return out.to(dtype);
+}
+
+// What Dropout::samples takes.
+inline at::Tensor sample_ids(std::span<const int64_t> ids) {
+  at::Tensor out = at::empty({static_cast<int64_t>(ids.size())}, at::TensorOptions(at::kLong));
+  std::ranges::copy(ids, out.mutable_data_ptr<int64_t>());
+  return out;
 }
 
 inline at::Tensor nan(at::IntArrayRef shape, at::ScalarType dtype = at::kFloat) {

@@ -1,7 +1,7 @@
 #include "partita/ops/activation.h"
 
 #include "partita/ops/cuda/activation.h"
-#include "tests/ops_cuda/check.h"
+#include "tests/ops_cuda/kernels_check.h"
 
 namespace partita::ops_cuda {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 struct Case {
   int64_t N, C, offset = 0;
 };
-const Case kCases[] = {{0, 8},    {1, 1},      {3, 7},       {5, 16},   {5, 16, 1},   {33, 100},
+const Case kCases[] = {{0, 8},    {1, 1},      {3, 7},      {5, 16},   {5, 16, 1},    {33, 100},
                        {70, 384}, {1000, 257}, {300, 3072}, {1, 5001}, {2000, 72, 3}, {9000, 8}};
 
 // Fixed points besides random ones: zero, large numbers on both sides.
@@ -22,7 +22,8 @@ at::Tensor with_extremes(at::Tensor x) {
 void check_gelu(Report& report, const Case& c, at::ScalarType dtype) {
   const std::string name = "gelu " + text_of(dtype, {c.N, c.C}) + (c.offset > 0 ? " not aligned" : "");
   const double tolerance = one_rounding(dtype);
-  at::Tensor x = with_extremes(normal({c.N, c.C}, dtype, 0, 2)), bias = normal({c.C}, dtype), out = nan({c.N, c.C}, dtype);
+  at::Tensor x = with_extremes(normal({c.N, c.C}, dtype, 0, 2)), bias = normal({c.C}, dtype),
+             out = nan({c.N, c.C}, dtype);
   const at::Tensor device_x = to_device(x, c.offset), device_out = to_device(out, c.offset);
   bias_gelu_forward(out, x, bias);
   cuda::bias_gelu_forward(device_out, device_x, to_device(bias, c.offset));

@@ -33,8 +33,8 @@ void expect_close(Report& report, const std::string& name, const at::Tensor& act
                   double relative) {
   const at::Tensor a = actual.cpu().to(at::kDouble).contiguous(), e = expected.to(at::kDouble).contiguous();
   if (a.sizes() != e.sizes())
-    return report.add(false, name,
-                      fmt::format("shape [{}] instead of [{}]", fmt::join(a.sizes(), ", "), fmt::join(e.sizes(), ", ")));
+    return report.add(
+        false, name, fmt::format("shape [{}] instead of [{}]", fmt::join(a.sizes(), ", "), fmt::join(e.sizes(), ", ")));
   const double *found = a.const_data_ptr<double>(), *wanted = e.const_data_ptr<double>();
   double squares = 0, worst = 0;
   for (int64_t i = 0; i < e.numel(); ++i) squares += wanted[i] * wanted[i];
@@ -58,7 +58,8 @@ void expect_same_bits(Report& report, const std::string& name, const at::Tensor&
   const bool same_form = a.sizes() == e.sizes() && a.scalar_type() == e.scalar_type();
   int64_t different = same_form ? 0 : -1;
   const auto size = static_cast<size_t>(e.element_size());
-  const auto *x = static_cast<const std::byte*>(a.const_data_ptr()), *y = static_cast<const std::byte*>(e.const_data_ptr());
+  const auto *x = static_cast<const std::byte*>(a.const_data_ptr()),
+             *y = static_cast<const std::byte*>(e.const_data_ptr());
   for (int64_t i = 0; same_form && i < e.numel(); ++i)
     different += std::memcmp(x + static_cast<size_t>(i) * size, y + static_cast<size_t>(i) * size, size) != 0;
   report.add(different == 0, name, different == 0 ? "same bits" : fmt::format("{} of {} differ", different, e.numel()));
@@ -81,7 +82,9 @@ double one_rounding(at::ScalarType dtype) {
 at::Tensor normal(at::IntArrayRef shape, at::ScalarType dtype, double mean, double std) {
   return (at::randn(shape, at::TensorOptions(at::kFloat)) * std + mean).to(dtype);
 }
-at::Tensor integers(at::IntArrayRef shape, int64_t limit) { return at::randint(limit, shape, at::TensorOptions(at::kInt)); }
+at::Tensor integers(at::IntArrayRef shape, int64_t limit) {
+  return at::randint(limit, shape, at::TensorOptions(at::kInt));
+}
 at::Tensor nan(at::IntArrayRef shape, at::ScalarType dtype) {
   return at::full(shape, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
 }
@@ -100,7 +103,10 @@ DeviceScalars::DeviceScalars(const StepScalars& now)
 }
 
 std::string text_of(at::ScalarType dtype, at::IntArrayRef shape) {
-  return fmt::format("{} [{}]", dtype == at::kFloat ? "fp32" : dtype == at::kBFloat16 ? "bf16" : "fp16",
+  return fmt::format("{} [{}]",
+                     dtype == at::kFloat      ? "fp32"
+                     : dtype == at::kBFloat16 ? "bf16"
+                                              : "fp16",
                      fmt::join(shape, ", "));
 }
 

@@ -60,10 +60,4 @@ class DeviceScalars {
 // Prints microseconds (the median of 20 calls, each between events), GB/s and the share of the copy rate.
 void time_kernel(const std::string& name, double bytes, const std::function<void()>& run);
 
-void check_norms(Report&);
-void check_activations(Report&);
-void check_rows(Report&);        // rotary positions, dropout, embedding, cross-entropy
-void check_optimizers(Report&);  // and flat buffers
-void time_kernels();
-
 }  // namespace partita::ops_cuda

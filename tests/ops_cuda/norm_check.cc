@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "partita/ops/cuda/norm.h"
-#include "tests/ops_cuda/check.h"
+#include "tests/ops_cuda/kernels_check.h"
 
 namespace partita::ops_cuda {
 namespace {
@@ -67,7 +67,8 @@ struct Masks {
 
 AddNorm on_device(const AddNorm& op, int64_t offset) {
   AddNorm copy;
-  copy.sum = to_device(op.sum, offset), copy.branch = to_device(op.branch, offset), copy.bias = to_device(op.bias, offset);
+  copy.sum = to_device(op.sum, offset), copy.branch = to_device(op.branch, offset),
+  copy.bias = to_device(op.bias, offset);
   copy.weight = to_device(op.weight, offset), copy.norm_bias = to_device(op.norm_bias, offset);
   copy.residual = to_device(op.residual, offset), copy.normed = to_device(op.normed, offset);
   copy.mean = to_device(op.mean), copy.rstd = to_device(op.rstd);
@@ -124,7 +125,8 @@ void check_backward(Report& report, const Case& c, at::ScalarType dtype, const M
   const auto target = [](const Target& t) { return Target{to_device(t.gradient), t.accumulate}; };
   AddNormBackward device;
   device.d_normed = to_device(op.d_normed, c.offset), device.d_sum = to_device(op.d_sum, c.offset);
-  device.residual = to_device(op.residual, c.offset), device.mean = to_device(op.mean), device.rstd = to_device(op.rstd);
+  device.residual = to_device(op.residual, c.offset), device.mean = to_device(op.mean),
+  device.rstd = to_device(op.rstd);
   device.weight = to_device(op.weight, c.offset), device.d_residual = to_device(op.d_residual, c.offset);
   device.d_branch = to_device(op.d_branch, c.offset);
   device.dropout = masks.device;
@@ -139,8 +141,7 @@ void check_backward(Report& report, const Case& c, at::ScalarType dtype, const M
   expect_close(report, name + " d_residual", device.d_residual, op.d_residual, one_rounding(dtype));
   if (c.p > 0) expect_close(report, name + " d_branch", device.d_branch, op.d_branch, one_rounding(dtype));
   expect_close(report, name + " d_weight", device.d_weight.gradient, op.d_weight.gradient, one_rounding(dtype));
-  if (!c.rms)
-    expect_close(report, name + " d_norm_bias", device.d_norm_bias.gradient, op.d_norm_bias.gradient, 1e-5);
+  if (!c.rms) expect_close(report, name + " d_norm_bias", device.d_norm_bias.gradient, op.d_norm_bias.gradient, 1e-5);
   expect_close(report, name + " d_bias", device.d_bias.gradient, op.d_bias.gradient, one_rounding(dtype));
 
   cuda::add_norm_backward(second);

@@ -9,7 +9,7 @@
 #include "partita/ops/flat.h"
 #include "partita/ops/lamb.h"
 #include "partita/ops/sgd.h"
-#include "tests/ops_cuda/check.h"
+#include "tests/ops_cuda/kernels_check.h"
 
 namespace partita::ops_cuda {
 namespace {
@@ -23,18 +23,19 @@ struct Precision {
   at::ScalarType master;
   at::ScalarType weight;  // the same: none
 };
-const Precision kPrecisions[] = {{at::kFloat, at::kFloat},
-                                 {at::kFloat, at::kBFloat16},
-                                 {at::kFloat, at::kHalf},
-                                 {at::kBFloat16, at::kBFloat16}};
+const Precision kPrecisions[] = {
+    {at::kFloat, at::kFloat}, {at::kFloat, at::kBFloat16}, {at::kFloat, at::kHalf}, {at::kBFloat16, at::kBFloat16}};
 
 // Master weights, two states, a gradient and the weights of the compute dtype, or a copy of them.
 struct Operands {
   at::Tensor master, m, v, gradient, weight;
 };
 Operands make_operands(const Case& c, const Precision& p) {
-  Operands o{normal({c.n}, p.master), normal({c.n}, p.master, 0, 0.01), normal({c.n}, p.master, 0, 0.01).square_(),
-             normal({c.n}, at::kFloat), {}};
+  Operands o{normal({c.n}, p.master),
+             normal({c.n}, p.master, 0, 0.01),
+             normal({c.n}, p.master, 0, 0.01).square_(),
+             normal({c.n}, at::kFloat),
+             {}};
   if (p.weight != p.master) o.weight = nan({c.n}, p.weight);
   return o;
 }
@@ -62,8 +63,10 @@ void expect_equal(Report& report, const std::string& name, const Operands& devic
   compare(" weight", device.weight, cpu.weight);
 }
 
-const StepScalars kNow{.seed = 11, .step = (int64_t{1} << 32) + 9, .update = 4, .learning_rate = 3e-3F, .gradient_scale = 0.5F};
-const StepScalars kSkipped{.seed = 11, .step = 9, .update = 4, .learning_rate = 3e-3F, .gradient_scale = 0.5F, .skip = 1};
+const StepScalars kNow{
+    .seed = 11, .step = (int64_t{1} << 32) + 9, .update = 4, .learning_rate = 3e-3F, .gradient_scale = 0.5F};
+const StepScalars kSkipped{
+    .seed = 11, .step = 9, .update = 4, .learning_rate = 3e-3F, .gradient_scale = 0.5F, .skip = 1};
 
 std::string name_of(const char* rule, const Case& c, const Precision& p) {
   return fmt::format("{} {} beside {} first {}{}", rule, text_of(p.master, {c.n}), text_of(p.weight, {}), c.first,
@@ -77,7 +80,8 @@ void check_adamw(Report& report, const Case& c, const Precision& p, const StepSc
   const DeviceScalars device_now(now);
   const Operands cpu = make_operands(c, p), device = to_device(cpu, c.offset);
   adamw_step(cpu.master, cpu.m, cpu.v, cpu.gradient, cpu.weight, adamw, &now, rounding);
-  cuda::adamw_step(device.master, device.m, device.v, device.gradient, device.weight, adamw, device_now.get(), rounding);
+  cuda::adamw_step(device.master, device.m, device.v, device.gradient, device.weight, adamw, device_now.get(),
+                   rounding);
   if (now.skip != 0) {
     expect_same_bits(report, name, device.master, cpu.master);
     return expect_same_bits(report, name + " m", device.m, cpu.m);
@@ -107,7 +111,8 @@ void check_lamb(Report& report, const Case& c, const Precision& p) {
   const SquaredNorms norms = lamb_measure(cpu.master, cpu.m, cpu.v, cpu.gradient, lamb, &kNow);
   at::Tensor expected = at::zeros({2}, at::TensorOptions(at::kDouble));
   expected.mutable_data_ptr<double>()[0] = norms.weight, expected.mutable_data_ptr<double>()[1] = norms.update;
-  const at::Tensor measured = ops_cuda::to_device(at::zeros({2}, at::TensorOptions(at::kDouble))), again = measured.clone();
+  const at::Tensor measured = ops_cuda::to_device(at::zeros({2}, at::TensorOptions(at::kDouble))),
+                   again = measured.clone();
   cuda::lamb_measure(device.master, device.m, device.v, device.gradient, lamb, device_now.get(), measured);
   cuda::lamb_measure(device.master, device.m, device.v, device.gradient, lamb, device_now.get(), again);
   expect_close(report, name + " norms", measured, expected, 1e-6);

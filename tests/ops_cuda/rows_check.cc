@@ -17,7 +17,7 @@
 #include "partita/ops/dropout.h"
 #include "partita/ops/embedding.h"
 #include "partita/ops/rope.h"
-#include "tests/ops_cuda/check.h"
+#include "tests/ops_cuda/kernels_check.h"
 
 namespace partita::ops_cuda {
 namespace {
@@ -28,9 +28,9 @@ void check_rope(Report& report, at::ScalarType dtype) {
     Heads heads;
     int64_t offset = 0;
   };
-  const Case cases[] = {{0, 4, {1, 1, 8}},   {1, 1, {1, 1, 2}},       {2, 7, {3, 1, 6}},      {2, 9, {4, 2, 16}, 1},
-                        {2, 9, {4, 4, 64}},  {3, 50, {32, 4, 64}},    {2, 33, {5, 5, 128}},   {1, 100, {32, 8, 128}},
-                        {1, 9, {9, 3, 80}},  {1, 40, {2, 2, 256}, 4}, {2, 300, {8, 1, 100}}};
+  const Case cases[] = {{0, 4, {1, 1, 8}},  {1, 1, {1, 1, 2}},       {2, 7, {3, 1, 6}},    {2, 9, {4, 2, 16}, 1},
+                        {2, 9, {4, 4, 64}}, {3, 50, {32, 4, 64}},    {2, 33, {5, 5, 128}}, {1, 100, {32, 8, 128}},
+                        {1, 9, {9, 3, 80}}, {1, 40, {2, 2, 256}, 4}, {2, 300, {8, 1, 100}}};
   for (const Case& c : cases) {
     const RopeTable table = make_rope_table({.head_width = c.heads.head_width, .positions = 400});
     const RopeTable device_table{to_device(table.cos), to_device(table.sin)};
@@ -53,8 +53,8 @@ void check_dropout(Report& report, at::ScalarType dtype) {
     float p;
     int64_t offset = 0;
   };
-  const Case cases[] = {{0, 3, 8, 0.1F}, {1, 1, 1, 0.5F},      {2, 5, 7, 0.3F},      {3, 9, 33, 0},
-                        {2, 9, 16, 0.1F}, {4, 40, 384, 0.1F},  {3, 11, 8, 0.2F, 1},  {2, 100, 130, 1e-6F}};
+  const Case cases[] = {{0, 3, 8, 0.1F},  {1, 1, 1, 0.5F},    {2, 5, 7, 0.3F},     {3, 9, 33, 0},
+                        {2, 9, 16, 0.1F}, {4, 40, 384, 0.1F}, {3, 11, 8, 0.2F, 1}, {2, 100, 130, 1e-6F}};
   const StepScalars now{.seed = 99, .step = int64_t{1} << 33};
   const DeviceScalars device_now(now);
   const std::vector<int64_t> ids = {(int64_t{3} << 32) + 1, 5, 0, 77};
@@ -92,9 +92,9 @@ void check_embedding(Report& report, at::ScalarType dtype) {
     int64_t samples, length, V, P, C;  // P 0: no positions
     int64_t offset = 0;
   };
-  const Case cases[] = {{0, 4, 5, 5, 8},        {1, 1, 1, 1, 1},          {2, 7, 11, 9, 3},     {2, 16, 5, 0, 16},
-                        {3, 100, 50, 120, 33},  {4, 128, 1000, 128, 64},  {2, 500, 3, 0, 100},  {3, 31, 40, 31, 24, 1},
-                        {2, 1024, 5000, 0, 768}, {1, 300, 7, 300, 2200}, {1, 4000, 1, 0, 8}};
+  const Case cases[] = {{0, 4, 5, 5, 8},         {1, 1, 1, 1, 1},         {2, 7, 11, 9, 3},    {2, 16, 5, 0, 16},
+                        {3, 100, 50, 120, 33},   {4, 128, 1000, 128, 64}, {2, 500, 3, 0, 100}, {3, 31, 40, 31, 24, 1},
+                        {2, 1024, 5000, 0, 768}, {1, 300, 7, 300, 2200},  {1, 4000, 1, 0, 8}};
   for (const Case& c : cases) {
     const int64_t N = c.samples * c.length;
     const std::string name = fmt::format("embedding {} V {}{}{}", text_of(dtype, {c.samples, c.length, c.C}), c.V,
@@ -111,9 +111,7 @@ void check_embedding(Report& report, at::ScalarType dtype) {
 
     const at::Tensor d_out = normal({N, c.C}, dtype);
     for (const bool accumulate : {false, true}) {
-      const auto table = [&](int64_t rows) {
-        return accumulate ? normal({rows, c.C}, at::kFloat) : nan({rows, c.C});
-      };
+      const auto table = [&](int64_t rows) { return accumulate ? normal({rows, c.C}, at::kFloat) : nan({rows, c.C}); };
       const at::Tensor d_tokens = table(c.V), d_positions = c.P > 0 ? table(c.P) : at::Tensor();
       const at::Tensor device_tokens = to_device(d_tokens), device_positions = to_device(d_positions);
       const at::Tensor second = to_device(d_tokens);
@@ -133,8 +131,8 @@ void check_cross_entropy(Report& report, at::ScalarType dtype) {
   struct Case {
     int64_t n, V, offset = 0;
   };
-  const Case cases[] = {{1, 1},     {3, 2},        {5, 7},     {4, 8},     {9, 1000},     {7, 1001},    {6, 33, 1},
-                        {5, 32000}, {6, 50257},    {4, 50304}, {3, 57353}, {3, 128256},   {3, 128251, 3}, {2000, 64}};
+  const Case cases[] = {{1, 1},     {3, 2},     {5, 7},     {4, 8},     {9, 1000},   {7, 1001},      {6, 33, 1},
+                        {5, 32000}, {6, 50257}, {4, 50304}, {3, 57353}, {3, 128256}, {3, 128251, 3}, {2000, 64}};
   const StepScalars now{.loss_weight = 0.37F};
   const DeviceScalars device_now(now);
   for (const Case& c : cases) {
@@ -180,7 +178,8 @@ void check_bad_values(Report& report) {
   cuda::rope_forward(to_device(normal({2, 3, 24}, at::kFloat)), to_device(at::full_like(tokens, 4)), {1, 1, 8},
                      {to_device(rope.cos), to_device(rope.sin)});
   expect_error(report, "a rotary position outside the table", "is outside 0..3", [] { cuda::check_values(); });
-  const at::Tensor logits = to_device(normal({3, 5}, at::kFloat)), loss = to_device(at::zeros({1}, at::TensorOptions(at::kDouble)));
+  const at::Tensor logits = to_device(normal({3, 5}, at::kFloat)),
+                   loss = to_device(at::zeros({1}, at::TensorOptions(at::kDouble)));
   at::Tensor labels = at::zeros({3}, at::TensorOptions(at::kInt));
   labels.narrow(0, 2, 1).fill_(7);
   cuda::cross_entropy(logits, to_device(labels), loss, nullptr, false);

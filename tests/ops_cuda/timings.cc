@@ -15,7 +15,7 @@
 #include "partita/ops/cuda/norm.h"
 #include "partita/ops/cuda/optimizer.h"
 #include "partita/ops/cuda/rope.h"
-#include "tests/ops_cuda/check.h"
+#include "tests/ops_cuda/kernels_check.h"
 
 namespace partita::ops_cuda {
 namespace {
@@ -45,19 +45,16 @@ void time_norms(const Size& s) {
     op.residual = random({N, s.C}), op.normed = random({N, s.C}), op.rstd = random({N}, at::kFloat);
     time_kernel(name + ": add and norm", 8 * elements, [&] { cuda::add_norm_forward(op); });
     if (p == 0)
-      time_kernel(name + ": norm again", 4 * elements, [&] {
-        cuda::norm_recompute(op.normed, op.residual, op.mean, op.rstd, op.weight, op.norm_bias);
-      });
+      time_kernel(name + ": norm again", 4 * elements,
+                  [&] { cuda::norm_recompute(op.normed, op.residual, op.mean, op.rstd, op.weight, op.norm_bias); });
     AddNormBackward back;
     back.dropout = dropout;
     back.d_normed = op.branch, back.d_sum = op.sum, back.residual = op.residual, back.mean = op.mean;
     back.rstd = op.rstd, back.weight = op.weight, back.d_residual = op.normed;
     if (p > 0) back.d_branch = random({N, s.C});
     back.d_weight.gradient = random({s.C}, at::kFloat);
-    if (!s.rms)
-      back.d_norm_bias.gradient = random({s.C}, at::kFloat), back.d_bias.gradient = random({s.C}, at::kFloat);
-    time_kernel(name + ": norm backward", (p > 0 ? 10 : 8) * elements,
-                [&] { cuda::add_norm_backward(back); });
+    if (!s.rms) back.d_norm_bias.gradient = random({s.C}, at::kFloat), back.d_bias.gradient = random({s.C}, at::kFloat);
+    time_kernel(name + ": norm backward", (p > 0 ? 10 : 8) * elements, [&] { cuda::add_norm_backward(back); });
   }
 }
 
@@ -67,16 +64,18 @@ void time_gelu(const char* name, int64_t N, int64_t F) {
   time_kernel(fmt::format("{}: bias and GELU", name), 6 * elements, [&] { cuda::bias_gelu_forward(out, x, bias); });
   time_kernel(fmt::format("{}: GELU again", name), 4 * elements, [&] { cuda::gelu_recompute(out, x); });
   const at::Tensor d = random({N, F});
-  time_kernel(fmt::format("{}: GELU backward", name), 6 * elements,
-              [&] { cuda::bias_gelu_backward(out, d, x, {d_bias, false}); });
+  time_kernel(fmt::format("{}: GELU backward", name), 6 * elements, [&] {
+    cuda::bias_gelu_backward(out, d, x, {d_bias, false});
+  });
   time_kernel(fmt::format("{}: GELU backward, bias frozen", name), 6 * elements,
               [&] { cuda::bias_gelu_backward(out, d, x, {}); });
 }
 
 void time_bias(const char* name, int64_t N, int64_t C) {
   const at::Tensor d = random({N, C}), d_bias = random({C}, at::kFloat);
-  time_kernel(fmt::format("{}: bias gradient", name), 2.0 * static_cast<double>(N * C),
-              [&] { cuda::bias_backward(d, {d_bias, false}); });
+  time_kernel(fmt::format("{}: bias gradient", name), 2.0 * static_cast<double>(N * C), [&] {
+    cuda::bias_backward(d, {d_bias, false});
+  });
 }
 
 void time_swiglu(const char* name, int64_t N, int64_t F) {
@@ -107,14 +106,17 @@ void time_embedding(const char* name, int64_t samples, int64_t length, int64_t V
               [&] { cuda::embedding_forward(out, token, position, token_table, position_table); });
   const at::Tensor d_tokens = random({V, C}, at::kFloat);
   const at::Tensor d_positions = learned ? random({length, C}, at::kFloat) : at::Tensor();
-  time_kernel(fmt::format("{}: embedding backward, written", name), 2 * elements + 4 * table,
-              [&] { cuda::embedding_backward({d_tokens, false}, {}, out, token, position); });
+  time_kernel(fmt::format("{}: embedding backward, written", name), 2 * elements + 4 * table, [&] {
+    cuda::embedding_backward({d_tokens, false}, {}, out, token, position);
+  });
   time_kernel(fmt::format("{}: embedding backward, added{}", name, learned ? ", positions" : ""),
-              (learned ? 12 : 10) * elements,
-              [&] { cuda::embedding_backward({d_tokens, true}, {d_positions, true}, out, token, position); });
+              (learned ? 12 : 10) * elements, [&] {
+                cuda::embedding_backward({d_tokens, true}, {d_positions, true}, out, token, position);
+              });
   const at::Tensor same = at::zeros({samples, length}, on(at::kInt));
-  time_kernel(fmt::format("{}: embedding backward, one token", name), 2 * elements,
-              [&] { cuda::embedding_backward({d_tokens, true}, {}, out, same, position); });
+  time_kernel(fmt::format("{}: embedding backward, one token", name), 2 * elements, [&] {
+    cuda::embedding_backward({d_tokens, true}, {}, out, same, position);
+  });
 }
 
 void time_cross_entropy(int64_t rows, int64_t V) {
@@ -164,8 +166,8 @@ void time_optimizers(int64_t n) {
 }  // namespace
 
 void time_kernels() {
-  for (const Size& s : {Size{"A", 64, 1024, 768, false}, Size{"B", 8, 1024, 1600, false}, Size{"C", 8, 2048, 2048, true},
-                        Size{"D", 4, 2048, 4096, true}})
+  for (const Size& s : {Size{"A", 64, 1024, 768, false}, Size{"B", 8, 1024, 1600, false},
+                        Size{"C", 8, 2048, 2048, true}, Size{"D", 4, 2048, 4096, true}})
     time_norms(s);
   time_gelu("A", 65536, 3072);
   time_gelu("B", 8192, 6400);

@@ -14,12 +14,14 @@ std::vector<BufferSpec> filter(const std::vector<BufferSpec>& specs, Keep keep, 
   return out;
 }
 
-at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
+at::Tensor bytes(int64_t count, at::Device device) {
+  return at::empty({count}, at::TensorOptions(at::kByte).device(device));
+}
 
 }  // namespace
 
 Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep keep, int64_t width,
-                         DType dtype)
+                         DType dtype, at::Device device)
     : shape_(shape) {
   const std::vector<int64_t> stream = {shape.rows(), width};
   const std::vector<BufferSpec> handed = {
@@ -33,8 +35,9 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   }
   temporary_bytes_ = shared + scratch + bytes_of(handed);
 
-  const at::Tensor kept_memory = bytes(kept_bytes_), shared_memory = bytes(shared), scratch_memory = bytes(scratch);
-  const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed)), handed);
+  const at::Tensor kept_memory = bytes(kept_bytes_, device), shared_memory = bytes(shared, device),
+                   scratch_memory = bytes(scratch, device);
+  const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed), device), handed);
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2]};
   int64_t offset = 0;
   for (const auto& block : blocks) {

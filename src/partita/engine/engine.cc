@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/comm/device_stream.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/flat.h"
@@ -55,17 +56,22 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       plan_(plan_of(blocks_, zero, options)),
       first_trainable_(first_trainable_block(plan_)),
       backward_reads_(backward_reads_of(blocks_, first_trainable_)),
-      weights_(plan_, zero, backward_reads_, {.poison = options.poison}, compute_, side_),
+      compute_(make_stream(options.device, StreamUse::compute)),
+      side_(make_stream(options.device, StreamUse::side)),
+      weights_(plan_, zero, backward_reads_, {.poison = options.poison, .device = options.device}, *compute_, *side_),
       grads_(options.training ? std::make_unique<GradStore>(plan_, zero,
                                                             GradStore::Options{.micro_batches = options.micro_batches,
-                                                                               .poison = options.poison},
-                                                            compute_, side_)
+                                                                               .poison = options.poison,
+                                                                               .device = options.device},
+                                                            *compute_, *side_)
                               : nullptr),
-      activations_(blocks_, options.shape, options.keep, options.width, options.compute),
-      optimizer_(make_optimizer(options.optimizer)) {
+      activations_(blocks_, options.shape, options.keep, options.width, options.compute, options.device),
+      optimizer_(make_optimizer(options.optimizer)),
+      now_(options.device),
+      sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))) {
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
-  now_.seed = options.seed;
+  now_.host.seed = options.seed;
   int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Unit& unit = plan_.units[u];
@@ -76,13 +82,13 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
     shards_.push_back({.layout = &unit.layout,
                        .segments = slice_segments(unit.layout, zero_.shard->rank()),
                        .first_parameter = parameters,
-                       .master = own_master ? flat_zeros(count, options.states) : weight,
+                       .master = own_master ? flat_zeros(count, options.states, options.device) : weight,
                        .gradient = trained ? grads_->gradient(static_cast<int>(u)) : at::Tensor(),
                        .weight = weight,
-                       .states = trained ? optimizer_->make_states(count, options.states) : std::vector<at::Tensor>{}});
+                       .states = trained ? optimizer_->make_states(count, options.states, options.device) : std::vector<at::Tensor>{}});
     parameters += static_cast<int>(unit.layout.parameters.size());
   }
-  if (optimizer_->needs_norms()) norms_ = at::zeros({parameters, 2}, at::kDouble);
+  if (optimizer_->needs_norms()) norms_ = at::zeros({parameters, 2}, sums_.options());
 }
 
 void Engine::set_weights(const ReadWeights& read) {
@@ -93,7 +99,8 @@ void Engine::set_weights(const ReadWeights& read) {
       piece.resize(static_cast<size_t>(std::min(kPiece, run.count - begin)));
       read(*run.parameter, run.begin + begin, piece);
       const auto count = static_cast<int64_t>(piece.size());
-      cast(run.values[0].narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat));
+      cast(run.values[0].narrow(0, begin, count),
+           at::from_blob(piece.data(), {count}, at::kFloat).to(options_.device));
     }
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
   }
@@ -142,12 +149,20 @@ Context Engine::context(const Batch& batch, Activations& activations, Mode mode)
   const Shape shape = batch.shape();
   PARTITA_CHECK(shape == activations.shape(), "batch of {} x {} in memory for {} x {}", shape.samples, shape.length,
                 activations.shape().samples, activations.shape().length);
+  const auto here = [&](const at::Tensor& t) { return t.defined() ? t.to(options_.device, /*non_blocking=*/true) : t; };
+  batch_ = {.tokens = here(batch.tokens),
+            .labels = here(batch.labels),
+            .positions = here(batch.positions),
+            .samples = batch.samples,
+            .first_keys = here(batch.first_keys)};
+  const at::Tensor ids = at::from_blob(batch_.samples.data(), {shape.samples}, at::kLong);
   return {.mode = mode,
-          .batch = &batch,
-          .now = &now_,
+          .batch = &batch_,
+          .now = now_.device(),
           .handed = activations.handed(),
           .scratch = {},
-          .loss = &loss_sum_,
+          .samples = here(ids),
+          .loss = sums_.narrow(0, 1, 1),
           .logits = {},
           .cache = nullptr};
 }
@@ -184,7 +199,7 @@ void Engine::backward(Context& context, Activations& activations, bool last_micr
 int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
   at::Tensor count = at::zeros({1}, at::kLong);
   for (const Batch& batch : batches) *count.data_ptr<int64_t>() += valid_tokens(batch.labels);
-  data_.all_reduce(count, Reduce::sum, compute_).wait();
+  data_.all_reduce(count, Reduce::sum, *compute_).wait();  // of the host
   return *count.data_ptr<int64_t>();
 }
 
@@ -193,11 +208,13 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}",
                 batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
-  now_.step = input.step;
-  now_.update = input.update;
-  now_.learning_rate = input.learning_rate;
-  now_.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
-  loss_sum_ = 0;
+  StepScalars& now = now_.host;
+  now.step = input.step;
+  now.update = input.update;
+  now.learning_rate = input.learning_rate;
+  now.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
+  now_.publish();
+  sums_.zero_();
   for (size_t i = 0; i < batches.size(); ++i) {
     Context c = context(batches[i], activations_, Mode::train);
     forward(c, activations_);
@@ -205,17 +222,17 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   }
   grads_->finish();
 
-  at::Tensor sums = at::zeros({2}, at::kDouble);
-  sums.data_ptr<double>()[0] = grads_->sum_of_squares();
-  sums.data_ptr<double>()[1] = loss_sum_;
-  data_.all_reduce(sums, Reduce::sum, compute_).wait();
+  grads_->sum_of_squares(sums_.narrow(0, 0, 1));
+  compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
+  const at::Tensor sums = sums_.to(at::kCPU);  // the one moment of a step at which the host waits for the device
   const double scale = input.loss_scale;
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
-  now_.skip = result.skipped ? 1 : 0;
+  now.skip = result.skipped ? 1 : 0;
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
-  now_.gradient_scale = static_cast<float>(clip / scale);
+  now.gradient_scale = static_cast<float>(clip / scale);
+  now_.publish();
   update();
   return result;
 }
@@ -224,36 +241,37 @@ void Engine::update() {
   if (optimizer_->needs_norms()) {
     norms_.zero_();
     for (size_t u = 0; u < plan_.units.size(); ++u)
-      if (plan_.units[u].trainable) optimizer_->measure(shards_[u], norms_, &now_);
-    zero_.shard->all_reduce(norms_, Reduce::sum, compute_).wait();
+      if (plan_.units[u].trainable) optimizer_->measure(shards_[u], norms_, now_.device());
+    compute_->wait(zero_.shard->all_reduce(norms_, Reduce::sum, *compute_));
   }
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     if (!plan_.units[u].trainable) continue;
-    optimizer_->step(shards_[u], norms_, &now_);
+    optimizer_->step(shards_[u], norms_, now_.device());
     weights_.publish(static_cast<int>(u));
   }
 }
 
 EvalResult Engine::evaluate(const Batch& batch) {
-  loss_sum_ = 0;
+  sums_.zero_();
   Context c = context(batch, activations_, Mode::evaluate);
   forward(c, activations_);
-  at::Tensor sums = at::zeros({2}, at::kDouble);
-  sums.data_ptr<double>()[0] = loss_sum_;
-  sums.data_ptr<double>()[1] = static_cast<double>(valid_tokens(batch.labels));
-  data_.all_reduce(sums, Reduce::sum, compute_).wait();
-  return {.loss_sum = sums.data_ptr<double>()[0], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[1])};
+  at::Tensor sums = sums_.to(at::kCPU).clone();
+  sums.data_ptr<double>()[0] = static_cast<double>(valid_tokens(batch.labels));
+  data_.all_reduce(sums, Reduce::sum, *compute_).wait();
+  return {.loss_sum = sums.data_ptr<double>()[1], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[0])};
 }
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute);
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute,
+                                               options_.device);
   Context c = context(batch, *inference_, Mode::infer);
-  c.logits = at::empty({batch.shape().samples, vocabulary}, at::kFloat);
+  c.logits =
+      at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;
   forward(c, *inference_);
   if (cache != nullptr) cache->past += batch.shape().length;
-  return c.logits;
+  return c.logits.to(at::kCPU);
 }
 
 EngineMemory Engine::memory() const {

@@ -15,6 +15,7 @@
 #include "partita/engine/activations.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
+#include "partita/ops/step_memory.h"
 #include "partita/optim/optimizer.h"
 #include "partita/shard/grad_store.h"
 #include "partita/shard/weight_store.h"
@@ -30,6 +31,7 @@ struct EngineOptions {
                                 // updates that round stochastically
   Keep keep = Keep::all;        // entry: full recomputation
   int blocks_per_unit = 0;      // 0: automatic
+  at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
   uint64_t seed = 0;     // of dropout
@@ -120,7 +122,7 @@ class Engine {
   UnitPlan plan_;
   int first_trainable_;  // block
   std::vector<bool> backward_reads_;
-  CpuStream compute_, side_;
+  std::unique_ptr<Stream> compute_, side_;
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone
   Activations activations_;
@@ -128,8 +130,9 @@ class Engine {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<ShardView> shards_;  // [unit]
   at::Tensor norms_;               // of the optimizer: [parameters, 2]
-  StepScalars now_;
-  double loss_sum_ = 0;
+  StepMemory now_;
+  Batch batch_;      // the present one, on the device
+  at::Tensor sums_;  // [2] double: squared norm, loss
 };
 
 }  // namespace partita

@@ -6,14 +6,16 @@
 
 namespace partita {
 
-std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType compute, const LoraOptions& lora) {
+std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType compute, const LoraOptions& lora,
+                                               at::Device device) {
   const auto rope = std::make_shared<const RopeTable>(make_rope_table({.head_width = config.head_size(),
                                                                        .positions = config.max_length,
                                                                        .theta = config.rope_theta,
                                                                        .factor = config.rope_factor,
                                                                        .low = config.rope_low_frequency,
                                                                        .high = config.rope_high_frequency,
-                                                                       .original_length = config.rope_original_length}));
+                                                                       .original_length = config.rope_original_length},
+                                                                      device));
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Embedding>(EmbeddingOptions{.vocabulary = config.vocab_size,
                                                                 .positions = 0,

@@ -19,12 +19,13 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora) {
+std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
+                                                at::Device device) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
   const LoraOptions options = options_of(lora, config.kind);
-  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options) : make_llama(config, compute, options);
+  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options) : make_llama(config, compute, options, device);
 }
 
 }  // namespace partita

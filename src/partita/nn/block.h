@@ -67,7 +67,8 @@ struct Context {
   const StepScalars* now = nullptr;
   Handed handed;
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
-  double* loss = nullptr;               // the head adds its sum over counted tokens
+  at::Tensor samples;                   // batch->samples on the device: [samples] int64
+  at::Tensor loss;                      // [1] double: the head adds its sum over counted tokens
   at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
   KvCache* cache = nullptr;             // infer: what was read before the batch; layers append to it
 };

@@ -76,8 +76,8 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
     const at::Tensor labels = context.batch->labels.view({n});
     for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
       const int64_t count = std::min(memory.size(0), n - begin);
-      *context.loss +=
-          cross_entropy(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), 0, false);
+      cross_entropy(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), context.loss,
+                    context.now, false);
     }
   } else if (context.mode == Mode::infer) {
     const Shape shape = context.batch->shape();
@@ -100,7 +100,7 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
   for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
     const int64_t count = std::min(memory.size(0), n - begin);
     const at::Tensor logits = chunk_logits(memory, h, w[kTable], begin, count);
-    *context.loss += cross_entropy(logits, labels.narrow(0, begin, count), context.now->loss_weight, true);
+    cross_entropy(logits, labels.narrow(0, begin, count), context.loss, context.now, true);
     linear_backward_input(d_normed.narrow(0, begin, count), logits, w[kTable]);
     grads.matmul(kTable, logits, h.narrow(0, begin, count));
   }

@@ -25,7 +25,7 @@ uint32_t adapter_dropout_site(int64_t layer, int64_t adapter) {
 
 Dropout dropout_at(float p, uint32_t site, const Context& context) {
   if (context.mode != Mode::train) return {};
-  return {.p = p, .site = site, .now = context.now, .samples = context.batch->samples};
+  return {.p = p, .site = site, .now = context.now, .samples = context.samples};
 }
 
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,

@@ -3,12 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include "partita/base/label.h"
+#include "partita/ops/step_scalars.h"
 
 namespace partita {
 
-// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. Returns the sum over counted rows of
-// log sum exp(row) - row[label], in double. If `gradient`, logits become weight * (softmax - onehot), 0 in ignored
-// rows. The same for every number of threads. Error: a label outside the vocabulary, with its row.
-double cross_entropy(at::Tensor logits, at::Tensor labels, float weight, bool gradient);
+// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted rows
+// of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in ignored rows.
+// Repeatable, for every number of threads. Error: a label outside the vocabulary, with its row.
+void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
 }  // namespace partita

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 
 #include "partita/ops/step_scalars.h"
 
@@ -13,7 +12,7 @@ struct Dropout {
   float p = 0;                       // 0: no dropout, the other fields are not read
   uint32_t site = 0;                 // of the mask in the model: each place that drops has its own number
   const StepScalars* now = nullptr;  // seed and step
-  std::span<const int64_t> samples;  // global id of each sample of the micro-batch
+  at::Tensor samples;                // [n] int64: global id of each sample of the micro-batch
 };
 
 // out [N, C] = mask * scale * in (both fp32, bf16 or fp16), where no other kernel does it; the element index is

@@ -6,8 +6,8 @@ namespace partita {
 
 // out [n] fp32 (+)= in [n] (fp32, bf16 or fp16).
 void add_into(at::Tensor out, at::Tensor in, bool accumulate);
-// Sum of squares of [n] fp32, in double; does not depend on the number of threads. NaN and inf come through.
-[[nodiscard]] double sum_of_squares(at::Tensor in);
+// out [1] double += the sum of squares of [n] fp32; does not depend on the number of threads. NaN and inf come through.
+void sum_of_squares(at::Tensor in, at::Tensor out);
 // out [n] = in [n], rounded to nearest even; fp32, bf16 and fp16 either way.
 void cast(at::Tensor out, at::Tensor in);
 

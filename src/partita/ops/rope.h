@@ -32,7 +32,7 @@ struct RopeOptions {
 struct RopeTable {
   at::Tensor cos, sin;
 };
-[[nodiscard]] RopeTable make_rope_table(const RopeOptions&);
+[[nodiscard]] RopeTable make_rope_table(const RopeOptions&, at::Device = at::kCPU);
 
 // Turns q and k of qkv (attention.h) in place. positions [samples, length] int32. Error: a position outside the table,
 // with its place.

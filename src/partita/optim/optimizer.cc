@@ -21,9 +21,9 @@ void check_adam(const OptimizerOptions& options) {
 
 }  // namespace
 
-std::vector<at::Tensor> Optimizer::make_states(int64_t count, DType dtype) const {
+std::vector<at::Tensor> Optimizer::make_states(int64_t count, DType dtype, at::Device device) const {
   std::vector<at::Tensor> states;
-  for (size_t s = 0; s < state_names().size(); ++s) states.push_back(flat_zeros(count, dtype));
+  for (size_t s = 0; s < state_names().size(); ++s) states.push_back(flat_zeros(count, dtype, device));
   return states;
 }
 

@@ -36,7 +36,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // As checkpoints call them: "adamw.m", "adamw.v"; "sgd.momentum", none at momentum 0; "lamb.m", "lamb.v".
   [[nodiscard]] virtual std::span<const std::string> state_names() const = 0;
-  [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count, DType) const;
+  [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count, DType, at::Device = at::kCPU) const;
 
   // Norms of whole parameters, of which a slice has only runs: `measure` adds into norms [parameters, 2] double, 0 before,
   // what this slice has of the squared norms of weight and of the update that `step` will make; summed over the shards it

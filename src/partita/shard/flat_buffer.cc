@@ -8,7 +8,9 @@
 
 namespace partita {
 
-at::Tensor flat_zeros(int64_t count, DType dtype) { return at::zeros({count}, scalar_type(dtype)); }
+at::Tensor flat_zeros(int64_t count, DType dtype, at::Device device) {
+  return at::zeros({count}, at::TensorOptions(scalar_type(dtype)).device(device));
+}
 
 std::vector<at::Tensor> parameter_views(const Layout& layout, const at::Tensor& buffer) {
   std::vector<at::Tensor> views;

@@ -8,8 +8,8 @@
 
 namespace partita {
 
-// [count] of a dtype on the CPU, zero.
-[[nodiscard]] at::Tensor flat_zeros(int64_t count, DType);
+// [count] of a dtype, zero.
+[[nodiscard]] at::Tensor flat_zeros(int64_t count, DType, at::Device = at::kCPU);
 // Views of each parameter of the layout, shaped, in a buffer of at least layout.count elements.
 [[nodiscard]] std::vector<at::Tensor> parameter_views(const Layout&, const at::Tensor& buffer);
 // Zeroes what belongs to no parameter: sums over slices and updates of slices run over it.

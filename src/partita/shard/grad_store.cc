@@ -54,14 +54,15 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     if (!unit.trainable) continue;
     Slot& own = slot(static_cast<int>(u));
     if (!own.buffer.defined())
-      own.buffer = flat_zeros(slot_plan_.slot_count[static_cast<size_t>(slot_plan_.slot_of_unit[u])], unit.gradient);
+      own.buffer = flat_zeros(slot_plan_.slot_count[static_cast<size_t>(slot_plan_.slot_of_unit[u])], unit.gradient,
+                              options.device);
     UnitState& state = states_[u];
     state.views = parameter_views(unit.layout, own.buffer);
     state.written.assign(state.views.size(), false);
-    state.slice = own_slice(zero, unit) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32);
+    state.slice = own_slice(zero, unit) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
     const bool adds = zero.few_gradients && options.micro_batches > 1;
     if (adds && (!own.arriving.defined() || own.arriving.numel() < unit.layout.slice_count()))
-      own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32);
+      own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
   }
 }
 
@@ -136,12 +137,10 @@ void GradStore::finish() {
   for (const Event& event : sums) compute_.wait(event);
 }
 
-double GradStore::sum_of_squares() const {
-  if (zero_.replica->rank() != 0) return 0;
-  double sum = 0;
+void GradStore::sum_of_squares(at::Tensor out) const {
+  if (zero_.replica->rank() != 0) return;
   for (const UnitState& state : states_)
-    if (state.slice.defined()) sum += partita::sum_of_squares(state.slice);
-  return sum;
+    if (state.slice.defined()) partita::sum_of_squares(state.slice, out);
 }
 
 int64_t GradStore::bytes() const {

@@ -8,7 +8,7 @@
 //       grads.close(b, last_micro_batch);            // reduces a unit after its last writer
 //     }
 //   grads.finish();                                  // every reduction is in gradient(u)
-//   double squares = grads.sum_of_squares();
+//   grads.sum_of_squares(squares);
 //
 // Few gradients (stages 2, 3): layers share two buffers; each micro-batch's gradients are reduced as soon as the unit is
 // complete, under the backward of the next blocks, and added to the slice. Else every unit keeps its buffer, micro-batches
@@ -34,6 +34,7 @@ class GradStore {
   struct Options {
     int micro_batches = 1;
     bool poison = false;  // fill fresh buffers with NaN
+    at::Device device = at::kCPU;
   };
   GradStore(const UnitPlan& plan, const Zero&, Options, Stream& compute, Stream& side);
 
@@ -46,7 +47,7 @@ class GradStore {
   [[nodiscard]] at::Tensor gradient(int unit) const { return states_[static_cast<size_t>(unit)].slice; }
   // Of this rank's slices, or zero where another rank of `replica` counts them: summed over all data-parallel ranks it is
   // the squared norm of the gradient, every element once.
-  [[nodiscard]] double sum_of_squares() const;
+  void sum_of_squares(at::Tensor out) const;
 
   [[nodiscard]] int64_t bytes() const;                              // of buffers, slices and what arrives, on this rank
   [[nodiscard]] int64_t reductions() const { return reductions_; }  // begun so far

@@ -21,7 +21,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
       versions_(plan.units.size(), 0) {
   const DType dtype = plan.units.front().weight;
   for (int64_t count : slot_plan_.slot_count)
-    slots_.push_back({.buffer = flat_zeros(count, dtype), .unit = -1, .version = -1, .ready = {}, .free = {}});
+    slots_.push_back({.buffer = flat_zeros(count, dtype, options.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Layout& layout = plan.units[u].layout;
     const int unit = static_cast<int>(u);
@@ -29,7 +29,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
     const bool inside = !zero.few_weights || plan.units[u].pool == Pool::own;
     slices_.push_back(inside
                           ? slot(unit).buffer.narrow(0, zero.shard->rank() * layout.slice_count(), layout.slice_count())
-                          : flat_zeros(layout.slice_count(), dtype));
+                          : flat_zeros(layout.slice_count(), dtype, options.device));
   }
   std::vector<std::vector<at::Tensor>> of_unit;
   for (size_t u = 0; u < plan.units.size(); ++u)

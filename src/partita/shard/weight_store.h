@@ -30,6 +30,7 @@ class WeightStore {
  public:
   struct Options {
     bool poison = false;  // fill released slots with NaN
+    at::Device device = at::kCPU;
   };
   // `plan` outlives the store. backward_reads[b]: whether block b reads weights in backward.
   WeightStore(const UnitPlan& plan, const Zero&, std::vector<bool> backward_reads, Options, Stream& compute,

@@ -143,7 +143,7 @@ class Backward {
       const int64_t query = first + i, from = p_.first_key(sample, query), seen = query + 1 - from;
       const float* multiplier = nullptr;
       if (p_.mask.threshold > 0)
-        multiplier = dropout_multipliers(p_.mask, p_.dropout.samples[static_cast<size_t>(sample)],
+        multiplier = dropout_multipliers(p_.mask, sample_ids(p_.dropout)[static_cast<size_t>(sample)],
                                          p_.element(head, query) + from, seen, multipliers_);
       const int64_t hidden = from - keys.begin;
       float *score = scores_ + i * stride_, *d_p = d_probabilities_ + i * stride_;

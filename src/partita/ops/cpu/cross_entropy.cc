@@ -132,11 +132,13 @@ HWY_EXPORT(cross_entropy_rows);
 
 }  // namespace
 
-double cross_entropy(at::Tensor logits, at::Tensor labels, float weight, bool gradient) {
+void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient) {
   const at::ScalarType dtype = check_activation(logits, "logits");
   const int64_t n = logits.size(0), V = logits.size(1);
   check_tensor(logits, "logits", {n, V}, dtype);
   check_tensor(labels, "labels", {n}, at::kInt);
+  check_tensor(loss, "loss", {1}, at::kDouble);
+  const float weight = gradient ? now->loss_weight : 0;
   const int32_t* label = labels.const_data_ptr<int32_t>();
   for (int64_t r = 0; r < n; ++r)
     if (label[r] != kIgnoredLabel && (label[r] < 0 || label[r] >= V))
@@ -146,8 +148,8 @@ double cross_entropy(at::Tensor logits, at::Tensor labels, float weight, bool gr
     HWY_DYNAMIC_DISPATCH(cross_entropy_rows)(logits, label, weight, gradient, losses.data(), begin, end);
   });
   double sum = 0;
-  for (double loss : losses) sum += loss;
-  return sum;
+  for (double l : losses) sum += l;
+  *loss.mutable_data_ptr<double>() += sum;
 }
 
 }  // namespace partita

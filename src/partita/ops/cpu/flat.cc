@@ -77,9 +77,10 @@ void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
   });
 }
 
-double sum_of_squares(at::Tensor in) {
+void sum_of_squares(at::Tensor in, at::Tensor out) {
   const int64_t n = in.numel();
   check_tensor(in, "in", {n}, at::kFloat);
+  check_tensor(out, "out", {1}, at::kDouble);
   const float* data = in.const_data_ptr<float>();
   std::vector<double> partial(static_cast<size_t>((n + kChunk - 1) / kChunk));
   at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
@@ -89,7 +90,7 @@ double sum_of_squares(at::Tensor in) {
   });
   double sum = 0;
   for (double p : partial) sum += p;
-  return sum;
+  *out.mutable_data_ptr<double>() += sum;
 }
 
 void cast(at::Tensor out, at::Tensor in) {

@@ -1,5 +1,7 @@
 // What a CPU kernel needs to draw its dropout masks, read once from Dropout. No dropout: threshold 0.
 #pragma once
+#include <span>
+
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 #include "partita/ops/cpu/philox_stream.h"
@@ -16,12 +18,18 @@ struct Mask {
 // So many elements more than asked for are written.
 inline constexpr int64_t kMaskPadding = kNumberPadding;
 
+[[nodiscard]] inline std::span<const int64_t> sample_ids(const Dropout& dropout) {
+  if (!dropout.samples.defined()) return {};
+  return {dropout.samples.const_data_ptr<int64_t>(), static_cast<size_t>(dropout.samples.numel())};
+}
+
 // `samples`: how many the kernel works on.
 [[nodiscard]] inline Mask make_mask(const Dropout& dropout, int64_t samples) {
   if (dropout.p == 0) return {};
   PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);
-  PARTITA_CHECK(dropout.now != nullptr && static_cast<int64_t>(dropout.samples.size()) == samples,
-                "dropout needs the step and the ids of {} samples, got {}", samples, dropout.samples.size());
+  const auto found = static_cast<int64_t>(sample_ids(dropout).size());
+  PARTITA_CHECK(dropout.now != nullptr && found == samples, "dropout needs the step and the ids of {} samples, got {}",
+                samples, found);
   return {dropout_key(dropout.now->seed, dropout.now->step), dropout.site, dropout_threshold(dropout.p),
           dropout_scale(dropout.p)};
 }

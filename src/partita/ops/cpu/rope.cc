@@ -118,12 +118,12 @@ std::vector<float> rope_frequencies(const RopeOptions& options) {
   return out;
 }
 
-RopeTable make_rope_table(const RopeOptions& options) {
+RopeTable make_rope_table(const RopeOptions& options, at::Device device) {
   std::vector<float> frequencies = rope_frequencies(options);
   PARTITA_CHECK(options.positions >= 0, "a table of {} rotary positions", options.positions);
   const at::Tensor row = at::from_blob(frequencies.data(), {options.head_width / 2}, at::TensorOptions(at::kFloat));
   const at::Tensor angles = at::outer(at::arange(options.positions).to(at::kFloat), row);
-  return {angles.cos(), angles.sin()};
+  return {angles.cos().to(device), angles.sin().to(device)};  // made on the CPU: the same bits everywhere
 }
 
 void rope_forward(at::Tensor qkv, at::Tensor positions, Heads heads, const RopeTable& table) {

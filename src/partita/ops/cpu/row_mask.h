@@ -7,7 +7,7 @@
 namespace partita {
 
 struct RowMask {
-  RowMask(const Dropout& dropout, int64_t rows) : samples(dropout.samples) {
+  RowMask(const Dropout& dropout, int64_t rows) : samples(sample_ids(dropout)) {
     if (dropout.p == 0 || rows == 0) return;
     const auto count = static_cast<int64_t>(samples.size());
     PARTITA_CHECK(count > 0 && rows % count == 0, "{} rows are not whole samples: {} ids", rows, count);

@@ -1,0 +1,19 @@
+// Streams of the device that a rank computes on.
+//
+//   std::unique_ptr<Stream> compute = make_stream(device, StreamUse::compute), side = make_stream(device, StreamUse::side);
+#pragma once
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "partita/comm/stream.h"
+
+namespace partita {
+
+// compute: the stream that kernels are given to. side: another one, beside it.
+enum class StreamUse : uint8_t { compute, side };
+
+// Error: a device that this build has no code for.
+[[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);
+
+}  // namespace partita

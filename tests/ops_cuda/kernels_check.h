@@ -1,0 +1,13 @@
+// The parts of kernels_check.
+#pragma once
+#include "tests/ops_cuda/check.h"
+
+namespace partita::ops_cuda {
+
+void check_norms(Report&);
+void check_activations(Report&);
+void check_rows(Report&);        // rotary positions, dropout, embedding, cross-entropy
+void check_optimizers(Report&);  // and flat buffers
+void time_kernels();
+
+}  // namespace partita::ops_cuda
