@@ -61,7 +61,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                                                                                .poison = options.poison},
                                                             compute_, side_)
                               : nullptr),
-      activations_(blocks_, options.shape, options.keep, options.width, options.compute),
+      activations_(blocks_, options.shape, options.keep, first_trainable_, options.width, options.compute),
       optimizer_(make_optimizer(options.optimizer)) {
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
@@ -247,7 +247,8 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute);
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, 0, options_.width,
+                                               options_.compute);
   Context c = context(batch, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::kFloat);
   c.cache = cache;
