@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test quickstart bench compare compare-hf compare-setup format tidy clean
+.PHONY: help setup build test quickstart bench compare compare-hf compare-setup fuzz format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = cmake --preset release --log-level=WARNING -DPARTITA_TORCH="$${PARTITA_TORCH:-$$PWD/.deps/torch/torch}"
@@ -47,6 +47,9 @@ compare-setup:
 	@scripts/setup.sh --peer
 	@$(CONFIGURE)
 	@cmake --build build --parallel $(JOBS) --target partita
+
+fuzz: ## fuzzes the readers of files that others wrote, 10 minutes each (SECONDS_EACH=N); needs clang
+	@tests/fuzz/run.sh
 
 format: ## formats our C++ sources
 	@command -v clang-format >/dev/null || { echo 'make format: install clang-format' >&2; exit 1; }

@@ -8,6 +8,7 @@ import json
 import logging
 import pathlib
 import random
+import shutil
 import warnings
 
 import peft
@@ -106,6 +107,18 @@ def make_model(config, folder, dtype=torch.float32, seed=0):
 def load(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
                                                              dtype=torch.float32).eval()
+
+
+def save_shards(source, folder):
+    """In files of at most 60 kB with an index."""
+    load(source).save_pretrained(folder, max_shard_size="60KB")
+
+
+def save_pickle(source, folder):
+    """As pytorch_model.bin, where a tied matrix has two names and one storage."""
+    folder.mkdir()
+    shutil.copy(source / "config.json", folder)
+    torch.save(load(source).state_dict(), folder / "pytorch_model.bin")
 
 
 def freeze(model):

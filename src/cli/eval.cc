@@ -56,6 +56,7 @@ void add_eval_command(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   command->add_option("--batches", o.batches, "stop after so many micro-batches, of all ranks together; default: never")
       ->check(CLI::PositiveNumber);
+  command->add_option("--base", o.base, "where the model lies that PATH's adapters adapt; default: where they say");
   command->add_option("--tokenizer", o.tokenizer, "tokenizer.json, for JSON lines; default: the one that lies there");
   command->add_option("--prompt-key", o.prompt_key, "key of the prompt in JSON lines")->capture_default_str();
   command->add_option("--completion-key", o.completion_key, "key of the completion")->capture_default_str();

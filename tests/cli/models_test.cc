@@ -142,7 +142,7 @@ TEST(Models, AdaptersOfAnotherRunAreTrainedOn) {
   }
 }
 
-TEST(Models, FrozenPartsStayAsTheyWere) {
+TEST(Models, FrozenPartsOnEveryLayoutAreTheSameRun) {
   const TemporaryDirectory folder;
   const Options freeze = {"--train.freeze=embedding.*,layers.0.*,layers.1.mlp.down.weight"};
   ASSERT_EQ(partita(train_command(1, folder / "one", freeze)).code, 0);
@@ -164,6 +164,10 @@ TEST(Models, WrongCombinationsAreNamed) {
   };
   EXPECT_THAT(error({"--train.states=bf16"}), HasSubstr("states in bf16 need compute in bf16"));
   EXPECT_THAT(error({"--lora.rank=2", "--lora.targets=q_proj"}), HasSubstr("no linear \"q_proj\"; it has c_attn"));
+  EXPECT_THAT(error({"--lora.rank=2"}), HasSubstr("lora.rank is 2 and model.from is empty"));
+  EXPECT_THAT(error({"--model.rope_theta=500000"}), HasSubstr("gpt2 has none"));
+  const std::string base = std::string(PARTITA_SOURCE_DIR) + "/tests/golden/hf/llama_mha";
+  EXPECT_THAT(error({"--model.from=" + base}), HasSubstr("model.layers is 2 there and 3 here"));
   EXPECT_THAT(error({"--model.from=/nowhere"}), HasSubstr("/nowhere"));
   EXPECT_THAT(error(with(kLlama, {"--model.kv_heads=3"})), HasSubstr("4 do not divide among 3 key/value heads"));
 }

@@ -75,6 +75,25 @@ TEST_F(EngineTest, RecomputationKeepsLess) {
   EXPECT_LT(4 * bytes(Keep::entry), bytes(Keep::selective));
 }
 
+TEST_F(EngineTest, BlocksWithoutBackwardKeepNothing) {
+  const auto bytes = [&](int frozen_layers) {
+    const auto frozen = [=](const ParameterSpec& p) {
+      for (int layer = 0; layer < frozen_layers; ++layer)
+        if (p.name.starts_with("layers." + std::to_string(layer) + ".")) return true;
+      return frozen_layers > 0 && p.name.starts_with("embedding.position");
+    };
+    return make({.tied_head = TiedHead::no,
+                 .frozen = [=](const ParameterSpec& p) { return frozen(p) || (frozen_layers > 0 && p.name == "embedding.token.weight"); },
+                 .samples = 4})
+        ->memory()
+        .activations;
+  };
+  const int64_t whole = bytes(0), layer = (bytes(1) - bytes(4)) / 3;
+  EXPECT_EQ(bytes(1), whole - layer);
+  EXPECT_EQ(bytes(3), whole - 3 * layer);
+  EXPECT_GT(5 * layer, whole / 2);
+}
+
 TEST_F(EngineTest, EvaluationLeavesTrainingAsItWas) {
   const EngineCase c{.samples = 3, .dropout = 0.1};
   const auto plain = make(c), with = make(c);

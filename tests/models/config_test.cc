@@ -100,7 +100,7 @@ TEST(ModelConfig, RefusesWhatNoLlamaHas) {
   EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 0.5; }), HasSubstr("model.rope_factor is 0.5"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 8, m.rope_low_frequency = 4; }), HasSubstr("0 < low < high"));
   EXPECT_THAT(message({.kv_heads = 4}), HasSubstr("model.kv_heads is 4: gpt2"));
-  EXPECT_THAT(message({.rope_factor = 2}), HasSubstr("gpt2 has no rotary positions"));
+  EXPECT_THAT(message({.rope_factor = 2}), HasSubstr("rotary positions is set: gpt2 has none"));
 }
 
 TEST(FlopsPerToken, WithoutWeightGradientsAThirdLess) {

@@ -95,7 +95,7 @@ TEST(RunState, AnotherModelIsAnError) {
   EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.tied_head = TiedHead::no; }), HasSubstr("model.tied_head"));
   EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.rope_theta = 10000; }), HasSubstr("model.rope_theta"));
   EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.rank = 0; }), HasSubstr("lora.rank is 4 there and 0 here"));
-  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.targets = ""; }), HasSubstr("lora.targets is q_proj there"));
+  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.targets = ""; }), HasSubstr("lora.targets is self_attn.q_proj there"));
 }
 
 }  // namespace

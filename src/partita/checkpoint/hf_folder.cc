@@ -62,7 +62,7 @@ HfFolder::HfFolder(fs::path path, const HfFileNames& names) : path_(std::move(pa
 }
 
 HfFolder::Tensors HfFolder::open(const fs::path& path) {
-  files_.emplace_back(path);
+  files_.emplace_back(path, MappedFile::Access::sequential);
   const MappedFile& file = files_.back();
   Tensors tensors;
   if (path.extension() == ".safetensors") {

@@ -20,14 +20,17 @@ at::Tensor bytes(int64_t count, at::Device device) {
 
 }  // namespace
 
-Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep keep, int64_t width,
-                         DType dtype, at::Device device)
+Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep all, int first_trained,
+                         int64_t width, DType dtype, at::Device device)
     : shape_(shape) {
+  const auto keep_of = [&](size_t block) { return static_cast<int>(block) < first_trained ? Keep::nothing : all; };
   const std::vector<int64_t> stream = {shape.rows(), width};
   const std::vector<BufferSpec> handed = {
       {"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}};
   int64_t shared = 0, scratch = 0;
-  for (const auto& block : blocks) {
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Block* block = blocks[b].get();
+    const Keep keep = keep_of(b);
     const std::vector<BufferSpec> specs = block->saved(shape);
     kept_bytes_ += bytes_of(filter(specs, keep, true));
     shared = std::max(shared, bytes_of(filter(specs, keep, false)));
@@ -40,7 +43,9 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed), device), handed);
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2]};
   int64_t offset = 0;
-  for (const auto& block : blocks) {
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Block* block = blocks[b].get();
+    const Keep keep = keep_of(b);
     const std::vector<BufferSpec> specs = block->saved(shape), kept = filter(specs, keep, true),
                                   rest = filter(specs, keep, false);
     const std::vector<at::Tensor> kept_views = carve(kept_memory.narrow(0, offset, bytes_of(kept)), kept);

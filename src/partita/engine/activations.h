@@ -13,9 +13,10 @@ namespace partita {
 
 class Activations {
  public:
-  // Room for one micro-batch of this shape; width and dtype of the residual stream.
-  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, Keep, int64_t width, DType,
-              at::Device = at::kCPU);
+  // Room for one micro-batch of this shape; width and dtype of the residual stream. Blocks before `first_trained` have no
+  // backward and keep nothing.
+  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, Keep, int first_trained, int64_t width,
+              DType, at::Device = at::kCPU);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }

@@ -65,7 +65,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                                                                                .device = options.device},
                                                             *compute_, *side_)
                               : nullptr),
-      activations_(blocks_, options.shape, options.keep, options.width, options.compute, options.device),
+      activations_(blocks_, options.shape, options.keep, first_trainable_, options.width, options.compute,
+                   options.device),
       optimizer_(make_optimizer(options.optimizer)),
       now_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))) {
@@ -263,7 +264,7 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, options_.width, options_.compute,
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, 0, options_.width, options_.compute,
                                                options_.device);
   Context c = context(batch, *inference_, Mode::infer);
   c.logits =

@@ -13,6 +13,17 @@ namespace {
 
 constexpr DType kCompute = DType::fp32;
 
+// What config.json calls the end of a sequence, one token or several, and the tokenizer the end of a document.
+std::vector<int32_t> end_tokens(const nlohmann::json& tokens, const Tokenizer& tokenizer) {
+  std::vector<int32_t> ends;
+  if (const auto end = tokenizer.end_of_document()) ends.push_back(*end);
+  const auto named = tokens.find("eos_token_id");
+  if (named == tokens.end()) return ends;
+  for (const nlohmann::json& id : named->is_array() ? *named : nlohmann::json::array({*named}))
+    if (id.is_number_integer()) ends.push_back(id.get<int32_t>());
+  return ends;
+}
+
 }  // namespace
 
 size_t whole_characters(std::string_view bytes) {
@@ -31,13 +42,13 @@ double GenerateReport::tokens_per_second() const {
   return tokens > 1 && seconds > 0 ? static_cast<double>(tokens - 1) / seconds : 0;
 }
 
-Generator Generator::open(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
-                          Communicator& self) {
-  const ModelSource source = open_model(path);
+Generator Generator::open(const Paths& paths, Communicator& self) {
+  const ModelSource source = open_model(paths.path, paths.base);
   Generator g;
   g.path_ = source.path;
   g.model_ = source.model;
-  g.tokenizer_ = load_tokenizer_of(source, tokenizer);
+  g.tokenizer_ = load_tokenizer_of(source, paths.tokenizer);
+  g.ends_ = end_tokens(source.tokens, *g.tokenizer_);
   g.engine_ = build_inference_engine(source.model, source.lora, kCompute, {.samples = 1, .length = 1},
                                      make_zero(0, self, self), self);
   load_weights(*g.engine_, source, 0);
@@ -65,7 +76,7 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
     const double draw = uniform(options.seed, report.tokens);
     const int32_t token = sample({logits.const_data_ptr<float>(), known}, options.sampling, draw);
     ++report.tokens;
-    if (end && token == *end) break;
+    if (std::ranges::find(ends_, token) != ends_.end()) break;
     next = {token};
     pending += tokenizer_->bytes_of(token);
     const size_t whole = whole_characters(pending);

@@ -1,6 +1,6 @@
 // Text from a trained model.
 //
-//   Generator generator = Generator::open("runs/quickstart", {}, *self);
+//   Generator generator = Generator::open({.path = "runs/quickstart"}, *self);
 //   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
 //                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
 #pragma once
@@ -32,10 +32,13 @@ struct GenerateReport {
 
 class Generator {
  public:
-  // `path`: a Hugging Face folder, a run's folder (its newest checkpoint is taken) or a checkpoint. `tokenizer` empty: the
-  // one that lies there. Errors: those of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
-  [[nodiscard]] static Generator open(const std::filesystem::path& path, const std::filesystem::path& tokenizer,
-                                      Communicator& self);
+  struct Paths {
+    std::filesystem::path path;       // a Hugging Face folder, a run's folder (its newest checkpoint is taken), a checkpoint
+    std::filesystem::path base;       // of adapters; empty: where they say
+    std::filesystem::path tokenizer;  // empty: the one that lies there
+  };
+  // Errors: those of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
+  [[nodiscard]] static Generator open(const Paths&, Communicator& self);
 
   // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
   // on with the last half of them as context (decoder.h). An empty prompt begins a document.
@@ -50,6 +53,7 @@ class Generator {
   std::filesystem::path path_;
   ModelConfig model_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<int32_t> ends_;  // tokens behind which nothing comes
   std::unique_ptr<Engine> engine_;
 };
 

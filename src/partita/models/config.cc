@@ -31,7 +31,11 @@ void validate_gpt2(const ModelConfig& m) {
     fail("model.kv_heads is {}: gpt2 has as many key/value heads as heads, use 0", m.kv_heads);
   if (m.head_width != 0 && m.head_width * m.heads != m.hidden_size)
     fail("model.head_width is {}: in gpt2 it is hidden_size / heads, use 0", m.head_width);
-  if (m.rope_factor != 1) fail("model.rope_factor is {}: gpt2 has no rotary positions, use 1", m.rope_factor);
+  const ModelConfig usual;
+  if (m.rope_theta != usual.rope_theta || m.rope_factor != usual.rope_factor ||
+      m.rope_low_frequency != usual.rope_low_frequency || m.rope_high_frequency != usual.rope_high_frequency ||
+      m.rope_original_length != usual.rope_original_length)
+    fail("model.rope_theta {} or another key of rotary positions is set: gpt2 has none", m.rope_theta);
 }
 
 void validate_llama(const ModelConfig& m) {

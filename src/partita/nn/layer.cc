@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "partita/base/error.h"
 #include "partita/nn/kv_cache.h"
 
 namespace partita {
@@ -31,6 +32,7 @@ Dropout dropout_at(float p, uint32_t site, const Context& context) {
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,
             Context& context) {
   if (context.cache == nullptr) return attention_forward(out, log_sum, qkv, heads, dropout, context.batch->first_keys);
+  PARTITA_CHECK(!context.batch->first_keys.defined(), "a cache holds one document");
   const auto index = static_cast<size_t>(layer);
   attention_cached(out, qkv, context.cache->keys[index], context.cache->values[index], context.cache->past, heads);
 }

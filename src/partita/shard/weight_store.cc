@@ -17,8 +17,12 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
       options_(options),
       compute_(compute),
       side_(side),
+      last_reader_(plan.units.size(), -1),
       written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
+  for (size_t b = plan.blocks.size(); b-- > 0;)
+    if (backward_reads_[b])
+      for (int unit : plan.units_of_block[b]) last_reader_[static_cast<size_t>(unit)] = static_cast<int>(b);
   const DType dtype = plan.units.front().weight;
   for (int64_t count : slot_plan_.slot_count)
     slots_.push_back({.buffer = flat_zeros(count, dtype, options.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
@@ -104,7 +108,7 @@ void WeightStore::release(int block, Pass pass) {
   if (pass == Pass::backward && !backward_reads_[index]) return;
   for (int unit : plan_.units_of_block[index]) {
     const auto u = static_cast<size_t>(unit);
-    const bool last = block == (pass == Pass::forward ? plan_.last_block[u] : plan_.first_block[u]);
+    const bool last = block == (pass == Pass::forward ? plan_.last_block[u] : last_reader_[u]);
     if (!last) continue;
     Slot& held = slot(unit);
     if (options_.poison && slot_plan_.shared(unit) && !stays(unit, pass)) {
@@ -117,8 +121,6 @@ void WeightStore::release(int block, Pass pass) {
 
 void WeightStore::publish(int unit) {
   ++versions_[static_cast<size_t>(unit)];
-  // Also behind every reader of a slot that was never released in backward: a tied head's, which the embedding, the last
-  // block of its unit, does not read.
   written_[static_cast<size_t>(unit)] = compute_.record();
   if (!slot_plan_.shared(unit)) ensure(unit);
 }

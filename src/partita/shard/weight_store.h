@@ -74,6 +74,9 @@ class WeightStore {
   Stream &compute_, &side_;
   std::vector<Slot> slots_;
   std::vector<at::Tensor> slices_;
+  // [unit]: the lowest block that reads it in backward, -1 if none does: a tied table's is the head, and below the first
+  // trained block there is no backward.
+  std::vector<int> last_reader_;
   std::vector<Event> written_;                  // [unit]: the compute that wrote its slice
   std::vector<int64_t> versions_;               // [unit]
   std::vector<std::vector<at::Tensor>> views_;  // [block][parameter], made once

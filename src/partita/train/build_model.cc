@@ -77,7 +77,7 @@ void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
 
 void complete_model(Config& c) {
   const bool named = !c.data.tokenizer.empty();
-  if (!named && !c.from.empty()) c.data.tokenizer = open_model(c.from).tokenizer;
+  if (!named && !c.from.empty()) c.data.tokenizer = open_model(c.from, c.base).tokenizer;
   if (c.data.tokenizer.empty()) return;
   // Beside token files it is only handed on: it may be of a kind that is not read here.
   if (!named && c.data.format == DataFormat::tokens && c.model.vocab_size > 0) return;

@@ -127,6 +127,7 @@ struct DebugConfig {
 struct Config {
   ModelConfig model;
   std::filesystem::path from;  // model.from: where weights and shape come from; empty: initial weights
+  std::filesystem::path base;  // model.base: where the model lies that the adapters in `from` adapt; empty: where they say
   LoraConfig lora;
   DataConfig data;
   TrainConfig train;
@@ -143,7 +144,8 @@ struct Config {
 
 // The defaults, then the file, then the overrides ("--section.key=value" or "--section.key" "value"). An unknown key
 // or value, a wrong type or range is an error that names place, expectation and the nearest valid name. `sources`, if
-// given, learns where each value came from. With model.from the defaults of [model] and [lora] are those of that model.
+// given, learns where each value came from. With model.from the defaults of [model] and [lora] are those of that
+// model, and a key that would make another function of its weights is an error.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                                  ConfigSources* sources = nullptr);
 

@@ -4,15 +4,17 @@
 #include "partita/base/file.h"
 #include "partita/train/config.h"
 #include "partita/train/model_source.h"
+#include "partita/train/run_state.h"
 
 namespace partita {
 namespace {
 
-void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from) {
+void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, std::filesystem::path& base) {
   s.section("model", "the shape of the model")
       .field(
           "from", from,
           "a Hugging Face or PEFT folder, a run or a checkpoint to begin from; its shape and adapters are the defaults")
+      .field("base", base, "where the model lies that adapters in model.from adapt; empty: where they say")
       .choice("kind", m.kind, {"gpt2", "llama"},
               "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
       .field("layers", m.layers, at_least(1), "transformer layers")
@@ -157,7 +159,7 @@ void bind_rest(ConfigSchema& s, Config& c) {
 
 ConfigSchema bind(Config& config) {
   ConfigSchema schema;
-  bind_model(schema, config.model, config.from);
+  bind_model(schema, config.model, config.from, config.base);
   bind_lora(schema, config.lora);
   bind_data(schema, config.data);
   bind_train(schema, config.train);
@@ -183,7 +185,7 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
   if (config.from.empty()) return config;
   // The other model's shape and adapters as defaults, and what was said on top of them.
   const std::filesystem::path from = config.from;
-  const ModelSource source = open_model(from);
+  const ModelSource source = open_model(from, config.base);
   config = Config{};
   config.model = source.model;
   config.lora = source.lora;
@@ -194,6 +196,7 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
         sources->try_emplace(field.key, from.string());
   }
   read();
+  check_same_function(source.model, config.model, from);
   return config;
 }
 

@@ -50,7 +50,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   if (options.batches < 0) fail("{} batches: 0 (all) or more expected", options.batches);
   const Mesh mesh(world, {.data = world.size()});
   const std::unique_ptr<Communicator> self = world.group("self", {world.rank()});
-  const ModelSource source = open_model(model);
+  const ModelSource source = open_model(model, options.base);
   const int64_t length = sequence_length_of(options, source.model);
   const std::unique_ptr<SampleSource> data = open_data(options, source, length);
 

@@ -20,6 +20,7 @@ namespace partita {
 struct EvaluateOptions {
   std::filesystem::path data;       // prefix of token files; or JSON lines, by the file's ending
   std::filesystem::path tokenizer;  // of JSON lines; empty: the model's own
+  std::filesystem::path base;       // of adapters; empty: where they say
   std::string prompt_key = "prompt", completion_key = "completion";
   int64_t sequence_length = 0;  // 0: the model's, but no more than 1024
   int64_t micro_batch = 4;      // samples a rank computes at once

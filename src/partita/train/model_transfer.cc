@@ -36,21 +36,30 @@ std::map<std::string, fs::path> files_beside(const fs::path& folder) {
   return files;
 }
 
+// Where what belongs to a model beside its weights lies: with its tokenizer, or in the run's or Hugging Face's folder.
+fs::path folder_beside(const ModelSource& source) {
+  if (!source.tokenizer.empty()) return source.tokenizer.parent_path();
+  const fs::path run = source.path.parent_path().parent_path();
+  std::error_code ignored;
+  return fs::exists(run / kGeneration, ignored) ? run : source.path;
+}
+
 // Ids for config.json: the model's own, those of generation_config.json beside it, or the tokenizer's end of a document.
 // null where nothing is known: GPT-2's and Llama's classes would put their own.
 json tokens_of(const ModelSource& source) {
   if (!source.tokens.empty()) return source.tokens;
   json tokens = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}};
-  if (source.tokenizer.empty()) return tokens;
-  const fs::path generation = source.tokenizer.parent_path() / kGeneration;
+  const fs::path generation = folder_beside(source) / kGeneration;
   if (std::error_code ignored; fs::exists(generation, ignored)) {
     const json root = json::parse(read_file(generation), nullptr, false);
     if (!root.is_object()) fail("{} is not valid JSON", generation.string());
     for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"})
       if (root.contains(name)) tokens[name] = root[name];
-  } else if (const auto end = load_tokenizer(source.tokenizer)->end_of_document()) {
-    tokens["eos_token_id"] = *end;
-    if (source.model.kind == ModelKind::gpt2) tokens["bos_token_id"] = *end;  // GPT-2 begins a text so
+  } else if (!source.tokenizer.empty()) {
+    if (const auto end = load_tokenizer(source.tokenizer)->end_of_document()) {
+      tokens["eos_token_id"] = *end;
+      if (source.model.kind == ModelKind::gpt2) tokens["bos_token_id"] = *end;  // GPT-2 begins a text so
+    }
   }
   return tokens;
 }
@@ -90,7 +99,7 @@ void export_model(const fs::path& path, const fs::path& folder, const ExportOpti
   HfExportOptions out{.model = source.model, .type = source.stored_as, .shard_bytes = options.shard_bytes};
   if (adapters && !options.merge) out.type = ElementType::f32;
   if (options.dtype) out.type = element_type(*options.dtype);
-  if (!source.tokenizer.empty()) out.files = files_beside(source.tokenizer.parent_path());
+  out.files = files_beside(folder_beside(source));
   if (adapters && !options.merge)
     return export_peft_adapter(folder, *source.adapters, out, source.lora, source.base_path.string());
   out.tokens = tokens_of(source);

@@ -1,5 +1,7 @@
 #include "partita/train/run_state.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -74,6 +76,13 @@ nlohmann::json lora_json(const RunState& s) {
           {"base", s.base.string()}};
 }
 
+template <class T>
+void expect_same(const std::filesystem::path& folder, const char* name, const T& there, const T& here) {
+  if (there != here)
+    fail("{} is of another model: {} is {} there and {} here; use its value, or another folder", folder.string(), name,
+         there, here);
+}
+
 void read_lora(const nlohmann::json& json, RunState& s) {
   json.at("rank").get_to(s.lora.rank);
   json.at("alpha").get_to(s.lora.alpha);
@@ -116,38 +125,43 @@ RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& f
   fail("{} is no checkpoint of a training run: {}", folder.string(), error.what());
 }
 
-void check_same_model(const RunState& saved, const ModelConfig& model, const LoraConfig& lora,
-                      const std::filesystem::path& folder) {
-  const auto same = [&](const char* name, const auto& found, const auto& expected) {
-    if (found != expected)
-      fail("{} is of another model: {} is {} there and {} here; use its value, or another run.directory",
-           folder.string(), name, found, expected);
+void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder) {
+  const auto same = [&](const char* name, const auto& there, const auto& here) {
+    expect_same(folder, name, there, here);
   };
   const auto kind = [](const ModelConfig& m) { return std::string(kKinds[static_cast<size_t>(m.kind)]); };
-  const ModelConfig& m = saved.model;
-  same("model.kind", kind(m), kind(model));
-  same("model.layers", m.layers, model.layers);
-  same("model.hidden_size", m.hidden_size, model.hidden_size);
-  same("model.heads", m.heads, model.heads);
-  same("model.kv_heads", m.key_value_heads(), model.key_value_heads());
-  same("model.head_width", m.head_size(), model.head_size());
-  same("model.ffn_hidden_size", m.ffn_size(), model.ffn_size());
-  same("model.vocab_size", m.vocab_size, model.vocab_size);
-  same("model.max_length", m.max_length, model.max_length);
-  same("model.tied_head", m.has_tied_head(), model.has_tied_head());
-  same("model.norm_epsilon", m.norm_epsilon, model.norm_epsilon);
-  if (m.kind == ModelKind::llama) {
-    same("model.rope_theta", m.rope_theta, model.rope_theta);
-    same("model.rope_factor", m.rope_factor, model.rope_factor);
-    same("model.rope_low_frequency", m.rope_low_frequency, model.rope_low_frequency);
-    same("model.rope_high_frequency", m.rope_high_frequency, model.rope_high_frequency);
-    same("model.rope_original_length", m.rope_original_length, model.rope_original_length);
-  }
-  same("lora.rank", saved.lora.rank, lora.rank);
-  if (lora.rank > 0) {
-    same("lora.alpha", saved.lora.alpha, lora.alpha);
-    same("lora.targets", saved.lora.targets, lora.targets);
-  }
+  same("model.kind", kind(found), kind(wanted));
+  same("model.layers", found.layers, wanted.layers);
+  same("model.hidden_size", found.hidden_size, wanted.hidden_size);
+  same("model.heads", found.heads, wanted.heads);
+  same("model.kv_heads", found.key_value_heads(), wanted.key_value_heads());
+  same("model.head_width", found.head_size(), wanted.head_size());
+  same("model.ffn_hidden_size", found.ffn_size(), wanted.ffn_size());
+  same("model.vocab_size", found.vocab_size, wanted.vocab_size);
+  same("model.max_length", found.max_length, wanted.max_length);
+  same("model.tied_head", found.has_tied_head(), wanted.has_tied_head());
+  same("model.norm_epsilon", found.norm_epsilon, wanted.norm_epsilon);
+  if (found.kind != ModelKind::llama) return;
+  same("model.rope_theta", found.rope_theta, wanted.rope_theta);
+  same("model.rope_factor", found.rope_factor, wanted.rope_factor);
+  if (found.rope_factor == 1) return;
+  same("model.rope_low_frequency", found.rope_low_frequency, wanted.rope_low_frequency);
+  same("model.rope_high_frequency", found.rope_high_frequency, wanted.rope_high_frequency);
+  same("model.rope_original_length", found.rope_original_length, wanted.rope_original_length);
+}
+
+void check_same_model(const RunState& saved, const ModelConfig& model, const LoraConfig& lora,
+                      const std::filesystem::path& folder) {
+  check_same_function(saved.model, model, folder);
+  expect_same(folder, "lora.rank", saved.lora.rank, lora.rank);
+  if (lora.rank == 0) return;
+  expect_same(folder, "lora.alpha", saved.lora.alpha, lora.alpha);
+  const auto linears = [&](const LoraConfig& l) {
+    std::vector<std::string_view> names;
+    for (const LoraTarget& target : adapted_targets(l, model.kind)) names.push_back(target.hugging_face);
+    return fmt::format("{}", fmt::join(names, ","));
+  };
+  expect_same(folder, "lora.targets", linears(saved.lora), linears(lora));
 }
 
 std::vector<std::string> differences(const std::map<std::string, std::string>& saved,

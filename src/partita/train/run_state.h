@@ -32,7 +32,9 @@ struct RunState {
 // Error: a value is missing or of another type; names `folder`.
 [[nodiscard]] RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder);
 
-// Error unless both compute the same function of the same weights: sizes, heads, epsilon, adapters. Dropout may change.
+// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change.
+void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder);
+// The same, and of the same adapters.
 void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&, const std::filesystem::path& folder);
 
 // "data.seed was 1 and is 2", one for each name whose values differ.

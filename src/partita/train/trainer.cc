@@ -109,13 +109,19 @@ class TrainingRun {
       if (config_.from.empty()) {
         engine_->initialize(seed);
       } else {
-        const ModelSource source = open_model(config_.from);
+        const ModelSource source = adapted_model();
         // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
         base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
         load_weights(*engine_, source, seed);
       }
     }
     if (!checkpoint.empty()) resume(checkpoint);
+  }
+
+  // A run that goes on has the base it had, even where model.from is a run that went on itself.
+  [[nodiscard]] ModelSource adapted_model() const {
+    if (!saved_base_.empty() && std::filesystem::exists(saved_base_)) return open_model(saved_base_);
+    return open_model(config_.from, config_.base);
   }
 
   void read_position(const std::filesystem::path& folder) {
@@ -128,6 +134,7 @@ class TrainingRun {
     skipped_steps_ = saved.skipped_steps;
     nan_steps_ = saved.nan_steps;
     saved_identity_ = saved.identity;
+    saved_base_ = saved.base;
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -297,6 +304,7 @@ class TrainingRun {
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
   std::map<std::string, std::string> saved_identity_;
+  std::filesystem::path saved_base_;
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file}/.
+
+    tests/fuzz/make_corpus.py FOLDER
+"""
+import io
+import json
+import pathlib
+import struct
+import sys
+import zipfile
+
+
+def safetensors(tensors, metadata=None):
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, dtype, shape, content in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def short_text(value):
+    return b"\x8c" + bytes([len(value)]) + value.encode()
+
+
+def name(module, what):
+    return b"c" + module.encode() + b"\n" + what.encode() + b"\n"
+
+
+def integers(values):
+    return b"(" + b"".join(b"J" + struct.pack("<i", v) for v in values) + b"t"
+
+
+ORDERED_DICT = name("collections", "OrderedDict") + b")R"
+
+
+def tensor(storage, key, count, offset, shape, strides):
+    return (name("torch._utils", "_rebuild_tensor_v2") + b"((" + text("storage") + name("torch", storage) + text(key)
+            + text("cpu") + b"K" + bytes([count]) + b"tQK" + bytes([offset]) + integers(shape) + integers(strides)
+            + b"\x89" + ORDERED_DICT + b"tR")
+
+
+def parameter(inner):
+    return name("torch._utils", "_rebuild_parameter") + b"(" + inner + b"\x88" + ORDERED_DICT + b"tR"
+
+
+PICKLES = {
+    "empty": b"\x80\x02}.",
+    "plain": b"\x80\x02}(" + text("w") + tensor("FloatStorage", "0", 6, 0, [2, 3], [3, 1]) + text("b")
+             + tensor("HalfStorage", "1", 3, 1, [2], [1]) + b"u.",
+    "state_dict": b"\x80\x02" + ORDERED_DICT + b"q\x01(" + text("w")
+                  + parameter(tensor("BFloat16Storage", "0", 12, 0, [3, 2], [1, 3])) + b"r\x02\x00\x00\x00"
+                  + text("tied") + b"j\x02\x00\x00\x00u}" + text("_metadata") + ORDERED_DICT + b"sb.",
+    "protocol4": b"\x80\x04\x95" + struct.pack("<Q", 24) + b"}\x94" + short_text("k") + short_text("collections")
+                 + short_text("OrderedDict")[:3] + b"\x93.",
+    "list": b"\x80\x02](K\x01M\x02\x00\x8a\x03abcG" + struct.pack(">d", 1.5) + b"N\x88eN\x85N\x86.",
+}
+
+
+def archive(pickle, storages, wide=False):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
+        for member, content in [("m/data.pkl", pickle), ("m/byteorder", b"little")] + storages:
+            with file.open(zipfile.ZipInfo("m/" + member if "/" not in member else member), "w",
+                           force_zip64=wide) as stream:
+                stream.write(content)
+    return out.getvalue()
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    corpus = {
+        "safetensors": {
+            "empty": safetensors([]),
+            "one": safetensors([("w", "F32", [2, 3], b"x" * 24)], {"format": "pt"}),
+            "several": safetensors([("a", "BF16", [], b"ab"), ("none", "I64", [0, 5], b""), ("b", "U8", [5], b"12345")]),
+        },
+        "pickle": PICKLES,
+        "torch_file": {
+            key: archive(pickle, [("m/data/0", b"x" * 24), ("m/data/1", b"y" * 6)], wide)
+            for key, pickle, wide in [("empty", PICKLES["empty"], False), ("plain", PICKLES["plain"], False),
+                                      ("wide", PICKLES["plain"], True), ("state_dict", PICKLES["state_dict"], False)]
+        },
+    }
+    for target, files in corpus.items():
+        (root / target).mkdir(parents=True, exist_ok=True)
+        for key, content in files.items():
+            (root / target / key).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+// Fuzzes the reader of pickles alone, which an archive around it would hide from most mutations: whatever the bytes, it
+// throws Error or gives tensors with as many strides as sizes.
+#include <cstdlib>
+#include <span>
+
+#include "partita/base/error.h"
+#include "partita/checkpoint/torch_pickle.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    for (const partita::PickledTensor& t : partita::unpickle_tensors(std::as_bytes(std::span(data, size)), "x"))
+      if (t.shape.size() != t.strides.size() || t.storage_count < 0) std::abort();
+  } catch (const partita::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Fuzzes the readers of files that others wrote with libFuzzer, under the address and undefined-behaviour sanitizers.
+#
+#   tests/fuzz/run.sh                      # 10 minutes each
+#   SECONDS_EACH=60 tests/fuzz/run.sh pickle
+#
+# A finding stops it and stays in build-fuzz/findings: make it a test of tests/checkpoint, then mend the reader. The inputs
+# that fuzzing collects stay in build-fuzz/corpus, and the next run goes on with them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly kFolder=build-fuzz
+readonly kTargets=("${@:-safetensors pickle torch_file}")
+readonly kSeconds=${SECONDS_EACH:-600}
+readonly kSources=(base/dtype base/error base/file checkpoint/safetensors checkpoint/zip_archive checkpoint/torch_pickle
+  checkpoint/torch_file)
+
+command -v clang++ >/dev/null || { echo 'fuzz: install clang' >&2; exit 1; }
+mkdir -p "$kFolder/findings"
+tests/fuzz/make_corpus.py "$kFolder/seeds"
+
+readonly kFlags=(-std=c++20 -O1 -g -Isrc -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+objects=()
+for source in "${kSources[@]}"; do
+  objects+=("$kFolder/${source//\//_}.o")
+  clang++ "${kFlags[@]}" -c "src/partita/$source.cc" -o "${objects[-1]}"
+done
+
+for target in ${kTargets[*]}; do
+  clang++ "${kFlags[@]}" -fsanitize=fuzzer "tests/fuzz/${target}_fuzz.cc" "${objects[@]}" -lfmt -o "$kFolder/$target"
+  mkdir -p "$kFolder/corpus/$target"
+  echo "fuzz: $target for $kSeconds seconds"
+  "$kFolder/$target" -max_total_time="$kSeconds" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+    -dict=tests/fuzz/words.dict -artifact_prefix="$kFolder/findings/$target-" \
+    "$kFolder/corpus/$target" "$kFolder/seeds/$target" 2>"$kFolder/$target.log" ||
+    { tail -n 40 "$kFolder/$target.log" >&2; exit 1; }
+  grep -E 'stat::number_of_executed_units|DONE' "$kFolder/$target.log"
+done
