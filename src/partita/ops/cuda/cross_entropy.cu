@@ -66,8 +66,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
   const int64_t inner = end / n;  // packs 1 (or 0) .. inner - 1 are whole
 
   const int32_t label = a.labels[row];
-  const bool counts =
-      label != kIgnoredLabel && check_value(label, a.V, ValueKind::label, row, 1, a.error);
+  const bool counts = label != kIgnoredLabel && check_value(label, a.V, ValueKind::label, row, 1, a.error);
   const auto whole = [&](int64_t p) { return p < inner && (p > 0 || before == 0); };
   // Stores what belongs to the row.
   const auto write = [&](int64_t p, const Pack<T, n>& pack) {
@@ -110,7 +109,8 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
       float x[n];
       widen(pack[k], x);
       add(mine, x);
-      if (kGradient && p < a.kept) kept[p] = make_uint4(pack[k].word[0], pack[k].word[1], pack[k].word[2], pack[k].word[3]);
+      if (kGradient && p < a.kept)
+        kept[p] = make_uint4(pack[k].word[0], pack[k].word[1], pack[k].word[2], pack[k].word[3]);
     }
   }
   const unsigned lane = threadIdx.x % kWarp;
@@ -172,8 +172,8 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
     with_bool(gradient, [&]<class Gradient>(Gradient) {
       const auto kernel = cross_entropy_kernel<T, Gradient::value>;
       PARTITA_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
-      kernel<<<static_cast<unsigned>(n), kRowThreads, static_cast<size_t>(shared),
-               c10::cuda::getCurrentCUDAStream()>>>(arguments);
+      kernel<<<static_cast<unsigned>(n), kRowThreads, static_cast<size_t>(shared), c10::cuda::getCurrentCUDAStream()>>>(
+          arguments);
     });
   });
   PARTITA_LAUNCHED();

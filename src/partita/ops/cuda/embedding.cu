@@ -49,9 +49,9 @@ constexpr int kUnder = 4;  // rows that a thread has under way
 
 template <class T>
 struct Scatter {
-  float* gradient;        // [limit, C]
-  float* partial;         // [chunks, 2, C]: of the run that came from the chunk before, of the run that goes on in the next
-  const T* d;             // [count, C]
+  float* gradient;  // [limit, C]
+  float* partial;   // [chunks, 2, C]: of the run that came from the chunk before, of the run that goes on in the next
+  const T* d;       // [count, C]
   const int32_t* sorted;  // [count] rows of the table, ascending
   const int64_t* order;   // [count] where each stood
   int64_t count, C, limit;

@@ -8,8 +8,8 @@
 namespace partita::cuda {
 namespace {
 
-constexpr int kPack = 4;    // elements: 16 bytes of fp32, 8 of half precision
-constexpr int kPacks = 4;   // a thread has under way, a block's width apart
+constexpr int kPack = 4;                // elements: 16 bytes of fp32, 8 of half precision
+constexpr int kPacks = 4;               // a thread has under way, a block's width apart
 constexpr int64_t kPartialSum = 65536;  // elements of one partial sum of squares
 
 template <class To, class From, bool kAdd, bool kAligned>

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "partita/ops/cuda/check.h"
 

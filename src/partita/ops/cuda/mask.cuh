@@ -23,7 +23,8 @@ struct MaskArguments {
 [[nodiscard]] inline MaskArguments make_mask(const Dropout& dropout, int64_t rows) {
   if (dropout.p == 0 || rows == 0) return {};
   PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);
-  PARTITA_CHECK(dropout.now != nullptr && dropout.samples.defined(), "dropout needs the step and the ids of the samples");
+  PARTITA_CHECK(dropout.now != nullptr && dropout.samples.defined(),
+                "dropout needs the step and the ids of the samples");
   const int64_t count = dropout.samples.numel();
   check_tensor(dropout.samples, "samples", {count}, at::kLong);
   PARTITA_CHECK(count > 0 && rows % count == 0, "{} rows are not whole samples: {} ids", rows, count);

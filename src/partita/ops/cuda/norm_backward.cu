@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
       widen(weight[k], w);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {  // past the row dy and w are 0
-        const float h = dy[i] * w[i];
+        const float h = __fmul_rn(dy[i], w[i]);
         if constexpr (kMean) sums.x += h;
         sums.y = fmaf(h, x[i] - part.mean, sums.y);
       }
@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
         const float x_hat = (x[i] - part.mean) * part.rstd;
         sum_weight[k][i] = fmaf(dy[i], x_hat, sum_weight[k][i]);
         if constexpr (kMean) sum_norm_bias[k][i] += dy[i];
-        d[i] = fmaf(-x_hat, mean_hx, fmaf(dy[i], w[i], -mean_h)) * part.rstd;
+        // h is rounded as it was in its mean: what both have cancels exactly
+        d[i] = fmaf(-x_hat, mean_hx, __fmul_rn(dy[i], w[i]) - mean_h) * part.rstd;
       }
       if (a.d_sum != nullptr) {
         float past[8];
@@ -147,19 +148,19 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
 template <class T>
 void run(const AddNormBackward& op, const MaskArguments& mask) {
   const int64_t N = op.residual.size(0), C = op.residual.size(1);
-  Backward<T> arguments{.d_normed = op.d_normed.const_data_ptr<T>(),
-                        .d_sum = data_or_null<T>(op.d_sum),
-                        .residual = op.residual.const_data_ptr<T>(),
-                        .weight = op.weight.const_data_ptr<T>(),
-                        .mean = data_or_null<float>(op.mean),
-                        .rstd = op.rstd.const_data_ptr<float>(),
-                        .d_residual = op.d_residual.mutable_data_ptr<T>(),
-                        .d_branch = op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr,
-                        .wanted = {op.d_weight.gradient.defined(), op.d_norm_bias.gradient.defined(),
-                                   op.d_bias.gradient.defined()},
-                        .rows = N,
-                        .C = C,
-                        .mask = mask};
+  Backward<T> arguments{
+      .d_normed = op.d_normed.const_data_ptr<T>(),
+      .d_sum = data_or_null<T>(op.d_sum),
+      .residual = op.residual.const_data_ptr<T>(),
+      .weight = op.weight.const_data_ptr<T>(),
+      .mean = data_or_null<float>(op.mean),
+      .rstd = op.rstd.const_data_ptr<float>(),
+      .d_residual = op.d_residual.mutable_data_ptr<T>(),
+      .d_branch = op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr,
+      .wanted = {op.d_weight.gradient.defined(), op.d_norm_bias.gradient.defined(), op.d_bias.gradient.defined()},
+      .rows = N,
+      .C = C,
+      .mask = mask};
   const bool whole = C % 8 == 0 && aligned(op.d_normed, op.d_sum, op.residual, op.weight, op.d_residual) &&
                      (op.dropout.p == 0 || aligned(op.d_branch));
   const RowForm form = row_form(C, whole);

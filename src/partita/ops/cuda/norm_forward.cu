@@ -24,8 +24,7 @@ __device__ __forceinline__ void normalise(T* normed, const float (&x)[8], const 
   widen(load<kAligned, 8>(weight + column, count), w);
   if (bias != nullptr) widen(load<kAligned, 8>(bias + column, count), b);
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
-    y[i] = bias != nullptr ? fmaf((x[i] - mean) * rstd, w[i], b[i]) : x[i] * rstd * w[i];
+  for (int i = 0; i < 8; ++i) y[i] = bias != nullptr ? fmaf((x[i] - mean) * rstd, w[i], b[i]) : x[i] * rstd * w[i];
   store<kAligned>(normed + column, narrow<T>(y), count);
 }
 
@@ -114,8 +113,7 @@ void add_norm_forward(const AddNorm& op) {
   check_statistics(op.mean, op.rstd, N);
   const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
-  const bool whole =
-      C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
+  const bool whole = C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
   const RowForm form = row_form(C, whole);
   with_type(dtype, [&]<class T>(T) {
     const Forward<T> arguments{.sum = data_or_null<T>(op.sum),

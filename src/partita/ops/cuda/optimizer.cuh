@@ -94,7 +94,8 @@ template <bool kAligned>
 __device__ __forceinline__ void store_state(at::BFloat16* p, const float (&x)[8], int64_t count, uint32_t tensor,
                                             int64_t element, const PhiloxKey& key, int64_t step) {
   uint32_t number[8];
-  numbers_of<kAligned>(element, [&](int64_t block) { return rounding_block(key, step, tensor, block); }, number);
+  numbers_of<kAligned>(
+      element, [&](int64_t block) { return rounding_block(key, step, tensor, block); }, number);
   Pack<at::BFloat16, 8> pack;
 #pragma unroll
   for (int w = 0; w < 4; ++w)
@@ -107,13 +108,10 @@ template <class M, class W, bool kAligned, class Rule>
 __global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W> e, const Rule rule) {
   constexpr int n = kOptimizerPack<M>;
   __shared__ typename Rule::Factors shared;
-  __shared__ StepScalars now;
-  if (threadIdx.x == 0) {
-    now = *e.now;
-    shared = rule.factors(now);
-  }
-  __syncthreads();
+  const StepScalars now = *e.now;
   if (now.skip != 0) return;
+  if (threadIdx.x == 0) shared = rule.factors(now);
+  __syncthreads();
   const typename Rule::Factors factors = shared;
   const PhiloxKey key = rounding_key(now.seed, e.parameter);
   const int64_t step = int64_t{gridDim.x} * kThreads * n;

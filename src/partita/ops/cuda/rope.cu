@@ -7,7 +7,8 @@
 namespace partita::cuda {
 namespace {
 
-constexpr uint32_t kHeads = 4;  // heads of a thread: cos and sin are read once for them, and as many reads are under way
+constexpr uint32_t kHeads =
+    4;  // heads of a thread: cos and sin are read once for them, and as many reads are under way
 
 template <class T>
 struct Rope {
@@ -81,7 +82,8 @@ void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads
   check_tensor(table.sin, "sin", {limit, half}, at::kFloat);
   PARTITA_CHECK(limit > 0, "the table of rotary positions is empty");
   if (samples * length * half * turning == 0) return;
-  const auto packs = static_cast<uint32_t>(divide_up(half, 8)), groups = static_cast<uint32_t>(divide_up(turning, kHeads));
+  const auto packs = static_cast<uint32_t>(divide_up(half, 8)),
+             groups = static_cast<uint32_t>(divide_up(turning, kHeads));
   with_type(dtype, [&]<class T>(T) {
     const Rope<T> arguments{.qkv = qkv.mutable_data_ptr<T>(),
                             .positions = positions.const_data_ptr<int32_t>(),
@@ -98,8 +100,9 @@ void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads
                             .groups = groups,
                             .direction = direction};
     with_bool(half % 8 == 0 && aligned(qkv, table.cos, table.sin), [&]<class Aligned>(Aligned) {
-      rope_kernel<T, Aligned::value><<<blocks_for(samples * length * packs * groups), kThreads, 0,
-                                       c10::cuda::getCurrentCUDAStream()>>>(arguments);
+      rope_kernel<T, Aligned::value>
+          <<<blocks_for(samples * length * packs * groups), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+              arguments);
     });
   });
   PARTITA_LAUNCHED();

@@ -14,10 +14,8 @@ struct SgdRule {
   };
 
   [[nodiscard]] __device__ Factors factors(const StepScalars& now) const {
-    return {.gradient = now.gradient_scale,
-            .weight_decay = weight_decay,
-            .momentum = momentum,
-            .rate = now.learning_rate};
+    return {
+        .gradient = now.gradient_scale, .weight_decay = weight_decay, .momentum = momentum, .rate = now.learning_rate};
   }
   __device__ __forceinline__ static float next(const Factors& f, float g, float master, float (&state)[1]) {
     float direction = __fmaf_rn(master, f.weight_decay, __fmul_rn(g, f.gradient));

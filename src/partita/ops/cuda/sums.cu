@@ -23,7 +23,7 @@ struct Out {
 };
 
 // A block adds 32 columns: warp y every 32nd part from part y on, then warp 0 the 32 sums.
-__global__ void __launch_bounds__(kWarp * kWarp)
+__global__ void __launch_bounds__(kWarp* kWarp)
     add_column_sums_kernel(const float* partial, int64_t parts, int64_t columns, Out out) {
   __shared__ float shared[kWarp][kWarp];
   const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x;
@@ -65,7 +65,7 @@ void add_column_sums(const float* partial, int64_t parts, int vectors, int64_t c
   if (!wanted) return;
   const dim3 grid(static_cast<unsigned>(divide_up(columns, kWarp)), static_cast<unsigned>(vectors));
   add_column_sums_kernel<<<grid, dim3(kWarp, kWarp), 0, c10::cuda::getCurrentCUDAStream()>>>(partial, parts, columns,
-                                                                                           out);
+                                                                                             out);
   PARTITA_LAUNCHED();
 }
 
