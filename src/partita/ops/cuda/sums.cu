@@ -23,7 +23,7 @@ struct Out {
 };
 
 // A block adds 32 columns: warp y every 32nd part from part y on, then warp 0 the 32 sums.
-__global__ void __launch_bounds__(kWarp* kWarp)
+__global__ void __launch_bounds__(kSumThreads)
     add_column_sums_kernel(const float* partial, int64_t parts, int64_t columns, const __grid_constant__ Out out) {
   __shared__ float shared[kWarp][kWarp];
   const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x;
