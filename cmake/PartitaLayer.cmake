@@ -17,6 +17,11 @@ function(partita_layer NAME)
   cmake_parse_arguments(ARG "TORCH" "" "LAYERS;LIBRARIES" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS
        ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/*.cc ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cpu/*.cc)
+  if(PARTITA_CUDA)
+    file(GLOB DEVICE_SOURCES CONFIGURE_DEPENDS
+         ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cuda/*.cc ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cuda/*.cu)
+    list(APPEND SOURCES ${DEVICE_SOURCES})
+  endif()
   if(NOT SOURCES)
     set(SOURCES ${CMAKE_BINARY_DIR}/pch.cc)
   endif()

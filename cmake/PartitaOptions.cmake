@@ -14,7 +14,8 @@ set(PARTITA_SANITIZE "" CACHE STRING "address, undefined or thread")
 
 add_library(partita_options INTERFACE)
 target_include_directories(partita_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(partita_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror -Wno-missing-field-initializers -fno-math-errno)
+target_compile_options(partita_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Werror -Wno-missing-field-initializers -fno-math-errno>)
 target_compile_definitions(partita_options INTERFACE OMPI_SKIP_MPICXX PARTITA_VERSION="${PROJECT_VERSION}")
 if(PARTITA_SANITIZE)
   target_compile_options(partita_options INTERFACE -fsanitize=${PARTITA_SANITIZE} -fno-sanitize-recover=all)

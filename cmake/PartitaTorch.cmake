@@ -35,7 +35,7 @@ target_include_directories(partita_torch SYSTEM BEFORE INTERFACE ${CMAKE_BINARY_
 target_include_directories(partita_torch SYSTEM INTERFACE
   ${PARTITA_TORCH}/include ${PARTITA_TORCH}/include/torch/csrc/api/include)
 # torch's libgomp comes first, so that a process has one OpenMP runtime and one pool of threads.
-target_compile_options(partita_torch INTERFACE -fopenmp)
+target_compile_options(partita_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
 target_link_directories(partita_torch INTERFACE ${PARTITA_TORCH}/lib)
 target_link_libraries(partita_torch INTERFACE ${PARTITA_TORCH}/lib/libtorch_cpu.so ${PARTITA_TORCH}/lib/libc10.so
                       ${PARTITA_TORCH}/lib/libgomp.so.1)

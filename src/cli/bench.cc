@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@
 #include "partita/base/log.h"
 #include "partita/base/random.h"
 #include "partita/base/timer.h"
-#include "partita/comm/mesh.h"
+#include "partita/comm/device_communicator.h"
 #include "partita/comm/world.h"
 #include "partita/train/build_model.h"
 
@@ -27,7 +28,7 @@ namespace {
 
 struct Arguments {
   std::string shape = "6,6,384,256,8,4096";
-  std::string model = "gpt2", precision = "fp32", recompute = "none";
+  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
   int64_t kv_heads = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
   bool json = false;
@@ -70,6 +71,7 @@ partita::Config make_config(const Arguments& a, const StepShape& s, partita::Rec
   c.train.micro_batch = s.batch;
   c.train.global_batch = s.batch * ranks * a.micro_batches;
   c.train.precision = partita::parse_dtype(a.precision);
+  c.train.states = partita::parse_dtype(a.states);
   c.train.recompute = recompute;
   c.parallel.zero_stage = a.zero;
   partita::validate(c.model);
@@ -94,6 +96,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 // A job of ranks that all have the same work.
 struct Job {
   explicit Job(const Arguments& a) : arguments(a), shape(parse_shape(a.shape)) {
@@ -105,8 +113,9 @@ struct Job {
   const Arguments& arguments;
   StepShape shape;
   partita::World world = partita::World::connect({});
-  partita::Mesh mesh{world, {.data = world.size()}};
-  std::unique_ptr<partita::Communicator> self = world.group("self", {world.rank()});
+  at::Device device = partita::device_of_rank(arguments.device == "cuda", world.rank());
+  std::unique_ptr<partita::Communicator> data = partita::on_device(world.group("data", all_ranks(world.size())), device);
+  std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {world.rank()}), device);
   std::vector<partita::Batch> batches;
 };
 
@@ -117,13 +126,13 @@ class Trained {
       : job_(job),
         config_(make_config(job.arguments, job.shape, recompute, job.world.size())),
         engine_(partita::build_training_engine(
-            config_, partita::make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, job.mesh.data()),
-            job.mesh.data())) {
+            config_, partita::make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data), *job.data,
+            job.device)) {
     engine_->initialize(0);
   }
 
   void step() {
-    job_.mesh.data().barrier();
+    job_.data->barrier();
     const partita::Timer timer;
     const auto k = static_cast<int64_t>(losses_.size());
     const partita::StepResult r =
@@ -147,7 +156,9 @@ class Trained {
     const auto [least, most] = std::ranges::minmax(seconds_);
     return {{"model", a.model},
             {"shape", a.shape},
+            {"device", a.device},
             {"precision", a.precision},
+            {"states", a.states},
             {"zero", a.zero},
             {"ranks", job_.world.size()},
             {"threads", at::get_num_threads()},
@@ -234,6 +245,10 @@ void add_shared_options(CLI::App& command, Arguments& a) {
   command.add_option("--kv-heads", a.kv_heads, "of llama; 0: as many as heads")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  command.add_option("--states", a.states, "of master weights and optimizer states: fp32, or bf16 with precision bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command.add_option("--device", a.device, "cpu or cuda")->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));
   command.add_option("--precision", a.precision, "of the compute")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));

@@ -174,16 +174,16 @@ void time_flops(const std::string& name, double flops, const std::function<void(
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   for (int i = 0; i < 3; ++i) run();
   std::vector<cudaEvent_t> events(kRuns + 1);
-  for (cudaEvent_t& event : events) PARTITA_CUDA(cudaEventCreate(&event));
-  PARTITA_CUDA(cudaEventRecord(events[0], stream));
+  for (cudaEvent_t& event : events) PARTITA_CUDA_CHECK(cudaEventCreate(&event));
+  PARTITA_CUDA_CHECK(cudaEventRecord(events[0], stream));
   for (size_t i = 1; i < events.size(); ++i) {
     run();
-    PARTITA_CUDA(cudaEventRecord(events[i], stream));
+    PARTITA_CUDA_CHECK(cudaEventRecord(events[i], stream));
   }
-  PARTITA_CUDA(cudaStreamSynchronize(stream));
+  PARTITA_CUDA_CHECK(cudaStreamSynchronize(stream));
   std::vector<float> milliseconds(kRuns);
-  for (size_t i = 0; i < kRuns; ++i) PARTITA_CUDA(cudaEventElapsedTime(&milliseconds[i], events[i], events[i + 1]));
-  for (cudaEvent_t event : events) PARTITA_CUDA(cudaEventDestroy(event));
+  for (size_t i = 0; i < kRuns; ++i) PARTITA_CUDA_CHECK(cudaEventElapsedTime(&milliseconds[i], events[i], events[i + 1]));
+  for (cudaEvent_t event : events) PARTITA_CUDA_CHECK(cudaEventDestroy(event));
   std::nth_element(milliseconds.begin(), milliseconds.begin() + kRuns / 2, milliseconds.end());
   const double seconds = milliseconds[kRuns / 2] * 1e-3;
   fmt::print("{:<58} {:9.1f} us {:7.1f} TFLOP/s\n", name, seconds * 1e6, flops / seconds * 1e-12);

@@ -1,12 +1,12 @@
 // Calls of the CUDA runtime that must succeed; for files of the CUDA build only.
 //
-//   PARTITA_CUDA(cudaEventRecord(event, stream));
+//   PARTITA_CUDA_CHECK(cudaEventRecord(event, stream));
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include "partita/base/error.h"
 
-#define PARTITA_CUDA(call)                                                                                  \
+#define PARTITA_CUDA_CHECK(call)                                                                                  \
   do {                                                                                                      \
     const cudaError_t partita_cuda_error = (call);                                                          \
     if (partita_cuda_error != cudaSuccess) [[unlikely]]                                                     \

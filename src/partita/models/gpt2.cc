@@ -6,7 +6,8 @@
 
 namespace partita {
 
-std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute, const LoraOptions& lora) {
+std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute, const LoraOptions& lora,
+                                              at::Device device) {
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Embedding>(EmbeddingOptions{.vocabulary = config.vocab_size,
                                                                 .positions = config.max_length,
@@ -37,7 +38,8 @@ std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType c
                   .norm_epsilon = config.norm_epsilon,
                   .init_std = config.init_std,
                   .entry_dropout = residual,
-                  .dtype = compute}));
+                  .dtype = compute,
+                  .chunk_bytes = head_chunk_bytes(device)}));
   return blocks;
 }
 

@@ -47,7 +47,8 @@ std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType 
                   .norm_epsilon = config.norm_epsilon,
                   .init_std = config.init_std,
                   .entry_dropout = residual,
-                  .dtype = compute}));
+                  .dtype = compute,
+                  .chunk_bytes = head_chunk_bytes(device)}));
   return blocks;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "partita/ops/activation.h"
+#include "partita/ops/linear_gelu.h"
 #include "partita/ops/matmul.h"
 
 namespace partita {
@@ -98,6 +99,7 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
                     .normed = saved[kH2],
                     .mean = saved[kMean2],
                     .rstd = saved[kRstd2]});
+  if (up_.adapters() == 0) return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
   up_.forward(w, saved[kUpOut], saved[kH2], context, saved);
   bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
 }
@@ -134,8 +136,13 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor &d_h = context.scratch[kBranch], &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
   const Handed& out = context.handed;
 
-  down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads);
-  bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias));
+  if (down_.adapters() == 0) {
+    grads.matmul(kDown, d.branch, saved[kActivated]);
+    linear_gelu_backward(wide, d.branch, w[kDown], saved[kUpOut], grads.target(kUpBias));
+  } else {
+    down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads);
+    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias));
+  }
   up_.backward(w, d_h, wide, saved[kH2], context, saved, grads);
 
   const Dropout residual = dropout(options_.residual_dropout, DropoutPlace::residual, context);

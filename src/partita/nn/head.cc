@@ -11,8 +11,6 @@
 namespace partita {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{16} << 20;
-
 // Logits of rows [begin, begin + count) of h, in the first `count` rows of `memory`.
 at::Tensor chunk_logits(const at::Tensor& memory, const at::Tensor& h, const at::Tensor& table, int64_t begin,
                         int64_t count) {
@@ -23,8 +21,10 @@ at::Tensor chunk_logits(const at::Tensor& memory, const at::Tensor& h, const at:
 
 }  // namespace
 
-int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes) {
-  const int64_t fitting = std::max<int64_t>(64, kChunkBytes / (vocabulary * element_bytes));
+int64_t head_chunk_bytes(at::Device device) { return (device.is_cpu() ? int64_t{16} : int64_t{800}) << 20; }
+
+int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes, int64_t chunk_bytes) {
+  const int64_t fitting = std::max<int64_t>(64, chunk_bytes / (vocabulary * element_bytes));
   const int64_t chunks = (rows + fitting - 1) / fitting;
   return (rows + chunks - 1) / std::max<int64_t>(chunks, 1);  // even chunks, so that the last is no remainder
 }
@@ -53,7 +53,7 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   const int64_t n = s.rows();
   return {{"logits",
-           {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype)), options_.vocabulary},
+           {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype), options_.chunk_bytes), options_.vocabulary},
            options_.dtype},
           {"d_normed", {n, options_.width}, options_.dtype}};
 }

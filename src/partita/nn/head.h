@@ -18,10 +18,14 @@ struct HeadOptions {
   double norm_epsilon = 1e-5, init_std = 0.02;
   float entry_dropout = 0;
   DType dtype = DType::fp32;
+  int64_t chunk_bytes = int64_t{16} << 20;  // of logits at a time
 };
 
-// Rows a chunk: its logits take about 16 MiB, which stays in a CPU's last-level cache.
-[[nodiscard]] int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes);
+// Bytes of a chunk that suit a device: what stays in a CPU's last-level cache; on a GPU enough rows for products at full
+// speed (some 8000 of GPT-2's vocabulary).
+[[nodiscard]] int64_t head_chunk_bytes(at::Device);
+// Rows a chunk, even ones.
+[[nodiscard]] int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes, int64_t chunk_bytes);
 
 class Head final : public Block {
  public:

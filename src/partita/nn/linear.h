@@ -50,6 +50,7 @@ class Linear {
  public:
   Linear(LinearSpec, int64_t layer, const LoraOptions&, LinearPlaces& next);
 
+  [[nodiscard]] int adapters() const { return static_cast<int>(adapters_.size()); }
   void add_parameters(std::vector<ParameterSpec>&) const;
   void add_saved(const Shape&, DType, std::vector<BufferSpec>&) const;
 

@@ -26,7 +26,8 @@ Keep keep_of(Recompute recompute) {
 
 }  // namespace
 
-std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data) {
+std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
+                                              at::Device device) {
   const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
                               .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
@@ -35,6 +36,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                               .states = c.train.states,
                               .keep = keep_of(c.train.recompute),
                               .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
+                              .device = device,
                               .optimizer = {.kind = c.optimizer.kind,
                                             .beta1 = c.optimizer.beta1,
                                             .beta2 = c.optimizer.beta2,
@@ -44,7 +46,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                               .frozen = frozen,
                               .seed = static_cast<uint64_t>(c.train.seed),
                               .poison = c.debug.poison};
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora);
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device);
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
   frozen.check(parameters);

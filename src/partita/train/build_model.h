@@ -9,7 +9,8 @@
 namespace partita {
 
 // The engine of a training run on this rank; weights are not set yet. Error: train.freeze names what is not there.
-[[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data);
+[[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data,
+                                                            at::Device = at::kCPU);
 
 // An engine that computes losses and logits, in batches of `shape`. It has memory for weights and for one block's
 // activations at a time, none for training.

@@ -25,12 +25,12 @@ constexpr std::chrono::seconds kAbortGrace{10};
 std::byte* data(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
 
 void copy(std::byte* to, const std::byte* from, size_t bytes, cudaStream_t stream) {
-  if (bytes > 0 && to != from) PARTITA_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+  if (bytes > 0 && to != from) PARTITA_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  PARTITA_CUDA(cudaStreamIsCapturing(stream, &status));
+  PARTITA_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
   return status != cudaStreamCaptureStatusNone;
 }
 

@@ -79,7 +79,7 @@ void launch(Reduce kind, To* out, const RowsOfRanks& rows, int64_t n, cudaStream
     reduce_kernel<To, From, kCount, Reduce::sum><<<blocks, kThreads, 0, stream>>>(out, rows, n);
   else
     reduce_kernel<To, From, kCount, Reduce::max><<<blocks, kThreads, 0, stream>>>(out, rows, n);
-  PARTITA_CUDA(cudaGetLastError());
+  PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class To, class From>

@@ -20,7 +20,7 @@ class Pool {
     if (free.empty()) {
       const c10::cuda::CUDAGuard guard(device);
       cudaEvent_t event = nullptr;
-      PARTITA_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+      PARTITA_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
       return event;
     }
     cudaEvent_t event = free.back();
@@ -50,10 +50,10 @@ CudaEventState::~CudaEventState() { pool().give_back(device_, event_); }
 
 void CudaEventState::record(cudaStream_t stream) {
   const c10::cuda::CUDAGuard guard(device_);
-  PARTITA_CUDA(cudaEventRecord(event_, stream));
+  PARTITA_CUDA_CHECK(cudaEventRecord(event_, stream));
 }
 
-void CudaEventState::order(cudaStream_t stream) { PARTITA_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
+void CudaEventState::order(cudaStream_t stream) { PARTITA_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0)); }
 
 bool CudaEventState::test() {
   const cudaError_t state = cudaEventQuery(event_);
@@ -61,11 +61,11 @@ bool CudaEventState::test() {
     (void)cudaGetLastError();
     return false;
   }
-  PARTITA_CUDA(state);
+  PARTITA_CUDA_CHECK(state);
   return true;
 }
 
-void CudaEventState::wait() { PARTITA_CUDA(cudaEventSynchronize(event_)); }
+void CudaEventState::wait() { PARTITA_CUDA_CHECK(cudaEventSynchronize(event_)); }
 
 Event CudaStream::record() {
   auto state = std::make_shared<CudaEventState>(stream_.device_index());

@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kGrace{20};
 
 Watchdog::Watchdog(std::string group, int rank, int size, std::chrono::milliseconds timeout, Backend backend)
     : group_(std::move(group)), rank_(rank), size_(size), timeout_(timeout), backend_(std::move(backend)) {
-  PARTITA_CUDA(cudaGetDevice(&device_));
+  PARTITA_CUDA_CHECK(cudaGetDevice(&device_));
   thread_ = std::thread([this] { run(); });
 }
 

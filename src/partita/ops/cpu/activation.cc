@@ -5,6 +5,10 @@
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/column_sums.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/activation.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/activation.cc"
@@ -173,6 +177,7 @@ int64_t grain_rows(int64_t columns) { return std::max<int64_t>(1, kLeastElements
 }  // namespace
 
 void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias) {
+  PARTITA_DISPATCH(x, bias_gelu_forward(out, x, bias));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), C = x.size(1);
   check_tensor(x, "x", {N, C}, dtype);
@@ -184,6 +189,7 @@ void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias) {
 }
 
 void gelu_recompute(at::Tensor out, at::Tensor x) {
+  PARTITA_DISPATCH(x, gelu_recompute(out, x));
   const at::ScalarType dtype = check_activation(x, "x");
   check_tensor(x, "x", x.sizes(), dtype);
   check_tensor(out, "out", x.sizes(), dtype);
@@ -193,6 +199,7 @@ void gelu_recompute(at::Tensor out, at::Tensor x) {
 }
 
 void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias) {
+  PARTITA_DISPATCH(x, bias_gelu_backward(d_x, d_out, x, d_bias));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), C = x.size(1);
   check_tensor(x, "x", {N, C}, dtype);
@@ -209,6 +216,7 @@ void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d
 }
 
 void swiglu_forward(at::Tensor out, at::Tensor gate_up) {
+  PARTITA_DISPATCH(gate_up, swiglu_forward(out, gate_up));
   const at::ScalarType dtype = check_activation(gate_up, "gate_up");
   const int64_t N = gate_up.size(0), F = gate_up.size(1) / 2;
   check_tensor(gate_up, "gate_up", {N, 2 * F}, dtype);
@@ -219,6 +227,7 @@ void swiglu_forward(at::Tensor out, at::Tensor gate_up) {
 }
 
 void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up) {
+  PARTITA_DISPATCH(gate_up, swiglu_backward(d_gate_up, d_out, gate_up));
   const at::ScalarType dtype = check_activation(gate_up, "gate_up");
   const int64_t N = gate_up.size(0), F = gate_up.size(1) / 2;
   check_tensor(gate_up, "gate_up", {N, 2 * F}, dtype);
@@ -230,6 +239,7 @@ void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up)
 }
 
 void bias_backward(at::Tensor d, Target d_bias) {
+  PARTITA_DISPATCH(d, bias_backward(d, d_bias));
   if (!d_bias.gradient.defined()) return;
   const at::ScalarType dtype = check_activation(d, "d");
   const int64_t N = d.size(0), C = d.size(1);

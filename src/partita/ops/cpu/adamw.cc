@@ -5,6 +5,10 @@
 #include "partita/ops/cpu/adam_factors.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/optimizer.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/adamw.cc"
@@ -44,6 +48,7 @@ HWY_EXPORT(adamw_elements);
 
 void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight,
                 const AdamW& adamw, const StepScalars* now, const Rounding& rounding) {
+  PARTITA_DISPATCH(master, adamw_step(master, m, v, gradient, weight, adamw, now, rounding));
   const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, *now, rounding);
   if (now->skip != 0) return;
   const AdamFactors adam(adamw.beta1, adamw.beta2, adamw.epsilon, *now);

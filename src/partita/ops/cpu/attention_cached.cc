@@ -7,6 +7,10 @@
 #include "partita/ops/cpu/attention_problem.h"
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/attention.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/attention_cached.cc"
@@ -141,6 +145,7 @@ void append(const AttentionProblem& p) {
 }  // namespace
 
 void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tensor values, int64_t past, Heads heads) {
+  PARTITA_DISPATCH(qkv, attention_cached(out, qkv, keys, values, past, heads));
   AttentionProblem p(out, {}, qkv, heads, {}, {});
   PARTITA_CHECK(keys.defined() && keys.dim() == 4, "keys are missing or have not 4 dimensions");
   const int64_t capacity = keys.size(2);

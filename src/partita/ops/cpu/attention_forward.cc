@@ -10,6 +10,10 @@
 #include "partita/ops/cpu/targets.h"
 #include "partita/ops/cpu/tile_matmul.h"
 #include "partita/ops/flat.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/attention.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/attention_forward.cc"
@@ -129,6 +133,7 @@ void attention_tiles(const AttentionProblem& p) {
 
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
                        at::Tensor first_keys) {
+  PARTITA_DISPATCH(qkv, attention_forward(out, log_sum, qkv, heads, dropout, first_keys));
   const AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
   if (!p.has_tiles()) {
     const at::Tensor wide_out = at::empty_like(out, out.options().dtype(at::kFloat));

@@ -8,6 +8,10 @@
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/cross_entropy.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/cross_entropy.cc"
@@ -133,6 +137,7 @@ HWY_EXPORT(cross_entropy_rows);
 }  // namespace
 
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient) {
+  PARTITA_DISPATCH(logits, cross_entropy(logits, labels, loss, now, gradient));
   const at::ScalarType dtype = check_activation(logits, "logits");
   const int64_t n = logits.size(0), V = logits.size(1);
   check_tensor(logits, "logits", {n, V}, dtype);

@@ -6,6 +6,10 @@
 #include "partita/ops/cpu/row_mask.h"
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/dropout_apply.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/dropout.cc"
@@ -70,8 +74,15 @@ void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout, b
 
 }  // namespace
 
-void dropout_forward(at::Tensor out, at::Tensor in, const Dropout& dropout) { drop(out, in, dropout, false); }
-void dropout_add(at::Tensor out, at::Tensor in, const Dropout& dropout) { drop(out, in, dropout, true); }
+void dropout_forward(at::Tensor out, at::Tensor in, const Dropout& dropout) {
+  PARTITA_DISPATCH(in, dropout_forward(out, in, dropout));
+  drop(out, in, dropout, false);
+}
+
+void dropout_add(at::Tensor out, at::Tensor in, const Dropout& dropout) {
+  PARTITA_DISPATCH(in, dropout_add(out, in, dropout));
+  drop(out, in, dropout, true);
+}
 
 }  // namespace partita
 #endif  // HWY_ONCE

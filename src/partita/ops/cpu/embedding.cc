@@ -7,6 +7,10 @@
 
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/embedding.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/embedding.cc"
@@ -111,6 +115,7 @@ void backward_of_table(const Target& target, const at::Tensor& d_out, const at::
 
 void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, at::Tensor token_table,
                        at::Tensor position_table) {
+  PARTITA_DISPATCH(out, embedding_forward(out, tokens, positions, token_table, position_table));
   const at::ScalarType dtype = check_activation(token_table, "token_table");
   const int64_t N = tokens.numel(), V = token_table.size(0), C = token_table.size(1);
   check_tensor(tokens, "tokens", {tokens.size(0), tokens.size(1)}, at::kInt);
@@ -132,6 +137,7 @@ void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, 
 
 void embedding_backward(Target d_token_table, Target d_position_table, at::Tensor d_out, at::Tensor tokens,
                         at::Tensor positions) {
+  PARTITA_DISPATCH(d_out, embedding_backward(d_token_table, d_position_table, d_out, tokens, positions));
   const at::ScalarType dtype = check_activation(d_out, "d_out");
   const int64_t N = d_out.size(0), C = d_out.size(1);
   check_tensor(d_out, "d_out", {N, C}, dtype);

@@ -6,6 +6,10 @@
 
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/flat.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/flat.cc"
@@ -68,6 +72,7 @@ void check_flat(const at::Tensor& tensor, const char* name, int64_t count) {
 }  // namespace
 
 void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
+  PARTITA_DISPATCH(out, add_into(out, in, accumulate));
   if (!accumulate) return cast(out, in);
   const int64_t n = out.numel();
   check_tensor(out, "out", {n}, at::kFloat);
@@ -78,6 +83,7 @@ void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
 }
 
 void sum_of_squares(at::Tensor in, at::Tensor out) {
+  PARTITA_DISPATCH(in, sum_of_squares(in, out));
   const int64_t n = in.numel();
   check_tensor(in, "in", {n}, at::kFloat);
   check_tensor(out, "out", {1}, at::kDouble);
@@ -94,6 +100,7 @@ void sum_of_squares(at::Tensor in, at::Tensor out) {
 }
 
 void cast(at::Tensor out, at::Tensor in) {
+  PARTITA_DISPATCH(out, cast(out, in));
   const int64_t n = out.numel();
   check_flat(out, "out", n);
   check_flat(in, "in", n);

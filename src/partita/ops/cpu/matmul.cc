@@ -12,6 +12,10 @@
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/flat.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/matmul.h"
+#endif
+#include "partita/ops/device.h"
 
 namespace at::native {
 // result = alpha * a b + beta * result. Exported by libtorch_cpu; its header is not installed.
@@ -90,6 +94,7 @@ void multiply(at::Tensor y, const at::Tensor& a, const at::Tensor& b, bool accum
 }  // namespace
 
 void linear_forward(at::Tensor y, at::Tensor x, at::Tensor w, at::Tensor bias) {
+  PARTITA_DISPATCH(x, linear_forward(y, x, w, bias));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), in = x.size(1), out = w.size(0);
   check_tensor(x, "x", {N, in}, dtype);
@@ -101,6 +106,7 @@ void linear_forward(at::Tensor y, at::Tensor x, at::Tensor w, at::Tensor bias) {
 }
 
 void linear_add(at::Tensor y, at::Tensor x, at::Tensor w, float scale) {
+  PARTITA_DISPATCH(x, linear_add(y, x, w, scale));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), in = x.size(1), out = w.size(0);
   check_tensor(x, "x", {N, in}, dtype);
@@ -110,6 +116,7 @@ void linear_add(at::Tensor y, at::Tensor x, at::Tensor w, float scale) {
 }
 
 void linear_backward_input(at::Tensor d_x, at::Tensor d_y, at::Tensor w, float scale, bool accumulate) {
+  PARTITA_DISPATCH(d_y, linear_backward_input(d_x, d_y, w, scale, accumulate));
   const at::ScalarType dtype = check_activation(d_y, "d_y");
   const int64_t N = d_y.size(0), in = w.size(1), out = w.size(0);
   check_columns(d_y, "d_y", {N, out}, dtype);
@@ -119,6 +126,7 @@ void linear_backward_input(at::Tensor d_x, at::Tensor d_y, at::Tensor w, float s
 }
 
 void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool accumulate, float scale) {
+  PARTITA_DISPATCH(x, linear_backward_weight(d_w, d_y, x, accumulate, scale));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), in = x.size(1), out = d_y.size(1);
   check_tensor(x, "x", {N, in}, dtype);

@@ -8,6 +8,10 @@
 #include "partita/ops/cpu/column_sums.h"
 #include "partita/ops/cpu/row_mask.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/norm.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/norm.cc"
@@ -232,6 +236,7 @@ void check_norm_bias(const at::Tensor& norm_bias, const at::Tensor& mean, int64_
 }  // namespace
 
 void add_norm_forward(const AddNorm& op) {
+  PARTITA_DISPATCH(op.branch, add_norm_forward(op));
   const at::ScalarType dtype = check_activation(op.branch, "branch");
   const int64_t N = op.branch.size(0), C = op.branch.size(1);
   check_tensor(op.branch, "branch", {N, C}, dtype);
@@ -250,6 +255,7 @@ void add_norm_forward(const AddNorm& op) {
 
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
                     at::Tensor norm_bias) {
+  PARTITA_DISPATCH(residual, norm_recompute(normed, residual, mean, rstd, weight, norm_bias));
   const at::ScalarType dtype = check_activation(residual, "residual");
   const int64_t N = residual.size(0), C = residual.size(1);
   check_tensor(residual, "residual", {N, C}, dtype);
@@ -266,6 +272,7 @@ void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at:
 }
 
 void add_norm_backward(const AddNormBackward& op) {
+  PARTITA_DISPATCH(op.residual, add_norm_backward(op));
   const at::ScalarType dtype = check_activation(op.residual, "residual");
   const int64_t N = op.residual.size(0), C = op.residual.size(1);
   check_tensor(op.residual, "residual", {N, C}, dtype);

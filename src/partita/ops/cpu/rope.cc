@@ -12,6 +12,10 @@
 
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/rope.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/rope.cc"
@@ -127,10 +131,12 @@ RopeTable make_rope_table(const RopeOptions& options, at::Device device) {
 }
 
 void rope_forward(at::Tensor qkv, at::Tensor positions, Heads heads, const RopeTable& table) {
+  PARTITA_DISPATCH(qkv, rope_forward(qkv, positions, heads, table));
   turn(qkv, positions, heads, table, "qkv", 1);
 }
 
 void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads heads, const RopeTable& table) {
+  PARTITA_DISPATCH(d_qkv, rope_backward(d_qkv, positions, heads, table));
   turn(d_qkv, positions, heads, table, "d_qkv", -1);
 }
 

@@ -5,6 +5,10 @@
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/sgd_factors.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/optimizer.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/sgd.cc"
@@ -47,6 +51,7 @@ HWY_EXPORT(sgd_elements);
 
 void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::Tensor weight, const Sgd& sgd,
               const StepScalars* now, const Rounding& rounding) {
+  PARTITA_DISPATCH(master, sgd_step(master, momentum, gradient, weight, sgd, now, rounding));
   PARTITA_CHECK(momentum.defined() == (sgd.momentum != 0), "momentum {} with{} a state", sgd.momentum,
                 momentum.defined() ? "" : "out");
   const OptimizerProblem p = momentum.defined()

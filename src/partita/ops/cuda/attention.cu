@@ -315,7 +315,7 @@ void launch_forward(const PlainAttention& a, cudaStream_t stream) {
     forward_kernel<decltype(t), decltype(channels)::kCount>
         <<<blocks(a.length, a.heads, a.samples), dim3(kLanes, warps), shared, stream>>>(a);
   });
-  PARTITA_CUDA(cudaGetLastError());
+  PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
 void launch_backward(const PlainAttention& a, cudaStream_t stream) {
@@ -329,7 +329,7 @@ void launch_backward(const PlainAttention& a, cudaStream_t stream) {
     key_value_gradient_kernel<T, kChannels>
         <<<blocks(a.length, a.kv_heads, a.samples), dim3(kLanes, kWarps), (2 + 2 * kWarps) * vector, stream>>>(a);
   });
-  PARTITA_CUDA(cudaGetLastError());
+  PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
 void launch_append(PlainAttention::Type type, const HeadVectors& from, const HeadVectors& to, int64_t samples,
@@ -339,13 +339,13 @@ void launch_append(PlainAttention::Type type, const HeadVectors& from, const Hea
     append_kernel<decltype(t)>
         <<<blocks(length, kv_heads, samples), 64, 0, stream>>>(from, to, length, kv_heads, head_width, past);
   });
-  PARTITA_CUDA(cudaGetLastError());
+  PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
 void launch_cudnn_seed(int64_t* to, uint32_t site, const StepScalars* now, const int64_t* sample_ids,
                        cudaStream_t stream) {
   cudnn_seed_kernel<<<1, 1, 0, stream>>>(to, site, now, sample_ids);
-  PARTITA_CUDA(cudaGetLastError());
+  PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace partita::cuda

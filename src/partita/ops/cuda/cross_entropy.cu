@@ -171,7 +171,7 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
                                     .kept = shared / 16};
     with_bool(gradient, [&]<class Gradient>(Gradient) {
       const auto kernel = cross_entropy_kernel<T, Gradient::value>;
-      PARTITA_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+      PARTITA_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
       kernel<<<static_cast<unsigned>(n), kRowThreads, static_cast<size_t>(shared), c10::cuda::getCurrentCUDAStream()>>>(
           arguments);
     });

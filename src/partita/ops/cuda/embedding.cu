@@ -147,7 +147,7 @@ void backward_of_table(const Target& target, const at::Tensor& d_out, const at::
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   float* gradient = target.gradient.mutable_data_ptr<float>();
   if (!target.accumulate && limit * C > 0)
-    PARTITA_CUDA(cudaMemsetAsync(gradient, 0, static_cast<size_t>(limit * C) * sizeof(float), stream));
+    PARTITA_CUDA_CHECK(cudaMemsetAsync(gradient, 0, static_cast<size_t>(limit * C) * sizeof(float), stream));
   if (N * C == 0) return;
   const auto [sorted, order] = at::sort(indices.reshape({N}), /*stable=*/true, /*dim=*/0, /*descending=*/false);
   const int64_t chunks = divide_up(N, kChunk);

@@ -10,7 +10,7 @@
 #include "partita/ops/cuda/check.h"
 
 // After a launch: were its arguments valid?
-#define PARTITA_LAUNCHED() PARTITA_CUDA(cudaGetLastError())
+#define PARTITA_LAUNCHED() PARTITA_CUDA_CHECK(cudaGetLastError())
 
 namespace partita::cuda {
 
@@ -55,8 +55,8 @@ template <class T>
 [[nodiscard]] inline int64_t multiprocessors() {
   static const int64_t count = [] {
     int device = 0, found = 0;
-    PARTITA_CUDA(cudaGetDevice(&device));
-    PARTITA_CUDA(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device));
+    PARTITA_CUDA_CHECK(cudaGetDevice(&device));
+    PARTITA_CUDA_CHECK(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device));
     return int64_t{found};
   }();
   return count;
@@ -66,7 +66,7 @@ template <class T>
 template <class Kernel>
 [[nodiscard]] int64_t resident_blocks(Kernel kernel, int threads, size_t shared_bytes = 0) {
   int blocks = 0;
-  PARTITA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes));
+  PARTITA_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes));
   return std::max(1, blocks) * multiprocessors();
 }
 

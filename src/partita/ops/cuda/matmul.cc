@@ -297,8 +297,8 @@ void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor
   check_tensor(out, "out", {N, F}, dtype);
   check_tensor(up, "up", {N, F}, dtype);
   check_tensor(bias, "bias", {F}, dtype);
-  PARTITA_CHECK(has_gelu_products(up) && x.size(1) > 0, "this product has no GELU in it");
   if (out.numel() == 0) return;
+  PARTITA_CHECK(has_gelu_products(up) && x.size(1) > 0, "this product has no GELU in it");
   run(forward_product(out, x, w, false, Epilogue::gelu),
       {.a = data(w), .b = data(x), .out = mutable_data(out), .bias = data(bias), .aux = mutable_data(up)});
 }
@@ -311,8 +311,8 @@ void linear_gelu_backward_input(at::Tensor d_up, at::Tensor d_y, at::Tensor w, a
   check_tensor(w, "w", {C, F}, dtype);
   check_tensor(d_up, "d_up", {N, F}, dtype);
   check_tensor(up, "up", {N, F}, dtype);
-  PARTITA_CHECK(has_gelu_products(up) && C > 0, "this product has no GELU in it");
   if (d_up.numel() == 0) return;
+  PARTITA_CHECK(has_gelu_products(up) && C > 0, "this product has no GELU in it");
   PARTITA_CHECK(d_up.const_data_ptr() != up.const_data_ptr(), "d_up may not be up");
   run(input_product(d_up, d_y, w, false, Epilogue::gelu_backward),
       {.a = data(w), .b = data(d_y), .out = mutable_data(d_up), .aux = mutable_data(up)});

@@ -13,14 +13,14 @@ ValueError* value_error() {
   static std::mutex mutex;
   static auto* notes = new std::map<int, ValueError*>;  // never destroyed: the driver may be gone at exit
   int device = 0;
-  PARTITA_CUDA(cudaGetDevice(&device));
+  PARTITA_CUDA_CHECK(cudaGetDevice(&device));
   const std::lock_guard lock(mutex);
   ValueError*& note = (*notes)[device];
   if (note == nullptr) {
     void* memory = nullptr;
-    PARTITA_CUDA(cudaMalloc(&memory, sizeof(ValueError)));
-    PARTITA_CUDA(cudaMemset(memory, 0, sizeof(ValueError)));
-    PARTITA_CUDA(cudaDeviceSynchronize());
+    PARTITA_CUDA_CHECK(cudaMalloc(&memory, sizeof(ValueError)));
+    PARTITA_CUDA_CHECK(cudaMemset(memory, 0, sizeof(ValueError)));
+    PARTITA_CUDA_CHECK(cudaDeviceSynchronize());
     note = static_cast<ValueError*>(memory);
   }
   return note;
@@ -29,10 +29,10 @@ ValueError* value_error() {
 void check_values() {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   ValueError found{};
-  PARTITA_CUDA(cudaMemcpyAsync(&found, value_error(), sizeof(found), cudaMemcpyDeviceToHost, stream));
-  PARTITA_CUDA(cudaStreamSynchronize(stream));
+  PARTITA_CUDA_CHECK(cudaMemcpyAsync(&found, value_error(), sizeof(found), cudaMemcpyDeviceToHost, stream));
+  PARTITA_CUDA_CHECK(cudaStreamSynchronize(stream));
   if (found.kind == ValueKind::fine) return;
-  PARTITA_CUDA(cudaMemsetAsync(value_error(), 0, sizeof(ValueError), stream));
+  PARTITA_CUDA_CHECK(cudaMemsetAsync(value_error(), 0, sizeof(ValueError), stream));
   if (found.kind == ValueKind::label)
     fail("label {} of row {} is outside 0..{}: the data does not belong to this model", found.value, found.place,
          found.limit - 1);

@@ -1,0 +1,23 @@
+// Collectives of a group where its tensors lie.
+//
+//   std::unique_ptr<Communicator> dp = on_device(world.group("dp", ranks), device);
+#pragma once
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <memory>
+
+#include "partita/comm/communicator.h"
+
+namespace partita {
+
+// The group itself on the CPU; on CUDA its ranks over NCCL, whose host tensors still go through the group. Every rank of it
+// calls this. Error: a device that this build has no code for.
+[[nodiscard]] std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10::Device,
+                                                      std::chrono::milliseconds timeout = std::chrono::minutes(10));
+
+// The device of this rank: the CPU, or the GPU that its number on this machine names. Error: there are fewer GPUs, or this
+// build has no code for them.
+[[nodiscard]] c10::Device device_of_rank(bool cuda, int local_rank);
+
+}  // namespace partita
