@@ -112,6 +112,7 @@ class TrainingRun {
         const ModelSource source = adapted_model();
         // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
         base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
+        stored_as_ = name_of(source.stored_as);
         load_weights(*engine_, source, seed);
       }
     }
@@ -135,6 +136,7 @@ class TrainingRun {
     nan_steps_ = saved.nan_steps;
     saved_identity_ = saved.identity;
     saved_base_ = saved.base;
+    stored_as_ = saved.stored_as;
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -260,7 +262,7 @@ class TrainingRun {
                                      .model = config_.model,
                                      .lora = config_.lora,
                                      .base = base_,
-                                     .stored_as = {},
+                                     .stored_as = stored_as_,
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
         checkpoints_folder(config_.run.directory), step_, state, peers_,
@@ -305,6 +307,7 @@ class TrainingRun {
   std::unique_ptr<TrainerView> view_;
   std::map<std::string, std::string> saved_identity_;
   std::filesystem::path saved_base_;
+  std::string stored_as_;  // element type that the weights came in, for an export; empty: not known
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
