@@ -86,10 +86,11 @@ void linear(benchmark::State& state, at::ScalarType dtype, int64_t in, int64_t o
 // rms: Llama's, without biases.
 void norm(benchmark::State& state, at::ScalarType dtype, bool backward, float p, bool rms) {
   const auto shape = {kTokens, kWidth};
+  const Dropout dropout{.p = p, .site = 1, .now = &kNow, .samples = kSamples};
   AddNorm op{.sum = random(shape, dtype),
              .branch = random(shape, dtype),
              .bias = random({kWidth}, dtype),
-             .dropout = {.p = p, .site = 1, .now = &kNow, .samples = kSamples},
+             .dropout = dropout,
              .weight = random({kWidth}, dtype),
              .norm_bias = random({kWidth}, dtype),
              .residual = random(shape, dtype),
