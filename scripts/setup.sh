@@ -15,7 +15,10 @@ readonly kTorchVersion=2.11.0
 # Of torch's own dependencies, libtorch_cpu.so needs these two alone, also on a machine without a GPU.
 readonly kTorchPackages=("torch==$kTorchVersion" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly kTestPythonPackages=(tensorboard==2.21.0)
-readonly kPeerPackages=("torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2 nvidia-cudnn-frontend==1.32.0)
+readonly kPeerPackages=(
+  "torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2
+  nvidia-cudnn-frontend==1.32.0                                   # headers, for builds with PARTITA_CUDA
+)
 readonly kPackages=(
   build-essential cmake ninja-build ccache mold pkg-config git make
   libopenmpi-dev openmpi-bin                                      # ranks on CPUs
