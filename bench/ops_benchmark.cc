@@ -7,10 +7,10 @@
 // step_ms: the time of all calls of that kernel in one training step.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 
 #include <chrono>

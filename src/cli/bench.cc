@@ -114,7 +114,8 @@ struct Job {
   StepShape shape;
   partita::World world = partita::World::connect({});
   at::Device device = partita::device_of_rank(arguments.device == "cuda", world.rank());
-  std::unique_ptr<partita::Communicator> data = partita::on_device(world.group("data", all_ranks(world.size())), device);
+  std::unique_ptr<partita::Communicator> data =
+      partita::on_device(world.group("data", all_ranks(world.size())), device);
   std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {world.rank()}), device);
   std::vector<partita::Batch> batches;
 };

@@ -44,7 +44,9 @@ void run(Arguments a) {
 void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Writes text with a trained model");
   auto a = std::make_shared<Arguments>();
-  command->add_option("PATH", a->paths.path, "a Hugging Face folder, a run (its newest checkpoint is taken) or a checkpoint")
+  command
+      ->add_option("PATH", a->paths.path,
+                   "a Hugging Face folder, a run (its newest checkpoint is taken) or a checkpoint")
       ->required();
   command->add_option("--prompt", a->prompt, "text to go on from; empty: the beginning of a document");
   command->add_option("--tokens", a->options.tokens, "tokens to write at most")
@@ -58,7 +60,8 @@ void add_generate_command(CLI::App& app) {
       ->add_option("--top-p", a->options.sampling.top_p, "draw from the likeliest tokens that reach this probability")
       ->capture_default_str();
   command->add_option("--seed", a->options.seed, "the same seed gives the same text")->capture_default_str();
-  command->add_option("--base", a->paths.base, "where the model lies that PATH's adapters adapt; default: where they say");
+  command->add_option("--base", a->paths.base,
+                      "where the model lies that PATH's adapters adapt; default: where they say");
   command->add_option("--tokenizer", a->paths.tokenizer, "tokenizer.json; default: the one that lies there");
   command->add_flag("--greedy", a->greedy, "always the likeliest token");
   command->footer(

@@ -67,8 +67,8 @@ TEST(TorchPickle, ReadsProtocol4) {
   };
   const std::string body = "}\x94" + short_text("w") + stack_name("torch._utils", "_rebuild_tensor_v2") + "((" +
                            short_text("storage") + stack_name("torch", "HalfStorage") + short_text("0") +
-                           short_text("cpu") + "M\x2c\x01tQ" + std::string("\x8a\x02\xff\0", 4) + "K\x05\x85K\x01\x85\x89" +
-                           stack_name("collections", "OrderedDict") + ")RtRs.";
+                           short_text("cpu") + "M\x2c\x01tQ" + std::string("\x8a\x02\xff\0", 4) +
+                           "K\x05\x85K\x01\x85\x89" + stack_name("collections", "OrderedDict") + ")RtRs.";
   const auto tensors = unpickle(std::string("\x80\x04\x95", 3) + little(uint64_t(body.size())) + body);
   ASSERT_EQ(tensors.size(), 1U);
   EXPECT_EQ(tensors[0].type, ElementType::f16);

@@ -23,8 +23,8 @@ TEST(Usage, ExitCodes) {
   expect_error(partita({"launch", "-n", "2"}), HasSubstr("no command"), 2);
   expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"),
                2);
-  for (const char* command :
-       {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "eval", "import", "export", "plot", "checkpoint", "bench"}) {
+  for (const char* command : {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "eval", "import",
+                              "export", "plot", "checkpoint", "bench"}) {
     const Result r = partita({command, "--help"});
     EXPECT_EQ(r.code, 0) << command;
     EXPECT_GT(r.output.size(), 200U) << command;

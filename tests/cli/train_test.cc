@@ -71,8 +71,10 @@ TEST(Train, ResumesBitForBit) {
   const std::vector<Layout> layouts = {
       {1, 0, {}},
       {2, 2, {"--model.kind=llama", "--optimizer.kind=lamb", "--train.freeze=embedding.*"}},
-      {2, 3, {"--train.precision=bf16", "--model.kind=llama", "--model.heads=4", "--model.kv_heads=2",
-              "--model.head_width=8", "--train.states=bf16"}},
+      {2,
+       3,
+       {"--train.precision=bf16", "--model.kind=llama", "--model.heads=4", "--model.kv_heads=2", "--model.head_width=8",
+        "--train.states=bf16"}},
       {3, 1, {"--train.precision=bf16"}},
       {2, 1, {"--train.precision=fp16", "--loss_scale.window=20", "--optimizer.kind=sgd"}}};
   for (const auto& [ranks, stage, more] : layouts) {

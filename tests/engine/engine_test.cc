@@ -83,7 +83,10 @@ TEST_F(EngineTest, BlocksWithoutBackwardKeepNothing) {
       return frozen_layers > 0 && p.name.starts_with("embedding.position");
     };
     return make({.tied_head = TiedHead::no,
-                 .frozen = [=](const ParameterSpec& p) { return frozen(p) || (frozen_layers > 0 && p.name == "embedding.token.weight"); },
+                 .frozen =
+                     [=](const ParameterSpec& p) {
+                       return frozen(p) || (frozen_layers > 0 && p.name == "embedding.token.weight");
+                     },
                  .samples = 4})
         ->memory()
         .activations;
@@ -168,13 +171,11 @@ TEST_P(Slopes, AreTheGradients) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Slopes,
-                         testing::Values(std::tuple(ModelKind::gpt2, TiedHead::yes, 0),
-                                         std::tuple(ModelKind::gpt2, TiedHead::no, 0),
-                                         std::tuple(ModelKind::llama, TiedHead::yes, 0),
-                                         std::tuple(ModelKind::llama, TiedHead::no, 0),
-                                         std::tuple(ModelKind::gpt2, TiedHead::yes, 3),
-                                         std::tuple(ModelKind::llama, TiedHead::no, 3)));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Slopes,
+    testing::Values(std::tuple(ModelKind::gpt2, TiedHead::yes, 0), std::tuple(ModelKind::gpt2, TiedHead::no, 0),
+                    std::tuple(ModelKind::llama, TiedHead::yes, 0), std::tuple(ModelKind::llama, TiedHead::no, 0),
+                    std::tuple(ModelKind::gpt2, TiedHead::yes, 3), std::tuple(ModelKind::llama, TiedHead::no, 3)));
 
 TEST_F(EngineTest, NonFiniteGradientsChangeNothing) {
   const EngineCase c{.samples = 2, .dropout = 0};

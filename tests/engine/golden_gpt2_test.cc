@@ -98,11 +98,9 @@ TEST_P(Golden, EveryGradient) {
 TEST_P(Golden, ThreeClippedSteps) {
   const auto losses = read<double>("step.loss"), norms = read<double>("step.norm");
   for (size_t step = 0; step < 3; ++step) {
-    const StepResult r =
-        engine_->step(std::span(&batch_, 1), {.step = static_cast<int64_t>(step),
-                                                             .update = static_cast<int64_t>(step),
-                                                             .learning_rate = 1e-3F,
-                                                             .clip = 1});
+    const StepResult r = engine_->step(
+        std::span(&batch_, 1),
+        {.step = static_cast<int64_t>(step), .update = static_cast<int64_t>(step), .learning_rate = 1e-3F, .clip = 1});
     EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
     EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
   }

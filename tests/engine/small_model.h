@@ -114,11 +114,8 @@ inline std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, in
   std::vector<StepResult> results;
   for (int64_t step = first; step < last; ++step)
     results.push_back(
-        engine.step(rank_batches(c, step, rank, ranks), {.step = step,
-                                                                          .update = step,
-                                                                          .learning_rate = 3e-3F,
-                                                                          .clip = 0.5F,
-                                                                          .loss_scale = c.loss_scale}));
+        engine.step(rank_batches(c, step, rank, ranks),
+                    {.step = step, .update = step, .learning_rate = 3e-3F, .clip = 0.5F, .loss_scale = c.loss_scale}));
   return results;
 }
 

@@ -64,8 +64,7 @@ std::vector<Kind> kinds() {
           {"llama, full recomputation", {.kind = ModelKind::llama, .keep = Keep::entry}},
           {"llama, tied", {.kind = ModelKind::llama, .tied_head = TiedHead::yes}},
           {"llama, frozen in part", {.kind = ModelKind::llama, .frozen = some_frozen, .keep = Keep::selective}},
-          {"llama, adapters, full recomputation",
-           {.kind = ModelKind::llama, .lora = llama_lora, .keep = Keep::entry}},
+          {"llama, adapters, full recomputation", {.kind = ModelKind::llama, .lora = llama_lora, .keep = Keep::entry}},
           {"gpt2, SGD", {.optimizer = OptimizerKind::sgd}},
           {"llama, LAMB", {.kind = ModelKind::llama, .optimizer = OptimizerKind::lamb}}};
 }

@@ -56,7 +56,8 @@ TEST(ParameterCount, EqualsThePublishedModels) {
   EXPECT_EQ(parameter_count(gpt2_xl()), 1'557'611'200);
 }
 
-ModelConfig llama(int64_t layers, int64_t hidden_size, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t vocabulary) {
+ModelConfig llama(int64_t layers, int64_t hidden_size, int64_t heads, int64_t kv_heads, int64_t ffn,
+                  int64_t vocabulary) {
   return {.kind = ModelKind::llama,
           .layers = layers,
           .hidden_size = hidden_size,
@@ -67,9 +68,9 @@ ModelConfig llama(int64_t layers, int64_t hidden_size, int64_t heads, int64_t kv
 }
 
 TEST(ParameterCount, EqualsThePublishedLlamas) {
-  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 0, 11008, 32000)), 6'738'415'616);    // Llama-2 7B
-  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 8, 14336, 128256)), 8'030'261'248);   // Llama-3 8B
-  EXPECT_EQ(parameter_count(llama(22, 2048, 32, 4, 5632, 32000)), 1'100'048'384);     // TinyLlama
+  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 0, 11008, 32000)), 6'738'415'616);   // Llama-2 7B
+  EXPECT_EQ(parameter_count(llama(32, 4096, 32, 8, 14336, 128256)), 8'030'261'248);  // Llama-3 8B
+  EXPECT_EQ(parameter_count(llama(22, 2048, 32, 4, 5632, 32000)), 1'100'048'384);    // TinyLlama
   ModelConfig tied = llama(16, 2048, 32, 8, 8192, 128256);
   tied.tied_head = TiedHead::yes;
   EXPECT_EQ(parameter_count(tied), 1'235'814'400);  // Llama-3.2 1B
@@ -98,7 +99,8 @@ TEST(ModelConfig, RefusesWhatNoLlamaHas) {
   EXPECT_THAT(changed([](ModelConfig& m) { m.head_width = 5; }), HasSubstr("turn pairs"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.rope_theta = 0.5; }), HasSubstr("model.rope_theta is 0.5"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 0.5; }), HasSubstr("model.rope_factor is 0.5"));
-  EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 8, m.rope_low_frequency = 4; }), HasSubstr("0 < low < high"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.rope_factor = 8, m.rope_low_frequency = 4; }),
+              HasSubstr("0 < low < high"));
   EXPECT_THAT(message({.kv_heads = 4}), HasSubstr("model.kv_heads is 4: gpt2"));
   EXPECT_THAT(message({.rope_factor = 2}), HasSubstr("rotary positions is set: gpt2 has none"));
 }

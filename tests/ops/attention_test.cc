@@ -37,7 +37,10 @@ const StepScalars kNow{.seed = 99, .step = 3};
 const std::vector<int64_t> kSamples = {11, (int64_t{1} << 40) + 5};
 
 Dropout dropout_of(const Case& c) {
-  return {.p = c.p, .site = 18, .now = &kNow, .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
+  return {.p = c.p,
+          .site = 18,
+          .now = &kNow,
+          .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
 }
 
 // Starts of the documents, for every position; undefined if the case has none.

@@ -22,7 +22,10 @@ const StepScalars kNow{.seed = 1234, .step = 56};
 const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
 
 Dropout dropout_of(const Case& c) {
-  return {.p = c.p, .site = 35, .now = &kNow, .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
+  return {.p = c.p,
+          .site = 35,
+          .now = &kNow,
+          .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
 }
 
 // The scalar definition of base/random.h.

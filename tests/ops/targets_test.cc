@@ -63,7 +63,8 @@ std::vector<at::Tensor> llama_results(at::ScalarType dtype) {
   const at::Tensor qkv = random({2, length, 30}, dtype, 7), positions = integers({2, length}, length, 8);
   rope_forward(qkv, positions, heads, make_rope_table({.head_width = 6, .positions = length}));
   const at::Tensor dropped = random({N, C}, dtype, 9);
-  dropout_add(dropped, random({N, C}, dtype, 10), {.p = 0.2F, .site = 7, .now = &kNow, .samples = sample_ids(kSamples)});
+  dropout_add(dropped, random({N, C}, dtype, 10),
+              {.p = 0.2F, .site = 7, .now = &kNow, .samples = sample_ids(kSamples)});
   const Target d_table{nan({5, C}), false};
   embedding_backward(d_table, {}, random({N, C}, dtype, 11), integers({2, length}, 5, 12), {});
   return {residual, normed, d_residual, d_weight.gradient, activated, d_gate_up, qkv, dropped, d_table.gradient};

@@ -182,7 +182,8 @@ void time_flops(const std::string& name, double flops, const std::function<void(
   }
   PARTITA_CUDA_CHECK(cudaStreamSynchronize(stream));
   std::vector<float> milliseconds(kRuns);
-  for (size_t i = 0; i < kRuns; ++i) PARTITA_CUDA_CHECK(cudaEventElapsedTime(&milliseconds[i], events[i], events[i + 1]));
+  for (size_t i = 0; i < kRuns; ++i)
+    PARTITA_CUDA_CHECK(cudaEventElapsedTime(&milliseconds[i], events[i], events[i + 1]));
   for (cudaEvent_t event : events) PARTITA_CUDA_CHECK(cudaEventDestroy(event));
   std::nth_element(milliseconds.begin(), milliseconds.begin() + kRuns / 2, milliseconds.end());
   const double seconds = milliseconds[kRuns / 2] * 1e-3;

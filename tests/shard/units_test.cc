@@ -52,8 +52,7 @@ TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
   const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .blocks_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
                                        "layers.4-4", "head", "vectors"));
-  const SlotPlan few = plan_slots(plan, true, SlotsFor::weights),
-                 all = plan_slots(plan, false, SlotsFor::weights);
+  const SlotPlan few = plan_slots(plan, true, SlotsFor::weights), all = plan_slots(plan, false, SlotsFor::weights);
   EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
   EXPECT_EQ(few.slot_count.size(), 4U);
   EXPECT_TRUE(few.shared(0));

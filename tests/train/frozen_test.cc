@@ -39,7 +39,8 @@ TEST(Frozen, SaysWhatMatchesNothing) {
   const auto check = [](std::string_view patterns) {
     return error_message([&] { FrozenParameters(patterns, {}).check(kParameters); });
   };
-  EXPECT_THAT(check("layer.0.*"), HasSubstr("no parameter is called \"layer.0.*\"; the first is embedding.token.weight"));
+  EXPECT_THAT(check("layer.0.*"),
+              HasSubstr("no parameter is called \"layer.0.*\"; the first is embedding.token.weight"));
   EXPECT_THAT(check("*"), HasSubstr("leaves nothing to train"));
   FrozenParameters("embedding.*,layers.0.*", {}).check(kParameters);
 }

@@ -31,7 +31,8 @@ std::vector<T> read(const SafetensorsFile& file, const std::string& name) {
 // "layers.1.attention.q.lora_a" as PEFT calls it.
 std::string peft_name(const std::string& ours, ModelKind kind) {
   for (const LoraTarget& target : lora_targets(kind))
-    for (const auto& [suffix, theirs] : {std::pair(".lora_a", ".lora_A.weight"), std::pair(".lora_b", ".lora_B.weight")}) {
+    for (const auto& [suffix, theirs] :
+         {std::pair(".lora_a", ".lora_A.weight"), std::pair(".lora_b", ".lora_B.weight")}) {
       const size_t layer = std::string("layers.").size(), dot = ours.find('.', layer);
       if (ours.substr(dot + 1) != std::string(target.part) + suffix) continue;
       const std::string layers = kind == ModelKind::gpt2 ? "transformer.h." : "model.layers.";
@@ -56,9 +57,8 @@ class GoldenHf : public testing::TestWithParam<Case> {
       adapters_ = std::make_unique<SafetensorsFile>(kFolder / (c.model + "_lora") / "adapter_model.safetensors");
       lora_ = {.rank = 4,
                .alpha = 8,
-               .targets = model().kind == ModelKind::gpt2
-                              ? "c_attn,c_proj,c_fc"
-                              : "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"};
+               .targets = model().kind == ModelKind::gpt2 ? "c_attn,c_proj,c_fc"
+                                                          : "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"};
     }
     tokens_ = read<int32_t>(golden_, "tokens");
     labels_ = read<int32_t>(golden_, "labels");

@@ -91,11 +91,13 @@ TEST(RunState, AnotherModelIsAnError) {
   };
   EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.kind = ModelKind::gpt2; }),
               HasSubstr("model.kind is llama there and gpt2 here"));
-  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.kv_heads = 4; }), HasSubstr("model.kv_heads is 2 there and 4"));
+  EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.kv_heads = 4; }),
+              HasSubstr("model.kv_heads is 2 there and 4"));
   EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.tied_head = TiedHead::no; }), HasSubstr("model.tied_head"));
   EXPECT_THAT(message([](ModelConfig& m, LoraConfig&) { m.rope_theta = 10000; }), HasSubstr("model.rope_theta"));
   EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.rank = 0; }), HasSubstr("lora.rank is 4 there and 0 here"));
-  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.targets = ""; }), HasSubstr("lora.targets is self_attn.q_proj there"));
+  EXPECT_THAT(message([](ModelConfig&, LoraConfig& l) { l.targets = ""; }),
+              HasSubstr("lora.targets is self_attn.q_proj there"));
 }
 
 }  // namespace

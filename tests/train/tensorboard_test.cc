@@ -108,8 +108,9 @@ std::vector<Fields> read_events(const std::filesystem::path& path) {
 
 // What TensorBoard's own reader says of a folder; empty where the package is missing.
 std::optional<nlohmann::json> read_by_tensorboard(const std::filesystem::path& directory) {
-  const std::string command =
-      "PYTHONPATH='" PARTITA_PYTHON_PACKAGES "' python3 '" PARTITA_SOURCE_DIR "/tests/train/read_tensorboard.py' '" + directory.string() + "' 2>/dev/null";
+  const std::string command = "PYTHONPATH='" PARTITA_PYTHON_PACKAGES "' python3 '" PARTITA_SOURCE_DIR
+                              "/tests/train/read_tensorboard.py' '" +
+                              directory.string() + "' 2>/dev/null";
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string said;
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) said += static_cast<char>(c);

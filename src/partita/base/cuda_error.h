@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 
-#define PARTITA_CUDA_CHECK(call)                                                                                  \
+#define PARTITA_CUDA_CHECK(call)                                                                            \
   do {                                                                                                      \
     const cudaError_t partita_cuda_error = (call);                                                          \
     if (partita_cuda_error != cudaSuccess) [[unlikely]]                                                     \

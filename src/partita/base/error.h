@@ -40,8 +40,8 @@ namespace internal {
 }  // namespace partita
 
 // An invariant of our own code, not of the user's input: names the place. PARTITA_CHECK(a == b, "a {} b {}", a, b).
-#define PARTITA_CHECK(condition, ...)                                                                    \
-  do {                                                                                                   \
-    if (!(condition)) [[unlikely]]                                                                       \
+#define PARTITA_CHECK(condition, ...)                                                                   \
+  do {                                                                                                  \
+    if (!(condition)) [[unlikely]]                                                                      \
       ::partita::internal::check_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

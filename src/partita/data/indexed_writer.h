@@ -51,9 +51,9 @@ class IndexedWriter {
   TokenType type_;
   AtomicFile bin_;
   std::optional<AtomicFile> index_;  // from finish() on
-  std::vector<std::byte> buffer_;  // tokens on their way to the .bin
-  SpillFile lengths_;              // i32 a sequence
-  SpillFile document_ends_;        // i64 a document
+  std::vector<std::byte> buffer_;    // tokens on their way to the .bin
+  SpillFile lengths_;                // i32 a sequence
+  SpillFile document_ends_;          // i64 a document
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
 };
 

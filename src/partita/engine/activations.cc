@@ -20,8 +20,8 @@ at::Tensor bytes(int64_t count, at::Device device) {
 
 }  // namespace
 
-Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep all, int first_trained,
-                         int64_t width, DType dtype, at::Device device)
+Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape, Keep all,
+                         int first_trained, int64_t width, DType dtype, at::Device device)
     : shape_(shape) {
   const auto keep_of = [&](size_t block) { return static_cast<int>(block) < first_trained ? Keep::nothing : all; };
   const std::vector<int64_t> stream = {shape.rows(), width};

@@ -86,7 +86,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                        .master = own_master ? flat_zeros(count, options.states, options.device) : weight,
                        .gradient = trained ? grads_->gradient(static_cast<int>(u)) : at::Tensor(),
                        .weight = weight,
-                       .states = trained ? optimizer_->make_states(count, options.states, options.device) : std::vector<at::Tensor>{}});
+                       .states = trained ? optimizer_->make_states(count, options.states, options.device)
+                                         : std::vector<at::Tensor>{}});
     parameters += static_cast<int>(unit.layout.parameters.size());
   }
   if (optimizer_->needs_norms()) norms_ = at::zeros({parameters, 2}, sums_.options());
@@ -100,8 +101,7 @@ void Engine::set_weights(const ReadWeights& read) {
       piece.resize(static_cast<size_t>(std::min(kPiece, run.count - begin)));
       read(*run.parameter, run.begin + begin, piece);
       const auto count = static_cast<int64_t>(piece.size());
-      cast(run.values[0].narrow(0, begin, count),
-           at::from_blob(piece.data(), {count}, at::kFloat).to(options_.device));
+      cast(run.values[0].narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(options_.device));
     }
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
   }
@@ -264,11 +264,10 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, 0, options_.width, options_.compute,
-                                               options_.device);
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, 0, options_.width,
+                                               options_.compute, options_.device);
   Context c = context(batch, *inference_, Mode::infer);
-  c.logits =
-      at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
+  c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;
   forward(c, *inference_);
   if (cache != nullptr) cache->past += batch.shape().length;

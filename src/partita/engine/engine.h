@@ -27,14 +27,14 @@ struct EngineOptions {
   int micro_batches = 1;        // a step, on this rank
   int64_t width = 0;            // of the residual stream
   DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
-  DType states = DType::fp32;   // of master weights and optimizer states; bf16, with compute bf16: no master weights, and
-                                // updates that round stochastically
-  Keep keep = Keep::all;        // entry: full recomputation
-  int blocks_per_unit = 0;      // 0: automatic
+  // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round stochastically.
+  DType states = DType::fp32;
+  Keep keep = Keep::all;    // entry: full recomputation
+  int blocks_per_unit = 0;  // 0: automatic
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
-  uint64_t seed = 0;     // of dropout
+  uint64_t seed = 0;                                 // of dropout
   bool training = true;  // false: no gradients and optimizer states; step() may not be called
   bool poison = false;   // released weight slots and fresh gradient buffers are filled with NaN
 };

@@ -33,8 +33,8 @@ struct GenerateReport {
 class Generator {
  public:
   struct Paths {
-    std::filesystem::path path;       // a Hugging Face folder, a run's folder (its newest checkpoint is taken), a checkpoint
-    std::filesystem::path base;       // of adapters; empty: where they say
+    std::filesystem::path path;  // a Hugging Face folder, a run's folder (its newest checkpoint is taken), a checkpoint
+    std::filesystem::path base;  // of adapters; empty: where they say
     std::filesystem::path tokenizer;  // empty: the one that lies there
   };
   // Errors: those of open_model; no tokenizer found; a tokenizer of more tokens than the model has.

@@ -67,8 +67,7 @@ void validate(const ModelConfig& m) {
   require_at_least_one("max_length", m.max_length);
   if (m.ffn_hidden_size < 0)
     fail("model.ffn_hidden_size is {}: expected a width, or 0 for the usual one", m.ffn_hidden_size);
-  if (m.head_width < 0)
-    fail("model.head_width is {}: expected a width, or 0 for hidden_size / heads", m.head_width);
+  if (m.head_width < 0) fail("model.head_width is {}: expected a width, or 0 for hidden_size / heads", m.head_width);
   if (m.vocab_size < 0)
     fail("model.vocab_size is {}: expected a number of tokens, or 0 for the tokenizer's", m.vocab_size);
   if (m.head_width == 0 && m.hidden_size % m.heads != 0) {

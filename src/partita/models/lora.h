@@ -26,8 +26,8 @@ struct LoraConfig {
 
 // A linear of a layer as adapters see it.
 struct LoraTarget {
-  std::string_view part;           // ours: "attention.q"; parameters "layers.0.attention.q.lora_a" and ".lora_b"
-  std::string_view hugging_face;   // "self_attn.q_proj", "attn.c_attn"
+  std::string_view part;          // ours: "attention.q"; parameters "layers.0.attention.q.lora_a" and ".lora_b"
+  std::string_view hugging_face;  // "self_attn.q_proj", "attn.c_attn"
 };
 // All that a layer of this kind has.
 [[nodiscard]] std::vector<LoraTarget> lora_targets(ModelKind);

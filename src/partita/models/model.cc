@@ -25,7 +25,8 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
   const LoraOptions options = options_of(lora, config.kind);
-  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options, device) : make_llama(config, compute, options, device);
+  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options, device)
+                                        : make_llama(config, compute, options, device);
 }
 
 }  // namespace partita

@@ -13,8 +13,9 @@ std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.d
 Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
     : options_(std::move(options)),
       places_{.parameter = options_.index > 0 ? kEntryBias + 1 : kEntryBias, .slot = kSlots, .scratch = kTemporaries},
-      qkv_({.weight = kQkv, .bias = kQkvBias, .in = options_.width, .parts = {{"attention.qkv", 0, 3 * options_.width}}},
-           options_.index, options_.lora, places_),
+      qkv_(
+          {.weight = kQkv, .bias = kQkvBias, .in = options_.width, .parts = {{"attention.qkv", 0, 3 * options_.width}}},
+          options_.index, options_.lora, places_),
       output_({.weight = kOutput, .in = options_.width, .parts = {{"attention.output", 0, options_.width}}},
               options_.index, options_.lora, places_),
       up_({.weight = kUp, .in = options_.width, .parts = {{"mlp.up", 0, options_.ffn_width}}}, options_.index,

@@ -52,10 +52,11 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   const int64_t n = s.rows();
-  return {{"logits",
-           {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype), options_.chunk_bytes), options_.vocabulary},
-           options_.dtype},
-          {"d_normed", {n, options_.width}, options_.dtype}};
+  return {
+      {"logits",
+       {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype), options_.chunk_bytes), options_.vocabulary},
+       options_.dtype},
+      {"d_normed", {n, options_.width}, options_.dtype}};
 }
 
 Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) const {

@@ -10,8 +10,8 @@ KvCache make_kv_cache(int64_t layers, Heads heads, Shape capacity, DType dtype, 
   KvCache cache;
   for (int64_t layer = 0; layer < layers; ++layer)
     for (auto* list : {&cache.keys, &cache.values})
-      list->push_back(
-          at::zeros({capacity.samples, heads.kv_heads, capacity.length, heads.head_width}, at::TensorOptions(scalar_type(dtype)).device(device)));
+      list->push_back(at::zeros({capacity.samples, heads.kv_heads, capacity.length, heads.head_width},
+                                at::TensorOptions(scalar_type(dtype)).device(device)));
   return cache;
 }
 

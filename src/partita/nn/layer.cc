@@ -14,7 +14,9 @@ constexpr uint32_t kAdapterSites = 1U << 31;  // above the sites of all layers
 
 }  // namespace
 
-std::string layer_parameter(int64_t layer, std::string_view suffix) { return fmt::format("layers.{}.{}", layer, suffix); }
+std::string layer_parameter(int64_t layer, std::string_view suffix) {
+  return fmt::format("layers.{}.{}", layer, suffix);
+}
 
 uint32_t dropout_site(int64_t layer, DropoutPlace place) {
   return static_cast<uint32_t>(layer) * kPlaces + static_cast<uint32_t>(place);

@@ -41,7 +41,8 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
     // The variance of the uniform(-1/sqrt(in), 1/sqrt(in)) with which the authors begin; B is zero, so that training
     // begins at the base model.
     const Init init{.mean = 0, .std = 1 / std::sqrt(3.0 * static_cast<double>(spec_.in))};
-    list.push_back({.name = name + ".lora_a", .shape = {lora_.rank, spec_.in}, .init = init, .decay = true, .adapter = true});
+    list.push_back(
+        {.name = name + ".lora_a", .shape = {lora_.rank, spec_.in}, .init = init, .decay = true, .adapter = true});
     list.push_back({.name = name + ".lora_b",
                     .shape = {adapter.part.rows, lora_.rank},
                     .init = {.mean = 0, .std = 0},

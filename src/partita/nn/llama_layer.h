@@ -41,7 +41,20 @@ class LlamaLayer final : public Block {
 
  private:
   enum Parameter : uint8_t { kNorm1, kQkv, kOutput, kNorm2, kGateUp, kDown, kParameters };
-  enum Slot : uint8_t { kR1, kRstd1, kH1, kQkvOut, kAttended, kLogSum, kR2, kRstd2, kH2, kGateUpOut, kActivated, kSlots };
+  enum Slot : uint8_t {
+    kR1,
+    kRstd1,
+    kH1,
+    kQkvOut,
+    kAttended,
+    kLogSum,
+    kR2,
+    kRstd2,
+    kH2,
+    kGateUpOut,
+    kActivated,
+    kSlots
+  };
   enum Scratch : uint8_t { kDH, kDActivated, kDGateUp, kDQkv, kDAttended, kTemporaries };
 
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }

@@ -59,7 +59,8 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     UnitState& state = states_[u];
     state.views = parameter_views(unit.layout, own.buffer);
     state.written.assign(state.views.size(), false);
-    state.slice = own_slice(zero, unit) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
+    state.slice =
+        own_slice(zero, unit) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
     const bool adds = zero.few_gradients && options.micro_batches > 1;
     if (adds && (!own.arriving.defined() || own.arriving.numel() < unit.layout.slice_count()))
       own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
@@ -148,7 +149,8 @@ int64_t GradStore::bytes() const {
   for (const Slot& s : slots_)
     total += static_cast<int64_t>(s.buffer.nbytes() + (s.arriving.defined() ? s.arriving.nbytes() : 0));
   for (size_t u = 0; u < states_.size(); ++u)
-    if (states_[u].slice.defined() && !own_slice(zero_, plan_.units[u])) total += static_cast<int64_t>(states_[u].slice.nbytes());
+    if (states_[u].slice.defined() && !own_slice(zero_, plan_.units[u]))
+      total += static_cast<int64_t>(states_[u].slice.nbytes());
   return total;
 }
 

@@ -25,7 +25,8 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
       for (int unit : plan.units_of_block[b]) last_reader_[static_cast<size_t>(unit)] = static_cast<int>(b);
   const DType dtype = plan.units.front().weight;
   for (int64_t count : slot_plan_.slot_count)
-    slots_.push_back({.buffer = flat_zeros(count, dtype, options.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
+    slots_.push_back(
+        {.buffer = flat_zeros(count, dtype, options.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Layout& layout = plan.units[u].layout;
     const int unit = static_cast<int>(u);

@@ -90,7 +90,8 @@ void validate(const Config& c, int64_t ranks) {
   validate(c.model);
   validate(c.lora, c.model.kind);
   if (c.lora.rank > 0 && c.from.empty())
-    fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder", c.lora.rank);
+    fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder",
+         c.lora.rank);
   validate_precision(c);
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);

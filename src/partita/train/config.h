@@ -54,7 +54,7 @@ struct TrainConfig {
   DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
   DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
   Recompute recompute = Recompute::none;
-  std::string freeze;  // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
+  std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // of each rank; 0: leave what the environment says
 };
@@ -70,11 +70,11 @@ struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 6e-4;  // the highest of the schedule
   double min_learning_rate = 6e-5;
-  double weight_decay = 0.1;  // of matrices and embeddings; biases and norms take none
+  double weight_decay = 0.1;         // of matrices and embeddings; biases and norms take none
   double beta1 = 0.9, beta2 = 0.95;  // adamw, lamb
   double epsilon = 1e-8;
   double momentum = 0.9;  // sgd
-  double clip = 1.0;  // highest global gradient norm; 0: off
+  double clip = 1.0;      // highest global gradient norm; 0: off
 };
 
 enum class ScheduleUnit : uint8_t { steps, samples };
@@ -127,7 +127,8 @@ struct DebugConfig {
 struct Config {
   ModelConfig model;
   std::filesystem::path from;  // model.from: where weights and shape come from; empty: initial weights
-  std::filesystem::path base;  // model.base: where the model lies that the adapters in `from` adapt; empty: where they say
+  std::filesystem::path
+      base;  // model.base: where the model lies that the adapters in `from` adapt; empty: where they say
   LoraConfig lora;
   DataConfig data;
   TrainConfig train;

@@ -52,8 +52,8 @@ std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t 
   line += fmt::format(
       " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} | "
       "number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
-      step.learning_rate, info.global_batch, step.loss, step.loss_scale, step.grad_norm,
-      step.skipped_steps, step.nan_steps);
+      step.learning_rate, info.global_batch, step.loss, step.loss_scale, step.grad_norm, step.skipped_steps,
+      step.nan_steps);
   return line;
 }
 

@@ -63,8 +63,7 @@ std::string to_json(const StepMetrics& s) {
       R"({{"step":{},"consumed_samples":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"tokens_per_second":{},)"
       R"("seconds":{},"loss_scale":{},"skipped_steps":{},"nan_steps":{}}})",
       s.step, s.consumed_samples, number(s.loss), number(s.grad_norm), number(s.learning_rate), s.tokens,
-      number(s.tokens_per_second()), number(s.seconds),
-      number(s.loss_scale), s.skipped_steps, s.nan_steps);
+      number(s.tokens_per_second()), number(s.seconds), number(s.loss_scale), s.skipped_steps, s.nan_steps);
 }
 
 std::string to_json(const EvalMetrics& e) {

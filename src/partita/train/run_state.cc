@@ -94,12 +94,9 @@ void read_lora(const nlohmann::json& json, RunState& s) {
 }  // namespace
 
 nlohmann::json to_json(const RunState& s) {
-  nlohmann::json json = {{"step", s.step},
-                         {"consumed_samples", s.consumed_samples},
-                         {"skipped_steps", s.skipped_steps},
-                         {"nan_steps", s.nan_steps},
-                         {"model", model_json(s.model)},
-                         {"identity", s.identity}};
+  nlohmann::json json = {
+      {"step", s.step},           {"consumed_samples", s.consumed_samples}, {"skipped_steps", s.skipped_steps},
+      {"nan_steps", s.nan_steps}, {"model", model_json(s.model)},           {"identity", s.identity}};
   if (s.loss_scale > 0) json["loss_scale"] = {{"scale", s.loss_scale}, {"clean_steps", s.clean_steps}};
   if (s.lora.rank > 0) json["lora"] = lora_json(s);
   if (!s.stored_as.empty()) json["stored_as"] = s.stored_as;

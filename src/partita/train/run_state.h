@@ -19,8 +19,8 @@ namespace partita {
 struct RunState {
   int64_t step = 0, consumed_samples = 0;
   int64_t skipped_steps = 0, nan_steps = 0;
-  double loss_scale = 0;       // of fp16; 0: none
-  int64_t clean_steps = 0;     // since it changed
+  double loss_scale = 0;    // of fp16; 0: none
+  int64_t clean_steps = 0;  // since it changed
   ModelConfig model;
   LoraConfig lora;             // of a run with adapters, whose checkpoint holds these alone
   std::filesystem::path base;  // and the model that they adapt
@@ -35,7 +35,8 @@ struct RunState {
 // Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change.
 void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder);
 // The same, and of the same adapters.
-void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&, const std::filesystem::path& folder);
+void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&,
+                      const std::filesystem::path& folder);
 
 // "data.seed was 1 and is 2", one for each name whose values differ.
 [[nodiscard]] std::vector<std::string> differences(const std::map<std::string, std::string>& saved,

@@ -307,7 +307,7 @@ class TrainingRun {
   std::unique_ptr<TrainerView> view_;
   std::map<std::string, std::string> saved_identity_;
   std::filesystem::path saved_base_;
-  std::string stored_as_;  // element type that the weights came in, for an export; empty: not known
+  std::string stored_as_;       // element type that the weights came in, for an export; empty: not known
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
