@@ -22,6 +22,7 @@
 #include "partita/base/timer.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/world.h"
+#include "partita/ops/deterministic.h"
 #include "partita/train/build_model.h"
 
 namespace {
@@ -31,7 +32,7 @@ struct Arguments {
   std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
   int64_t kv_heads = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
-  bool json = false;
+  bool json = false, deterministic = false;
 };
 
 struct StepShape {
@@ -106,6 +107,7 @@ std::vector<int> all_ranks(int size) {
 struct Job {
   explicit Job(const Arguments& a) : arguments(a), shape(parse_shape(a.shape)) {
     partita::log::configure(world.rank(), world.size());
+    partita::set_deterministic(a.deterministic);
     for (int64_t m = 0; m < a.micro_batches; ++m)
       batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
   }
@@ -113,7 +115,7 @@ struct Job {
   const Arguments& arguments;
   StepShape shape;
   partita::World world = partita::World::connect({});
-  at::Device device = partita::device_of_rank(arguments.device == "cuda", world.rank());
+  at::Device device = partita::device_of_rank(arguments.device == "cuda", world.launch().local_rank);
   std::unique_ptr<partita::Communicator> data =
       partita::on_device(world.group("data", all_ranks(world.size())), device);
   std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {world.rank()}), device);
@@ -249,6 +251,8 @@ void add_shared_options(CLI::App& command, Arguments& a) {
   command.add_option("--states", a.states, "of master weights and optimizer states: fp32, or bf16 with precision bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  command.add_flag("--deterministic", a.deterministic,
+                   "the same bits in every run also where that costs time: attention's backward on cuda");
   command.add_option("--device", a.device, "cpu or cuda")->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));
   command.add_option("--precision", a.precision, "of the compute")
       ->capture_default_str()

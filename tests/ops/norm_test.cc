@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
-#include "tests/ops/reference.h"
+#include "tests/ops/dropout_reference.h"
 
 namespace partita {
 namespace {
@@ -35,28 +35,8 @@ const Case kCases[] = {{1, 1, 1},
                        {0, 8, 24, true, false, 0, true},
                        {3, 7, 130, true, true, 0.3F, true}};
 
-const StepScalars kNow{.seed = 1234, .step = 56};
-const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
-
-Dropout dropout_of(const Case& c) {
-  return {.p = c.p,
-          .site = 35,
-          .now = &kNow,
-          .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(c.samples)))};
-}
-
-// The scalar definition of base/random.h.
-Values multipliers(const Case& c) {
-  Values out;
-  const PhiloxKey key = dropout_key(kNow.seed, kNow.step);
-  const uint32_t threshold = dropout_threshold(c.p);
-  for (int64_t s = 0; s < c.samples; ++s)
-    for (int64_t e = 0; e < c.length * c.C; ++e)
-      out.push_back(dropout_keeps(dropout_block(key, kSamples[static_cast<size_t>(s)], 35, e / 8), e, threshold)
-                        ? dropout_scale(c.p)
-                        : 0);
-  return out;
-}
+Dropout dropout_of(const Case& c) { return reference::dropout_of(c.p, c.samples); }
+Values multipliers(const Case& c) { return dropout_multipliers(c.p, c.samples, c.length * c.C); }
 
 AddNorm forward_of(const Case& c, at::ScalarType dtype) {
   const int64_t N = c.samples * c.length;

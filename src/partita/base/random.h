@@ -57,14 +57,18 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 // Four standard normals for the elements 4*index .. 4*index+3 of what `key` names (Box-Muller in double).
 [[nodiscard]] std::array<float, 4> normal4(PhiloxKey key, uint64_t index);
 
+// A block of the sequence (site, id) of what `key` names: the form of the counters of dropout and stochastic rounding.
+[[nodiscard]] constexpr PhiloxBlock philox_block(PhiloxKey key, uint32_t site, int64_t id, int64_t block) {
+  return philox({static_cast<uint32_t>(block), site, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32)}, key);
+}
+
 // Dropout. A mask bit is a function of (seed, step, sample, site, element): the same in recomputation and on every
 // layout. `element` counts within one sample; eight neighbours share one Philox block, 16 bits each.
 [[nodiscard]] constexpr PhiloxKey dropout_key(uint64_t seed, int64_t step) {
   return philox_key(mix(mix(seed) ^ static_cast<uint64_t>(step)));
 }
 [[nodiscard]] constexpr PhiloxBlock dropout_block(PhiloxKey key, int64_t sample, uint32_t site, int64_t block) {
-  return philox(
-      {static_cast<uint32_t>(block), site, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)}, key);
+  return philox_block(key, site, sample, block);
 }
 // An element is kept if its 16 bits are >= threshold; what is kept is multiplied by dropout_scale.
 [[nodiscard]] constexpr uint32_t dropout_threshold(float p) { return static_cast<uint32_t>(p * 65536.0F + 0.5F); }
@@ -82,8 +86,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return philox_key(mix(mix(parameter ^ mix(seed))));  // mixed once more than the key of the initial weights
 }
 [[nodiscard]] constexpr PhiloxBlock rounding_block(PhiloxKey key, int64_t step, uint32_t tensor, int64_t block) {
-  return philox({static_cast<uint32_t>(block), tensor, static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
-                key);
+  return philox_block(key, tensor, step, block);
 }
 
 }  // namespace partita

@@ -11,6 +11,7 @@
 #include "partita/comm/device_stream.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/ops/cross_entropy.h"
+#include "partita/ops/device_values.h"
 #include "partita/ops/flat.h"
 #include "partita/shard/flat_buffer.h"
 
@@ -226,6 +227,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   grads_->sum_of_squares(sums_.narrow(0, 0, 1));
   compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
   const at::Tensor sums = sums_.to(at::kCPU);  // the one moment of a step at which the host waits for the device
+  check_device_values(options_.device);
   const double scale = input.loss_scale;
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
@@ -257,6 +259,7 @@ EvalResult Engine::evaluate(const Batch& batch) {
   Context c = context(batch, activations_, Mode::evaluate);
   forward(c, activations_);
   at::Tensor sums = sums_.to(at::kCPU).clone();
+  check_device_values(options_.device);
   sums.data_ptr<double>()[0] = static_cast<double>(valid_tokens(batch.labels));
   data_.all_reduce(sums, Reduce::sum, *compute_).wait();
   return {.loss_sum = sums.data_ptr<double>()[1], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[0])};

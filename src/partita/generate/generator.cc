@@ -44,6 +44,7 @@ double GenerateReport::tokens_per_second() const {
 
 Generator Generator::open(const Paths& paths, Communicator& self) {
   const ModelSource source = open_model(paths.path, paths.base);
+  show_warnings(source);
   Generator g;
   g.path_ = source.path;
   g.model_ = source.model;

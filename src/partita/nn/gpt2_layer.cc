@@ -1,7 +1,5 @@
 #include "partita/nn/gpt2_layer.h"
 
-#include <cmath>
-
 #include "partita/ops/activation.h"
 #include "partita/ops/linear_gelu.h"
 #include "partita/ops/matmul.h"
@@ -12,26 +10,22 @@ std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.d
 
 Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
     : options_(std::move(options)),
-      places_{.parameter = options_.index > 0 ? kEntryBias + 1 : kEntryBias, .slot = kSlots, .scratch = kTemporaries},
-      qkv_(
-          {.weight = kQkv, .bias = kQkvBias, .in = options_.width, .parts = {{"attention.qkv", 0, 3 * options_.width}}},
-          options_.index, options_.lora, places_),
-      output_({.weight = kOutput, .in = options_.width, .parts = {{"attention.output", 0, options_.width}}},
-              options_.index, options_.lora, places_),
-      up_({.weight = kUp, .in = options_.width, .parts = {{"mlp.up", 0, options_.ffn_width}}}, options_.index,
+      places_{.parameter = layer().index > 0 ? kEntryBias + 1 : kEntryBias, .slot = kSlots, .scratch = kTemporaries},
+      qkv_({.weight = kQkv, .bias = kQkvBias, .in = layer().width, .parts = {{"attention.qkv", 0, 3 * layer().width}}},
+           layer().index, options_.lora, places_),
+      output_({.weight = kOutput, .in = layer().width, .parts = {{"attention.output", 0, layer().width}}},
+              layer().index, options_.lora, places_),
+      up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", 0, layer().ffn_width}}}, layer().index,
           options_.lora, places_),
-      down_({.weight = kDown, .in = options_.ffn_width, .parts = {{"mlp.down", 0, options_.width}}}, options_.index,
+      down_({.weight = kDown, .in = layer().ffn_width, .parts = {{"mlp.down", 0, layer().width}}}, layer().index,
             options_.lora, places_) {}
 
 std::vector<ParameterSpec> Gpt2Layer::parameters() const {
-  const int64_t c = options_.width, f = options_.ffn_width;
-  const Init matrix{.mean = 0, .std = options_.init_std}, one{.mean = 1, .std = 0}, zero{.mean = 0, .std = 0};
-  // Two projections a layer add to the residual stream: their sum keeps its scale over the depth.
-  const Init residual{.mean = 0, .std = options_.init_std / std::sqrt(2.0 * static_cast<double>(options_.layers))};
+  const int64_t c = layer().width, f = layer().ffn_width;
+  const Init matrix{.mean = 0, .std = layer().init_std}, one{.mean = 1, .std = 0}, zero{.mean = 0, .std = 0};
+  const Init residual = residual_init(layer());
   const auto spec = [&](std::string_view suffix, std::vector<int64_t> shape, Init init) {
-    const bool decay = shape.size() > 1;
-    return ParameterSpec{
-        .name = layer_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
+    return layer_spec(layer(), suffix, std::move(shape), init);
   };
   std::vector<ParameterSpec> list = {spec("attention.norm.weight", {c}, one),
                                      spec("attention.norm.bias", {c}, zero),
@@ -44,14 +38,14 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
                                      spec("mlp.up.weight", {f, c}, matrix),
                                      spec("mlp.up.bias", {f}, zero),
                                      spec("mlp.down.weight", {c, f}, residual)};
-  if (options_.index > 0) list.push_back({.name = down_bias_name(options_.index - 1), .shape = {c}, .init = zero});
+  if (layer().index > 0) list.push_back({.name = down_bias_name(layer().index - 1), .shape = {c}, .init = zero});
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_parameters(list);
   return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
-  const int64_t n = s.rows(), c = options_.width;
-  const DType t = options_.dtype;
+  const int64_t n = s.rows(), c = layer().width;
+  const DType t = layer().dtype;
   std::vector<BufferSpec> list = {{"r1", {n, c}, t, Keep::entry},
                                   {"mean1", {n}, DType::fp32, Keep::entry},
                                   {"rstd1", {n}, DType::fp32, Keep::entry},
@@ -63,39 +57,35 @@ std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
                                   {"mean2", {n}, DType::fp32, Keep::selective},
                                   {"rstd2", {n}, DType::fp32, Keep::selective},
                                   {"h2", {n, c}, t, Keep::all},
-                                  {"up", {n, options_.ffn_width}, t, Keep::selective},
-                                  {"activated", {n, options_.ffn_width}, t, Keep::all}};
+                                  {"up", {n, layer().ffn_width}, t, Keep::selective},
+                                  {"activated", {n, layer().ffn_width}, t, Keep::all}};
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
-  const int64_t n = s.rows(), c = options_.width;
-  std::vector<BufferSpec> list = {{"branch", {n, c}, options_.dtype},
-                                  {"wide", {n, options_.ffn_width}, options_.dtype},
-                                  {"d_qkv", {s.samples, s.length, 3 * c}, options_.dtype}};
-  add_linear_scratch(options_.lora, s, std::max(c, options_.ffn_width), options_.dtype, list);
+  const int64_t n = s.rows(), c = layer().width;
+  std::vector<BufferSpec> list = {{"branch", {n, c}, layer().dtype},
+                                  {"wide", {n, layer().ffn_width}, layer().dtype},
+                                  {"d_qkv", {s.samples, s.length, 3 * c}, layer().dtype}};
+  add_linear_scratch(options_.lora, s, std::max(c, layer().ffn_width), layer().dtype, list);
   return list;
-}
-
-Dropout Gpt2Layer::dropout(float p, DropoutPlace place, const Context& context) const {
-  return dropout_at(p, dropout_site(options_.index, place), context);
 }
 
 void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
   const int64_t n = saved[kR1].size(0);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved);
-  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], options_.index, heads(),
-         dropout(options_.attention_dropout, DropoutPlace::attention, context), context);
+  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, heads(),
+         layer_dropout(layer(), DropoutPlace::attention, context), context);
   const at::Tensor& output = context.scratch[kBranch];
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = w[kOutputBias],
-                    .dropout = dropout(options_.residual_dropout, DropoutPlace::residual, context),
+                    .dropout = layer_dropout(layer(), DropoutPlace::residual, context),
                     .weight = w[kNorm2],
                     .norm_bias = w[kNorm2Bias],
-                    .epsilon = options_.norm_epsilon,
+                    .epsilon = layer().norm_epsilon,
                     .residual = saved[kR2],
                     .normed = saved[kH2],
                     .mean = saved[kMean2],
@@ -108,11 +98,11 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
 Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
-                    .bias = options_.index > 0 ? w[kEntryBias] : at::Tensor(),
-                    .dropout = dropout(options_.entry_dropout, DropoutPlace::entry, context),
+                    .bias = layer().index > 0 ? w[kEntryBias] : at::Tensor(),
+                    .dropout = layer_dropout(layer(), DropoutPlace::entry, context),
                     .weight = w[kNorm1],
                     .norm_bias = w[kNorm1Bias],
-                    .epsilon = options_.norm_epsilon,
+                    .epsilon = layer().norm_epsilon,
                     .residual = saved[kR1],
                     .normed = saved[kH1],
                     .mean = saved[kMean1],
@@ -146,7 +136,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   }
   up_.backward(w, d_h, wide, saved[kH2], context, saved, grads);
 
-  const Dropout residual = dropout(options_.residual_dropout, DropoutPlace::residual, context);
+  const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = d.sum,
                      .residual = saved[kR2],
@@ -162,11 +152,10 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads);
   attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     heads(), dropout(options_.attention_dropout, DropoutPlace::attention, context),
-                     context.batch->first_keys);
+                     heads(), layer_dropout(layer(), DropoutPlace::attention, context), context.batch->first_keys);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
-  const Dropout entry = dropout(options_.entry_dropout, DropoutPlace::entry, context);
+  const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],
@@ -178,7 +167,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm1),
                      .d_norm_bias = grads.target(kNorm1Bias),
-                     .d_bias = options_.index > 0 ? grads.target(kEntryBias) : Target{}});
+                     .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{}});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }
 

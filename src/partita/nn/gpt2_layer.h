@@ -13,13 +13,8 @@
 namespace partita {
 
 struct Gpt2LayerOptions {
-  int64_t index;   // of the layer: in names and dropout sites
-  int64_t layers;  // of the model: scales the initial residual projections
-  int64_t width, heads, ffn_width;
-  double norm_epsilon = 1e-5, init_std = 0.02;
-  float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
-  float residual_dropout = 0, attention_dropout = 0;
-  DType dtype = DType::fp32;
+  LayerOptions layer;
+  int64_t heads;
   LoraOptions lora;
 };
 
@@ -69,8 +64,8 @@ class Gpt2Layer final : public Block {
   };
   enum Scratch : uint8_t { kBranch, kWide, kDQkv, kTemporaries };  // kBranch is read before the others are written
 
-  [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, options_.width / options_.heads}; }
-  [[nodiscard]] Dropout dropout(float p, DropoutPlace, const Context&) const;
+  [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
+  [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // From norm 1 to the activation: what forward and a full recomputation both run.
   void middle(Weights, Context&, Saved&) const;
 

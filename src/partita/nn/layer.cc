@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "partita/base/error.h"
 #include "partita/nn/kv_cache.h"
 
@@ -18,6 +20,15 @@ std::string layer_parameter(int64_t layer, std::string_view suffix) {
   return fmt::format("layers.{}.{}", layer, suffix);
 }
 
+ParameterSpec layer_spec(const LayerOptions& layer, std::string_view suffix, std::vector<int64_t> shape, Init init) {
+  const bool decay = shape.size() > 1;
+  return {.name = layer_parameter(layer.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
+}
+
+Init residual_init(const LayerOptions& layer) {
+  return {.mean = 0, .std = layer.init_std / std::sqrt(2.0 * static_cast<double>(layer.layers))};
+}
+
 uint32_t dropout_site(int64_t layer, DropoutPlace place) {
   return static_cast<uint32_t>(layer) * kPlaces + static_cast<uint32_t>(place);
 }
@@ -29,6 +40,13 @@ uint32_t adapter_dropout_site(int64_t layer, int64_t adapter) {
 Dropout dropout_at(float p, uint32_t site, const Context& context) {
   if (context.mode != Mode::train) return {};
   return {.p = p, .site = site, .now = context.now, .samples = context.samples};
+}
+
+Dropout layer_dropout(const LayerOptions& layer, DropoutPlace place, const Context& context) {
+  const float p = place == DropoutPlace::entry       ? layer.entry_dropout
+                  : place == DropoutPlace::attention ? layer.attention_dropout
+                                                     : layer.residual_dropout;
+  return dropout_at(p, dropout_site(layer.index, place), context);
 }
 
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,

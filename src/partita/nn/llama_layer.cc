@@ -1,8 +1,6 @@
 #include "partita/nn/llama_layer.h"
 
 #include <algorithm>
-#include <cmath>
-
 #include "partita/ops/activation.h"
 #include "partita/ops/norm.h"
 
@@ -12,29 +10,26 @@ LlamaLayer::LlamaLayer(LlamaLayerOptions options)
     : options_(std::move(options)),
       places_{.parameter = kParameters, .slot = kSlots, .scratch = kTemporaries},
       qkv_({.weight = kQkv,
-            .in = options_.width,
+            .in = layer().width,
             .parts = {{"attention.q", 0, query_width()},
                       {"attention.k", query_width(), kv_width()},
                       {"attention.v", query_width() + kv_width(), kv_width()}}},
-           options_.index, options_.lora, places_),
-      output_({.weight = kOutput, .in = query_width(), .parts = {{"attention.output", 0, options_.width}}},
-              options_.index, options_.lora, places_),
+           layer().index, options_.lora, places_),
+      output_({.weight = kOutput, .in = query_width(), .parts = {{"attention.output", 0, layer().width}}},
+              layer().index, options_.lora, places_),
       gate_up_({.weight = kGateUp,
-                .in = options_.width,
-                .parts = {{"mlp.gate", 0, options_.ffn_width}, {"mlp.up", options_.ffn_width, options_.ffn_width}}},
-               options_.index, options_.lora, places_),
-      down_({.weight = kDown, .in = options_.ffn_width, .parts = {{"mlp.down", 0, options_.width}}}, options_.index,
+                .in = layer().width,
+                .parts = {{"mlp.gate", 0, layer().ffn_width}, {"mlp.up", layer().ffn_width, layer().ffn_width}}},
+               layer().index, options_.lora, places_),
+      down_({.weight = kDown, .in = layer().ffn_width, .parts = {{"mlp.down", 0, layer().width}}}, layer().index,
             options_.lora, places_) {}
 
 std::vector<ParameterSpec> LlamaLayer::parameters() const {
-  const int64_t c = options_.width, f = options_.ffn_width;
-  const Init matrix{.mean = 0, .std = options_.init_std}, one{.mean = 1, .std = 0};
-  // Two projections a layer add to the residual stream: their sum keeps its scale over the depth.
-  const Init residual{.mean = 0, .std = options_.init_std / std::sqrt(2.0 * static_cast<double>(options_.layers))};
+  const int64_t c = layer().width, f = layer().ffn_width;
+  const Init matrix{.mean = 0, .std = layer().init_std}, one{.mean = 1, .std = 0};
+  const Init residual = residual_init(layer());
   const auto spec = [&](std::string_view suffix, std::vector<int64_t> shape, Init init) {
-    const bool decay = shape.size() > 1;
-    return ParameterSpec{
-        .name = layer_parameter(options_.index, suffix), .shape = std::move(shape), .init = init, .decay = decay};
+    return layer_spec(layer(), suffix, std::move(shape), init);
   };
   std::vector<ParameterSpec> list = {spec("attention.norm.weight", {c}, one),
                                      spec("attention.qkv.weight", {query_width() + 2 * kv_width(), c}, matrix),
@@ -47,8 +42,8 @@ std::vector<ParameterSpec> LlamaLayer::parameters() const {
 }
 
 std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
-  const int64_t n = s.rows(), c = options_.width;
-  const DType t = options_.dtype;
+  const int64_t n = s.rows(), c = layer().width;
+  const DType t = layer().dtype;
   std::vector<BufferSpec> list = {
       {"r1", {n, c}, t, Keep::entry},
       {"rstd1", {n}, DType::fp32, Keep::entry},
@@ -59,43 +54,39 @@ std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
       {"r2", {n, c}, t, Keep::selective},
       {"rstd2", {n}, DType::fp32, Keep::selective},
       {"h2", {n, c}, t, Keep::all},
-      {"gate_up", {n, 2 * options_.ffn_width}, t, Keep::selective},
-      {"activated", {n, options_.ffn_width}, t, Keep::all}};
+      {"gate_up", {n, 2 * layer().ffn_width}, t, Keep::selective},
+      {"activated", {n, layer().ffn_width}, t, Keep::all}};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
 
 std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   const int64_t n = s.rows();
-  const DType t = options_.dtype;
-  std::vector<BufferSpec> list = {{"d_h", {n, options_.width}, t},
-                                  {"d_activated", {n, options_.ffn_width}, t},
-                                  {"d_gate_up", {n, 2 * options_.ffn_width}, t},
+  const DType t = layer().dtype;
+  std::vector<BufferSpec> list = {{"d_h", {n, layer().width}, t},
+                                  {"d_activated", {n, layer().ffn_width}, t},
+                                  {"d_gate_up", {n, 2 * layer().ffn_width}, t},
                                   {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
                                   {"d_attended", {s.samples, s.length, query_width()}, t}};
-  add_linear_scratch(options_.lora, s, std::max({options_.width, query_width(), options_.ffn_width}), t, list);
+  add_linear_scratch(options_.lora, s, std::max({layer().width, query_width(), layer().ffn_width}), t, list);
   return list;
-}
-
-Dropout LlamaLayer::dropout(float p, DropoutPlace place, const Context& context) const {
-  return dropout_at(p, dropout_site(options_.index, place), context);
 }
 
 void LlamaLayer::middle(Weights w, Context& context, Saved& saved) const {
   const int64_t n = saved[kR1].size(0);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved);
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
-  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], options_.index, options_.heads,
-         dropout(options_.attention_dropout, DropoutPlace::attention, context), context);
+  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
+         layer_dropout(layer(), DropoutPlace::attention, context), context);
   const at::Tensor& output = context.scratch[kDH];
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = {},
-                    .dropout = dropout(options_.residual_dropout, DropoutPlace::residual, context),
+                    .dropout = layer_dropout(layer(), DropoutPlace::residual, context),
                     .weight = w[kNorm2],
                     .norm_bias = {},
-                    .epsilon = options_.norm_epsilon,
+                    .epsilon = layer().norm_epsilon,
                     .residual = saved[kR2],
                     .normed = saved[kH2],
                     .mean = {},
@@ -108,10 +99,10 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = {},
-                    .dropout = dropout(options_.entry_dropout, DropoutPlace::entry, context),
+                    .dropout = layer_dropout(layer(), DropoutPlace::entry, context),
                     .weight = w[kNorm1],
                     .norm_bias = {},
-                    .epsilon = options_.norm_epsilon,
+                    .epsilon = layer().norm_epsilon,
                     .residual = saved[kR1],
                     .normed = saved[kH1],
                     .mean = {},
@@ -140,7 +131,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   swiglu_backward(scratch[kDGateUp], scratch[kDActivated], saved[kGateUpOut]);
   gate_up_.backward(w, scratch[kDH], scratch[kDGateUp], saved[kH2], context, saved, grads);
 
-  const Dropout residual = dropout(options_.residual_dropout, DropoutPlace::residual, context);
+  const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = scratch[kDH],
                      .d_sum = d.sum,
                      .residual = saved[kR2],
@@ -157,12 +148,12 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
                    grads);
   attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     options_.heads, dropout(options_.attention_dropout, DropoutPlace::attention, context),
+                     options_.heads, layer_dropout(layer(), DropoutPlace::attention, context),
                      context.batch->first_keys);
   rope_backward(scratch[kDQkv], context.batch->positions, options_.heads, *options_.rope);
   qkv_.backward(w, scratch[kDH], scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
-  const Dropout entry = dropout(options_.entry_dropout, DropoutPlace::entry, context);
+  const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
   add_norm_backward({.d_normed = scratch[kDH],
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],

@@ -16,16 +16,9 @@
 namespace partita {
 
 struct LlamaLayerOptions {
-  int64_t index;   // of the layer: in names and dropout sites
-  int64_t layers;  // of the model: scales the initial residual projections
-  int64_t width;
+  LayerOptions layer;
   Heads heads;
-  int64_t ffn_width;
   std::shared_ptr<const RopeTable> rope;  // of the model
-  double norm_epsilon = 1e-5, init_std = 0.02;
-  float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
-  float residual_dropout = 0, attention_dropout = 0;
-  DType dtype = DType::fp32;
   LoraOptions lora;
 };
 
@@ -59,7 +52,7 @@ class LlamaLayer final : public Block {
 
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
-  [[nodiscard]] Dropout dropout(float p, DropoutPlace, const Context&) const;
+  [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // From norm 1 to the activation: what forward and a full recomputation both run.
   void middle(Weights, Context&, Saved&) const;
 

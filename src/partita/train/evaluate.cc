@@ -51,6 +51,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   const Mesh mesh(world, {.data = world.size()});
   const std::unique_ptr<Communicator> self = world.group("self", {world.rank()});
   const ModelSource source = open_model(model, options.base);
+  if (world.rank() == 0) show_warnings(source);
   const int64_t length = sequence_length_of(options, source.model);
   const std::unique_ptr<SampleSource> data = open_data(options, source, length);
 

@@ -36,18 +36,14 @@ fs::path find_tokenizer(const std::vector<fs::path>& places) {
   return {};
 }
 
-void show(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) log::warn("{}", warning);
-}
-
 ModelSource open_hf(const fs::path& path) {
   HfConfig config = parse_hf_config(read_file(path / kConfig), path / kConfig);
-  show(config.warnings);
   const auto weights = std::make_shared<const HfWeights>(HfFolder(path), hf_naming(config.model));
   ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer({path})};
   source.weights = source.base = weights;
   source.stored_as = weights->stored_as();
   source.tokens = std::move(config.tokens);
+  source.warnings = std::move(config.warnings);
   return source;
 }
 
@@ -77,9 +73,9 @@ ModelSource open_peft(const fs::path& path, const fs::path& chosen) {
   const std::string text = read_file(path / kAdapterConfig);
   ModelSource base = open_model(locate_base(path, peft_base(text, path / kAdapterConfig), chosen));
   const PeftConfig config = parse_peft_config(text, path / kAdapterConfig, base.model.kind);
-  show(config.warnings);
   auto adapters = std::make_shared<const HfWeights>(HfFolder(path, kPeftFiles), peft_naming(base.model, config.lora));
   ModelSource source = adapt(std::move(base), path, config.lora, std::move(adapters));
+  source.warnings.insert(source.warnings.end(), config.warnings.begin(), config.warnings.end());
   if (const fs::path own = find_tokenizer({path}); !own.empty()) source.tokenizer = own;
   return source;
 }
@@ -105,6 +101,10 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
 }
 
 }  // namespace
+
+void show_warnings(const ModelSource& source) {
+  for (const std::string& warning : source.warnings) log::warn("{}", warning);
+}
 
 ModelSource open_model(const fs::path& path, const fs::path& base) {
   if (!is_there(path)) fail("{} is not there: expected the folder of a model", path.string());

@@ -28,8 +28,12 @@ struct ModelSource {
   std::shared_ptr<const WeightSource> base, adapters;
   std::filesystem::path base_path;           // where the base of adapters lies; else empty
   ElementType stored_as = ElementType::f32;  // f32, f16 or bf16: of the weights, or of those they were imported from
+  std::vector<std::string> warnings;         // a line each: what of its configuration was passed over
   nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (models/hf_config.h)
 };
+
+// To the log: by one rank, and once, however often the model is opened.
+void show_warnings(const ModelSource&);
 
 // `base`: where the base of adapters lies; empty: where the run had it, or adapter_config.json says. Errors: nothing of the
 // kind there (says what was looked for); those of the format; a base that is not there or has adapters itself, or is given

@@ -71,6 +71,7 @@ fs::path import_model(const fs::path& folder, const fs::path& run) {
   if (!fs::exists(folder / "config.json", ignored))
     fail("{} is no Hugging Face folder of a model: it holds no config.json", folder.string());
   const ModelSource source = open_model(folder);
+  show_warnings(source);
   if (source.lora.rank > 0)
     fail("{} holds adapters: train or export from it as it is, or merge them first (partita export --merge)",
          folder.string());
@@ -94,6 +95,7 @@ fs::path import_model(const fs::path& folder, const fs::path& run) {
 
 void export_model(const fs::path& path, const fs::path& folder, const ExportOptions& options) {
   const ModelSource source = open_model(path, options.base);
+  show_warnings(source);
   const bool adapters = source.lora.rank > 0;
   if (options.merge && !adapters) fail("{} has no adapters to merge: leave --merge out", source.path.string());
   HfExportOptions out{.model = source.model, .type = source.stored_as, .shard_bytes = options.shard_bytes};

@@ -110,6 +110,7 @@ class TrainingRun {
         engine_->initialize(seed);
       } else {
         const ModelSource source = adapted_model();
+        if (peers_.rank() == 0) show_warnings(source);
         // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
         base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
         stored_as_ = name_of(source.stored_as);

@@ -221,7 +221,8 @@ HWY_EXPORT(attention_backward_heads);
 
 void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
                         Heads heads, const Dropout& dropout, at::Tensor first_keys) {
-  PARTITA_DISPATCH(qkv, attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, is_deterministic()));
+  PARTITA_DISPATCH(qkv, attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys,
+                                           is_deterministic()));
   AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
   PARTITA_CHECK(log_sum.defined(), "log_sum is missing");
   check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());

@@ -9,10 +9,7 @@ struct PhiloxStream {
   uint32_t site = 0;  // dropout: the site; rounding: the tensor
   int64_t id = 0;     // dropout: the sample; rounding: the step
 
-  [[nodiscard]] PhiloxBlock block(int64_t index) const {
-    return philox({static_cast<uint32_t>(index), site, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32)},
-                  key);
-  }
+  [[nodiscard]] PhiloxBlock block(int64_t index) const { return philox_block(key, site, id, index); }
 };
 
 // Numbers are made in whole vectors of blocks, from the start of a block: so many elements more than asked for.
