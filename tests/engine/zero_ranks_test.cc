@@ -304,11 +304,10 @@ TEST(Zero, MemoryIsDivided) {
       // Two slots for all layers and one for the ends, beside the slices.
       EXPECT_EQ(m.weights, stage < 3 ? item * all : item * (2 * largest + ends + own + (matrices + ends) / shards));
       const int64_t slices = 4 * all / shards;
-      if (stage == 0) {
-        EXPECT_EQ(m.gradients, 4 * all);
-      }
-      if (stage == 1) {
-        EXPECT_EQ(m.gradients, ranks == 1 ? 4 * all : 4 * all + slices);
+      if (stage < 2 && ranks == 1) {  // nothing is summed
+        EXPECT_EQ(m.gradients, item * matrices + 4 * (ends + own));
+      } else if (stage < 2) {
+        EXPECT_EQ(m.gradients, stage == 0 ? 4 * all : 4 * all + slices);
       }
       if (stage >= 2) {
         EXPECT_EQ(m.gradients, item * 2 * largest + 4 * (ends + own) + slices);

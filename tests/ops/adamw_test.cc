@@ -49,6 +49,23 @@ TEST(AdamW, StepIsTheFormula) {
       }
 }
 
+// As if the gradient had been widened before.
+TEST(AdamW, GradientsMayBeHalfPrecision) {
+  for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (at::ScalarType narrow : {at::kBFloat16, at::kHalf})
+      for (int64_t n : {1, 17, 40001}) {
+        State s = state_of(n, dtype), wide = state_of(n, dtype);
+        s.gradient = s.gradient.to(narrow);
+        wide.gradient = s.gradient.to(at::kFloat);
+        const StepScalars now{.update = 3, .learning_rate = 1e-2F, .gradient_scale = 0.25F};
+        for (const State& each : {s, wide})
+          adamw_step(each.master, each.m, each.v, each.gradient, each.weight, kAdamW, &now);
+        EXPECT_TRUE(same_bits(s.master, wide.master) && same_bits(s.m, wide.m) && same_bits(s.v, wide.v) &&
+                    same_bits(s.weight, wide.weight))
+            << at::toString(dtype) << ", gradient " << at::toString(narrow) << ", " << n << " elements";
+      }
+}
+
 TEST(AdamW, SkipChangesNothing) {
   const State s = state_of(100, at::kBFloat16), before = state_of(100, at::kBFloat16);
   s.gradient.fill_(std::numeric_limits<double>::infinity());

@@ -25,8 +25,10 @@ UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zer
     if (options.frozen)
       for (ParameterSpec& p : parameters.back()) p.trainable = !options.frozen(p);
   }
-  // Half-precision gradients only where they are summed once and in fp32; a buffer that micro-batches add up in is fp32.
-  const DType gradient = zero.few_gradients ? options.compute : DType::fp32;
+  // Half-precision gradients only where nothing is summed, or once and in fp32; a buffer that micro-batches or ranks add up
+  // in is fp32.
+  const bool sums_nothing = options.micro_batches == 1 && zero.shard->size() == 1 && zero.replica->size() == 1;
+  const DType gradient = zero.few_gradients || sums_nothing ? options.compute : DType::fp32;
   return plan_units(parameters, {.ranks = zero.shard->size(),
                                  .weight = options.compute,
                                  .matrix_gradient = gradient,

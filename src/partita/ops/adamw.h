@@ -17,7 +17,7 @@ struct AdamW {
 // With g = gradient * now->gradient_scale, lr = now->learning_rate, t = now->update + 1:
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   master = master - lr * (weight_decay * master + (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon))
-// gradient [n] fp32; master, m, v [n] either
+// gradient [n] fp32, bf16 or fp16; master, m, v [n] either
 //   fp32: weight [n] bf16 or fp16 gets the rounded master; undefined or the same storage as master, nothing more is written;
 //   bf16: rounded stochastically as tensors 0, 1, 2, the arithmetic in fp32; weight is undefined or master itself.
 // now->skip != 0: nothing changes.

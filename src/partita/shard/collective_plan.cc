@@ -6,9 +6,7 @@ bool is_gathered(const Unit& unit, int ranks, bool few_weights) {
   return ranks > 1 || (few_weights && unit.pool != Pool::own);
 }
 
-bool is_own_slice(const Unit& unit, int ranks, bool few_gradients) {
-  return !few_gradients && ranks == 1 && unit.gradient == DType::fp32;
-}
+bool is_own_slice(int ranks, bool few_gradients) { return !few_gradients && ranks == 1; }
 
 int64_t gathers_per_step(const UnitPlan& plan, const Sharding& sharding, const std::vector<bool>& backward_reads,
                          int micro_batches) {
@@ -42,7 +40,7 @@ int64_t gathers_per_step(const UnitPlan& plan, const Sharding& sharding, const s
 int64_t reductions_per_step(const UnitPlan& plan, const Sharding& sharding, int micro_batches) {
   int64_t count = 0;
   for (const Unit& unit : plan.units)
-    if (unit.trainable && !is_own_slice(unit, sharding.ranks, sharding.few_gradients))
+    if (unit.trainable && !is_own_slice(sharding.ranks, sharding.few_gradients))
       count += sharding.few_gradients ? micro_batches : 1;
   return count;
 }

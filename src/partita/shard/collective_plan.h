@@ -10,8 +10,8 @@ namespace partita {
 
 // A unit's slice lies outside its slot, or there are other ranks: its slot is filled by a gather.
 [[nodiscard]] bool is_gathered(const Unit&, int ranks, bool few_weights);
-// A full fp32 gradient buffer that nobody else shares is its own slice: nothing is reduced.
-[[nodiscard]] bool is_own_slice(const Unit&, int ranks, bool few_gradients);
+// A full gradient buffer that nobody else shares is its own slice: nothing is reduced.
+[[nodiscard]] bool is_own_slice(int ranks, bool few_gradients);
 
 struct Sharding {
   int ranks = 1;  // of zero.shard

@@ -9,9 +9,7 @@
 namespace partita {
 namespace {
 
-bool own_slice(const Zero& zero, const Unit& unit) {
-  return is_own_slice(unit, zero.shard->size(), zero.few_gradients);
-}
+bool own_slices(const Zero& zero) { return is_own_slice(zero.shard->size(), zero.few_gradients); }
 
 }  // namespace
 
@@ -60,7 +58,7 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     state.views = parameter_views(unit.layout, own.buffer);
     state.written.assign(state.views.size(), false);
     state.slice =
-        own_slice(zero, unit) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
+        own_slices(zero) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
     const bool adds = zero.few_gradients && options.micro_batches > 1;
     if (adds && (!own.arriving.defined() || own.arriving.numel() < unit.layout.slice_count()))
       own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
@@ -100,7 +98,7 @@ void GradStore::reduce(int unit) {
   const at::Tensor full = source.buffer.narrow(0, 0, layout.count);
   zero_padding(layout, full);
   state.taken = false;
-  if (own_slice(zero_, plan_.units[static_cast<size_t>(unit)])) {
+  if (own_slices(zero_)) {
     state.in_slice = true;
     return;
   }
@@ -149,7 +147,7 @@ int64_t GradStore::bytes() const {
   for (const Slot& s : slots_)
     total += static_cast<int64_t>(s.buffer.nbytes() + (s.arriving.defined() ? s.arriving.nbytes() : 0));
   for (size_t u = 0; u < states_.size(); ++u)
-    if (states_[u].slice.defined() && !own_slice(zero_, plan_.units[u]))
+    if (states_[u].slice.defined() && !own_slices(zero_))
       total += static_cast<int64_t>(states_[u].slice.nbytes());
   return total;
 }

@@ -42,8 +42,8 @@ class GradStore {
   void close(int block, bool last_micro_batch);
   void finish();
 
-  // This rank's slice of the sum over all ranks and micro-batches, fp32; valid from finish to the next open. Undefined for
-  // a frozen unit.
+  // This rank's slice of the sum over all ranks and micro-batches; valid from finish to the next open. fp32, but where the
+  // buffer itself is the slice: then as it was written. Undefined for a frozen unit.
   [[nodiscard]] at::Tensor gradient(int unit) const { return states_[static_cast<size_t>(unit)].slice; }
   // Of this rank's slices, or zero where another rank of `replica` counts them: summed over all data-parallel ranks it is
   // the squared norm of the gradient, every element once.
@@ -55,7 +55,7 @@ class GradStore {
  private:
   class BlockGrads;
   struct UnitState {
-    at::Tensor slice;               // fp32
+    at::Tensor slice;
     std::vector<at::Tensor> views;  // of each parameter, in the buffer
     std::vector<bool> written;      // since the buffer was taken
     bool taken = false;             // the buffer is this unit's

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "partita/ops/cpu/check.h"
@@ -42,7 +44,25 @@ void cast_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, i
   });
 }
 
-double squares_of(const float* in, int64_t n) { return sum_of_squares(in, n); }
+// Of elements [begin, end).
+double squares_of(const at::Tensor& in, int64_t begin, int64_t end) {
+  double sum = 0;
+  with_type_of(in, [&]<class T>(T) {
+    const T* from = in.const_data_ptr<T>() + begin;
+    if constexpr (std::is_same_v<T, float>) {
+      sum = sum_of_squares(from, end - begin);
+    } else {
+      constexpr int64_t kWidened = 1024;  // stay in the first-level cache
+      HWY_ALIGN float wide[kWidened];
+      for (int64_t i = 0; i < end - begin; i += kWidened) {
+        const int64_t count = std::min(kWidened, end - begin - i);
+        for_vectors(count, [&](int64_t k, auto part) { store(load(from + i + k, part), wide + k, part); });
+        sum += sum_of_squares(wide, count);
+      }
+    }
+  });
+  return sum;
+}
 
 }  // namespace
 }  // namespace partita::HWY_NAMESPACE
@@ -85,14 +105,13 @@ void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
 void sum_of_squares(at::Tensor in, at::Tensor out) {
   PARTITA_DISPATCH(in, sum_of_squares(in, out));
   const int64_t n = in.numel();
-  check_tensor(in, "in", {n}, at::kFloat);
+  check_flat(in, "in", n);
   check_tensor(out, "out", {1}, at::kDouble);
-  const float* data = in.const_data_ptr<float>();
   std::vector<double> partial(static_cast<size_t>((n + kChunk - 1) / kChunk));
   at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
       partial[static_cast<size_t>(c)] =
-          HWY_DYNAMIC_DISPATCH(squares_of)(data + c * kChunk, std::min(kChunk, n - c * kChunk));
+          HWY_DYNAMIC_DISPATCH(squares_of)(in, c * kChunk, std::min(n, (c + 1) * kChunk));
   });
   double sum = 0;
   for (double p : partial) sum += p;

@@ -7,6 +7,7 @@
 #endif
 
 #include "partita/ops/cpu/adam_factors.h"
+#include "partita/ops/cpu/dtype-inl.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/simd-inl.h"
 #include "partita/ops/cpu/stochastic-inl.h"
@@ -14,31 +15,34 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 
-template <class T, class W>
+template <class T, class W, class G>
 struct Elements {
   T* master;
   T* states[2];  // null: the optimizer has no such state
-  const float* gradient;
+  const G* gradient;
   W* weight;  // null: nothing is written besides the master
 };
 
 // f(Elements) from element `begin` on.
 template <class F>
 HWY_INLINE void with_elements(const OptimizerProblem& p, int64_t begin, F&& f) {
-  const auto run = [&]<class T, class W>(T, W*) {
+  const auto run = [&]<class T, class W, class G>(T, W*, G) {
     const auto from = [&]<class E>(const at::Tensor& tensor, E*) {
       return tensor.defined() ? tensor.mutable_data_ptr<E>() + begin : nullptr;
     };
     T* const type = nullptr;
-    f(Elements<T, W>{from(p.master, type),
-                     {from(p.states[0], type), from(p.states[1], type)},
-                     p.gradient.const_data_ptr<float>() + begin,
-                     from(p.weight, static_cast<W*>(nullptr))});
+    f(Elements<T, W, G>{from(p.master, type),
+                        {from(p.states[0], type), from(p.states[1], type)},
+                        p.gradient.const_data_ptr<G>() + begin,
+                        from(p.weight, static_cast<W*>(nullptr))});
   };
-  if (p.master.scalar_type() == at::kBFloat16) return run(at::BFloat16{}, static_cast<at::BFloat16*>(nullptr));
-  if (!p.weight.defined()) return run(float{}, static_cast<float*>(nullptr));
-  p.weight.scalar_type() == at::kHalf ? run(float{}, static_cast<at::Half*>(nullptr))
-                                      : run(float{}, static_cast<at::BFloat16*>(nullptr));
+  with_type_of(p.gradient, [&]<class G>(G gradient) {
+    if (p.master.scalar_type() == at::kBFloat16)
+      return run(at::BFloat16{}, static_cast<at::BFloat16*>(nullptr), gradient);
+    if (!p.weight.defined()) return run(float{}, static_cast<float*>(nullptr), gradient);
+    p.weight.scalar_type() == at::kHalf ? run(float{}, static_cast<at::Half*>(nullptr), gradient)
+                                        : run(float{}, static_cast<at::BFloat16*>(nullptr), gradient);
+  });
 }
 
 struct Moments {

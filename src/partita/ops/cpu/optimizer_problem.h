@@ -33,10 +33,10 @@ struct OptimizerProblem {
     PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "master: dtype {}, expected fp32 or bf16",
                   at::toString(dtype));
     check_tensor(master, "master", {count}, dtype);
-    check_tensor(gradient, "gradient", {count}, at::kFloat);
     for (const OptimizerState& state : the_states) check_tensor(state.tensor, state.name, {count}, dtype);
     size_t s = 0;
     for (const OptimizerState& state : the_states) states[s++] = state.tensor;
+    check_tensor(gradient, "gradient", {count}, check_activation(gradient, "gradient"));
     if (!the_weight.defined() || the_weight.const_data_ptr() == master.const_data_ptr()) return;
     weight = the_weight;
     const bool half = weight.scalar_type() == at::kBFloat16 || weight.scalar_type() == at::kHalf;

@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(To* out, const From* in,
   }
 }
 
-template <bool kAligned>
-__global__ void __launch_bounds__(kThreads) squares_kernel(const float* in, int64_t n, double* partial) {
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kThreads) squares_kernel(const T* in, int64_t n, double* partial) {
   __shared__ double shared[kWarp];
   const int64_t begin = int64_t{blockIdx.x} * kPartialSum;
   const int64_t count = min(kPartialSum, n - begin);
@@ -94,14 +94,17 @@ void add_into(at::Tensor out, at::Tensor in, bool accumulate) {
 
 void sum_of_squares(at::Tensor in, at::Tensor out) {
   const int64_t n = in.numel();
-  check_tensor(in, "in", {n}, at::kFloat);
+  check_flat(in, "in", n);
   check_tensor(out, "out", {1}, at::kDouble);
   if (n == 0) return;
   const int64_t parts = divide_up(n, kPartialSum);
   auto* partial = reinterpret_cast<double*>(workspace(parts * static_cast<int64_t>(sizeof(double))));
-  with_bool(aligned(in), [&]<class Aligned>(Aligned) {
-    squares_kernel<Aligned::value><<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        in.const_data_ptr<float>(), n, partial);
+  with_type(in.scalar_type(), [&]<class T>(T) {
+    with_bool(aligned(in), [&]<class Aligned>(Aligned) {
+      squares_kernel<T, Aligned::value>
+          <<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(in.const_data_ptr<T>(), n,
+                                                                                             partial);
+    });
   });
   PARTITA_LAUNCHED();
   add_partial_sums(partial, parts, 1, out.mutable_data_ptr<double>());

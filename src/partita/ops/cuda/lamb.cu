@@ -42,9 +42,9 @@ struct LambRule {
 };
 
 // partial [blocks, 2]: squares of the weights and of the update.
-template <class M, bool kAligned>
+template <class M, class G, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
-    measure_kernel(const Elements<M, M> e, const LambRule rule, double* partial) {
+    measure_kernel(const Elements<M, M, G> e, const LambRule rule, double* partial) {
   constexpr int n = kOptimizerPack<M>;
   __shared__ LambRule::Factors shared;
   __shared__ double sums[2][kWarp];
@@ -90,12 +90,12 @@ void lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor grad
   const LambRule rule{{lamb.beta1, lamb.beta2, lamb.epsilon}, lamb.weight_decay, nullptr};
   const int64_t parts = divide_up(p.count, kPartialSum);
   auto* partial = reinterpret_cast<double*>(workspace(parts * 2 * static_cast<int64_t>(sizeof(double))));
-  with_types(p, [&]<class M, class W>(M, W) {
+  with_types(p, [&]<class M, class W, class G>(M, W, G) {
     if constexpr (std::is_same_v<M, W>) {  // no weight is written
       with_bool(whole(p), [&]<class Whole>(Whole) {
-        measure_kernel<M, Whole::value>
-            <<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(elements_of<M, M>(p),
-                                                                                               rule, partial);
+        measure_kernel<M, G, Whole::value>
+            <<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+                elements_of<M, M, G>(p), rule, partial);
       });
     }
   });

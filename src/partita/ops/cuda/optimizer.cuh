@@ -40,7 +40,7 @@ struct OptimizerProblem {
     PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "master: dtype {}, expected fp32 or bf16",
                   at::toString(dtype));
     check_tensor(master, "master", {count}, dtype);
-    check_tensor(gradient, "gradient", {count}, at::kFloat);
+    check_tensor(gradient, "gradient", {count}, check_activation(gradient, "gradient"));
     size_t s = 0;
     for (const OptimizerState& state : the_states) {
       check_tensor(state.tensor, state.name, {count}, dtype);
@@ -63,10 +63,10 @@ struct OptimizerProblem {
   Rounding rounding;
 };
 
-template <class M, class W>
+template <class M, class W, class G>
 struct Elements {
   M *master, *state[2];  // state null: the optimizer has no such state
-  const float* gradient;
+  const G* gradient;
   W* weight;  // null: nothing is written besides the master
   int64_t count;
   const StepScalars* now;
@@ -104,8 +104,8 @@ __device__ __forceinline__ void store_state(at::BFloat16* p, const float (&x)[8]
   store<kAligned>(p, pack, count);
 }
 
-template <class M, class W, bool kAligned, class Rule>
-__global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W> e, const Rule rule) {
+template <class M, class W, class G, bool kAligned, class Rule>
+__global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W, G> e, const Rule rule) {
   constexpr int n = kOptimizerPack<M>;
   __shared__ typename Rule::Factors shared;
   const StepScalars now = *e.now;
@@ -139,19 +139,21 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W> e, 
   }
 }
 
-// f(M{}, W{}) with the types of master and weight; W is M where there is no weight.
+// f(M{}, W{}, G{}) with the types of master, weight and gradient; W is M where there is no weight.
 template <class F>
 void with_types(const OptimizerProblem& p, F&& f) {
-  if (p.master.scalar_type() == at::kBFloat16) return f(at::BFloat16{}, at::BFloat16{});
-  if (!p.weight.defined()) return f(float{}, float{});
-  p.weight.scalar_type() == at::kHalf ? f(float{}, at::Half{}) : f(float{}, at::BFloat16{});
+  with_type(p.gradient.scalar_type(), [&]<class G>(G gradient) {
+    if (p.master.scalar_type() == at::kBFloat16) return f(at::BFloat16{}, at::BFloat16{}, gradient);
+    if (!p.weight.defined()) return f(float{}, float{}, gradient);
+    p.weight.scalar_type() == at::kHalf ? f(float{}, at::Half{}, gradient) : f(float{}, at::BFloat16{}, gradient);
+  });
 }
 
-template <class M, class W>
-[[nodiscard]] Elements<M, W> elements_of(const OptimizerProblem& p) {
+template <class M, class W, class G>
+[[nodiscard]] Elements<M, W, G> elements_of(const OptimizerProblem& p) {
   return {.master = p.master.mutable_data_ptr<M>(),
           .state = {mutable_data_or_null<M>(p.states[0]), mutable_data_or_null<M>(p.states[1])},
-          .gradient = p.gradient.const_data_ptr<float>(),
+          .gradient = p.gradient.const_data_ptr<G>(),
           .weight = mutable_data_or_null<W>(p.weight),
           .count = p.count,
           .now = p.now,
@@ -168,13 +170,13 @@ template <class M, class W>
 template <class Rule>
 void launch_step(const OptimizerProblem& p, const Rule& rule) {
   if (p.count == 0) return;
-  with_types(p, [&]<class M, class W>(M, W) {
+  with_types(p, [&]<class M, class W, class G>(M, W, G) {
     with_bool(whole(p), [&]<class Whole>(Whole) {
-      const auto kernel = step_kernel<M, W, Whole::value, Rule>;
+      const auto kernel = step_kernel<M, W, G, Whole::value, Rule>;
       static const int64_t resident = resident_blocks(kernel, kThreads);
       const int64_t needed = divide_up(p.count, int64_t{kOptimizerPack<M>} * kThreads);
       kernel<<<static_cast<unsigned>(std::min(resident, needed)), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-          elements_of<M, W>(p), rule);
+          elements_of<M, W, G>(p), rule);
     });
   });
   PARTITA_LAUNCHED();
