@@ -173,7 +173,7 @@ class Trained {
             {"ms_max", most * 1e3},
             {"steps", a.steps},
             {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
-            {"state_bytes", m.weights + m.gradients + m.master + m.optimizer},
+            {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
             {"activation_bytes", activation_bytes()},
             {"loss_first", losses_.front()},
             {"loss_last", losses_.back()}};
@@ -187,7 +187,7 @@ class Trained {
 };
 
 // In the order of partita::Recompute.
-constexpr std::array<std::string_view, 3> kRecompute = {"none", "selective", "full"};
+constexpr std::array<std::string_view, 4> kRecompute = {"none", "selective", "mlp", "full"};
 
 void bench_step(const Arguments& a) {
   const partita::Timer since_start;
@@ -209,7 +209,7 @@ double time_added(const Trained& model, const Trained& none) {
   return median(ratios);
 }
 
-// The three ways take turns, a step each: a machine's speed drifts by more than what is measured.
+// The four ways take turns, a step each: a machine's speed drifts by more than what is measured.
 void bench_recompute(const Arguments& a) {
   Job job(a);
   std::vector<Trained> models;
@@ -279,13 +279,13 @@ void add_bench_command(CLI::App& app) {
   add_shared_options(*step, *a);
   step->add_option("--recompute", a->recompute, "what backward makes again")
       ->capture_default_str()
-      ->check(CLI::IsMember({"none", "selective", "full"}));
+      ->check(CLI::IsMember({"none", "selective", "mlp", "full"}));
   step->footer("Example: partita launch -n 2 -- bench step --shape 6,6,384,256,4,4096 --zero 2 --precision bf16");
   step->callback([a] { bench_step(*a); });
 
   CLI::App* recompute = command->add_subcommand(
       "recompute",
-      "Shows what each way of recomputation saves in memory and costs in time; all three are held at once");
+      "Shows what each way of recomputation saves in memory and costs in time; all four are held at once");
   add_shared_options(*recompute, *a);
   recompute->add_flag("--json", a->json, "lines of JSON instead of a table");
   recompute->footer("Example: partita bench recompute --model llama --kv-heads 2 --shape 6,6,384,256,8,4096");

@@ -28,9 +28,9 @@ TEST_P(Recompute, SavesMemoryAndChangesNothing) {
                "--dropout", "0.1", "--micro-batches", "2", "--steps", "3", "--warmup", "1"});
   ASSERT_EQ(r.code, 0) << r.error;
   const std::vector<nlohmann::json> lines = json_lines(r.output);
-  ASSERT_EQ(lines.size(), 3U) << r.output;
-  const char* names[] = {"none", "selective", "full"};
-  for (size_t i = 0; i < 3; ++i) {
+  ASSERT_EQ(lines.size(), 4U) << r.output;
+  const char* names[] = {"none", "selective", "mlp", "full"};
+  for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(lines[i].at("recompute"), names[i]);
     EXPECT_EQ(lines[i].at("model"), model);
     EXPECT_GT(lines[i].at("ms"), 0.0);

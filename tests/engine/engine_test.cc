@@ -47,12 +47,15 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (int64_t rank : {0, 3}) {
       std::vector<StepResult> expected;
-      for (Keep keep : {Keep::all, Keep::selective, Keep::entry}) {
+      for (const auto& [keep, entry_layers] :
+           {std::pair(Keep::all, 0), std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
+            std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
         const EngineCase c{.kind = kind,
                            .lora = {.rank = rank, .dropout = 0.2, .targets = all_targets(kind)},
                            .samples = 3,
                            .micro_batches = 2,
                            .keep = keep,
+                           .entry_layers = entry_layers,
                            .dropout = 0.2};
         const auto engine = make(c);
         const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
@@ -72,7 +75,36 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
 TEST_F(EngineTest, RecomputationKeepsLess) {
   const auto bytes = [&](Keep keep) { return make({.samples = 4, .keep = keep})->memory().activations; };
   EXPECT_LT(bytes(Keep::selective), bytes(Keep::all));
-  EXPECT_LT(4 * bytes(Keep::entry), bytes(Keep::selective));
+  EXPECT_LT(bytes(Keep::attention), bytes(Keep::selective));
+  EXPECT_LT(3 * bytes(Keep::entry), bytes(Keep::attention));
+
+  // Layers are alike: each that keeps its entry alone saves the same.
+  const auto with = [&](int entry_layers) {
+    return make({.samples = 4, .keep = Keep::attention, .entry_layers = entry_layers})->memory().activations;
+  };
+  EXPECT_EQ(with(2) - with(4), with(0) - with(2));
+  EXPECT_EQ(with(5), bytes(Keep::entry));
+}
+
+// Gradients lie where activations lay, and neither reads the other's bits.
+TEST_F(EngineTest, GradientsShareTheMemoryOfActivations) {
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
+    for (Keep keep : {Keep::all, Keep::attention, Keep::entry}) {
+      EngineCase c{.kind = kind, .samples = 8, .keep = keep, .compute = DType::bf16};
+      const auto engine = make(c);
+      const auto plain = test::run_steps(*engine, c, 0, 1, 0, 5);
+      const EngineMemory m = engine->memory();
+      EXPECT_GT(m.shared, 0);
+      EXPECT_LT(m.shared, m.gradients);
+      c.poison = true;
+      const auto poisoned = test::run_steps(*make(c), c, 0, 1, 0, 5);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        EXPECT_EQ(poisoned[i].loss, plain[i].loss);
+        EXPECT_EQ(poisoned[i].grad_norm, plain[i].grad_norm);
+      }
+      c.micro_batches = 2;
+      EXPECT_EQ(make(c)->memory().shared, 0);
+    }
 }
 
 TEST_F(EngineTest, BlocksWithoutBackwardKeepNothing) {

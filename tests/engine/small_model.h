@@ -45,6 +45,7 @@ struct EngineCase {
   int samples = 2;  // of a micro-batch
   int micro_batches = 1;
   Keep keep = Keep::all;
+  int entry_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
@@ -67,6 +68,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                                                        .compute = c.compute,
                                                        .states = c.states,
                                                        .keep = c.keep,
+                                                       .entry_layers = c.entry_layers,
                                                        .blocks_per_unit = c.blocks_per_unit,
                                                        .optimizer = {.kind = c.optimizer},
                                                        .frozen = frozen,

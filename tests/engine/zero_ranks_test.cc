@@ -249,7 +249,7 @@ TEST(Zero, PoisonedMemoryChangesNothing) {
       EngineCase c = like;
       c.stage = stage;
       c.samples = 1;
-      c.micro_batches = 2;
+      c.micro_batches = name.size() % 2 == 0 ? 1 : 2;  // 1: gradients lie where activations lay
       const auto plain = test::make_engine(c, *groups.self, *groups.data);
       const auto expected = test::run_steps(*plain, c, groups.data->rank(), ranks, 0, 4);
       c.poison = true;

@@ -64,6 +64,7 @@ TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
   EXPECT_EQ(with("--train.precision=bf16").train.precision, DType::bf16);
   EXPECT_EQ(with("--train.recompute=none").train.recompute, Recompute::none);
   EXPECT_EQ(with("--train.recompute=selective").train.recompute, Recompute::selective);
+  EXPECT_EQ(with("--train.recompute=mlp").train.recompute, Recompute::mlp);
   EXPECT_EQ(with("--train.recompute=full").train.recompute, Recompute::full);
   EXPECT_EQ(with("--schedule.kind=cosine").schedule.kind, ScheduleKind::cosine);
   EXPECT_EQ(with("--schedule.kind=linear").schedule.kind, ScheduleKind::linear);

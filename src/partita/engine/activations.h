@@ -1,5 +1,5 @@
-// Memory of activations: what blocks keep from forward to backward, shared temporaries, and what blocks hand on. One
-// allocation, laid out from the blocks' own lists before the first step.
+// Memory of activations: what blocks keep from forward to backward, shared temporaries, and what blocks hand on, laid out
+// from the blocks' own lists before the first step.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -13,10 +13,13 @@ namespace partita {
 
 class Activations {
  public:
-  // Room for one micro-batch of this shape; width and dtype of the residual stream. Blocks before `first_trained` have no
-  // backward and keep nothing.
-  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, Keep, int first_trained, int64_t width,
-              DType, at::Device = at::kCPU);
+  // Bytes that each block keeps of a micro-batch of this shape; keeps[block].
+  [[nodiscard]] static std::vector<int64_t> kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
+                                                       std::span<const Keep> keeps);
+  // Room for one micro-batch of this shape; width and dtype of the residual stream. kept[block]: memory for what the block
+  // keeps, at least kept_bytes; undefined where that is 0.
+  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const Keep> keeps,
+              std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }

@@ -43,6 +43,22 @@ std::vector<bool> backward_reads_of(std::span<const std::unique_ptr<Block>> bloc
   return reads;
 }
 
+std::vector<Keep> keeps_of(size_t blocks, int first_trainable, const EngineOptions& options) {
+  std::vector<Keep> keeps(blocks, options.keep);
+  // Block 0 is the embedding, the last the head.
+  for (size_t b = 1; b + 1 < blocks && static_cast<int>(b) <= options.entry_layers; ++b)
+    keeps[b] = std::min(options.keep, Keep::entry);
+  for (size_t b = 0; b < blocks && static_cast<int>(b) < first_trainable; ++b) keeps[b] = Keep::nothing;
+  return keeps;
+}
+
+GradientLifetimes lifetimes_of(const UnitPlan& plan, const Zero& zero, const EngineOptions& options) {
+  if (!options.training) return {};
+  const Sharding sharding{
+      .ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
+  return gradient_lifetimes(plan, sharding, options.micro_batches);
+}
+
 int64_t valid_tokens(const at::Tensor& labels) {
   const std::span<const int32_t> values(labels.data_ptr<int32_t>(), static_cast<size_t>(labels.numel()));
   return std::ranges::count_if(values, [](int32_t label) { return label != kIgnoredLabel; });
@@ -59,17 +75,21 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       plan_(plan_of(blocks_, zero, options)),
       first_trainable_(first_trainable_block(plan_)),
       backward_reads_(backward_reads_of(blocks_, first_trainable_)),
+      keeps_(keeps_of(blocks_.size(), first_trainable_, options)),
+      arena_(make_arena(Activations::kept_bytes(blocks_, options.shape, keeps_), lifetimes_of(plan_, zero, options),
+                        options.device)),
       compute_(make_stream(options.device, StreamUse::compute)),
       side_(make_stream(options.device, StreamUse::side)),
       weights_(plan_, zero, backward_reads_, {.poison = options.poison, .device = options.device}, *compute_, *side_),
       grads_(options.training ? std::make_unique<GradStore>(plan_, zero,
                                                             GradStore::Options{.micro_batches = options.micro_batches,
                                                                                .poison = options.poison,
-                                                                               .device = options.device},
+                                                                               .device = options.device,
+                                                                               .buffers = arena_.gradients,
+                                                                               .slices = arena_.slices},
                                                             *compute_, *side_)
                               : nullptr),
-      activations_(blocks_, options.shape, options.keep, first_trainable_, options.width, options.compute,
-                   options.device),
+      activations_(blocks_, options.shape, keeps_, arena_.kept, options.width, options.compute, options.device),
       optimizer_(make_optimizer(options.optimizer)),
       now_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))) {
@@ -269,7 +289,8 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), Keep::nothing, 0, options_.width,
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<Keep>(blocks_.size(), Keep::nothing),
+                                               std::vector<at::Tensor>(blocks_.size()), options_.width,
                                                options_.compute, options_.device);
   Context c = context(batch, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
@@ -285,6 +306,7 @@ EngineMemory Engine::memory() const {
     if (!s.weight.is_same(s.master)) m.master += static_cast<int64_t>(s.master.nbytes());
     for (const at::Tensor& state : s.states) m.optimizer += static_cast<int64_t>(state.nbytes());
   }
+  m.shared = arena_.shared_bytes;
   m.activations = activations_.kept_bytes();
   m.temporaries = activations_.temporary_bytes();
   return m;

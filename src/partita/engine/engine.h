@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "partita/engine/activations.h"
+#include "partita/engine/arena.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/ops/step_memory.h"
@@ -30,6 +31,7 @@ struct EngineOptions {
   // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round stochastically.
   DType states = DType::fp32;
   Keep keep = Keep::all;    // entry: full recomputation
+  int entry_layers = 0;     // of the first so many layers the entry alone is kept
   int blocks_per_unit = 0;  // 0: automatic
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
@@ -64,6 +66,7 @@ struct EvalResult {
 // Bytes on this rank by owner.
 struct EngineMemory {
   int64_t weights = 0, gradients = 0, master = 0, optimizer = 0, activations = 0, temporaries = 0;
+  int64_t shared = 0;  // of the gradients: lie where activations lay, and take no memory of their own
 };
 
 // A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
@@ -122,6 +125,8 @@ class Engine {
   UnitPlan plan_;
   int first_trainable_;  // block
   std::vector<bool> backward_reads_;
+  std::vector<Keep> keeps_;  // [block]
+  Arena arena_;
   std::unique_ptr<Stream> compute_, side_;
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone

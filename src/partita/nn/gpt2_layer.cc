@@ -50,12 +50,12 @@ std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
                                   {"mean1", {n}, DType::fp32, Keep::entry},
                                   {"rstd1", {n}, DType::fp32, Keep::entry},
                                   {"h1", {n, c}, t, Keep::all},
-                                  {"qkv", {s.samples, s.length, 3 * c}, t, Keep::selective},
-                                  {"attended", {s.samples, s.length, c}, t, Keep::selective},
-                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::selective},
-                                  {"r2", {n, c}, t, Keep::selective},
-                                  {"mean2", {n}, DType::fp32, Keep::selective},
-                                  {"rstd2", {n}, DType::fp32, Keep::selective},
+                                  {"qkv", {s.samples, s.length, 3 * c}, t, Keep::attention},
+                                  {"attended", {s.samples, s.length, c}, t, Keep::attention},
+                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::attention},
+                                  {"r2", {n, c}, t, Keep::attention},
+                                  {"mean2", {n}, DType::fp32, Keep::attention},
+                                  {"rstd2", {n}, DType::fp32, Keep::attention},
                                   {"h2", {n, c}, t, Keep::all},
                                   {"up", {n, layer().ffn_width}, t, Keep::selective},
                                   {"activated", {n, layer().ffn_width}, t, Keep::all}};
@@ -90,6 +90,10 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
                     .normed = saved[kH2],
                     .mean = saved[kMean2],
                     .rstd = saved[kRstd2]});
+  activate(w, context, saved);
+}
+
+void Gpt2Layer::activate(Weights w, Context& context, Saved& saved) const {
   if (up_.adapters() == 0) return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
   up_.forward(w, saved[kUpOut], saved[kH2], context, saved);
   bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
@@ -119,6 +123,7 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
     return down_.recompute(w, saved[kActivated], context, saved);
   }
   if (!saved.kept[kH2]) norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
+  if (!saved.kept[kUpOut]) return activate(w, context, saved);
   if (!saved.kept[kActivated]) gelu_recompute(saved[kActivated], saved[kUpOut]);
 }
 

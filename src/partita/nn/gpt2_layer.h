@@ -68,6 +68,8 @@ class Gpt2Layer final : public Block {
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // From norm 1 to the activation: what forward and a full recomputation both run.
   void middle(Weights, Context&, Saved&) const;
+  // From norm 2 to the activation.
+  void activate(Weights, Context&, Saved&) const;
 
   Gpt2LayerOptions options_;
   LinearPlaces places_;  // behind the layer's own

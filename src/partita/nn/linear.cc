@@ -53,7 +53,7 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
   for (size_t i = 0; i < adapters_.size(); ++i)
-    list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Keep::selective});
+    list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Keep::attention});
 }
 
 at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& context) const {

@@ -48,11 +48,11 @@ std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
       {"r1", {n, c}, t, Keep::entry},
       {"rstd1", {n}, DType::fp32, Keep::entry},
       {"h1", {n, c}, t, Keep::all},
-      {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Keep::selective},
-      {"attended", {s.samples, s.length, query_width()}, t, Keep::selective},
-      {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Keep::selective},
-      {"r2", {n, c}, t, Keep::selective},
-      {"rstd2", {n}, DType::fp32, Keep::selective},
+      {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Keep::attention},
+      {"attended", {s.samples, s.length, query_width()}, t, Keep::attention},
+      {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Keep::attention},
+      {"r2", {n, c}, t, Keep::attention},
+      {"rstd2", {n}, DType::fp32, Keep::attention},
       {"h2", {n, c}, t, Keep::all},
       {"gate_up", {n, 2 * layer().ffn_width}, t, Keep::selective},
       {"activated", {n, layer().ffn_width}, t, Keep::all}};
@@ -65,7 +65,6 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   const DType t = layer().dtype;
   std::vector<BufferSpec> list = {{"d_h", {n, layer().width}, t},
                                   {"d_activated", {n, layer().ffn_width}, t},
-                                  {"d_gate_up", {n, 2 * layer().ffn_width}, t},
                                   {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
                                   {"d_attended", {s.samples, s.length, query_width()}, t}};
   add_linear_scratch(options_.lora, s, std::max({layer().width, query_width(), layer().ffn_width}), t, list);
@@ -119,6 +118,7 @@ void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
     return down_.recompute(w, saved[kActivated], context, saved);
   }
   if (!saved.kept[kH2]) norm_recompute(saved[kH2], saved[kR2], {}, saved[kRstd2], w[kNorm2], {});
+  if (!saved.kept[kGateUpOut]) gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved);
   if (!saved.kept[kActivated]) swiglu_forward(saved[kActivated], saved[kGateUpOut]);
 }
 
@@ -127,9 +127,11 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const Handed& out = context.handed;
 
+  // Nobody reads gate and up again: their gradients take their place.
+  const at::Tensor& d_gate_up = saved[kGateUpOut];
   down_.backward(w, scratch[kDActivated], d.branch, saved[kActivated], context, saved, grads);
-  swiglu_backward(scratch[kDGateUp], scratch[kDActivated], saved[kGateUpOut]);
-  gate_up_.backward(w, scratch[kDH], scratch[kDGateUp], saved[kH2], context, saved, grads);
+  swiglu_backward(d_gate_up, scratch[kDActivated], saved[kGateUpOut]);
+  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads);
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = scratch[kDH],

@@ -48,7 +48,7 @@ class LlamaLayer final : public Block {
     kActivated,
     kSlots
   };
-  enum Scratch : uint8_t { kDH, kDActivated, kDGateUp, kDQkv, kDAttended, kTemporaries };
+  enum Scratch : uint8_t { kDH, kDActivated, kDQkv, kDAttended, kTemporaries };
 
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }

@@ -3,11 +3,18 @@
 #include "partita/base/error.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
+#include "partita/ops/scalar_type.h"
 #include "partita/shard/collective_plan.h"
 #include "partita/shard/flat_buffer.h"
 
 namespace partita {
 namespace {
+
+// [count] of a dtype in memory that is given, or fresh.
+at::Tensor flat_in(const std::vector<at::Tensor>& given, size_t unit, int64_t count, DType dtype, at::Device device) {
+  if (unit >= given.size() || !given[unit].defined()) return flat_zeros(count, dtype, device);
+  return given[unit].narrow(0, 0, count * size_of(dtype)).view(scalar_type(dtype));
+}
 
 bool own_slices(const Zero& zero) { return is_own_slice(zero.shard->size(), zero.few_gradients); }
 
@@ -52,13 +59,14 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     if (!unit.trainable) continue;
     Slot& own = slot(static_cast<int>(u));
     if (!own.buffer.defined())
-      own.buffer = flat_zeros(slot_plan_.slot_count[static_cast<size_t>(slot_plan_.slot_of_unit[u])], unit.gradient,
-                              options.device);
+      own.buffer = flat_in(options.buffers, u, slot_plan_.slot_count[static_cast<size_t>(slot_plan_.slot_of_unit[u])],
+                           unit.gradient, options.device);
     UnitState& state = states_[u];
     state.views = parameter_views(unit.layout, own.buffer);
     state.written.assign(state.views.size(), false);
-    state.slice =
-        own_slices(zero) ? own.buffer : flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);
+    state.slice = own_slices(zero)
+                      ? own.buffer
+                      : flat_in(options.slices, u, unit.layout.slice_count(), DType::fp32, options.device);
     const bool adds = zero.few_gradients && options.micro_batches > 1;
     if (adds && (!own.arriving.defined() || own.arriving.numel() < unit.layout.slice_count()))
       own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);

@@ -35,6 +35,8 @@ class GradStore {
     int micro_batches = 1;
     bool poison = false;  // fill fresh buffers with NaN
     at::Device device = at::kCPU;
+    // [unit]: memory in bytes for whole gradients and for slices; undefined, or none at all: allocated here.
+    std::vector<at::Tensor> buffers, slices;
   };
   GradStore(const UnitPlan& plan, const Zero&, Options, Stream& compute, Stream& side);
 

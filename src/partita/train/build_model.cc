@@ -18,6 +18,8 @@ Keep keep_of(Recompute recompute) {
       return Keep::all;
     case Recompute::selective:
       return Keep::selective;
+    case Recompute::mlp:
+      return Keep::attention;
     case Recompute::full:
       return Keep::entry;
   }
@@ -35,6 +37,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                               .compute = c.train.precision,
                               .states = c.train.states,
                               .keep = keep_of(c.train.recompute),
+                              .entry_layers = static_cast<int>(c.train.recompute_full_layers),
                               .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
                               .device = device,
                               .optimizer = {.kind = c.optimizer.kind,

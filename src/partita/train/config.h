@@ -42,9 +42,9 @@ struct DataConfig {
   TooLong too_long = TooLong::error;
 };
 
-// What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap;
-// full: all but each block's input.
-enum class Recompute : uint8_t { none, selective, full };
+// What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap; mlp:
+// also the first product of the MLP; full: all but each block's input.
+enum class Recompute : uint8_t { none, selective, mlp, full };
 
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run
@@ -54,6 +54,7 @@ struct TrainConfig {
   DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
   DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
   Recompute recompute = Recompute::none;
+  int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
   std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // of each rank; 0: leave what the environment says

@@ -80,8 +80,11 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .choice("states", t.states, {"fp32", "bf16"},
               "of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
       .choice(
-          "recompute", t.recompute, {"none", "selective", "full"},
-          "what backward makes again instead of keeping it: nothing, norms and activations, or all but block inputs")
+          "recompute", t.recompute, {"none", "selective", "mlp", "full"},
+          "what backward makes again instead of keeping it: nothing; norms and activations; these and the MLP's first "
+          "product; or all but block inputs")
+      .field("recompute_full_layers", t.recompute_full_layers, at_least(0),
+             "so many layers, the first, are recomputed in full besides: makes the rest fit")
       .field("freeze", t.freeze, "parameters that are not trained, patterns with commas: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says");

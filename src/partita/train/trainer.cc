@@ -32,7 +32,7 @@ namespace {
 constexpr int64_t kMostSkippedInARow = 10;
 
 std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
-  return {{"weights", m.weights},         {"gradients", m.gradients},
+  return {{"weights", m.weights},         {"gradients", m.gradients - m.shared},
           {"master weights", m.master},   {"optimizer states", m.optimizer},
           {"activations", m.activations}, {"temporaries", m.temporaries}};
 }
