@@ -58,7 +58,7 @@ class Linear {
   void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&) const;
   // Only what backward reads of the adapters, where y is not needed again.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
-  // d_x [N, in] is overwritten.
+  // d_x [N, in] is overwritten; it may be x where there are no adapters.
   void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&) const;
 
  private:

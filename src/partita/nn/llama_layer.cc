@@ -64,7 +64,7 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   const int64_t n = s.rows();
   const DType t = layer().dtype;
   std::vector<BufferSpec> list = {{"d_h", {n, layer().width}, t},
-                                  {"d_activated", {n, layer().ffn_width}, t},
+                                  {"d_activated", {down_.adapters() > 0 ? n : 0, layer().ffn_width}, t},
                                   {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
                                   {"d_attended", {s.samples, s.length, query_width()}, t}};
   add_linear_scratch(options_.lora, s, std::max({layer().width, query_width(), layer().ffn_width}), t, list);
@@ -127,10 +127,11 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const Handed& out = context.handed;
 
-  // Nobody reads gate and up again: their gradients take their place.
+  // What nobody reads again gives its place to its gradient.
+  const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
-  down_.backward(w, scratch[kDActivated], d.branch, saved[kActivated], context, saved, grads);
-  swiglu_backward(d_gate_up, scratch[kDActivated], saved[kGateUpOut]);
+  down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads);
+  swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut]);
   gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads);
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
