@@ -1,0 +1,145 @@
+#include "cli/bench_job.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/base/random.h"
+#include "partita/base/timer.h"
+#include "partita/ops/deterministic.h"
+
+namespace {
+
+partita::Batch random_batch(const BenchShape& s, uint64_t seed) {
+  partita::Batch batch;
+  for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = at::empty({s.batch, s.length}, at::kInt);
+  for (int64_t i = 0; i < s.batch * s.length; ++i) {
+    const auto bits = partita::philox({static_cast<uint32_t>(i), 0, 0, 0}, partita::philox_key(seed));
+    batch.tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[0] % static_cast<uint32_t>(s.vocabulary));
+    batch.labels.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[1] % static_cast<uint32_t>(s.vocabulary));
+    batch.positions.data_ptr<int32_t>()[i] = static_cast<int32_t>(i % s.length);
+  }
+  for (int64_t i = 0; i < s.batch; ++i) batch.samples.push_back(i);
+  return batch;
+}
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+BenchShape parse_bench_shape(const std::string& text) {
+  std::vector<int64_t> numbers;
+  const char *at = text.data(), *end = text.data() + text.size();
+  while (true) {
+    int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 1) break;
+    numbers.push_back(value);
+    if (next == end) at = end;
+    if (next == end || *next != ',') break;
+    at = next + 1;
+  }
+  if (at != end || numbers.size() != 6)
+    throw partita::UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
+  return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
+}
+
+partita::Config bench_config(const BenchArguments& a, const BenchShape& s, partita::Recompute recompute, int ranks) {
+  partita::Config c;
+  c.model = {.kind = a.model == "llama" ? partita::ModelKind::llama : partita::ModelKind::gpt2,
+             .layers = s.layers,
+             .hidden_size = s.width,
+             .heads = s.heads,
+             .kv_heads = a.kv_heads,
+             .vocab_size = s.vocabulary,
+             .max_length = s.length,
+             .dropout = a.dropout,
+             .embedding_dropout = a.dropout,
+             .attention_dropout = a.dropout};
+  c.train.sequence_length = s.length;
+  c.train.micro_batch = s.batch;
+  c.train.global_batch = s.batch * ranks * a.micro_batches;
+  c.train.precision = partita::parse_dtype(a.precision);
+  c.train.states = partita::parse_dtype(a.states);
+  c.train.recompute = recompute;
+  c.parallel.zero_stage = a.zero;
+  partita::validate(c.model);
+  return c;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+BenchJob::BenchJob(const BenchArguments& a)
+    : arguments(a),
+      shape(parse_bench_shape(a.shape)),
+      data(partita::on_device(world.group("data", all_ranks(world.size())), device)),
+      self(partita::on_device(world.group("self", {world.rank()}), device)) {
+  partita::log::configure(world.rank(), world.size());
+  partita::set_deterministic(a.deterministic);
+  for (int64_t m = 0; m < a.micro_batches; ++m)
+    batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
+}
+
+BenchModel::BenchModel(BenchJob& job, partita::Recompute recompute)
+    : job_(job),
+      config_(bench_config(job.arguments, job.shape, recompute, job.world.size())),
+      engine_(partita::build_training_engine(
+          config_, partita::make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data), *job.data,
+          job.device)) {
+  engine_->initialize(0);
+}
+
+void BenchModel::step() {
+  job_.data->barrier();
+  const partita::Timer timer;
+  const int64_t k = steps();
+  const partita::StepResult r =
+      engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
+  if (k >= job_.arguments.warmup) seconds_.push_back(timer.seconds());
+  losses_.push_back(r.loss);
+}
+
+int64_t BenchModel::activation_bytes() const {
+  const partita::EngineMemory m = engine_->memory();
+  return m.activations + m.temporaries;
+}
+
+nlohmann::ordered_json BenchModel::json() const {
+  const BenchArguments& a = job_.arguments;
+  const partita::EngineMemory m = engine_->memory();
+  const auto tokens = static_cast<double>(config_.train.global_batch * job_.shape.length);
+  const double middle = median(seconds_);
+  const auto [least, most] = std::ranges::minmax(seconds_);
+  return {{"model", a.model},
+          {"shape", a.shape},
+          {"device", a.device},
+          {"precision", a.precision},
+          {"states", a.states},
+          {"zero", a.zero},
+          {"ranks", job_.world.size()},
+          {"threads", at::get_num_threads()},
+          {"micro_batches", a.micro_batches},
+          {"recompute", kBenchRecompute[static_cast<size_t>(config_.train.recompute)]},
+          {"tokens_per_s", tokens / middle},
+          {"ms", middle * 1e3},
+          {"ms_min", least * 1e3},
+          {"ms_max", most * 1e3},
+          {"steps", a.steps},
+          {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
+          {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
+          {"activation_bytes", activation_bytes()},
+          {"loss_first", losses_.front()},
+          {"loss_last", losses_.back()}};
+}

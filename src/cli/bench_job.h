@@ -1,0 +1,83 @@
+// What the kinds of `partita bench` share: a job of ranks that train on random tokens, and a model in training whose steps
+// are timed.
+//
+//   BenchJob job(arguments);
+//   BenchModel model(job, Recompute::none);
+//   while (model.steps() < arguments.warmup + arguments.steps) model.step();
+//   log::print(model.json().dump());
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/comm/device_communicator.h"
+#include "partita/comm/world.h"
+#include "partita/train/build_model.h"
+
+struct BenchArguments {
+  std::string shape = "6,6,384,256,8,4096";
+  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
+  int64_t kv_heads = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
+  float dropout = 0;
+  bool json = false, deterministic = false;
+};
+
+// In the order of partita::Recompute.
+constexpr std::array<std::string_view, 4> kBenchRecompute = {"none", "selective", "mlp", "full"};
+
+struct BenchShape {
+  int64_t layers, heads, width, length, batch, vocabulary;
+};
+
+// Error, wrong usage: not six numbers.
+[[nodiscard]] BenchShape parse_bench_shape(const std::string&);
+
+// What `partita train` would be told: the whole of what a bench says about model and training.
+[[nodiscard]] partita::Config bench_config(const BenchArguments&, const BenchShape&, partita::Recompute, int ranks);
+
+[[nodiscard]] double median(std::vector<double>);
+
+// Ranks that all have the same work. `arguments` outlives it.
+struct BenchJob {
+  explicit BenchJob(const BenchArguments&);
+
+  const BenchArguments& arguments;
+  BenchShape shape;
+  partita::World world = partita::World::connect({});
+  at::Device device = partita::device_of_rank(arguments.device == "cuda", world.launch().local_rank);
+  std::unique_ptr<partita::Communicator> data;
+  std::unique_ptr<partita::Communicator> self;
+  std::vector<partita::Batch> batches;
+};
+
+// A model in training, and how long each step took. The job outlives it.
+class BenchModel {
+ public:
+  BenchModel(BenchJob&, partita::Recompute);
+
+  void step();
+
+  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()); }
+  [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }  // of the steps after the warm-up
+  [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
+  [[nodiscard]] const partita::Config& config() const { return config_; }
+  [[nodiscard]] int64_t activation_bytes() const;
+  // Settings and figures; after at least one timed step.
+  [[nodiscard]] nlohmann::ordered_json json() const;
+
+ private:
+  BenchJob& job_;
+  partita::Config config_;
+  std::unique_ptr<partita::Engine> engine_;
+  std::vector<double> seconds_, losses_;
+};
+
+// `partita bench step` and `partita bench recompute`.
+void bench_step(const BenchArguments&);
+void bench_recompute(const BenchArguments&);

@@ -1,0 +1,52 @@
+// partita bench recompute: what each way of recomputation saves in memory and costs in time.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "cli/bench_job.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+
+namespace {
+
+// How much longer a step takes, as a share: the median over pairs of steps that ran one after the other.
+double time_added(const BenchModel& model, const BenchModel& none) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < model.seconds().size(); ++i) ratios.push_back(model.seconds()[i] / none.seconds()[i] - 1);
+  return median(ratios);
+}
+
+}  // namespace
+
+// The four ways take turns, a step each: a machine's speed drifts by more than what is measured.
+void bench_recompute(const BenchArguments& a) {
+  BenchJob job(a);
+  std::vector<BenchModel> models;
+  for (size_t i = 0; i < kBenchRecompute.size(); ++i) models.emplace_back(job, static_cast<partita::Recompute>(i));
+  for (int64_t k = 0; k < a.warmup + a.steps; ++k)
+    for (BenchModel& model : models) model.step();
+
+  const BenchModel& none = models.front();
+  if (!a.json) {
+    partita::log::print(fmt::format("{} {}, {}, ranks: {}, threads: {}, steps: {}", a.model, a.shape, a.precision,
+                                    job.world.size(), at::get_num_threads(), a.steps));
+    partita::log::print(fmt::format("{:<10} {:>12} {:>14} {:>8} {:>10} {:>8} {:>10}", "recompute", "activations",
+                                    "memory saved", "", "step", "added", "loss"));
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    const BenchModel& model = models[i];
+    const int64_t saved = none.activation_bytes() - model.activation_bytes();
+    const double share = static_cast<double>(saved) / static_cast<double>(none.activation_bytes());
+    const double added = time_added(model, none);
+    if (a.json) {
+      nlohmann::ordered_json line = model.json();
+      line["saved_bytes"] = saved;
+      line["time_added"] = added;
+      partita::log::print(line.dump());
+    } else {
+      partita::log::print(fmt::format("{:<10} {:>12} {:>14} {:>7.1f}% {:>7.1f} ms {:>7.1f}% {:>10.6f}",
+                                      kBenchRecompute[i], partita::human_bytes(model.activation_bytes()),
+                                      partita::human_bytes(saved), 100 * share, 1e3 * median(model.seconds()),
+                                      100 * added, model.losses().back()));
+    }
+  }
+}

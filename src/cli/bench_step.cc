@@ -1,0 +1,19 @@
+// partita bench step: the speed of a training step.
+#include <algorithm>
+
+#include "cli/bench_job.h"
+#include "partita/base/log.h"
+#include "partita/base/timer.h"
+
+void bench_step(const BenchArguments& a) {
+  const partita::Timer since_start;
+  BenchJob job(a);
+  const auto mode = std::ranges::find(kBenchRecompute, a.recompute) - kBenchRecompute.begin();
+  BenchModel model(job, static_cast<partita::Recompute>(mode));
+  model.step();
+  const double first = since_start.seconds();
+  while (model.steps() < a.warmup + a.steps) model.step();
+  nlohmann::ordered_json line = model.json();
+  line["first_step_s"] = first;
+  partita::log::print(line.dump());
+}
