@@ -44,12 +44,14 @@ struct EngineCase {
   int stage = 0;
   int samples = 2;  // of a micro-batch
   int micro_batches = 1;
+  bool fp32_gradients = false;
   Keep keep = Keep::all;
   int entry_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
   bool poison = false;
+  Offload offload;
   double dropout = 0.1;
   int blocks_per_unit = 1;
 };
@@ -67,11 +69,13 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                                                        .width = model.hidden_size,
                                                        .compute = c.compute,
                                                        .states = c.states,
+                                                       .fp32_gradients = c.fp32_gradients,
                                                        .keep = c.keep,
                                                        .entry_layers = c.entry_layers,
                                                        .blocks_per_unit = c.blocks_per_unit,
                                                        .optimizer = {.kind = c.optimizer},
                                                        .frozen = frozen,
+                                                       .offload = c.offload,
                                                        .seed = 7,
                                                        .poison = c.poison});
   // Adapters not zero, so that all of them have gradients from the first step on.

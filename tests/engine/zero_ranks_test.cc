@@ -283,11 +283,22 @@ TEST(Zero, StagesAgreeInBf16) {
 TEST(Zero, MemoryIsDivided) {
   Groups groups;
   const int ranks = groups.data->size();
-  for (DType compute : {DType::fp32, DType::bf16})
+  struct Precision {
+    DType compute, states;
+    bool fp32_gradients;
+  };
+  for (const auto& [compute, states, fp32_gradients] :
+       {Precision{DType::fp32, DType::fp32, false}, Precision{DType::bf16, DType::fp32, false},
+        Precision{DType::bf16, DType::bf16, false}, Precision{DType::bf16, DType::fp32, true}})
     for (int stage = 0; stage <= 3; ++stage) {
-      const EngineCase c{.stage = stage, .samples = 1, .compute = compute, .dropout = 0};
+      const EngineCase c{.stage = stage,
+                         .samples = 1,
+                         .fp32_gradients = fp32_gradients,
+                         .compute = compute,
+                         .states = states,
+                         .dropout = 0};
       const auto engine = test::make_engine(c, *groups.self, *groups.data);
-      const int64_t item = size_of(compute), shards = stage == 0 ? 1 : ranks;
+      const int64_t item = size_of(compute), state = size_of(states), shards = stage == 0 ? 1 : ranks;
       int64_t all = 0, matrices = 0, own = 0, ends = 0, largest = 0;
       for (const Unit& unit : engine->plan().units) {
         all += unit.layout.count;
@@ -299,18 +310,20 @@ TEST(Zero, MemoryIsDivided) {
       }
       EXPECT_GT(matrices, 4 * largest);
       const EngineMemory m = engine->memory();
-      EXPECT_EQ(m.optimizer, 2 * 4 * all / shards);
-      EXPECT_EQ(m.master, compute == DType::fp32 ? 0 : 4 * all / shards);
-      // Two slots for all layers and one for the ends, beside the slices.
-      EXPECT_EQ(m.weights, stage < 3 ? item * all : item * (2 * largest + ends + own + (matrices + ends) / shards));
-      const int64_t slices = 4 * all / shards;
+      EXPECT_EQ(m.optimizer, 2 * state * all / shards);
+      EXPECT_EQ(m.master, compute == states ? 0 : 4 * all / shards);
+      // Two slots for all layers and one for the ends, and slices where gathers do not round from the master weights.
+      const int64_t slots = 2 * largest + ends + own, held = compute == states ? (matrices + ends) / shards : 0;
+      EXPECT_EQ(m.weights, item * (stage < 3 ? all : slots + held));
+      const int64_t written = fp32_gradients ? 4 : item;
+      const int64_t slices = (stage < 2 ? 4 * all : written * matrices + 4 * (ends + own)) / shards;
       if (stage < 2 && ranks == 1) {  // nothing is summed
-        EXPECT_EQ(m.gradients, item * matrices + 4 * (ends + own));
+        EXPECT_EQ(m.gradients, written * matrices + 4 * (ends + own));
       } else if (stage < 2) {
         EXPECT_EQ(m.gradients, stage == 0 ? 4 * all : 4 * all + slices);
       }
       if (stage >= 2) {
-        EXPECT_EQ(m.gradients, item * 2 * largest + 4 * (ends + own) + slices);
+        EXPECT_EQ(m.gradients, written * 2 * largest + 4 * (ends + own) + slices);
       }
     }
 }

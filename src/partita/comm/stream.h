@@ -1,6 +1,7 @@
 // Order of work. On CUDA a Stream is a stream and an Event an event; on the CPU work runs at once and only collectives
 // (and file I/O) finish later. Code that records and waits is the same on both.
 #pragma once
+#include <functional>
 #include <memory>
 
 namespace partita {
@@ -37,6 +38,8 @@ struct Stream {
   [[nodiscard]] virtual Event record() = 0;
   // Later work of this stream comes after the event.
   virtual void wait(const Event&) = 0;
+  // Operations that `work` calls are given to this stream.
+  virtual void run(const std::function<void()>& work) = 0;
 };
 
 // Work runs in the calling thread, at once: nothing to record, and waiting blocks.
@@ -44,6 +47,7 @@ class CpuStream final : public Stream {
  public:
   [[nodiscard]] Event record() override { return {}; }
   void wait(const Event& event) override { event.wait(); }
+  void run(const std::function<void()>& work) override { work(); }
 };
 
 }  // namespace partita

@@ -19,7 +19,7 @@ GradientLifetimes gradient_lifetimes(const UnitPlan& plan, const Sharding& shard
         {.bytes = shares && !sharding.few_gradients ? unit.layout.count * size_of(unit.gradient) : 0,
          .first = backward_moment(plan.last_block[u], blocks),
          .last = update});
-    lifetimes.slices.push_back({.bytes = shares && !own ? unit.layout.slice_count() * size_of(DType::fp32) : 0,
+    lifetimes.slices.push_back({.bytes = shares && !own ? unit.layout.slice_count() * size_of(unit.gradient_sum) : 0,
                                 .first = backward_moment(plan.first_block[u], blocks),
                                 .last = update});
   }

@@ -25,13 +25,14 @@ UnitPlan plan_of(std::span<const std::unique_ptr<Block>> blocks, const Zero& zer
     if (options.frozen)
       for (ParameterSpec& p : parameters.back()) p.trainable = !options.frozen(p);
   }
-  // Half-precision gradients only where nothing is summed, or once and in fp32; a buffer that micro-batches or ranks add up
-  // in is fp32.
-  const bool sums_nothing = options.micro_batches == 1 && zero.shard->size() == 1 && zero.replica->size() == 1;
-  const DType gradient = zero.few_gradients || sums_nothing ? options.compute : DType::fp32;
+  // What micro-batches or replicas add up in is fp32, else it may be half precision: sums are made in fp32 and rounded once.
+  const DType half = options.fp32_gradients ? DType::fp32 : options.compute;
+  const bool adds = options.micro_batches > 1, one_rank = zero.shard->size() == 1 && zero.replica->size() == 1;
+  const DType gradient = zero.few_gradients || (one_rank && !adds) ? half : DType::fp32;
   return plan_units(parameters, {.ranks = zero.shard->size(),
                                  .weight = options.compute,
                                  .matrix_gradient = gradient,
+                                 .matrix_gradient_sum = adds ? DType::fp32 : gradient,
                                  .blocks_per_unit = options.blocks_per_unit});
 }
 
@@ -59,6 +60,15 @@ GradientLifetimes lifetimes_of(const UnitPlan& plan, const Zero& zero, const Eng
   return gradient_lifetimes(plan, sharding, options.micro_batches);
 }
 
+std::vector<at::Tensor> masters_of(const UnitPlan& plan, const EngineOptions& options) {
+  std::vector<at::Tensor> masters;
+  for (const Unit& unit : plan.units)
+    masters.push_back(options.training && unit.trainable && options.states != options.compute
+                          ? flat_zeros(unit.layout.slice_count(), options.states, options.device)
+                          : at::Tensor());
+  return masters;
+}
+
 int64_t valid_tokens(const at::Tensor& labels) {
   const std::span<const int32_t> values(labels.data_ptr<int32_t>(), static_cast<size_t>(labels.numel()));
   return std::ranges::count_if(values, [](int32_t label) { return label != kIgnoredLabel; });
@@ -80,7 +90,9 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                         options.device)),
       compute_(make_stream(options.device, StreamUse::compute)),
       side_(make_stream(options.device, StreamUse::side)),
-      weights_(plan_, zero, backward_reads_, {.poison = options.poison, .device = options.device}, *compute_, *side_),
+      masters_(masters_of(plan_, options)),
+      weights_(plan_, zero, backward_reads_,
+               {.poison = options.poison, .device = options.device, .masters = masters_}, *compute_, *side_),
       grads_(options.training ? std::make_unique<GradStore>(plan_, zero,
                                                             GradStore::Options{.micro_batches = options.micro_batches,
                                                                                .poison = options.poison,
@@ -102,11 +114,10 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
     const int64_t count = unit.layout.slice_count();
     const at::Tensor weight = weights_.slice(static_cast<int>(u));
     const bool trained = grads_ && unit.trainable;
-    const bool own_master = trained && options.states != options.compute;
     shards_.push_back({.layout = &unit.layout,
                        .segments = slice_segments(unit.layout, zero_.shard->rank()),
                        .first_parameter = parameters,
-                       .master = own_master ? flat_zeros(count, options.states, options.device) : weight,
+                       .master = masters_[u].defined() ? masters_[u] : weight,
                        .gradient = trained ? grads_->gradient(static_cast<int>(u)) : at::Tensor(),
                        .weight = weight,
                        .states = trained ? optimizer_->make_states(count, options.states, options.device)
@@ -157,7 +168,8 @@ std::vector<OwnedRun> Engine::owned_runs() const {
 
 void Engine::publish_weights() {
   for (size_t u = 0; u < plan_.units.size(); ++u) {
-    if (!shards_[u].weight.is_same(shards_[u].master)) cast(shards_[u].weight, shards_[u].master);
+    const ShardView& shard = shards_[u];
+    if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
     weights_.publish(static_cast<int>(u));
   }
 }

@@ -30,8 +30,9 @@ struct EngineOptions {
   DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
   // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round stochastically.
   DType states = DType::fp32;
-  Keep keep = Keep::all;    // entry: full recomputation
-  int entry_layers = 0;     // of the first so many layers the entry alone is kept
+  bool fp32_gradients = false;  // also where they need not be: nothing is added to them but once, by the ranks
+  Keep keep = Keep::all;        // entry: full recomputation
+  int entry_layers = 0;         // of the first so many layers the entry alone is kept
   int blocks_per_unit = 0;  // 0: automatic
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
@@ -128,6 +129,7 @@ class Engine {
   std::vector<Keep> keeps_;  // [block]
   Arena arena_;
   std::unique_ptr<Stream> compute_, side_;
+  std::vector<at::Tensor> masters_;  // [unit]; undefined: frozen, or the weights are their own
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone
   Activations activations_;

@@ -20,7 +20,7 @@ class AdamWOptimizer final : public Optimizer {
 
   void step(const ShardView& view, at::Tensor, const StepScalars* now) const override {
     for (const OptimizerRun& run : optimizer_runs(*view.layout, view.segments, dtype_of(view.master))) {
-      const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
+      const auto part = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, run.begin, run.count) : t; };
       adamw_step(part(view.master), part(view.states[0]), part(view.states[1]), part(view.gradient), part(view.weight),
                  {.beta1 = options_.beta1,
                   .beta2 = options_.beta2,

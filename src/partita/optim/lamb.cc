@@ -43,7 +43,7 @@ class LambOptimizer final : public Optimizer {
 
   void step(const ShardView& view, at::Tensor norms, const StepScalars* now) const override {
     for (const Segment& s : view.segments) {
-      const auto part = [&](const at::Tensor& t) { return t.narrow(0, s.in_slice, s.count); };
+      const auto part = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, s.in_slice, s.count) : t; };
       const Rounding rounding{.parameter = hash_of(parameter_of(view, s).name), .first = s.in_parameter};
 #ifdef PARTITA_CUDA
       if (view.master.is_cuda()) {

@@ -20,7 +20,7 @@ class SgdOptimizer final : public Optimizer {
 
   void step(const ShardView& view, at::Tensor, const StepScalars* now) const override {
     for (const OptimizerRun& run : optimizer_runs(*view.layout, view.segments, dtype_of(view.master))) {
-      const auto part = [&](const at::Tensor& t) { return t.narrow(0, run.begin, run.count); };
+      const auto part = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, run.begin, run.count) : t; };
       sgd_step(part(view.master), view.states.empty() ? at::Tensor() : part(view.states[0]), part(view.gradient),
                part(view.weight),
                {.momentum = options_.momentum, .weight_decay = run.decay ? options_.weight_decay : 0}, now,

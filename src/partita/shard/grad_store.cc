@@ -66,7 +66,7 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     state.written.assign(state.views.size(), false);
     state.slice = own_slices(zero)
                       ? own.buffer
-                      : flat_in(options.slices, u, unit.layout.slice_count(), DType::fp32, options.device);
+                      : flat_in(options.slices, u, unit.layout.slice_count(), unit.gradient_sum, options.device);
     const bool adds = zero.few_gradients && options.micro_batches > 1;
     if (adds && (!own.arriving.defined() || own.arriving.numel() < unit.layout.slice_count()))
       own.arriving = flat_zeros(unit.layout.slice_count(), DType::fp32, options.device);

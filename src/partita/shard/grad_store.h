@@ -1,4 +1,4 @@
-// Where the gradients go: full buffers that blocks write, reduced over the ranks into fp32 slices.
+// Where the gradients go: full buffers that blocks write, reduced over the ranks into slices.
 //
 //   GradStore grads(plan, zero, {.micro_batches = 4}, compute, side);
 //   for each micro-batch:
@@ -44,8 +44,9 @@ class GradStore {
   void close(int block, bool last_micro_batch);
   void finish();
 
-  // This rank's slice of the sum over all ranks and micro-batches; valid from finish to the next open. fp32, but where the
-  // buffer itself is the slice: then as it was written. Undefined for a frozen unit.
+  // This rank's slice of the sum over all ranks and micro-batches, in the unit's gradient_sum, or, where the buffer itself is
+  // the slice, as it was written. Valid from finish until memory that was given is used by others, or the next open.
+  // Undefined for a frozen unit.
   [[nodiscard]] at::Tensor gradient(int unit) const { return states_[static_cast<size_t>(unit)].slice; }
   // Of this rank's slices, or zero where another rank of `replica` counts them: summed over all data-parallel ranks it is
   // the squared norm of the gradient, every element once.

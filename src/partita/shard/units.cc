@@ -76,6 +76,7 @@ class Planner {
                              .layout = make_layout(std::move(parameters), options_.ranks),
                              .weight = options_.weight,
                              .gradient = pool == Pool::layers ? options_.matrix_gradient : DType::fp32,
+                             .gradient_sum = pool == Pool::layers ? options_.matrix_gradient_sum : DType::fp32,
                              .pool = pool,
                              .trainable = trainable});
     }

@@ -21,7 +21,9 @@ enum class Pool : uint8_t { layers, ends, own };
 struct Unit {
   std::string name;
   Layout layout;
-  DType weight = DType::fp32, gradient = DType::fp32;
+  DType weight = DType::fp32;
+  DType gradient = DType::fp32;      // of what blocks write
+  DType gradient_sum = DType::fp32;  // of what ranks and micro-batches are summed into
   Pool pool = Pool::layers;
   bool trainable = true;
 };
@@ -33,7 +35,8 @@ struct Placement {  // where a block's parameter lies
 struct UnitOptions {
   int ranks = 1;                        // over which units are sharded
   DType weight = DType::fp32;           // of what is gathered and computed with
-  DType matrix_gradient = DType::fp32;  // of what is reduced, for layers; ends and vectors are reduced in fp32
+  DType matrix_gradient = DType::fp32;  // of layers; of ends and vectors it is fp32
+  DType matrix_gradient_sum = DType::fp32;
   int blocks_per_unit = 0;              // 0: automatic
 };
 

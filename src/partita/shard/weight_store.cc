@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/ops/flat.h"
 #include "partita/shard/collective_plan.h"
 #include "partita/shard/flat_buffer.h"
 
@@ -14,7 +15,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
       zero_(zero),
       slot_plan_(plan_slots(plan, zero.few_weights, SlotsFor::weights)),
       backward_reads_(std::move(backward_reads)),
-      options_(options),
+      options_(std::move(options)),
       compute_(compute),
       side_(side),
       last_reader_(plan.units.size(), -1),
@@ -26,15 +27,17 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
   const DType dtype = plan.units.front().weight;
   for (int64_t count : slot_plan_.slot_count)
     slots_.push_back(
-        {.buffer = flat_zeros(count, dtype, options.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
+        {.buffer = flat_zeros(count, dtype, options_.device), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Layout& layout = plan.units[u].layout;
     const int unit = static_cast<int>(u);
     // Where the unit keeps its slot the slice lies in it, at its place, and is gathered in place.
     const bool inside = !zero.few_weights || plan.units[u].pool == Pool::own;
-    slices_.push_back(inside
-                          ? slot(unit).buffer.narrow(0, zero.shard->rank() * layout.slice_count(), layout.slice_count())
-                          : flat_zeros(layout.slice_count(), dtype, options.device));
+    const bool from_master = u < options_.masters.size() && options_.masters[u].defined();
+    if (inside)
+      slices_.push_back(own_part(unit, slot(unit)));
+    else
+      slices_.push_back(from_master ? at::Tensor() : flat_zeros(layout.slice_count(), dtype, options_.device));
   }
   std::vector<std::vector<at::Tensor>> of_unit;
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -44,6 +47,11 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, std::vector<boo
     for (const Placement& p : placements)
       views.push_back(of_unit[static_cast<size_t>(p.unit)][static_cast<size_t>(p.parameter)]);
   }
+}
+
+at::Tensor WeightStore::own_part(int unit, const Slot& held) const {
+  const int64_t count = plan_.units[static_cast<size_t>(unit)].layout.slice_count();
+  return held.buffer.narrow(0, zero_.shard->rank() * count, count);
 }
 
 bool WeightStore::gathers(int unit) const {
@@ -57,7 +65,12 @@ void WeightStore::gather(int unit, Slot& target) {
   if (!gathers(unit)) return;
   side_.wait(target.free);
   side_.wait(written_[static_cast<size_t>(unit)]);
-  target.ready = zero_.shard->all_gather(target.buffer.narrow(0, 0, layout.count), slice(unit), side_);
+  at::Tensor mine = slice(unit);
+  if (!mine.defined()) {
+    mine = own_part(unit, target);
+    side_.run([&] { cast(mine, options_.masters[static_cast<size_t>(unit)]); });
+  }
+  target.ready = zero_.shard->all_gather(target.buffer.narrow(0, 0, layout.count), mine, side_);
 }
 
 void WeightStore::ensure(int unit) {
@@ -130,7 +143,7 @@ int64_t WeightStore::bytes() const {
   int64_t total = 0;
   for (const Slot& s : slots_) total += static_cast<int64_t>(s.buffer.nbytes());
   for (size_t u = 0; u < slices_.size(); ++u)
-    if (zero_.few_weights && plan_.units[u].pool != Pool::own) total += static_cast<int64_t>(slices_[u].nbytes());
+    if (zero_.few_weights && plan_.units[u].pool != Pool::own && slices_[u].defined()) total += static_cast<int64_t>(slices_[u].nbytes());
   return total;
 }
 

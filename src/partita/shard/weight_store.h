@@ -31,6 +31,9 @@ class WeightStore {
   struct Options {
     bool poison = false;  // fill released slots with NaN
     at::Device device = at::kCPU;
+    // [unit], or empty: this rank's slice of the master weights on the device. Where one is defined and the unit is gathered
+    // for each use, its gathers round from there, and no slice in the weights' dtype is held beside it.
+    std::vector<at::Tensor> masters;
   };
   // `plan` outlives the store. backward_reads[b]: whether block b reads weights in backward.
   WeightStore(const UnitPlan& plan, const Zero&, std::vector<bool> backward_reads, Options, Stream& compute,
@@ -41,7 +44,8 @@ class WeightStore {
   void prefetch(int block, Pass);
   void release(int block, Pass);
 
-  // This rank's slice of the unit, in the weights' dtype: what the optimizer writes before publish.
+  // This rank's slice of the unit, in the weights' dtype: what the optimizer writes before publish. Undefined where gathers
+  // round from the master weights.
   [[nodiscard]] at::Tensor slice(int unit) const { return slices_[static_cast<size_t>(unit)]; }
   // Every rank's slice was rewritten: what slots hold of the unit is old. A slot of its own is gathered now, under
   // whatever follows.
@@ -60,6 +64,8 @@ class WeightStore {
 
   void ensure(int unit);  // holds it in its present version, or is being filled with it
   void gather(int unit, Slot&);
+  // This rank's part of what the slot holds.
+  [[nodiscard]] at::Tensor own_part(int unit, const Slot&) const;
   [[nodiscard]] bool gathers(int unit) const;  // its slice lies outside its slot, or there are other ranks
   [[nodiscard]] Slot& slot(int unit) {
     return slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])];

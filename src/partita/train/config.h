@@ -53,6 +53,7 @@ struct TrainConfig {
   int64_t global_batch = 32;       // samples a step, over all ranks and micro-batches
   DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
   DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
+  bool fp32_gradients = false;     // also of layers in half precision where nothing but the sum over ranks is added to them
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
   std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"

@@ -79,6 +79,8 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "of the compute; fp16 scales the loss")
       .choice("states", t.states, {"fp32", "bf16"},
               "of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
+      .field("fp32_gradients", t.fp32_gradients,
+             "gradients of layers in fp32 also where half precision does: one micro-batch, ZeRO 2 and 3 or one rank")
       .choice(
           "recompute", t.recompute, {"none", "selective", "mlp", "full"},
           "what backward makes again instead of keeping it: nothing; norms and activations; these and the MLP's first "

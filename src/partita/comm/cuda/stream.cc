@@ -79,4 +79,9 @@ void CudaStream::wait(const Event& event) {
   event.wait();
 }
 
+void CudaStream::run(const std::function<void()>& work) {
+  const c10::cuda::CUDAStreamGuard guard(stream_);
+  work();
+}
+
 }  // namespace partita

@@ -43,6 +43,7 @@ class CudaStream final : public Stream {
   [[nodiscard]] Event record() override;
   // An event of another kind (a collective of the host) blocks the calling thread.
   void wait(const Event&) override;
+  void run(const std::function<void()>& work) override;
   [[nodiscard]] const c10::cuda::CUDAStream& stream() const { return stream_; }
 
  private:
