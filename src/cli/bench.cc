@@ -10,6 +10,9 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--kv-heads", a.kv_heads, "of llama; 0: as many as heads")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  command.add_option("--ffn", a.ffn, "inner width of the MLP; 0: the usual one of the kind")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--states", a.states, "of master weights and optimizer states: fp32, or bf16 with precision bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));
@@ -42,6 +45,10 @@ void add_bench_command(CLI::App& app) {
   step->add_option("--recompute", a->recompute, "what backward makes again")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "selective", "mlp", "full"}));
+  step->add_option("--recompute-full-layers", a->full_layers,
+                   "so many layers, the first, in full whatever --recompute says")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   step->footer("Example: partita launch -n 2 -- bench step --shape 6,6,384,256,4,4096 --zero 2 --precision bf16");
   step->callback([a] { bench_step(*a); });
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +12,9 @@
 #include "partita/base/log.h"
 #include "partita/base/random.h"
 #include "partita/base/timer.h"
+#include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
+#include "partita/ops/device_use.h"
 
 namespace {
 
@@ -60,6 +63,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
              .hidden_size = s.width,
              .heads = s.heads,
              .kv_heads = a.kv_heads,
+             .ffn_hidden_size = a.ffn,
              .vocab_size = s.vocabulary,
              .max_length = s.length,
              .dropout = a.dropout,
@@ -71,6 +75,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
   c.train.recompute = recompute;
+  c.train.recompute_full_layers = a.full_layers;
   c.parallel.zero_stage = a.zero;
   partita::validate(c.model);
   return c;
@@ -122,24 +127,54 @@ nlohmann::ordered_json BenchModel::json() const {
   const auto tokens = static_cast<double>(config_.train.global_batch * job_.shape.length);
   const double middle = median(seconds_);
   const auto [least, most] = std::ranges::minmax(seconds_);
-  return {{"model", a.model},
-          {"shape", a.shape},
-          {"device", a.device},
-          {"precision", a.precision},
-          {"states", a.states},
-          {"zero", a.zero},
-          {"ranks", job_.world.size()},
-          {"threads", at::get_num_threads()},
-          {"micro_batches", a.micro_batches},
-          {"recompute", kBenchRecompute[static_cast<size_t>(config_.train.recompute)]},
-          {"tokens_per_s", tokens / middle},
-          {"ms", middle * 1e3},
-          {"ms_min", least * 1e3},
-          {"ms_max", most * 1e3},
-          {"steps", a.steps},
-          {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
-          {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
-          {"activation_bytes", activation_bytes()},
-          {"loss_first", losses_.front()},
-          {"loss_last", losses_.back()}};
+  nlohmann::ordered_json line = {{"model", a.model},
+                                 {"shape", a.shape},
+                                 {"device", a.device},
+                                 {"precision", a.precision},
+                                 {"states", a.states},
+                                 {"zero", a.zero},
+                                 {"ranks", job_.world.size()},
+                                 {"threads", at::get_num_threads()},
+                                 {"micro_batches", a.micro_batches},
+                                 {"recompute", kBenchRecompute[static_cast<size_t>(config_.train.recompute)]},
+                                 {"recompute_full_layers", a.full_layers},
+                                 {"tokens_per_s", tokens / middle},
+                                 {"tokens_per_s_rank", tokens / middle / job_.world.size()},
+                                 {"ms", middle * 1e3},
+                                 {"ms_min", least * 1e3},
+                                 {"ms_max", most * 1e3},
+                                 {"steps", a.steps},
+                                 {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
+                                 {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
+                                 {"activation_bytes", activation_bytes()},
+                                 {"loss_first", losses_.front()},
+                                 {"loss_last", losses_.back()}};
+  add_device_figures(line);
+  return line;
+}
+
+void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
+  const partita::Config& c = config_;
+  const int64_t length = job_.shape.length;
+  const double rate = line.at("tokens_per_s_rank").get<double>();
+  const double full = rate * partita::training_flops(c.model, length, partita::AttentionCount::full);
+  const double causal = rate * partita::training_flops(c.model, length, partita::AttentionCount::causal);
+  const double again = rate * partita::repeated_flops(c.model, length, partita::keep_of(c.train.recompute),
+                                                      c.train.recompute_full_layers);
+  line["tflops_full"] = full / 1e12;
+  line["tflops_causal"] = causal / 1e12;
+  const partita::DeviceUse use = partita::device_use(job_.device);
+  if (use.name.empty()) return;
+  line["card"] = use.name;
+  if (const double peak = partita::peak_flops(use.name); peak > 0) {
+    line["peak_tflops"] = peak / 1e12;
+    line["mfu_full"] = 100 * full / peak;
+    line["mfu_causal"] = 100 * causal / peak;
+    line["hfu_full"] = 100 * (full + again) / peak;
+  }
+  at::Tensor bytes = at::tensor({use.allocated, use.reserved}, at::kLong);
+  partita::CpuStream stream;
+  job_.data->all_reduce(bytes, partita::Reduce::max, stream).wait();
+  line["peak_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[0]) / (1 << 30);
+  line["reserved_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[1]) / (1 << 30);
 }

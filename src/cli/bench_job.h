@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/world.h"
 #include "partita/train/build_model.h"
@@ -23,7 +24,7 @@
 struct BenchArguments {
   std::string shape = "6,6,384,256,8,4096";
   std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
-  int64_t kv_heads = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
+  int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
   bool json = false, deterministic = false;
 };
@@ -50,7 +51,7 @@ struct BenchJob {
   const BenchArguments& arguments;
   BenchShape shape;
   partita::World world = partita::World::connect({});
-  at::Device device = partita::device_of_rank(arguments.device == "cuda", world.launch().local_rank);
+  at::Device device = partita::take_device(partita::parse_device(arguments.device), world.launch());
   std::unique_ptr<partita::Communicator> data;
   std::unique_ptr<partita::Communicator> self;
   std::vector<partita::Batch> batches;
@@ -68,10 +69,12 @@ class BenchModel {
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
   [[nodiscard]] const partita::Config& config() const { return config_; }
   [[nodiscard]] int64_t activation_bytes() const;
-  // Settings and figures; after at least one timed step.
+  // Settings and figures; after at least one timed step. All ranks call it together.
   [[nodiscard]] nlohmann::ordered_json json() const;
 
  private:
+  void add_device_figures(nlohmann::ordered_json&) const;
+
   BenchJob& job_;
   partita::Config config_;
   std::unique_ptr<partita::Engine> engine_;

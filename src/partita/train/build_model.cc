@@ -10,7 +10,6 @@
 #include "partita/train/frozen.h"
 
 namespace partita {
-namespace {
 
 Keep keep_of(Recompute recompute) {
   switch (recompute) {
@@ -25,8 +24,6 @@ Keep keep_of(Recompute recompute) {
   }
   fail("unknown recompute mode {}", static_cast<int>(recompute));
 }
-
-}  // namespace
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {

@@ -8,6 +8,9 @@
 
 namespace partita {
 
+// What blocks keep from forward to backward under a mode of recomputation.
+[[nodiscard]] Keep keep_of(Recompute);
+
 // The engine of a training run on this rank; weights are not set yet. Error: train.freeze names what is not there.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data,
                                                             at::Device = at::kCPU);
