@@ -16,6 +16,7 @@
 #include "partita/ops/cuda/matmul.h"
 #include "partita/ops/cuda/workspace.h"
 #include "partita/ops/matmul.h"
+#include "partita/ops/matmul_tuning.h"
 #include "tests/ops_cuda/libs_check.h"
 
 namespace partita::ops_cuda {
@@ -123,21 +124,40 @@ void check_candidates(Report& report) {
   at::Tensor expected = at::empty({384, 640}, at::TensorOptions(at::kFloat));
   linear_forward(expected, wide(x), wide(w));
   const at::Tensor on_x = to_device(x), on_w = to_device(w), y = to_device(nan({384, 640}, at::kBFloat16));
-  cuda::linear_forward(y, on_x, on_w);
-  for (const cuda::Product& product : cuda::products()) {
-    if (product.m != 640 || product.n != 384) continue;
-    const int count = cuda::candidates(product);
-    report.add(count > 0, "candidates", fmt::format("{} for {}", count, product.text()));
-    for (int i = 0; i < count; ++i) {
-      cuda::choose_candidate(product, i);
-      y.zero_();
-      cuda::linear_forward(y, on_x, on_w);
-      expect_close(report, fmt::format("candidate {}", i), y, expected, one_rounding(at::kBFloat16));
-    }
-    expect_error(report, "a candidate too many", "algorithms, there is no number",
-                 [&] { cuda::choose_candidate(product, count); });
-    cuda::choose_candidate(product, 0);
+  // Every candidate in a trial, then each as the one chosen.
+  MatmulTimes product;
+  int rounds = 1;
+  for (int round = 0; round < rounds; ++round) {
+    y.zero_();
+    begin_matmul_trial(round);
+    cuda::linear_forward(y, on_x, on_w);
+    end_matmul_trial();
+    expect_close(report, fmt::format("candidate {} in a trial", round), y, expected, one_rounding(at::kBFloat16));
+    const std::vector<MatmulTimes> all = take_matmul_times();
+    report.add(all.size() == 1, "products of a trial", fmt::format("{} of 1", all.size()));
+    if (all.size() != 1) return;
+    product = all.front();
+    rounds = static_cast<int>(product.algorithms.size());
+    const std::vector<float>& times = product.milliseconds[static_cast<size_t>(round)];
+    report.add(times.size() == 1 && times[0] > 0 && times[0] < 100, "time of a trial",
+               fmt::format("candidate {}: {} times", round, times.size()));
   }
+  report.add(take_matmul_times().empty(), "times are taken once", "more were left");
+  for (const std::string& algorithm : product.algorithms) {
+    use_matmul_algorithms({{{product.product, algorithm}}});
+    y.zero_();
+    cuda::linear_forward(y, on_x, on_w);
+    expect_close(report, "chosen algorithm " + algorithm, y, expected, one_rounding(at::kBFloat16));
+  }
+  // What the library does not take is left out, with a warning.
+  const std::string other(product.algorithms.front().size(), 'f');
+  for (const std::string& bad : {std::string("no algorithm"), std::string(), other}) {
+    use_matmul_algorithms({{{product.product, bad}}});
+    y.zero_();
+    cuda::linear_forward(y, on_x, on_w);
+    expect_close(report, "after a bad algorithm", y, expected, one_rounding(at::kBFloat16));
+  }
+  use_matmul_algorithms({{{product.product, product.algorithms.front()}}});
 }
 
 void check_errors(Report& report) {
