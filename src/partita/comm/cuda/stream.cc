@@ -51,9 +51,13 @@ CudaEventState::~CudaEventState() { pool().give_back(device_, event_); }
 void CudaEventState::record(cudaStream_t stream) {
   const c10::cuda::CUDAGuard guard(device_);
   PARTITA_CUDA_CHECK(cudaEventRecord(event_, stream));
+  stream_ = stream;
 }
 
-void CudaEventState::order(cudaStream_t stream) { PARTITA_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0)); }
+void CudaEventState::order(cudaStream_t stream) {
+  if (stream == stream_) return;  // in order already; what a graph records may not wait for what came before it
+  PARTITA_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0));
+}
 
 bool CudaEventState::test() {
   const cudaError_t state = cudaEventQuery(event_);

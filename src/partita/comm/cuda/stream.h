@@ -33,6 +33,7 @@ class CudaEventState : public DeviceEvent {
  private:
   c10::DeviceIndex device_;
   cudaEvent_t event_;
+  cudaStream_t stream_ = nullptr;  // it was recorded on
 };
 
 class CudaStream final : public Stream {
