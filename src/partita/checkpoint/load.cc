@@ -15,8 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ByteCopy {
-  std::byte* to;
+  const Piece* to;
+  int64_t offset;  // in its bytes
   std::span<const std::byte> from;
+
+  void operator()() const {
+    if (to->data != nullptr)
+      std::memcpy(to->data + offset, from.data(), from.size());
+    else
+      to->elsewhere->write(offset, from);
+  }
 };
 
 void check_same_model(const fs::path& folder, const Manifest& manifest, const State& wanted,
@@ -45,7 +53,7 @@ std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, cons
       const int64_t begin = copy.from * item, bytes = copy.count * item;
       for (int64_t chunk = begin / kChunkBytes; chunk * kChunkBytes < begin + bytes; ++chunk)
         files.check(info, source, chunk);
-      copies.push_back({piece.data + copy.to * item,
+      copies.push_back({&piece, copy.to * item,
                         files.bytes(info, source).subspan(static_cast<size_t>(begin), static_cast<size_t>(bytes))});
     }
   }
@@ -69,7 +77,7 @@ nlohmann::json load_checkpoint(const fs::path& folder, const State& wanted, Peer
     if (read[rank] != read[0])
       fail("{} is not the same checkpoint on ranks 0 and {}: it must lie in a folder that all ranks share",
            folder.string(), rank);
-  for (const ByteCopy& copy : copies) std::memcpy(copy.to, copy.from.data(), copy.from.size());
+  for (const ByteCopy& copy : copies) copy();
   return manifest.scalars;
 }
 

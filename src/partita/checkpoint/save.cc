@@ -25,7 +25,7 @@ int64_t bytes_of(const State& state, const Piece& piece) {
 void check_pieces(const State& state) {
   for (const Piece& piece : state.pieces) {
     PARTITA_CHECK(piece.tensor >= 0 && piece.tensor < std::ssize(state.tensors), "tensor {}", piece.tensor);
-    PARTITA_CHECK(piece.data || piece.count == 0, "no data for '{}'",
+    PARTITA_CHECK(piece.data || piece.elsewhere || piece.count == 0, "no data for '{}'",
                   state.tensors[static_cast<size_t>(piece.tensor)].name);
   }
   // A number that JSON cannot hold (NaN, infinity) would come back as null.
@@ -108,6 +108,15 @@ void check_free_space(const fs::path& root, const Manifest& manifest, int64_t fr
         manifest.step, root.string(), human_bytes(needed), human_bytes(free));
 }
 
+// The chunk of that number of a piece of so many bytes: where it lies, or a copy.
+std::span<const std::byte> read_chunk(const Piece& piece, int64_t bytes, int64_t number, std::vector<std::byte>& copy) {
+  if (piece.data != nullptr) return chunk_of({piece.data, static_cast<size_t>(bytes)}, number);
+  const int64_t begin = number * kChunkBytes;
+  copy.resize(static_cast<size_t>(std::min(kChunkBytes, bytes - begin)));
+  piece.elsewhere->read(begin, copy);
+  return copy;
+}
+
 // Writes this rank's file; returns the checksums of its chunks, one after the other.
 std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, int rank) {
   if (!fs::is_directory(partial))
@@ -115,11 +124,13 @@ std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, 
          partial.string());
   SafetensorsWriter out(partial / rank_file_name(rank), entries_of(state));
   std::vector<uint64_t> sums;
+  std::vector<std::byte> copy;
   for (const Piece& piece : state.pieces) {
-    const std::span<const std::byte> bytes(piece.data, static_cast<size_t>(bytes_of(state, piece)));
-    for (int64_t c = 0; c < chunk_count(std::ssize(bytes)); ++c) {
-      sums.push_back(checksum(chunk_of(bytes, c)));
-      out.write(chunk_of(bytes, c));
+    const int64_t bytes = bytes_of(state, piece);
+    for (int64_t c = 0; c < chunk_count(bytes); ++c) {
+      const std::span<const std::byte> chunk = read_chunk(piece, bytes, c, copy);
+      sums.push_back(checksum(chunk));
+      out.write(chunk);
     }
   }
   out.commit();

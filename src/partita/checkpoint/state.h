@@ -14,7 +14,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,12 +39,21 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
-// Elements [begin, begin + count) of tensors[tensor], flat in row-major order, contiguous in host memory at `data`.
-// save_checkpoint reads there, load_checkpoint writes there.
+// The bytes of a piece where the host cannot reach them: in the memory of a device. They are copied a part at a time.
+class PieceMemory {
+ public:
+  virtual ~PieceMemory() = default;
+  virtual void read(int64_t offset, std::span<std::byte> out) const = 0;
+  virtual void write(int64_t offset, std::span<const std::byte> in) = 0;
+};
+
+// Elements [begin, begin + count) of tensors[tensor], flat in row-major order, contiguous in host memory at `data`, or
+// elsewhere. save_checkpoint reads there, load_checkpoint writes there.
 struct Piece {
   int tensor = 0;
   int64_t begin = 0, count = 0;
   std::byte* data = nullptr;
+  std::shared_ptr<PieceMemory> elsewhere = nullptr;  // where data is null
 };
 
 struct State {

@@ -16,8 +16,4 @@ namespace partita {
 [[nodiscard]] std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10::Device,
                                                       std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
-// The device of this rank: the CPU, or the GPU that its number on this machine names. Error: there are fewer GPUs, or this
-// build has no code for them.
-[[nodiscard]] c10::Device device_of_rank(bool cuda, int local_rank);
-
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/comm/device_communicator.h"
 
 namespace partita {
 
@@ -42,11 +43,12 @@ std::vector<int> MeshLayout::pipeline_group(int rank) const {
   return along(rank, sizes_.pipeline, &Position::pipeline);
 }
 
-Mesh::Mesh(World& world, MeshLayout::Sizes sizes) : layout_(sizes, world.size()) {
+Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chrono::milliseconds timeout)
+    : layout_(sizes, world.size()) {
   std::vector<int> everyone(static_cast<size_t>(world.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   world_ = world.group("world", everyone);
-  data_ = world.group("dp", layout_.data_group(world.rank()));
+  data_ = on_device(world.group("dp", layout_.data_group(world.rank())), device, timeout);
   tensor_ = world.group("tp", layout_.tensor_group(world.rank()));
   pipeline_ = world.group("pp", layout_.pipeline_group(world.rank()));
 }

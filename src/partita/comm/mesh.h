@@ -3,7 +3,10 @@
 //   Mesh mesh(world, {.data = 2, .tensor = 2, .pipeline = 1});
 //   mesh.tensor().all_reduce(partial, Reduce::sum, stream).wait();
 #pragma once
+#include <c10/core/Device.h>
+
 #include <array>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -43,8 +46,9 @@ class MeshLayout {
 // This rank's communicators. Every rank of the job makes the same meshes in the same order; the World outlives them.
 class Mesh {
  public:
-  // Error: as MeshLayout's.
-  Mesh(World& world, MeshLayout::Sizes sizes);
+  // `device`: where the tensors of data() lie; all others carry those of the host. Errors: as MeshLayout's and on_device's.
+  Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device = c10::kCPU,
+       std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
   [[nodiscard]] const MeshLayout& layout() const { return layout_; }
   [[nodiscard]] MeshLayout::Position position() const { return layout_.position(world_->rank()); }

@@ -1,0 +1,104 @@
+#include "partita/comm/device.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#ifdef PARTITA_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include "partita/base/cuda_error.h"
+#endif
+
+namespace partita {
+namespace {
+
+#ifdef PARTITA_CUDA
+constexpr bool kBuilt = true;
+
+int visible_gpus() { return c10::cuda::device_count(); }
+
+// Of the kernel's module; where that is not shown, the newest CUDA that it knows.
+std::string driver_version() {
+  std::string version;
+  if (std::ifstream file("/sys/module/nvidia/version"); file && std::getline(file, version) && !version.empty())
+    return version;
+  int number = 0;
+  PARTITA_CUDA_CHECK(cudaDriverGetVersion(&number));
+  return fmt::format("for CUDA {}.{}", number / 1000, number % 1000 / 10);
+}
+#else
+constexpr bool kBuilt = false;
+
+int visible_gpus() { return 0; }
+#endif
+
+}  // namespace
+
+DeviceWish parse_device(std::string_view text) {
+  if (text == "auto") return DeviceWish::automatic;
+  if (text == "cpu") return DeviceWish::cpu;
+  if (text == "cuda") return DeviceWish::cuda;
+  fail("device '{}': auto, cpu or cuda expected", text);
+}
+
+c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
+  const c10::Device cpu(c10::kCPU);
+  if (wish == DeviceWish::cpu) return cpu;
+  if (wish == DeviceWish::automatic && (!facts.built || facts.gpus == 0)) return cpu;
+  if (!facts.built)
+    fail("device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use cpu");
+  if (facts.gpus == 0)
+    fail("device cuda: no GPU is seen: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu");
+  if (facts.local_size > facts.gpus)
+    fail("{} ranks on this machine, which shows {} GPU{} to each: start at most {} here, or use device cpu",
+         facts.local_size, facts.gpus, facts.gpus == 1 ? "" : "s", facts.gpus);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(facts.local_rank));
+}
+
+c10::Device take_device(DeviceWish wish, const Launch& launch) {
+  const c10::Device device = choose_device(wish, {.built = kBuilt,
+                                                  .gpus = wish == DeviceWish::cpu ? 0 : visible_gpus(),
+                                                  .local_rank = launch.local_rank,
+                                                  .local_size = launch.local_size});
+#ifdef PARTITA_CUDA
+  if (device.is_cuda()) c10::cuda::set_device(device.index());
+#endif
+  return device;
+}
+
+std::string describe_device(c10::Device device) {
+#ifdef PARTITA_CUDA
+  if (device.is_cuda()) {
+    cudaDeviceProp properties{};
+    PARTITA_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
+    return fmt::format("{}, {}, driver {}", properties.name,
+                       human_bytes(static_cast<int64_t>(properties.totalGlobalMem)), driver_version());
+  }
+#endif
+  PARTITA_CHECK(device.is_cpu(), "no code for device {}", device.str());
+  return "CPU";
+}
+
+std::string describe_devices(std::span<const std::string> devices) {
+  std::vector<std::pair<std::string, int>> counted;
+  for (const std::string& device : devices) {
+    const auto known = std::ranges::find(counted, device, &std::pair<std::string, int>::first);
+    if (known == counted.end())
+      counted.emplace_back(device, 1);
+    else
+      ++known->second;
+  }
+  std::string text;
+  for (const auto& [device, count] : counted) {
+    if (!text.empty()) text += "; ";
+    text += count > 1 ? fmt::format("{} x {}", count, device) : device;
+  }
+  return text;
+}
+
+}  // namespace partita

@@ -1,0 +1,41 @@
+// Which device a rank computes on, and what it is.
+//
+//   const c10::Device device = take_device(DeviceWish::automatic, world.launch());
+//   log::info("{}", describe_device(device));    // "NVIDIA H100 80GB HBM3, 79.6 GiB, driver 580.159.04"
+#pragma once
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "partita/comm/environment.h"
+
+namespace partita {
+
+// automatic: a GPU where this build has code for them and one is seen, the CPU elsewhere.
+enum class DeviceWish : uint8_t { automatic, cpu, cuda };
+
+// Error: neither auto, cpu nor cuda.
+[[nodiscard]] DeviceWish parse_device(std::string_view);
+
+struct DeviceFacts {
+  bool built = false;                  // this build has code for GPUs
+  int gpus = 0;                        // that this process sees
+  int local_rank = 0, local_size = 1;  // of the ranks on this machine
+};
+
+// Pure. A GPU each for the ranks of a machine, by their numbers there. Errors: cuda in a build without code for it, or where
+// no GPU is seen; more ranks than GPUs, on every rank of that machine.
+[[nodiscard]] c10::Device choose_device(DeviceWish, const DeviceFacts&);
+
+// That of this process, made current. Errors: as choose_device.
+[[nodiscard]] c10::Device take_device(DeviceWish, const Launch&);
+
+// Name, memory and driver of a GPU; "CPU".
+[[nodiscard]] std::string describe_device(c10::Device);
+// Those of all ranks, equal ones counted: "2 x NVIDIA ...". Pure.
+[[nodiscard]] std::string describe_devices(std::span<const std::string>);
+
+}  // namespace partita

@@ -1,0 +1,62 @@
+#include "partita/comm/device.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+using testing::HasSubstr;
+
+TEST(Device, AutomaticTakesAGpuWhereOneCanBeUsed) {
+  for (const DeviceFacts facts : {DeviceFacts{.built = false, .gpus = 8}, {.built = true, .gpus = 0}, {}})
+    EXPECT_TRUE(choose_device(DeviceWish::automatic, facts).is_cpu());
+  EXPECT_EQ(choose_device(DeviceWish::automatic, {.built = true, .gpus = 1}), c10::Device(c10::kCUDA, 0));
+}
+
+TEST(Device, EachRankOfAMachineHasItsOwn) {
+  for (const DeviceWish wish : {DeviceWish::automatic, DeviceWish::cuda})
+    for (int gpus = 1; gpus <= 8; ++gpus)
+      for (int size = 1; size <= gpus; ++size)
+        for (int rank = 0; rank < size; ++rank)
+          EXPECT_EQ(choose_device(wish, {.built = true, .gpus = gpus, .local_rank = rank, .local_size = size}),
+                    c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(rank)));
+}
+
+TEST(Device, TheCpuIsAlwaysThere) {
+  EXPECT_TRUE(
+      choose_device(DeviceWish::cpu, {.built = true, .gpus = 2, .local_rank = 6, .local_size = 7}).is_cpu());
+}
+
+TEST(Device, ErrorsSayWhatToDo) {
+  EXPECT_THAT(error_message([] { (void)choose_device(DeviceWish::cuda, {.built = false, .gpus = 1}); }),
+              HasSubstr("this build has no code for GPUs: build with PARTITA_CUDA=1"));
+  EXPECT_THAT(error_message([] { (void)choose_device(DeviceWish::cuda, {.built = true, .gpus = 0}); }),
+              HasSubstr("no GPU is seen"));
+  // On every rank: none waits for one that has stopped.
+  for (const DeviceWish wish : {DeviceWish::automatic, DeviceWish::cuda})
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_THAT(error_message([&] {
+                    (void)choose_device(wish, {.built = true, .gpus = 2, .local_rank = rank, .local_size = 3});
+                  }),
+                  HasSubstr("3 ranks on this machine, which shows 2 GPUs to each: start at most 2 here"));
+}
+
+TEST(Device, NamesAreThoseOfTheConfiguration) {
+  EXPECT_EQ(parse_device("auto"), DeviceWish::automatic);
+  EXPECT_EQ(parse_device("cpu"), DeviceWish::cpu);
+  EXPECT_EQ(parse_device("cuda"), DeviceWish::cuda);
+  EXPECT_THAT(error_message([] { (void)parse_device("gpu"); }), HasSubstr("'gpu': auto, cpu or cuda expected"));
+}
+
+TEST(Device, EqualOnesAreCounted) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(describe_devices(Names{"A"}), "A");
+  EXPECT_EQ(describe_devices(Names{"A", "A", "A"}), "3 x A");
+  EXPECT_EQ(describe_devices(Names{"A", "B", "A"}), "2 x A; B");
+  EXPECT_EQ(describe_devices(Names{}), "");
+  EXPECT_EQ(describe_device(c10::kCPU), "CPU");
+}
+
+}  // namespace
+}  // namespace partita
