@@ -141,7 +141,7 @@ class Plan {
   }
 
   void run(const Product& p, const Operands& o, int trial) {
-    if (trial < 0) return run(p, o, chosen_);
+    if (trial < 0 || is_recorded(stream(p))) return run(p, o, chosen_);
     const auto candidate = static_cast<size_t>(trial) % algorithms_.size();
     times_.measure(static_cast<int>(candidate), stream(p), [&] { run(p, o, algorithms_[candidate]); });
   }
@@ -155,6 +155,13 @@ class Plan {
   }
 
  private:
+  // What a graph holds cannot be timed, nor changed from step to step.
+  static bool is_recorded(cudaStream_t stream) {
+    cudaStreamCaptureStatus status{};
+    PARTITA_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
+
   static cudaStream_t stream(const Product& p) {
     return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(p.device));
   }
