@@ -54,7 +54,7 @@ std::vector<Keep> keeps_of(size_t blocks, int first_trainable, const EngineOptio
 }
 
 GradientLifetimes lifetimes_of(const UnitPlan& plan, const Zero& zero, const EngineOptions& options) {
-  if (!options.training) return {};
+  if (!options.training || options.offload.optimizer) return {};  // offloaded gradients stay for a moment only
   const Sharding sharding{
       .ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
   return gradient_lifetimes(plan, sharding, options.micro_batches);
@@ -63,10 +63,15 @@ GradientLifetimes lifetimes_of(const UnitPlan& plan, const Zero& zero, const Eng
 std::vector<at::Tensor> masters_of(const UnitPlan& plan, const EngineOptions& options) {
   std::vector<at::Tensor> masters;
   for (const Unit& unit : plan.units)
-    masters.push_back(options.training && unit.trainable && options.states != options.compute
+    masters.push_back(options.training && unit.trainable && options.states != options.compute && !options.offload.optimizer
                           ? flat_zeros(unit.layout.slice_count(), options.states, options.device)
                           : at::Tensor());
   return masters;
+}
+
+std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
+  if (options.graph) leave_default_stream(options.device);
+  return make_stream(options.device, StreamUse::compute);
 }
 
 int64_t valid_tokens(const at::Tensor& labels) {
@@ -88,8 +93,11 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       keeps_(keeps_of(blocks_.size(), first_trainable_, options)),
       arena_(make_arena(Activations::kept_bytes(blocks_, options.shape, keeps_), lifetimes_of(plan_, zero, options),
                         options.device)),
-      compute_(make_stream(options.device, StreamUse::compute)),
+      compute_(compute_stream(options)),
       side_(make_stream(options.device, StreamUse::side)),
+      copies_(!options.offload.optimizer ? nullptr
+              : options.offload.copies   ? options.offload.copies()
+                                         : make_copies(options.device)),
       masters_(masters_of(plan_, options)),
       weights_(plan_, zero, backward_reads_,
                {.poison = options.poison, .device = options.device, .masters = masters_}, *compute_, *side_),
@@ -98,7 +106,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                                                                                .poison = options.poison,
                                                                                .device = options.device,
                                                                                .buffers = arena_.gradients,
-                                                                               .slices = arena_.slices},
+                                                                               .slices = arena_.slices,
+                                                                               .copies = copies_.get()},
                                                             *compute_, *side_)
                               : nullptr),
       activations_(blocks_, options.shape, keeps_, arena_.kept, options.width, options.compute, options.device),
@@ -108,23 +117,38 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
   now_.host.seed = options.seed;
+  record_steps(options.graph);
+  const int states = static_cast<int>(optimizer_->state_names().size());
+  if (options.training && options.offload.optimizer)
+    host_ = std::make_unique<HostStates>(
+        plan_,
+        HostStates::Options{
+            .master = options.states, .weight = options.compute, .states = states, .device = options.device},
+        *copies_);
   int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Unit& unit = plan_.units[u];
-    const int64_t count = unit.layout.slice_count();
-    const at::Tensor weight = weights_.slice(static_cast<int>(u));
-    const bool trained = grads_ && unit.trainable;
-    shards_.push_back({.layout = &unit.layout,
-                       .segments = slice_segments(unit.layout, zero_.shard->rank()),
-                       .first_parameter = parameters,
-                       .master = masters_[u].defined() ? masters_[u] : weight,
-                       .gradient = trained ? grads_->gradient(static_cast<int>(u)) : at::Tensor(),
-                       .weight = weight,
-                       .states = trained ? optimizer_->make_states(count, options.states, options.device)
-                                         : std::vector<at::Tensor>{}});
+    const int index = static_cast<int>(u);
+    const bool trained = grads_ && unit.trainable, on_host = trained && host_;
+    const at::Tensor weight = on_host ? host_->weight(index) : weights_.slice(index);
+    ShardView shard{.layout = &unit.layout,
+                    .segments = slice_segments(unit.layout, zero_.shard->rank()),
+                    .first_parameter = parameters,
+                    .master = on_host                 ? host_->master(index)
+                              : masters_[u].defined() ? masters_[u]
+                                                      : weight,
+                    .gradient = trained ? grads_->gradient(index) : at::Tensor(),
+                    .weight = weight,
+                    .states = {}};
+    if (on_host)
+      shard.states = host_->states(index);
+    else if (trained)
+      shard.states = optimizer_->make_states(unit.layout.slice_count(), options.states, options.device);
+    shards_.push_back(std::move(shard));
     parameters += static_cast<int>(unit.layout.parameters.size());
   }
-  if (optimizer_->needs_norms()) norms_ = at::zeros({parameters, 2}, sums_.options());
+  if (optimizer_->needs_norms())
+    norms_ = at::zeros({parameters, 2}, sums_.options().device(host_ ? at::Device(at::kCPU) : options.device));
 }
 
 void Engine::set_weights(const ReadWeights& read) {
@@ -135,7 +159,7 @@ void Engine::set_weights(const ReadWeights& read) {
       piece.resize(static_cast<size_t>(std::min(kPiece, run.count - begin)));
       read(*run.parameter, run.begin + begin, piece);
       const auto count = static_cast<int64_t>(piece.size());
-      cast(run.values[0].narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(options_.device));
+      cast(run.values[0].narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(run.values[0].device()));
     }
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
   }
@@ -149,6 +173,7 @@ void Engine::initialize(uint64_t seed) {
 }
 
 std::vector<OwnedRun> Engine::owned_runs() const {
+  if (host_) host_->finish();
   std::vector<OwnedRun> owned;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Layout& layout = plan_.units[u].layout;
@@ -169,8 +194,16 @@ std::vector<OwnedRun> Engine::owned_runs() const {
 void Engine::publish_weights() {
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const ShardView& shard = shards_[u];
-    if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
-    weights_.publish(static_cast<int>(u));
+    const auto round = [&shard] {
+      if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
+    };
+    const int index = static_cast<int>(u);
+    if (host_ && plan_.units[u].trainable) {
+      weights_.publish(index, host_->update(index, weights_.slice(index), compute_->record(), round));
+      continue;
+    }
+    round();
+    weights_.publish(index);
   }
 }
 
@@ -181,23 +214,38 @@ std::vector<ParameterSpec> Engine::parameters() const {
   return all;
 }
 
-Context Engine::context(const Batch& batch, Activations& activations, Mode mode) {
-  const Shape shape = batch.shape();
+void Engine::take(const Batch& batch, size_t input) {
+  if (inputs_.size() <= input) inputs_.resize(input + 1);
+  Batch& held = inputs_[input].batch;
+  bool moved = false;
+  const auto copy = [&](at::Tensor& to, const at::Tensor& from) {
+    if (to.defined() != from.defined() || (to.defined() && to.sizes() != from.sizes())) {
+      to = from.defined() ? at::empty(from.sizes(), from.options().device(options_.device)) : at::Tensor();
+      moved = true;
+    }
+    if (to.defined()) to.copy_(from, /*non_blocking=*/true);
+  };
+  copy(held.tokens, batch.tokens);
+  copy(held.labels, batch.labels);
+  copy(held.positions, batch.positions);
+  copy(held.first_keys, batch.first_keys);
+  held.samples = batch.samples;
+  copy(inputs_[input].samples,
+       at::from_blob(held.samples.data(), {static_cast<int64_t>(held.samples.size())}, at::kLong));
+  if (moved && accumulation_) accumulation_->forget();
+}
+
+Context Engine::context(size_t input, Activations& activations, Mode mode) {
+  const Input& in = inputs_[input];
+  const Shape shape = in.batch.shape();
   PARTITA_CHECK(shape == activations.shape(), "batch of {} x {} in memory for {} x {}", shape.samples, shape.length,
                 activations.shape().samples, activations.shape().length);
-  const auto here = [&](const at::Tensor& t) { return t.defined() ? t.to(options_.device, /*non_blocking=*/true) : t; };
-  batch_ = {.tokens = here(batch.tokens),
-            .labels = here(batch.labels),
-            .positions = here(batch.positions),
-            .samples = batch.samples,
-            .first_keys = here(batch.first_keys)};
-  const at::Tensor ids = at::from_blob(batch_.samples.data(), {shape.samples}, at::kLong);
   return {.mode = mode,
-          .batch = &batch_,
+          .batch = &in.batch,
           .now = now_.device(),
           .handed = activations.handed(),
           .scratch = {},
-          .samples = here(ids),
+          .samples = in.samples,
           .loss = sums_.narrow(0, 1, 1),
           .logits = {},
           .cache = nullptr};
@@ -239,6 +287,26 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
   return *count.data_ptr<int64_t>();
 }
 
+void Engine::record_steps(bool on) {
+  if (!on) return accumulation_.reset();
+  PARTITA_CHECK(data_.size() == 1 && !options_.offload.optimizer, "a step with collectives or offload cannot be recorded");
+  accumulation_ = make_repeated(options_.device);
+}
+
+void Engine::accumulate_gradients() {
+  const auto micro_batches = static_cast<size_t>(options_.micro_batches);
+  sums_.zero_();
+  for (size_t i = 0; i < micro_batches; ++i) {
+    Context c = context(i, activations_, Mode::train);
+    forward(c, activations_);
+    if (host_) host_->finish();  // the gradients that it reads are about to be written
+    backward(c, activations_, i + 1 == micro_batches);
+  }
+  grads_->finish();
+
+  grads_->sum_of_squares(sums_.narrow(0, 0, 1));
+}
+
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
   PARTITA_CHECK(grads_ != nullptr, "an engine made for inference");
   PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}",
@@ -250,15 +318,11 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   now.learning_rate = input.learning_rate;
   now.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
   now_.publish();
-  sums_.zero_();
-  for (size_t i = 0; i < batches.size(); ++i) {
-    Context c = context(batches[i], activations_, Mode::train);
-    forward(c, activations_);
-    backward(c, activations_, i + 1 == batches.size());
-  }
-  grads_->finish();
-
-  grads_->sum_of_squares(sums_.narrow(0, 0, 1));
+  for (size_t i = 0; i < batches.size(); ++i) take(batches[i], i);
+  if (accumulation_)
+    accumulation_->run([this] { accumulate_gradients(); });
+  else
+    accumulate_gradients();
   compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
   const at::Tensor sums = sums_.to(at::kCPU);  // the one moment of a step at which the host waits for the device
   check_device_values(options_.device);
@@ -270,7 +334,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
   now.gradient_scale = static_cast<float>(clip / scale);
   now_.publish();
-  update();
+  host_ ? update_on_host() : update();
   return result;
 }
 
@@ -288,9 +352,30 @@ void Engine::update() {
   }
 }
 
+// The vectors first, which the first layer reads: then the next forward follows the update unit by unit.
+void Engine::update_on_host() {
+  std::vector<size_t> order;
+  for (const bool vectors : {true, false})
+    for (size_t u = 0; u < plan_.units.size(); ++u)
+      if (plan_.units[u].trainable && (plan_.units[u].pool == Pool::own) == vectors) order.push_back(u);
+  for (size_t u : order) grads_->await(static_cast<int>(u));
+  host_now_ = now_.host;
+  if (optimizer_->needs_norms()) {
+    norms_.zero_();
+    for (size_t u : order) optimizer_->measure(shards_[u], norms_, &host_now_);
+    zero_.shard->all_reduce(norms_, Reduce::sum, *compute_).wait();
+  }
+  for (size_t u : order) {
+    const int unit = static_cast<int>(u);
+    weights_.publish(unit, host_->update(unit, weights_.slice(unit), compute_->record(),
+                                         [this, u] { optimizer_->step(shards_[u], norms_, &host_now_); }));
+  }
+}
+
 EvalResult Engine::evaluate(const Batch& batch) {
   sums_.zero_();
-  Context c = context(batch, activations_, Mode::evaluate);
+  take(batch, 0);
+  Context c = context(0, activations_, Mode::evaluate);
   forward(c, activations_);
   at::Tensor sums = sums_.to(at::kCPU).clone();
   check_device_values(options_.device);
@@ -304,7 +389,8 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<Keep>(blocks_.size(), Keep::nothing),
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
                                                options_.compute, options_.device);
-  Context c = context(batch, *inference_, Mode::infer);
+  take(batch, 0);
+  Context c = context(0, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;
   forward(c, *inference_);
@@ -314,7 +400,9 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
 
 EngineMemory Engine::memory() const {
   EngineMemory m{.weights = weights_.bytes(), .gradients = grads_ ? grads_->bytes() : 0};
+  if (host_) m.host = host_->bytes() + grads_->host_bytes();
   for (const ShardView& s : shards_) {
+    if (s.gradient.defined() && host_) continue;
     if (!s.weight.is_same(s.master)) m.master += static_cast<int64_t>(s.master.nbytes());
     for (const at::Tensor& state : s.states) m.optimizer += static_cast<int64_t>(state.nbytes());
   }

@@ -12,8 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "partita/comm/repeated.h"
 #include "partita/engine/activations.h"
 #include "partita/engine/arena.h"
+#include "partita/engine/host_states.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/ops/step_memory.h"
@@ -22,6 +24,12 @@
 #include "partita/shard/weight_store.h"
 
 namespace partita {
+
+// What lies in host memory instead of the device's. On the CPU the same copies are made, within its own memory.
+struct Offload {
+  bool optimizer = false;                           // master weights, optimizer states and gradients, updated by the host
+  std::function<std::unique_ptr<Copies>()> copies;  // who makes the copies; empty: make_copies of the device
+};
 
 struct EngineOptions {
   Shape shape;                  // of a micro-batch in training and evaluation
@@ -37,7 +45,9 @@ struct EngineOptions {
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
-  uint64_t seed = 0;                                 // of dropout
+  Offload offload;
+  uint64_t seed = 0;     // of dropout
+  bool graph = false;    // forward and backward are recorded once and repeated as a whole: for one rank alone
   bool training = true;  // false: no gradients and optimizer states; step() may not be called
   bool poison = false;   // released weight slots and fresh gradient buffers are filled with NaN
 };
@@ -68,6 +78,7 @@ struct EvalResult {
 struct EngineMemory {
   int64_t weights = 0, gradients = 0, master = 0, optimizer = 0, activations = 0, temporaries = 0;
   int64_t shared = 0;  // of the gradients: lie where activations lay, and take no memory of their own
+  int64_t host = 0;    // of what was offloaded, in host memory; the others count the device's
 };
 
 // A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
@@ -91,13 +102,17 @@ class Engine {
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);
+  // Whether forward and backward are recorded and repeated (EngineOptions::graph); false also forgets what was recorded,
+  // because what a call does has changed.
+  void record_steps(bool);
   // Loss without dropout; all ranks call it together, each with its own batch of options.shape.
   EvalResult evaluate(const Batch&);
   // Logits [samples, vocabulary] fp32 of the last position of each sample; any shape. All ranks call it together. With a
   // cache the batch goes on behind what was read into it before.
   [[nodiscard]] at::Tensor logits(const Batch&, int64_t vocabulary, KvCache* = nullptr);
 
-  // Everything that an identical engine needs to go on. After writing into the values call publish_weights.
+  // Everything that an identical engine needs to go on. After writing into the values call publish_weights. Of offloaded
+  // states the values lie in host memory; they are those of the last step, which is waited for.
   [[nodiscard]] std::vector<OwnedRun> owned_runs() const;
   void publish_weights();
 
@@ -114,9 +129,13 @@ class Engine {
  private:
   void forward(Context&, Activations&);
   void backward(Context&, Activations&, bool last_micro_batch);
-  [[nodiscard]] Context context(const Batch&, Activations&, Mode);
+  // The batch where kernels read it, at addresses that stay the same from step to step.
+  void take(const Batch&, size_t input);
+  [[nodiscard]] Context context(size_t input, Activations&, Mode);
+  void accumulate_gradients();  // of all micro-batches that were taken
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   void update();
+  void update_on_host();
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -129,6 +148,7 @@ class Engine {
   std::vector<Keep> keeps_;  // [block]
   Arena arena_;
   std::unique_ptr<Stream> compute_, side_;
+  std::unique_ptr<Copies> copies_;  // null: nothing is offloaded
   std::vector<at::Tensor> masters_;  // [unit]; undefined: frozen, or the weights are their own
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone
@@ -138,8 +158,15 @@ class Engine {
   std::vector<ShardView> shards_;  // [unit]
   at::Tensor norms_;               // of the optimizer: [parameters, 2]
   StepMemory now_;
-  Batch batch_;      // the present one, on the device
+  StepScalars host_now_;  // of an update on the host, which may still run when `now_` is the next step's
+  struct Input {
+    Batch batch;         // on the device
+    at::Tensor samples;  // batch.samples there
+  };
+  std::vector<Input> inputs_;               // [micro-batch]
+  std::unique_ptr<Repeated> accumulation_;  // null: its work is given to the device call by call
   at::Tensor sums_;  // [2] double: squared norm, loss
+  std::unique_ptr<HostStates> host_;  // null: the states lie on the device. Last: its thread ends before what it reads
 };
 
 }  // namespace partita

@@ -62,7 +62,10 @@ void WeightStore::gather(int unit, Slot& target) {
   const Layout& layout = plan_.units[static_cast<size_t>(unit)].layout;
   target.unit = unit;
   target.version = versions_[static_cast<size_t>(unit)];
-  if (!gathers(unit)) return;
+  if (!gathers(unit)) {
+    target.ready = written_[static_cast<size_t>(unit)];
+    return;
+  }
   side_.wait(target.free);
   side_.wait(written_[static_cast<size_t>(unit)]);
   at::Tensor mine = slice(unit);
@@ -133,9 +136,9 @@ void WeightStore::release(int block, Pass pass) {
   }
 }
 
-void WeightStore::publish(int unit) {
+void WeightStore::publish(int unit, const Event& written) {
   ++versions_[static_cast<size_t>(unit)];
-  written_[static_cast<size_t>(unit)] = compute_.record();
+  written_[static_cast<size_t>(unit)] = written;
   if (!slot_plan_.shared(unit)) ensure(unit);
 }
 

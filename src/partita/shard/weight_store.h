@@ -49,7 +49,9 @@ class WeightStore {
   [[nodiscard]] at::Tensor slice(int unit) const { return slices_[static_cast<size_t>(unit)]; }
   // Every rank's slice was rewritten: what slots hold of the unit is old. A slot of its own is gathered now, under
   // whatever follows.
-  void publish(int unit);
+  void publish(int unit) { publish(unit, compute_.record()); }
+  // The same by other work than compute's, such as a copy, which is done at `written`.
+  void publish(int unit, const Event& written);
 
   [[nodiscard]] int64_t bytes() const;  // of slots and slices on this rank
 
@@ -83,7 +85,7 @@ class WeightStore {
   // [unit]: the lowest block that reads it in backward, -1 if none does: a tied table's is the head, and below the first
   // trained block there is no backward.
   std::vector<int> last_reader_;
-  std::vector<Event> written_;                  // [unit]: the compute that wrote its slice
+  std::vector<Event> written_;                  // [unit]: its slice
   std::vector<int64_t> versions_;               // [unit]
   std::vector<std::vector<at::Tensor>> views_;  // [block][parameter], made once
 };

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "partita/base/error.h"
+#include "partita/engine/graph_pays.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/model.h"
 #include "partita/tokenizer/tokenizer.h"
@@ -25,8 +26,32 @@ Keep keep_of(Recompute recompute) {
   fail("unknown recompute mode {}", static_cast<int>(recompute));
 }
 
+namespace {
+
+// Whether forward and backward are recorded as a graph.
+bool wants_graph(const Config& c, std::span<const std::unique_ptr<Block>> blocks, int ranks, at::Device device) {
+  const bool possible = device.is_cuda() && ranks == 1 && !c.train.offload_optimizer;
+  if (c.train.cuda_graph == Switch::on && !possible)
+    fail("train.cuda_graph is true on {} with {} rank(s){}: a step can be recorded on a GPU, for one rank, with its states "
+         "there; use auto",
+         device.str(), ranks, c.train.offload_optimizer ? " and an offloaded optimizer" : "");
+  if (c.train.cuda_graph != Switch::automatic || !possible) return c.train.cuda_graph == Switch::on;
+  int64_t most = 0;
+  for (size_t b = 1; b + 1 < blocks.size(); ++b) {
+    int64_t parameters = 0;
+    for (const ParameterSpec& p : blocks[b]->parameters()) parameters += p.count();
+    most = std::max(most, parameters);
+  }
+  return graph_pays(most, c.train.micro_batch * c.train.sequence_length);
+}
+
+}  // namespace
+
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {
+  if (c.train.offload_optimizer && device.is_cpu())
+    fail("train.offload_optimizer on the CPU: the states lie in host memory already; leave it out, or train on cuda");
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device);
   const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
                               .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
@@ -45,9 +70,10 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                                             .momentum = c.optimizer.momentum,
                                             .weight_decay = c.optimizer.weight_decay},
                               .frozen = frozen,
+                              .offload = {.optimizer = c.train.offload_optimizer, .copies = {}},
                               .seed = static_cast<uint64_t>(c.train.seed),
+                              .graph = wants_graph(c, blocks, data.size(), device),
                               .poison = c.debug.poison};
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device);
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
   frozen.check(parameters);
@@ -55,14 +81,16 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
 }
 
 std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
-                                               Shape shape, const Zero& zero, Communicator& data) {
+                                               Shape shape, const Zero& zero, Communicator& data,
+                                               at::Device device) {
   const EngineOptions options{.shape = shape,
                               .width = model.hidden_size,
                               .compute = compute,
                               .states = compute,
                               .keep = Keep::nothing,
+                              .device = device,
                               .training = false};
-  return std::make_unique<Engine>(make_blocks(model, compute, lora), zero, data, options);
+  return std::make_unique<Engine>(make_blocks(model, compute, lora, device), zero, data, options);
 }
 
 void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {

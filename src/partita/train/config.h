@@ -14,6 +14,7 @@
 
 #include "partita/base/config.h"
 #include "partita/base/dtype.h"
+#include "partita/comm/device.h"
 #include "partita/data/prompt_dataset.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
@@ -53,12 +54,21 @@ struct TrainConfig {
   int64_t global_batch = 32;       // samples a step, over all ranks and micro-batches
   DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
   DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
+  // Forward and backward recorded as a CUDA graph. automatic: for one rank whose calls are short.
+  Switch cuda_graph = Switch::automatic;
   bool fp32_gradients = false;     // also of layers in half precision where nothing but the sum over ranks is added to them
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
+  // Gradients, master weights and optimizer states lie in host memory, and the host updates; for runs on a device.
+  bool offload_optimizer = false;
   std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // of each rank; 0: leave what the environment says
+  // Algorithms of matrix products are chosen by measuring them in the first steps. automatic: in long runs on a device.
+  Switch tune_matmul = Switch::automatic;
+  std::filesystem::path tuning_file;  // a choice made by another run: its matmul_tuning.json
+  DeviceWish device = DeviceWish::automatic;
+  bool deterministic = false;  // the same bits in every run also where that costs time: attention's backward on GPUs
 };
 
 // Of fp16: gradients are made scale times as large. It falls where they overflow and rises after a while without.

@@ -79,6 +79,8 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "of the compute; fp16 scales the loss")
       .choice("states", t.states, {"fp32", "bf16"},
               "of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
+      .choice("cuda_graph", t.cuda_graph, {"auto", "true", "false"},
+              "forward and backward given to a GPU as one recorded graph; auto: on one rank, where kernels are short")
       .field("fp32_gradients", t.fp32_gradients,
              "gradients of layers in fp32 also where half precision does: one micro-batch, ZeRO 2 and 3 or one rank")
       .choice(
@@ -87,9 +89,20 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
           "product; or all but block inputs")
       .field("recompute_full_layers", t.recompute_full_layers, at_least(0),
              "so many layers, the first, are recomputed in full besides: makes the rest fit")
+      .field("offload_optimizer", t.offload_optimizer,
+             "of a run on a device: gradients, master weights and optimizer states lie in host memory, and the host updates")
       .field("freeze", t.freeze, "parameters that are not trained, patterns with commas: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
-      .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says");
+      .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says")
+      .choice("tune_matmul", t.tune_matmul, {"auto", "true", "false"},
+              "on a GPU: measure the algorithms of matrix products in the first steps and take the fastest; auto: in runs "
+              "of some length that need not be repeated bit for bit")
+      .field("tuning_file", t.tuning_file,
+             "algorithms that another run has chosen: its matmul_tuning.json; empty: the run's own choice")
+      .choice("device", t.device, {"auto", "cpu", "cuda"},
+              "what computes; cuda: a GPU for each rank of a machine; auto: that where there are GPUs, else the CPU")
+      .field("deterministic", t.deterministic,
+             "the same bits in every run also where that costs time: attention's backward on GPUs");
 }
 
 void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
@@ -159,7 +172,7 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("directory", c.run.directory, "holds config.toml, metrics.jsonl, TensorBoard events and checkpoints");
   s.section("debug", "checks for the mistrustful")
       .field("poison", c.debug.poison, "fill released weight slots and fresh gradient buffers with NaN")
-      .field("self_check", c.debug.self_check, "check collectives against known answers at the start");
+      .field("self_check", c.debug.self_check, "check collectives, and attention on GPUs, against known answers at the start");
 }
 
 ConfigSchema bind(Config& config) {

@@ -1,0 +1,75 @@
+#include "partita/ops/host_memory.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "partita/base/error.h"
+#include "partita/ops/scalar_type.h"
+#ifdef PARTITA_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace partita {
+namespace {
+
+constexpr int64_t kPage = 4096, kPagesAThread = 4096;
+
+void* touched_pages(int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    fail("{:.1f} GiB of host memory could not be had: {}; offload less, or shard over more ranks",
+         static_cast<double>(bytes) / (1 << 30), std::strerror(errno));
+  (void)madvise(memory, size, MADV_HUGEPAGE);  // a system without them has small ones
+  at::parallel_for(0, (bytes + kPage - 1) / kPage, kPagesAThread, [&](int64_t begin, int64_t end) {
+    for (int64_t page = begin; page < end; ++page) static_cast<volatile char*>(memory)[page * kPage] = 0;
+  });
+  return memory;
+}
+
+at::Tensor tensor_in(void* memory, int64_t count, DType dtype, bool pinned) {
+  const auto size = static_cast<size_t>(count * size_of(dtype));
+  const auto release = [size, pinned](void* pages) {
+#ifdef PARTITA_CUDA
+    if (pinned) {
+      (void)cudaDeviceSynchronize();  // copies that are on their way end first
+      (void)cudaHostUnregister(pages);
+    }
+#else
+    (void)pinned;
+#endif
+    munmap(pages, size);
+  };
+  return at::from_blob(memory, {count}, release, at::TensorOptions(scalar_type(dtype)));
+}
+
+}  // namespace
+
+at::Tensor host_zeros(int64_t count, DType dtype) {
+  if (count == 0) return at::zeros({0}, scalar_type(dtype));
+  return tensor_in(touched_pages(count * size_of(dtype)), count, dtype, false);
+}
+
+at::Tensor pinned_zeros(int64_t count, DType dtype, at::Device device) {
+  if (count == 0 || device.is_cpu()) return host_zeros(count, dtype);
+#ifdef PARTITA_CUDA
+  const int64_t bytes = count * size_of(dtype);
+  void* memory = touched_pages(bytes);
+  const cudaError_t error = cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault);
+  if (error != cudaSuccess) {
+    munmap(memory, static_cast<size_t>(bytes));
+    fail("{:.1f} GiB of host memory could not be pinned: {}; allow more locked memory (ulimit -l), or offload less",
+         static_cast<double>(bytes) / (1 << 30), cudaGetErrorString(error));
+  }
+  return tensor_in(memory, count, dtype, true);
+#else
+  fail("no code for device {} in this build: configure with -DPARTITA_CUDA=ON where nvcc is installed", device.str());
+#endif
+}
+
+}  // namespace partita
