@@ -1,0 +1,76 @@
+"""What bench/train_gpu.py compares: the cases, with the options of Partita and of its peer for each."""
+import dataclasses
+
+SHAPES = {  # layers, heads, width, length, batch a card, vocabulary; as CASES of bench/peer/models.py
+    "gpt2-124m": ["--shape", "12,12,768,1024,64,50304"],
+    "gpt2-1.5b": ["--shape", "48,25,1600,1024,8,50304"],
+    "llama-1.1b": ["--model", "llama", "--kv-heads", "4", "--ffn", "5632", "--shape", "22,32,2048,2048,8,32000"],
+    "llama-7b": ["--model", "llama", "--ffn", "11008", "--shape", "32,32,4096,4096,4,32000"],
+}
+FP8 = ["--fp8", "current"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Both sides train `model` on `cards` GPUs; lists are options of `partita bench step` and of the peer's script."""
+
+    name: str
+    model: str
+    ours: list
+    peer: list = None  # None: nobody to compare with
+    cards: int = 1
+    steps: int = 14
+    warmup: int = 4
+
+    def our_arguments(self, more=()):
+        return ["bench", "step", "--device", "cuda", "--precision", "bf16", *SHAPES[self.model], *self.ours, "--steps",
+                str(self.steps), "--warmup", str(self.warmup), *more]
+
+    def peer_arguments(self):
+        """The script and its options; None where there is no peer."""
+        if self.peer is None:
+            return None
+        script = ["torch_peer.py", self.model, "--cold"] if self.cards == 1 else ["fsdp_peer.py", self.model]
+        return [*script, *self.peer, "--steps", str(self.steps), "--warmup", str(self.warmup)]
+
+
+def large(name, ours, peer, cards):
+    """Llama-2 7B, whose steps take over a second."""
+    return Case(name, "llama-7b", ours, peer, cards, steps=10, warmup=3)
+
+
+def medium_sharded(zero, peer):
+    return Case(f"gpt2-1.5b-zero{zero}", "gpt2-1.5b", ["--zero", str(zero)], peer, cards=2)
+
+
+TUNED_FSDP2 = ["--local-adam", "--group", "6"]
+CASES = [
+    Case("gpt2-124m", "gpt2-124m", [], []),
+    Case("gpt2-1.5b", "gpt2-1.5b", [], []),
+    Case("llama-1.1b", "llama-1.1b", [], []),
+    Case("llama-1.1b-fp8", "llama-1.1b", FP8, []),
+    large("llama-7b", ["--states", "bf16", "--recompute", "mlp"], [], 1),
+    large("llama-7b-host", ["--offload-optimizer", "--recompute", "full"], None, 1),
+    large("llama-7b-full", ["--zero", "3", "--recompute", "full"], ["--recompute", "full", "--local-adam"], 2),
+    large("llama-7b-free", ["--zero", "3", "--recompute", "mlp"],
+          ["--recompute", "selective", "--save", "attn,qkv", "--local-adam"], 2),
+    large("llama-7b-full-fp8", ["--zero", "3", "--recompute", "full", *FP8],
+          ["--recompute", "full", "--local-adam"], 2),
+    medium_sharded(3, [*TUNED_FSDP2, "--zero", "3"]),
+    medium_sharded(2, [*TUNED_FSDP2, "--zero", "2"]),
+    medium_sharded(0, ["--strategy", "ddp", "--bucket-mb", "100"]),
+]
+
+
+def select(names, cards):
+    """The cases of these names, in the order named; all that `cards` GPUs can run where there are no names."""
+    if not names:
+        return [case for case in CASES if case.cards <= cards]
+    known = {case.name: case for case in CASES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no case {', '.join(unknown)}: there are {', '.join(known)}")
+    wide = [name for name in names if known[name].cards > cards]
+    if wide:
+        raise ValueError(f"{', '.join(wide)}: needs more GPUs than the {cards} found")
+    return [known[name] for name in names]
