@@ -14,6 +14,7 @@
 #include "partita/base/timer.h"
 #include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
+#include "partita/train/matmul_tuning.h"
 #include "partita/ops/device_use.h"
 
 namespace {
@@ -75,6 +76,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
   c.train.recompute = recompute;
+  c.train.offload_optimizer = a.offload_optimizer;
   c.train.recompute_full_layers = a.full_layers;
   c.parallel.zero_stage = a.zero;
   partita::validate(c.model);
@@ -109,11 +111,22 @@ BenchModel::BenchModel(BenchJob& job, partita::Recompute recompute)
 void BenchModel::step() {
   job_.data->barrier();
   const partita::Timer timer;
-  const int64_t k = steps();
+  const auto k = static_cast<int64_t>(losses_.size());
   const partita::StepResult r =
       engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
-  if (k >= job_.arguments.warmup) seconds_.push_back(timer.seconds());
+  if (steps() >= job_.arguments.warmup) seconds_.push_back(timer.seconds());
   losses_.push_back(r.loss);
+}
+
+void BenchModel::tune() {
+  partita::MatmulTuner tuner(*job_.data, job_.device,
+                             {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune});
+  for (; tuner.running(); ++tuning_steps_) {
+    tuner.before_step();
+    step();
+    tuner.after_step();
+  }
+  seconds_.clear();
 }
 
 int64_t BenchModel::activation_bytes() const {
@@ -146,6 +159,8 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"steps", a.steps},
                                  {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
+                                 {"offload_optimizer", a.offload_optimizer},
+                                 {"host_bytes", m.host},
                                  {"activation_bytes", activation_bytes()},
                                  {"loss_first", losses_.front()},
                                  {"loss_last", losses_.back()}};

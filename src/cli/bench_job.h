@@ -26,7 +26,9 @@ struct BenchArguments {
   std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
   int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
-  bool json = false, deterministic = false;
+  std::string tuning_file;
+  bool tune = false;
+  bool json = false, deterministic = false, offload_optimizer = false;
 };
 
 // In the order of partita::Recompute.
@@ -63,8 +65,10 @@ class BenchModel {
   BenchModel(BenchJob&, partita::Recompute);
 
   void step();
+  // Algorithms of matrix products from --tuning-file, or measured in steps that do not count, with --tune.
+  void tune();
 
-  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()); }
+  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()) - tuning_steps_; }
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }  // of the steps after the warm-up
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
   [[nodiscard]] const partita::Config& config() const { return config_; }
@@ -78,6 +82,7 @@ class BenchModel {
   BenchJob& job_;
   partita::Config config_;
   std::unique_ptr<partita::Engine> engine_;
+  int64_t tuning_steps_ = 0;
   std::vector<double> seconds_, losses_;
 };
 

@@ -1,0 +1,139 @@
+// Offload changes where states and gradients lie, and no bit of the training.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "partita/comm/world.h"
+#include "tests/engine/small_model.h"
+#include "tests/support/late_copies.h"
+
+namespace partita {
+namespace {
+
+using test::EngineCase;
+
+// Copies at once, then as late as may be, then at random.
+std::vector<std::function<std::unique_ptr<Copies>()>> all_copies() {
+  const auto late = [](unsigned seed, unsigned share) {
+    return [=]() -> std::unique_ptr<Copies> { return std::make_unique<test::LateCopies>(seed, share); };
+  };
+  return {nullptr, late(1, 0), late(2, 20), late(3, 60)};
+}
+
+class OffloadTest : public testing::Test {
+ protected:
+  World world_ = World::connect({});
+  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+
+  std::unique_ptr<Engine> make(const EngineCase& c) { return test::make_engine(c, *self_, *self_); }
+
+  void expect_same_training(EngineCase c, const std::string& what) {
+    c.offload = {};
+    const auto plain = make(c);
+    const auto expected = test::run_steps(*plain, c, 0, 1, 0, 5);
+    c.poison = true;
+    for (const auto& copies : all_copies()) {
+      c.offload = {.optimizer = true, .copies = copies};
+      const auto engine = make(c);
+      const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].loss, expected[i].loss) << what << ", step " << i;
+        EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what << ", step " << i;
+      }
+      const auto values = engine->owned_runs(), wanted = plain->owned_runs();
+      ASSERT_EQ(values.size(), wanted.size());
+      for (size_t r = 0; r < values.size(); ++r)
+        for (size_t k = 0; k < values[r].values.size(); ++k)
+          EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << ", " << values[r].parameter->name;
+    }
+  }
+};
+
+struct Types {
+  DType compute, states;
+};
+
+TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
+    for (const Types types : {Types{DType::fp32, DType::fp32}, {DType::bf16, DType::fp32}, {DType::bf16, DType::bf16}})
+      for (int micro_batches : {1, 3})
+        for (int stage : {0, 1, 2, 3})
+          expect_same_training({.kind = kind,
+                                .stage = stage,
+                                .micro_batches = micro_batches,
+                                .fp32_gradients = true,
+                                .compute = types.compute,
+                                .states = types.states},
+                               std::string(name_of(types.compute)) + " with states in " +
+                                   std::string(name_of(types.states)) + ", stage " + std::to_string(stage) + ", " +
+                                   std::to_string(micro_batches) + " micro-batches");
+}
+
+TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
+  for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb})
+    for (int blocks_per_unit : {1, 2, 5})
+      expect_same_training({.compute = DType::bf16, .optimizer = optimizer, .blocks_per_unit = blocks_per_unit},
+                           "optimizer " + std::to_string(static_cast<int>(optimizer)));
+  const auto some_frozen = [](const ParameterSpec& p) {
+    return p.name.starts_with("embedding.") || p.name.starts_with("layers.1.");
+  };
+  expect_same_training({.tied_head = TiedHead::no, .frozen = some_frozen, .compute = DType::bf16}, "frozen in part");
+  expect_same_training({.kind = ModelKind::llama, .lora = {.rank = 2, .targets = "q_proj,down_proj"}}, "adapters");
+}
+
+// The host still updates when an evaluation or the next forward begins, or when somebody looks at the weights.
+TEST_F(OffloadTest, EvaluationSeesTheLastUpdate) {
+  EngineCase c{.compute = DType::bf16};
+  const auto plain = make(c);
+  c.offload = {.optimizer = true, .copies = all_copies()[1]};
+  const auto engine = make(c);
+  for (int64_t step = 0; step < 4; ++step) {
+    (void)test::run_steps(*plain, c, 0, 1, step, step + 1);
+    (void)test::run_steps(*engine, c, 0, 1, step, step + 1);
+    EXPECT_EQ(engine->evaluate(test::make_batch(50, 2)).loss_sum, plain->evaluate(test::make_batch(50, 2)).loss_sum);
+    EXPECT_TRUE(engine->logits(test::make_batch(9, 1), 61).equal(plain->logits(test::make_batch(9, 1), 61)));
+  }
+}
+
+TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
+  EngineCase c{.compute = DType::fp16, .loss_scale = 1e30F};
+  c.offload = {.optimizer = true, .copies = all_copies()[2]};
+  const auto engine = make(c);
+  std::vector<at::Tensor> before;
+  for (const OwnedRun& run : engine->owned_runs())
+    for (const at::Tensor& values : run.values) before.push_back(values.clone());
+  for (const StepResult& r : test::run_steps(*engine, c, 0, 1, 0, 3)) EXPECT_TRUE(r.skipped);
+  size_t next = 0;
+  for (const OwnedRun& run : engine->owned_runs())
+    for (const at::Tensor& values : run.values) EXPECT_TRUE(values.equal(before[next++])) << run.parameter->name;
+}
+
+// The device holds the weights and two buffers of gradients; the host the rest.
+TEST_F(OffloadTest, MemoryIsTheHosts) {
+  const EngineCase plain{.compute = DType::bf16};
+  EngineCase offloaded = plain;
+  offloaded.offload.optimizer = true;
+  const auto engine = make(offloaded);
+  const EngineMemory m = engine->memory(), without = make(plain)->memory();
+  EXPECT_EQ(m.master, 0);
+  EXPECT_EQ(m.optimizer, 0);
+  EXPECT_EQ(m.weights, without.weights);
+  EXPECT_EQ(m.activations, without.activations);
+  int64_t all = 0, matrices = 0, rest = 0, largest = 0;
+  std::array<int64_t, 2> staging = {0, 0};  // of new weights, used in turn
+  size_t turn = 0;
+  for (const Unit& unit : engine->plan().units) {
+    const int64_t count = unit.layout.count;
+    all += count;
+    (unit.pool == Pool::layers ? matrices : rest) += count;
+    if (unit.pool == Pool::layers) largest = std::max(largest, count);
+    staging[turn % 2] = std::max(staging[turn % 2], count);
+    ++turn;
+  }
+  EXPECT_EQ(m.gradients, 2 * 2 * largest + 4 * rest);
+  EXPECT_EQ(m.host, 12 * all + 2 * matrices + 4 * rest + 2 * (staging[0] + staging[1]));
+}
+
+}  // namespace
+}  // namespace partita
