@@ -121,12 +121,14 @@ void BenchModel::step() {
 void BenchModel::tune() {
   partita::MatmulTuner tuner(*job_.data, job_.device,
                              {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune});
+  const std::vector<double> timed = seconds_;
   for (; tuner.running(); ++tuning_steps_) {
     tuner.before_step();
     step();
     tuner.after_step();
   }
-  seconds_.clear();
+  seconds_ = timed;
+  tuned_products_ = tuner.products();
 }
 
 int64_t BenchModel::activation_bytes() const {
@@ -157,6 +159,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"ms_min", least * 1e3},
                                  {"ms_max", most * 1e3},
                                  {"steps", a.steps},
+                                 {"tuned_products", tuned_products_},
                                  {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
                                  {"offload_optimizer", a.offload_optimizer},

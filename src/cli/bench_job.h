@@ -83,6 +83,7 @@ class BenchModel {
   partita::Config config_;
   std::unique_ptr<partita::Engine> engine_;
   int64_t tuning_steps_ = 0;
+  size_t tuned_products_ = 0;
   std::vector<double> seconds_, losses_;
 };
 

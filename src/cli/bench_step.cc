@@ -12,6 +12,7 @@ void bench_step(const BenchArguments& a) {
   BenchModel model(job, static_cast<partita::Recompute>(mode));
   model.step();
   const double first = since_start.seconds();
+  model.tune();
   while (model.steps() < a.warmup + a.steps) model.step();
   nlohmann::ordered_json line = model.json();
   line["first_step_s"] = first;
