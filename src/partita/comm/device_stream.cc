@@ -1,14 +1,37 @@
 #include "partita/comm/device_stream.h"
 
+#include <thread>
+
 #include "partita/base/error.h"
+#include "partita/comm/stream_delay.h"
 #ifdef PARTITA_CUDA
 #include "partita/comm/cuda/stream.h"
 #endif
 
 namespace partita {
+namespace {
+
+// The thread that gives the work is late.
+class LateCpuStream final : public Stream {
+ public:
+  [[nodiscard]] Event record() override {
+    std::this_thread::sleep_for(next_stream_delay());
+    return {};
+  }
+  void wait(const Event& event) override {
+    std::this_thread::sleep_for(next_stream_delay());
+    event.wait();
+  }
+  void run(const std::function<void()>& work) override { work(); }
+};
+
+}  // namespace
 
 std::unique_ptr<Stream> make_stream(c10::Device device, StreamUse use) {
-  if (device.is_cpu()) return std::make_unique<CpuStream>();
+  if (device.is_cpu()) {
+    if (has_stream_delays()) return std::make_unique<LateCpuStream>();
+    return std::make_unique<CpuStream>();
+  }
 #ifdef PARTITA_CUDA
   if (device.is_cuda())
     return std::make_unique<CudaStream>(use == StreamUse::compute

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "partita/base/cuda_error.h"
+#include "partita/comm/cuda/spin.h"
+#include "partita/comm/stream_delay.h"
 
 namespace partita {
 namespace {
@@ -72,6 +74,7 @@ bool CudaEventState::test() {
 void CudaEventState::wait() { PARTITA_CUDA_CHECK(cudaEventSynchronize(event_)); }
 
 Event CudaStream::record() {
+  spin(next_stream_delay(), stream_);
   auto state = std::make_shared<CudaEventState>(stream_.device_index());
   state->record(stream_);
   return Event(std::move(state));
@@ -79,8 +82,11 @@ Event CudaStream::record() {
 
 void CudaStream::wait(const Event& event) {
   if (event.state() == nullptr) return;
-  if (auto* on_device = dynamic_cast<DeviceEvent*>(event.state().get())) return on_device->order(stream_);
-  event.wait();
+  if (auto* on_device = dynamic_cast<DeviceEvent*>(event.state().get()))
+    on_device->order(stream_);
+  else
+    event.wait();
+  spin(next_stream_delay(), stream_);
 }
 
 void CudaStream::run(const std::function<void()>& work) {
