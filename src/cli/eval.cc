@@ -15,12 +15,13 @@ namespace {
 struct Arguments {
   std::filesystem::path path;
   partita::EvaluateOptions options;
-  std::string precision = "fp32";
+  std::string precision = "fp32", device = "auto";
   bool json = false;
 };
 
 void run(Arguments a) {
   a.options.precision = partita::parse_dtype(a.precision);
+  a.options.device = partita::parse_device(a.device);
   partita::World world = partita::World::connect({});
   partita::log::configure(world.rank(), world.size());
   const partita::Evaluation e = partita::evaluate(a.path, a.options, world);
@@ -63,6 +64,9 @@ void add_eval_command(CLI::App& app) {
   command->add_option("--precision", a->precision, "of the compute: fp32, bf16 or fp16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  command->add_option("--device", a->device, "cpu, cuda, or auto: a GPU where there is one")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command->add_option("--zero-stage", o.zero_stage, "3: each rank holds its part of the weights alone")
       ->capture_default_str()
       ->check(CLI::Range(0, 3));

@@ -9,13 +9,13 @@
 
 namespace partita {
 
-Decoder::Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens)
+Decoder::Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens, at::Device device)
     : engine_(&engine),
       vocabulary_(model.vocab_size),
       max_length_(std::clamp<int64_t>(most_tokens, 1, model.max_length)),
       cache_(make_kv_cache(model.layers,
                            {.heads = model.heads, .kv_heads = model.key_value_heads(), .head_width = model.head_size()},
-                           {.samples = 1, .length = max_length_}, compute)),
+                           {.samples = 1, .length = max_length_}, compute, device)),
       positions_(static_cast<size_t>(max_length_)) {
   std::iota(positions_.begin(), positions_.end(), 0);
 }

@@ -21,8 +21,8 @@ namespace partita {
 class Decoder {
  public:
   // Memory for at most `most_tokens` tokens, the model's positions if they are fewer. Keeps a reference to the engine, in
-  // whose compute dtype keys and values are kept.
-  Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens);
+  // whose compute dtype and on whose device keys and values are kept.
+  Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens, at::Device = at::kCPU);
 
   // Logits [vocabulary] fp32 of the token behind `tokens`, at least one, which go behind all those before. Error: none.
   [[nodiscard]] at::Tensor append(std::span<const int32_t> tokens);

@@ -11,8 +11,6 @@
 namespace partita {
 namespace {
 
-constexpr DType kCompute = DType::fp32;
-
 // What config.json calls the end of a sequence, one token or several, and the tokenizer the end of a document.
 std::vector<int32_t> end_tokens(const nlohmann::json& tokens, const Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
@@ -42,7 +40,7 @@ double GenerateReport::tokens_per_second() const {
   return tokens > 1 && seconds > 0 ? static_cast<double>(tokens - 1) / seconds : 0;
 }
 
-Generator Generator::open(const Paths& paths, Communicator& self) {
+Generator Generator::open(const Paths& paths, Communicator& self, DType compute, at::Device device) {
   const ModelSource source = open_model(paths.path, paths.base);
   show_warnings(source);
   Generator g;
@@ -50,8 +48,10 @@ Generator Generator::open(const Paths& paths, Communicator& self) {
   g.model_ = source.model;
   g.tokenizer_ = load_tokenizer_of(source, paths.tokenizer);
   g.ends_ = end_tokens(source.tokens, *g.tokenizer_);
-  g.engine_ = build_inference_engine(source.model, source.lora, kCompute, {.samples = 1, .length = 1},
-                                     make_zero(0, self, self), self);
+  g.compute_ = compute;
+  g.device_ = device;
+  g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1},
+                                     make_zero(0, self, self), self, device);
   load_weights(*g.engine_, source, 0);
   return g;
 }
@@ -67,7 +67,7 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
     next.push_back(*end);
   }
   report.prompt_tokens = static_cast<int64_t>(next.size());
-  Decoder decoder(*engine_, model_, kCompute, report.prompt_tokens + options.tokens);
+  Decoder decoder(*engine_, model_, compute_, report.prompt_tokens + options.tokens, device_);
   const size_t known = static_cast<size_t>(tokenizer_->vocab_size());  // rows of a padded table stand for no text
   std::string pending;
   Timer timer;

@@ -37,8 +37,10 @@ class Generator {
     std::filesystem::path base;  // of adapters; empty: where they say
     std::filesystem::path tokenizer;  // empty: the one that lies there
   };
-  // Errors: those of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
-  [[nodiscard]] static Generator open(const Paths&, Communicator& self);
+  // `self` carries tensors of the device (comm/device_communicator.h); keys and values are kept in `compute`. Errors: those
+  // of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
+  [[nodiscard]] static Generator open(const Paths&, Communicator& self, DType compute = DType::fp32,
+                                      at::Device = at::kCPU);
 
   // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
   // on with the last half of them as context (decoder.h). An empty prompt begins a document.
@@ -54,6 +56,8 @@ class Generator {
   ModelConfig model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<int32_t> ends_;  // tokens behind which nothing comes
+  DType compute_ = DType::fp32;
+  at::Device device_ = at::kCPU;
   std::unique_ptr<Engine> engine_;
 };
 

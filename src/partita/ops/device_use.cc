@@ -4,20 +4,40 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
+#include <map>
+#include <mutex>
+
 #include "partita/base/cuda_error.h"
 #endif
 
 namespace partita {
+#ifdef PARTITA_CUDA
+namespace {
+
+// Asked once: the driver takes its time.
+const std::string& name_of(int device) {
+  static std::map<int, std::string> names;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::string& name = names[device];
+  if (name.empty()) {
+    cudaDeviceProp properties{};
+    PARTITA_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    name = properties.name;
+  }
+  return name;
+}
+
+}  // namespace
+#endif
 
 DeviceUse device_use([[maybe_unused]] c10::Device device) {
 #ifdef PARTITA_CUDA
   if (device.is_cuda()) {
-    cudaDeviceProp properties{};
-    PARTITA_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
     const c10::CachingDeviceAllocator::DeviceStats stats =
         c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return {properties.name, stats.allocated_bytes[kAll].peak, stats.reserved_bytes[kAll].peak};
+    return {name_of(device.index()), stats.allocated_bytes[kAll].peak, stats.reserved_bytes[kAll].peak};
   }
 #endif
   return {};

@@ -18,7 +18,8 @@ namespace partita {
 // An engine that computes losses and logits, in batches of `shape`. It has memory for weights and for one block's
 // activations at a time, none for training.
 [[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute,
-                                                             Shape, const Zero&, Communicator& data);
+                                                             Shape, const Zero&, Communicator& data,
+                                                             at::Device = at::kCPU);
 
 // The engine's weights from the source; adapters that it does not have begin as those of seed. Errors: as
 // WeightSource::check.

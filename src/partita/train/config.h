@@ -133,6 +133,7 @@ struct RunConfig {
 
 struct DebugConfig {
   bool poison = false;     // fill released weight slots and fresh gradient buffers with NaN
+  int64_t delay_streams = 0;  // microseconds by which streams are late at random, at most; 0: not at all
   bool self_check = true;  // collectives against known answers at start
 };
 

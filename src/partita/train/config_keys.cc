@@ -172,6 +172,8 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("directory", c.run.directory, "holds config.toml, metrics.jsonl, TensorBoard events and checkpoints");
   s.section("debug", "checks for the mistrustful")
       .field("poison", c.debug.poison, "fill released weight slots and fresh gradient buffers with NaN")
+      .field("delay_streams", c.debug.delay_streams, between(0, 1000000),
+             "streams are late at random by at most so many microseconds: a missing wait changes the loss; 0: not at all")
       .field("self_check", c.debug.self_check, "check collectives, and attention on GPUs, against known answers at the start");
 }
 

@@ -1,9 +1,32 @@
 #include "partita/train/engine_state.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <map>
+
+#include "partita/base/error.h"
 
 namespace partita {
 namespace {
+
+class TensorMemory final : public PieceMemory {
+ public:
+  explicit TensorMemory(const at::Tensor& values) : bytes_(values.view(at::kByte)) {}
+
+  void read(int64_t offset, std::span<std::byte> out) const override { host(out).copy_(part(offset, std::ssize(out))); }
+  void write(int64_t offset, std::span<const std::byte> in) override {
+    // from_blob has no form for what is only read.
+    part(offset, std::ssize(in)).copy_(host({const_cast<std::byte*>(in.data()), in.size()}));
+  }
+
+ private:
+  [[nodiscard]] at::Tensor part(int64_t offset, int64_t count) const { return bytes_.narrow(0, offset, count); }
+  static at::Tensor host(std::span<std::byte> bytes) {
+    return at::from_blob(bytes.data(), {std::ssize(bytes)}, at::kByte);
+  }
+
+  at::Tensor bytes_;
+};
 
 State make_state(const Engine& engine, Part part, int replica, int replicas) {
   State state;
@@ -24,15 +47,24 @@ State make_state(const Engine& engine, Part part, int replica, int replicas) {
     if (begin == end) continue;
     for (size_t k = 0; k < run.values.size(); ++k) {
       const int tensor = first.at(run.parameter->name) + static_cast<int>(k);
-      auto* data = static_cast<std::byte*>(run.values[k].data_ptr()) +
-                   begin * size_of(state.tensors[static_cast<size_t>(tensor)].dtype);
-      state.pieces.push_back({.tensor = tensor, .begin = run.begin + begin, .count = end - begin, .data = data});
+      const at::Tensor values = run.values[k].narrow(0, begin, end - begin);
+      Piece piece{.tensor = tensor, .begin = run.begin + begin, .count = end - begin};
+      if (values.is_cpu())
+        piece.data = static_cast<std::byte*>(values.data_ptr());
+      else
+        piece.elsewhere = piece_memory(values);
+      state.pieces.push_back(std::move(piece));
     }
   }
   return state;
 }
 
 }  // namespace
+
+std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
+  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous(), "values are not dense");
+  return std::make_shared<TensorMemory>(values);
+}
 
 State wanted_state(const Engine& engine, Part part) { return make_state(engine, part, 0, 1); }
 State saved_state(const Engine& engine, Part part, int replica, int replicas) {

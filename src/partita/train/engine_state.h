@@ -9,6 +9,9 @@ namespace partita {
 // its own.
 enum class Part : uint8_t { all, adapters };
 
+// The values of a tensor, dense and on any device, as a checkpoint copies them.
+[[nodiscard]] std::shared_ptr<PieceMemory> piece_memory(const at::Tensor&);
+
 // What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
 // "adamw.v/NAME". After loading call engine.publish_weights().
 [[nodiscard]] State wanted_state(const Engine&, Part);

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/comm/device_communicator.h"
 #include "partita/comm/mesh.h"
 #include "partita/data/batch_reader.h"
 #include "partita/data/padded_source.h"
@@ -48,8 +49,9 @@ std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const Mo
 Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& options, World& world) {
   if (options.micro_batch < 1) fail("a micro-batch of {}: at least 1 expected", options.micro_batch);
   if (options.batches < 0) fail("{} batches: 0 (all) or more expected", options.batches);
-  const Mesh mesh(world, {.data = world.size()});
-  const std::unique_ptr<Communicator> self = world.group("self", {world.rank()});
+  const at::Device device = take_device(options.device, world.launch());
+  const Mesh mesh(world, {.data = world.size()}, device);
+  const std::unique_ptr<Communicator> self = on_device(world.group("self", {world.rank()}), device);
   const ModelSource source = open_model(model, options.base);
   if (world.rank() == 0) show_warnings(source);
   const int64_t length = sequence_length_of(options, source.model);
@@ -57,7 +59,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
 
   const auto engine = build_inference_engine(source.model, source.lora, options.precision,
                                              {.samples = options.micro_batch, .length = length},
-                                             make_zero(options.zero_stage, *self, mesh.data()), mesh.data());
+                                             make_zero(options.zero_stage, *self, mesh.data()), mesh.data(), device);
   load_weights(*engine, source, 0);
 
   const int64_t at_once = options.micro_batch * world.size();

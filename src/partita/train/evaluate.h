@@ -13,6 +13,7 @@
 #include <string>
 
 #include "partita/base/dtype.h"
+#include "partita/comm/device.h"
 #include "partita/comm/world.h"
 
 namespace partita {
@@ -26,6 +27,7 @@ struct EvaluateOptions {
   int64_t micro_batch = 4;      // samples a rank computes at once
   int64_t batches = 0;          // the first so many times micro_batch samples; 0: all
   DType precision = DType::fp32;
+  DeviceWish device = DeviceWish::automatic;
   int zero_stage = 0;  // 3: each rank holds its part of the weights alone
 };
 

@@ -43,6 +43,9 @@ class Reader {
       fail("{}:{}: expected an integer '{}'", path_.string(), line_, key);
     return at->get<int64_t>();
   }
+  [[nodiscard]] int64_t integer_or(const char* key, int64_t absent) const {
+    return json_.contains(key) ? integer(key) : absent;
+  }
   [[nodiscard]] double real(const char* key) const {
     const auto at = json_.find(key);
     if (at != json_.end() && at->is_null()) return std::numeric_limits<double>::quiet_NaN();
@@ -61,9 +64,10 @@ class Reader {
 std::string to_json(const StepMetrics& s) {
   return fmt::format(
       R"({{"step":{},"consumed_samples":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"tokens_per_second":{},)"
-      R"("seconds":{},"loss_scale":{},"skipped_steps":{},"nan_steps":{}}})",
+      R"("seconds":{},"loss_scale":{},"skipped_steps":{},"nan_steps":{},"memory_peak":{}}})",
       s.step, s.consumed_samples, number(s.loss), number(s.grad_norm), number(s.learning_rate), s.tokens,
-      number(s.tokens_per_second()), number(s.seconds), number(s.loss_scale), s.skipped_steps, s.nan_steps);
+      number(s.tokens_per_second()), number(s.seconds), number(s.loss_scale), s.skipped_steps, s.nan_steps,
+      s.memory_peak);
 }
 
 std::string to_json(const EvalMetrics& e) {
@@ -108,7 +112,8 @@ std::vector<StepMetrics> read_steps(const fs::path& path) {
                      .tokens = r.integer("tokens"),
                      .loss_scale = r.real("loss_scale"),
                      .skipped_steps = r.integer("skipped_steps"),
-                     .nan_steps = r.integer("nan_steps")});
+                     .nan_steps = r.integer("nan_steps"),
+                     .memory_peak = r.integer_or("memory_peak", 0)});
   });
   return steps;
 }

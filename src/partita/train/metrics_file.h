@@ -2,7 +2,7 @@
 //
 //   MetricsFile file(run / "metrics.jsonl", resumed_step);   // cuts what a run behind that step had written
 //   file.append(to_json(step));    // {"step":1,"consumed_samples":32,"loss":8.3179...,"grad_norm":...,"lr":...,
-//                                  //  "tokens_per_second":...,"seconds":...,"skipped_steps":0,"nan_steps":0}
+//                                  //  "tokens_per_second":...,"seconds":...,"skipped_steps":0,"nan_steps":0,"memory_peak":0}
 //   for (const StepMetrics& step : read_steps(run / "metrics.jsonl")) ...
 //
 // Numbers are the shortest that read back to the same double. JSON has no NaN or infinity: they are null.
@@ -34,7 +34,7 @@ class MetricsFile {
   FileDescriptor file_;
 };
 
-// null reads as NaN. Error: names file and line; a last line without its end (being written) is left out.
+// null reads as NaN, an absent memory_peak as 0. Error: names file and line; a last line without its end (being written) is left out.
 [[nodiscard]] std::vector<StepMetrics> read_steps(const std::filesystem::path& path);
 [[nodiscard]] std::vector<EvalMetrics> read_evals(const std::filesystem::path& path);
 

@@ -13,13 +13,22 @@
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
+#include "partita/comm/device.h"
+#include "partita/comm/device_communicator.h"
+#include "partita/comm/device_stream.h"
 #include "partita/comm/mesh.h"
+#include "partita/comm/stream_delay.h"
+#include "partita/models/flops.h"
+#include "partita/ops/attention_self_check.h"
+#include "partita/ops/deterministic.h"
+#include "partita/ops/device_use.h"
 #include "partita/ops/matmul_rate.h"
 #include "partita/optim/loss_scale.h"
 #include "partita/train/build_model.h"
 #include "partita/train/builtin_hooks.h"
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
+#include "partita/train/matmul_tuning.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_state.h"
 #include "partita/train/summary.h"
@@ -31,10 +40,12 @@ namespace {
 // So many steps in a row without an update: the run has diverged, and more steps change nothing.
 constexpr int64_t kMostSkippedInARow = 10;
 
-std::vector<MemoryOwner> memory_table(const EngineMemory& m) {
-  return {{"weights", m.weights},         {"gradients", m.gradients - m.shared},
-          {"master weights", m.master},   {"optimizer states", m.optimizer},
-          {"activations", m.activations}, {"temporaries", m.temporaries}};
+std::vector<MemoryOwner> memory_table(const EngineMemory& m, int64_t workspace) {
+  std::vector<MemoryOwner> owners = {{"weights", m.weights},         {"gradients", m.gradients - m.shared},
+                                     {"master weights", m.master},   {"optimizer states", m.optimizer},
+                                     {"activations", m.activations}, {"temporaries", m.temporaries}};
+  if (workspace > 0) owners.push_back({"workspace", workspace});
+  return owners;
 }
 
 int64_t trained_parameters(const Engine& engine) {
@@ -48,20 +59,23 @@ class TrainingRun {
   TrainingRun(Config config, World& world, Hooks extra)
       : config_(std::move(config)),
         extra_(std::move(extra)),
-        mesh_(world, {.data = world.size()}),
-        self_(world.group("self", {world.rank()})),
+        device_(take_device(config_.train.device, world.launch())),
+        mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
+        self_(on_device(world.group("self", {world.rank()}), device_, timeout_of(config_))),
         peers_(mesh_.data()),
         loss_scale_(first_loss_scale(loss_scale_options())) {}
 
   TrainOutcome operator()() {
     const InterruptGuard guard;
     complete_model(config_);
+    prepare_device();
     const std::filesystem::path from = resume_folder();
     if (!from.empty()) read_position(from);
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
                                            RunPosition{.step = step_, .consumed_samples = consumed_samples_});
     engine_ = build_training_engine(
-        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data());
+        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data(),
+        device_);
     set_weights(from);
     if (step_ >= config_.train.steps) {
       log::info("{} is at step {}: nothing is left of {} steps", from.string(), step_, config_.train.steps);
@@ -78,6 +92,9 @@ class TrainingRun {
       if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
     }
     hooks_.after_run(*view_);
+    if (const DeviceUse use = device_use(device_); device_.is_cuda())
+      log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
+                human_bytes(use.reserved));
     if (interrupted)
       warn("stopped {} after step {}; start the same command again to go on",
            view_->stop_reason.empty() ? "on request" : "by " + view_->stop_reason, step_);
@@ -85,6 +102,30 @@ class TrainingRun {
   }
 
  private:
+  static std::chrono::milliseconds timeout_of(const Config& config) {
+    return std::chrono::seconds(config.parallel.timeout_seconds);
+  }
+
+  // Which devices there are, that they compute what they should, and the scratch memory of their libraries.
+  void prepare_device() {
+    if (device_.is_cpu()) return;
+    log::info("training on {}", describe_devices(agree(peers_, [&] { return describe_device(device_); })));
+    const bool checked = config_.debug.self_check;
+    if (checked && mesh_.data().size() > 1)
+      self_check(mesh_.data(), device_, *make_stream(device_, StreamUse::compute));
+    // Attention within documents is not the library's.
+    if (documents_of(config_.data) == Documents::separate) return;
+    const ModelConfig& m = config_.model;
+    const TrainConfig& t = config_.train;
+    const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
+    (void)agree(peers_, [&] {
+      if (checked) attention_self_check(device_, t.precision, t.micro_batch, t.sequence_length, heads);
+      workspace_ = reserve_workspace(device_, t.precision, t.micro_batch, t.sequence_length, heads,
+                                     static_cast<float>(m.attention_dropout));
+      return std::string();
+    });
+  }
+
   std::filesystem::path resume_folder() {
     const std::string& how = config_.checkpoint.resume;
     const std::filesystem::path& run = config_.run.directory;
@@ -160,7 +201,8 @@ class TrainingRun {
              .parameters = parameter_count(model),
              .trained_parameters = trained_parameters(*engine_),
              .flops_per_token = flops_per_token(model, config_.train.sequence_length, config_.lora.rank == 0),
-             .peak_flops = matmul_rate(config_.train.precision),
+             .peak_flops = device_.is_cuda() ? partita::peak_flops(device_use(device_).name)
+                                             : matmul_rate(config_.train.precision),
              .directory = config_.run.directory};
     (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
       if (info_.rank == 0) write_run_files(config_);
@@ -183,7 +225,13 @@ class TrainingRun {
                              .ranks = info_.ranks,
                              .zero_stage = config_.parallel.zero_stage,
                              .precision = std::string(name_of(config_.train.precision)),
-                             .memory = memory_table(engine_->memory())}));
+                             .memory = memory_table(engine_->memory(), workspace_)}));
+    tuner_ = std::make_unique<MatmulTuner>(
+        mesh_.data(), device_,
+        MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
+                             .shared = config_.train.tuning_file,
+                             .tune = tunes_matmul(config_.train.tune_matmul, device_.is_cuda(), is_deterministic(),
+                                                  config_.train.steps - step_)});
     hooks_.before_run(*view_);
   }
 
@@ -193,12 +241,14 @@ class TrainingRun {
     const int64_t update = step_ - skipped_steps_;
     const double rate =
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
+    tuner_->before_step();
     const StepResult r =
         engine_->step(data_->training(consumed_samples_), {.step = step_,
                                                            .update = update,
                                                            .learning_rate = static_cast<float>(rate),
                                                            .clip = static_cast<float>(config_.optimizer.clip),
                                                            .loss_scale = scales_loss() ? loss_scale_.scale : 1});
+    tuner_->after_step();
     ++step_;
     consumed_samples_ += config_.train.global_batch;
     if (!std::isfinite(r.loss)) ++nan_steps_;
@@ -218,7 +268,8 @@ class TrainingRun {
                    .tokens = info_.tokens_per_step,
                    .loss_scale = scales_loss() ? loss_scale_.scale : 1,
                    .skipped_steps = skipped_steps_,
-                   .nan_steps = nan_steps_};
+                   .nan_steps = nan_steps_,
+                   .memory_peak = device_use(device_).allocated};
     hooks_.after_step(*view_);
     if (skipped_in_a_row_ >= kMostSkippedInARow && !scales_loss())  // a loss scale has an end of its own
       fail(
@@ -297,12 +348,14 @@ class TrainingRun {
 
   Config config_;
   Hooks extra_;
+  at::Device device_;
   Mesh mesh_;
   std::unique_ptr<Communicator> self_;
   CommunicatorPeers peers_;
   std::unique_ptr<TrainingData> data_;
   std::unique_ptr<Engine> engine_;
   LossScale loss_scale_;
+  std::unique_ptr<MatmulTuner> tuner_;
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
@@ -310,6 +363,7 @@ class TrainingRun {
   std::filesystem::path saved_base_;
   std::string stored_as_;       // element type that the weights came in, for an export; empty: not known
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
+  int64_t workspace_ = 0;       // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
 
@@ -325,6 +379,8 @@ TrainOutcome train(Config config, World& world, Hooks extra) {
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
     self_check(*world.group("self-check", all));
   }
+  set_deterministic(config.train.deterministic);
+  set_stream_delays(config.debug.delay_streams, static_cast<uint64_t>(world.rank()));
   return TrainingRun(std::move(config), world, std::move(extra))();
 }
 

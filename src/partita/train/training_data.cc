@@ -11,15 +11,12 @@
 #include "partita/data/prompt_dataset.h"
 
 namespace partita {
-namespace {
 
 Documents documents_of(const DataConfig& d) {
   const bool separate =
       d.separate_documents == Switch::automatic ? d.format == DataFormat::prompts : d.separate_documents == Switch::on;
   return separate ? Documents::separate : Documents::joined;
 }
-
-}  // namespace
 
 Batch view_of(TokenBatch& buffer) {
   const auto view = [&](std::vector<int32_t>& values) {

@@ -1,0 +1,30 @@
+#include "partita/ops/attention_self_check.h"
+
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/attention_self_check.h"
+#include "partita/ops/deterministic.h"
+#include "partita/ops/scalar_type.h"
+#endif
+
+namespace partita {
+
+void attention_self_check([[maybe_unused]] at::Device device, [[maybe_unused]] DType dtype,
+                          [[maybe_unused]] int64_t samples, [[maybe_unused]] int64_t length,
+                          [[maybe_unused]] Heads heads) {
+#ifdef PARTITA_CUDA
+  if (device.is_cuda() && dtype != DType::fp32)
+    cuda::attention_self_check(scalar_type(dtype), samples, length, heads, is_deterministic());
+#endif
+}
+
+int64_t reserve_workspace([[maybe_unused]] at::Device device, [[maybe_unused]] DType dtype,
+                          [[maybe_unused]] int64_t samples, [[maybe_unused]] int64_t length,
+                          [[maybe_unused]] Heads heads, [[maybe_unused]] float dropout) {
+#ifdef PARTITA_CUDA
+  if (device.is_cuda())
+    return cuda::reserve_workspace(scalar_type(dtype), samples, length, heads, dropout, is_deterministic());
+#endif
+  return 0;
+}
+
+}  // namespace partita
