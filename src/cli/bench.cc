@@ -29,6 +29,10 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command.add_option("--dropout", a.dropout, "everywhere")->capture_default_str()->check(CLI::Range(0.0, 0.9));
+  command.add_flag("--poison", a.poison, "as debug.poison: fill what is released with NaN");
+  command.add_option("--delay-streams", a.delay_streams, "as debug.delay_streams: late at random, microseconds")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
   command.add_option("--steps", a.steps, "timed; the median is reported")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -12,10 +12,11 @@
 #include "partita/base/log.h"
 #include "partita/base/random.h"
 #include "partita/base/timer.h"
+#include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
-#include "partita/train/matmul_tuning.h"
 #include "partita/ops/device_use.h"
+#include "partita/train/matmul_tuning.h"
 
 namespace {
 
@@ -78,6 +79,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.recompute = recompute;
   c.train.offload_optimizer = a.offload_optimizer;
   c.train.recompute_full_layers = a.full_layers;
+  c.debug.poison = a.poison;
   c.parallel.zero_stage = a.zero;
   partita::validate(c.model);
   return c;
@@ -95,6 +97,7 @@ BenchJob::BenchJob(const BenchArguments& a)
       self(partita::on_device(world.group("self", {world.rank()}), device)) {
   partita::log::configure(world.rank(), world.size());
   partita::set_deterministic(a.deterministic);
+  partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
   for (int64_t m = 0; m < a.micro_batches; ++m)
     batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
 }

@@ -29,6 +29,8 @@ struct BenchArguments {
   std::string tuning_file;
   bool tune = false;
   bool json = false, deterministic = false, offload_optimizer = false;
+  bool poison = false;
+  int64_t delay_streams = 0;
 };
 
 // In the order of partita::Recompute.

@@ -49,6 +49,36 @@ TEST_P(Recompute, SavesMemoryAndChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                          testing::Combine(testing::Values("gpt2", "llama"), testing::Values("fp32", "bf16")));
 
+TEST(Bench, StepSaysHowFastInBothConventions) {
+  const Result r = partita({"bench", "step", "--shape", "2,2,28,19,3,61", "--ffn", "40", "--recompute-full-layers", "1",
+                            "--steps", "2", "--warmup", "1"});
+  ASSERT_EQ(r.code, 0) << r.error;
+  const nlohmann::json line = json_lines(r.output).at(0);
+  // Matrices, biases and norms of the layers; head; last norm.
+  const int64_t n = 2 * ((4 * 28 * 28 + 2 * 28 * 40) + (3 * 28 + 28 + 40 + 28) + 4 * 28) + 28 * 61 + 2 * 28;
+  const double rate = line.at("tokens_per_s_rank");
+  EXPECT_NEAR(line.at("tflops_full").get<double>() / rate * 1e12, 6.0 * n + 12 * 2 * 28 * 19, 1);
+  EXPECT_NEAR(line.at("tflops_causal").get<double>() / rate * 1e12, 6.0 * n + 6 * 2 * 28 * 19, 1);
+  EXPECT_EQ(line.at("recompute_full_layers"), 1);
+  EXPECT_FALSE(line.contains("card"));
+  EXPECT_GT(line.at("first_step_s"), 0.0);
+  EXPECT_LT(line.at("first_step_s"), 60.0);
+}
+
+TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
+  const std::vector<std::string> plain = {"launch",         "-n",     "2", "--",      "bench", "step",     "--shape",
+                                          "3,2,28,19,2,61", "--zero", "3", "--steps", "3",     "--warmup", "1"};
+  std::vector<std::string> late = plain;
+  late.insert(late.end(), {"--poison", "--delay-streams", "3000"});
+  const Result a = partita(plain), b = partita(late);
+  ASSERT_EQ(a.code, 0) << a.error;
+  ASSERT_EQ(b.code, 0) << b.error;
+  const nlohmann::json of_plain = json_lines(a.output).at(0), of_late = json_lines(b.output).at(0);
+  EXPECT_EQ(of_plain.at("loss_last"), of_late.at("loss_last"));
+  EXPECT_NE(of_plain.at("loss_last"), of_plain.at("loss_first"));
+  EXPECT_GT(of_late.at("ms"), 1.5 + of_plain.at("ms").get<double>());  // they were late
+}
+
 TEST(Bench, WrongShapesAreWrongUsage) {
   for (const char* shape : {"3,2,28,19,3", "3,2,28,19,3,61,7", "3,2,0,19,3,61", "3,2,28,19,3,x", ""}) {
     const Result r = partita({"bench", "recompute", "--shape", shape});
