@@ -33,7 +33,7 @@ target_link_libraries(partita_torch INTERFACE
   -Wl,--no-as-needed ${PARTITA_TORCH}/lib/libtorch_cuda.so ${PARTITA_TORCH}/lib/libc10_cuda.so -Wl,--as-needed
   ${PACKAGES}/nvidia/cu13/lib/libcudart.so.13 ${PACKAGES}/nvidia/cu13/lib/libcublasLt.so.13
   ${PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 ${PACKAGES}/nvidia/nccl/lib/libnccl.so.2
-  ${PACKAGES}/nvidia/cu13/lib/libnvrtc.so.13 CUDA::cuda_driver)
+  ${PACKAGES}/nvidia/cu13/lib/libnvrtc.so.13 ${PACKAGES}/nvidia/cu13/lib/libcupti.so.13 CUDA::cuda_driver)
 target_link_options(partita_torch INTERFACE -Wl,--allow-shlib-undefined)
 foreach(PACKAGE cu13 cudnn nccl)
   list(APPEND CMAKE_BUILD_RPATH ${PACKAGES}/nvidia/${PACKAGE}/lib)

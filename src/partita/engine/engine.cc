@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/base/trace.h"
 #include "partita/comm/device_stream.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/ops/cross_entropy.h"
@@ -251,13 +252,22 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
           .cache = nullptr};
 }
 
+Weights Engine::use_weights(int block, Pass pass) {
+  const TraceSpan span("gather block", block);
+  Weights weights = weights_.use(block, pass);
+  weights_.prefetch(block, pass);
+  return weights;
+}
+
 void Engine::forward(Context& context, Activations& activations) {
   Residual x;
   for (int b = 0; b < blocks(); ++b) {
-    const Weights w = weights_.use(b, Pass::forward);
-    weights_.prefetch(b, Pass::forward);
+    const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
-    x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+    {
+      const TraceSpan span("forward block", b);
+      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+    }
     weights_.release(b, Pass::forward);
     data_.progress();
   }
@@ -266,16 +276,24 @@ void Engine::forward(Context& context, Activations& activations) {
 void Engine::backward(Context& context, Activations& activations, bool last_micro_batch) {
   ResidualGrad g;
   for (int b = blocks() - 1; b >= first_trainable_; --b) {
-    const Weights w = weights_.use(b, Pass::backward);
-    weights_.prefetch(b, Pass::backward);
+    const Weights w = use_weights(b, Pass::backward);
     context.scratch = activations.scratch(b);
     const Block& block = *blocks_[static_cast<size_t>(b)];
     Saved& saved = activations.saved(b);
-    block.recompute(w, context, saved);
+    {
+      const TraceSpan span("recompute block", b);
+      block.recompute(w, context, saved);
+    }
     const std::unique_ptr<Grads> open = grads_->open(b);
-    g = block.backward(w, g, context, saved, *open);
+    {
+      const TraceSpan span("backward block", b);
+      g = block.backward(w, g, context, saved, *open);
+    }
     weights_.release(b, Pass::backward);
-    grads_->close(b, last_micro_batch);
+    {
+      const TraceSpan span("reduce block", b);
+      grads_->close(b, last_micro_batch);
+    }
     data_.progress();
   }
 }
@@ -324,7 +342,10 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   else
     accumulate_gradients();
   compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
-  const at::Tensor sums = sums_.to(at::kCPU);  // the one moment of a step at which the host waits for the device
+  const at::Tensor sums = [this] {
+    const TraceSpan span("wait for the device");
+    return sums_.to(at::kCPU);  // the one moment of a step at which the host does
+  }();
   check_device_values(options_.device);
   const double scale = input.loss_scale;
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
@@ -334,6 +355,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
   now.gradient_scale = static_cast<float>(clip / scale);
   now_.publish();
+  const TraceSpan span("update");
   host_ ? update_on_host() : update();
   return result;
 }

@@ -127,6 +127,8 @@ class Engine {
   [[nodiscard]] const std::vector<bool>& backward_reads() const { return backward_reads_; }
 
  private:
+  // Of the block, while those of the next are on their way.
+  [[nodiscard]] Weights use_weights(int block, Pass);
   void forward(Context&, Activations&);
   void backward(Context&, Activations&, bool last_micro_batch);
   // The batch where kernels read it, at addresses that stay the same from step to step.

@@ -1,0 +1,29 @@
+// What a device does when: every kernel and every copy, by the driver's own clock and names.
+//
+//   start_device_trace(device);
+//   ...
+//   std::vector<DeviceSpan> spans = stop_device_trace(device);    // waits for the device
+#pragma once
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+enum class DeviceWork : uint8_t { kernel, copy, fill };
+
+struct DeviceSpan {
+  std::string name;  // of a kernel as in its source, with template arguments; of a copy from where to where
+  DeviceWork work = DeviceWork::kernel;
+  int stream = 0;
+  int64_t begin = 0, end = 0;  // nanoseconds of trace::now() (base/trace.h)
+  int64_t bytes = 0;           // of copies and fills
+};
+
+// On the CPU they do nothing. Error: another tool traces this process.
+void start_device_trace(c10::Device);
+[[nodiscard]] std::vector<DeviceSpan> stop_device_trace(c10::Device);
+
+}  // namespace partita
