@@ -29,6 +29,9 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command.add_option("--dropout", a.dropout, "everywhere")->capture_default_str()->check(CLI::Range(0.0, 0.9));
+  command.add_option("--cuda-graph", a.cuda_graph, "as train.cuda_graph: forward and backward as one recorded graph")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "true", "false"}));
   command.add_flag("--poison", a.poison, "as debug.poison: fill what is released with NaN");
   command.add_option("--delay-streams", a.delay_streams, "as debug.delay_streams: late at random, microseconds")
       ->capture_default_str()

@@ -77,6 +77,9 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
   c.train.recompute = recompute;
+  c.train.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
+                       : a.cuda_graph == "true" ? partita::Switch::on
+                                                : partita::Switch::off;
   c.train.offload_optimizer = a.offload_optimizer;
   c.train.recompute_full_layers = a.full_layers;
   c.debug.poison = a.poison;
@@ -125,11 +128,13 @@ void BenchModel::tune() {
   partita::MatmulTuner tuner(*job_.data, job_.device,
                              {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune});
   const std::vector<double> timed = seconds_;
+  engine_->record_steps(false);
   for (; tuner.running(); ++tuning_steps_) {
     tuner.before_step();
     step();
     tuner.after_step();
   }
+  engine_->record_steps(true);
   seconds_ = timed;
   tuned_products_ = tuner.products();
 }

@@ -23,7 +23,8 @@
 
 struct BenchArguments {
   std::string shape = "6,6,384,256,8,4096";
-  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu";
+  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu",
+              cuda_graph = "auto";
   int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
   std::string tuning_file;
@@ -55,7 +56,7 @@ struct BenchJob {
   const BenchArguments& arguments;
   BenchShape shape;
   partita::World world = partita::World::connect({});
-  at::Device device = partita::take_device(partita::parse_device(arguments.device), world.launch());
+  at::Device device = partita::take_device(partita::parse_device(arguments.device), world);
   std::unique_ptr<partita::Communicator> data;
   std::unique_ptr<partita::Communicator> self;
   std::vector<partita::Batch> batches;

@@ -118,7 +118,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
   now_.host.seed = options.seed;
-  record_steps(options.graph);
+  record_steps(true);
   const int states = static_cast<int>(optimizer_->state_names().size());
   if (options.training && options.offload.optimizer)
     host_ = std::make_unique<HostStates>(
@@ -306,6 +306,7 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 }
 
 void Engine::record_steps(bool on) {
+  if (!options_.graph || on == (accumulation_ != nullptr)) return;
   if (!on) return accumulation_.reset();
   PARTITA_CHECK(data_.size() == 1 && !options_.offload.optimizer, "a step with collectives or offload cannot be recorded");
   accumulation_ = make_repeated(options_.device);

@@ -102,8 +102,8 @@ class Engine {
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);
-  // Whether forward and backward are recorded and repeated (EngineOptions::graph); false also forgets what was recorded,
-  // because what a call does has changed.
+  // Where EngineOptions::graph is set: whether forward and backward are recorded and repeated, as at the start. false: calls
+  // are made one by one, so that what they do can be measured and changed, and what was recorded is forgotten.
   void record_steps(bool);
   // Loss without dropout; all ranks call it together, each with its own batch of options.shape.
   EvalResult evaluate(const Batch&);

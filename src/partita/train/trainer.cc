@@ -59,7 +59,7 @@ class TrainingRun {
   TrainingRun(Config config, World& world, Hooks extra)
       : config_(std::move(config)),
         extra_(std::move(extra)),
-        device_(take_device(config_.train.device, world.launch())),
+        device_(take_device(config_.train.device, world)),
         mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
         self_(on_device(world.group("self", {world.rank()}), device_, timeout_of(config_))),
         peers_(mesh_.data()),
@@ -241,6 +241,7 @@ class TrainingRun {
     const int64_t update = step_ - skipped_steps_;
     const double rate =
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
+    engine_->record_steps(!tuner_->running());
     tuner_->before_step();
     const StepResult r =
         engine_->step(data_->training(consumed_samples_), {.step = step_,
