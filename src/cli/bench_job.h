@@ -27,7 +27,7 @@ struct BenchArguments {
               cuda_graph = "auto";
   int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;
-  std::string tuning_file;
+  std::string tuning_file, profile;
   bool tune = false;
   bool json = false, deterministic = false, offload_optimizer = false;
   bool poison = false;
@@ -70,8 +70,10 @@ class BenchModel {
   void step();
   // Algorithms of matrix products from --tuning-file, or measured in steps that do not count, with --tune.
   void tune();
+  // Three more steps that do not count, traced into --profile, with a table; nothing without it.
+  void profile();
 
-  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()) - tuning_steps_; }
+  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()) - uncounted_steps_; }
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }  // of the steps after the warm-up
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
   [[nodiscard]] const partita::Config& config() const { return config_; }
@@ -85,7 +87,7 @@ class BenchModel {
   BenchJob& job_;
   partita::Config config_;
   std::unique_ptr<partita::Engine> engine_;
-  int64_t tuning_steps_ = 0;
+  int64_t uncounted_steps_ = 0;
   size_t tuned_products_ = 0;
   std::vector<double> seconds_, losses_;
 };

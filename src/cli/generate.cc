@@ -32,7 +32,7 @@ void run(Arguments a) {
   partita::World world = partita::World::connect({});
   if (world.size() > 1)
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
-  const c10::Device device = partita::take_device(partita::parse_device(a.device), world.launch());
+  const c10::Device device = partita::take_device(partita::parse_device(a.device), world);
   const std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {0}), device);
   partita::Generator generator =
       partita::Generator::open(a.paths, *self, partita::parse_dtype(a.precision), device);

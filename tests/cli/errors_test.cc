@@ -46,6 +46,18 @@ TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
   expect_error(partita({"train", "/nowhere/a.toml"}), HasSubstr("/nowhere/a.toml"));
 }
 
+TEST(Configuration, DevicesThatAreNotThere) {
+  const TemporaryDirectory folder;
+  const std::string config = SmallRun::get().config();
+  expect_error(partita({"train", config, "--train.device=gpu"}), AllOf(HasSubstr("train.device"), HasSubstr("cuda")));
+  expect_error(partita({"eval", "runs/x", "--data", "x", "--device", "gpu"}), HasSubstr("--device"), 2);
+  expect_error(partita({"generate", "runs/x", "--device", "gpu"}), HasSubstr("--device"), 2);
+  // More ranks than any machine has GPUs; and, in a build for CPUs, any at all.
+  const Result r = partita(train_command(9, folder / "run", {"--train.device=cuda", "--train.global_batch=18"}));
+  expect_error(r, HasSubstr("use device cpu"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
 TEST(Configuration, IsPrintedWithItsSources) {
   const Result r = partita({"train", SmallRun::get().config(), "--print-config", "--parallel.zero_stage=3"});
   EXPECT_EQ(r.code, 0);

@@ -65,6 +65,7 @@ steps = 12
 sequence_length = 32
 micro_batch = 2
 global_batch = 12
+device = "cpu"
 [optimizer]
 learning_rate = 3e-3
 min_learning_rate = 3e-4

@@ -1,9 +1,12 @@
 // What a checkpoint has of an engine, on one rank and on several.
 #include "partita/train/engine_state.h"
 
+#include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <set>
+#include <vector>
 
 #include "partita/models/model.h"
 #include "tests/support/ranks.h"
@@ -29,6 +32,25 @@ TEST(EngineState, AdaptersAreAllAdapters) {
                                      "adamw.v/layers.0.attention.qkv.lora_b", "adamw.v/layers.1.attention.qkv.lora_b",
                                      "model/layers.0.attention.qkv.lora_a", "model/layers.0.attention.qkv.lora_b",
                                      "model/layers.1.attention.qkv.lora_a", "model/layers.1.attention.qkv.lora_b"));
+  }
+}
+
+// What a checkpoint does with values on a device, here on the CPU: any run of bytes, each dtype, nothing beside it.
+TEST(EngineState, ValuesAreReadAndWrittenInParts) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor all = at::arange(40, at::TensorOptions(at::kFloat)).to(dtype), before = all.clone();
+    const at::Tensor values = all.narrow(0, 5, 23);
+    const int64_t item = values.element_size();
+    const auto memory = piece_memory(values);
+    std::vector<std::byte> bytes(static_cast<size_t>(7 * item));
+    memory->read(11 * item, bytes);
+    EXPECT_EQ(std::memcmp(bytes.data(), static_cast<const std::byte*>(values.const_data_ptr()) + 11 * item, bytes.size()),
+              0);
+    memory->write(2 * item, bytes);
+    for (int64_t i = 0; i < 40; ++i) {
+      const bool written = i >= 7 && i < 14;
+      EXPECT_EQ(all[i].item().toFloat(), before[written ? i + 9 : i].item().toFloat()) << i;
+    }
   }
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/log.h"
 #ifdef PARTITA_CUDA
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
@@ -37,6 +39,18 @@ constexpr bool kBuilt = false;
 int visible_gpus() { return 0; }
 #endif
 
+void check_all_alike(c10::Device device, World& world) {
+  if (world.size() == 1) return;
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const std::string mine = device.is_cpu() ? "the CPU" : "a GPU";
+  const std::vector<std::string> taken = gather_strings(*world.group("devices", all), mine);
+  for (size_t rank = 1; rank < taken.size(); ++rank)
+    if (taken[rank] != taken[0])
+      fail("rank 0 would compute on {}, rank {} on {}: start no more ranks than GPUs on any machine, or use device cpu",
+           taken[0], rank, taken[rank]);
+}
+
 }  // namespace
 
 DeviceWish parse_device(std::string_view text) {
@@ -49,9 +63,9 @@ DeviceWish parse_device(std::string_view text) {
 c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
   const c10::Device cpu(c10::kCPU);
   if (wish == DeviceWish::cpu) return cpu;
-  if (wish == DeviceWish::automatic && (!facts.built || facts.gpus == 0)) return cpu;
+  if (wish == DeviceWish::automatic && (!facts.built || facts.gpus < facts.local_size)) return cpu;
   if (!facts.built)
-    fail("device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use cpu");
+    fail("device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use device cpu");
   if (facts.gpus == 0)
     fail("device cuda: no GPU is seen: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu");
   if (facts.local_size > facts.gpus)
@@ -60,11 +74,17 @@ c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(facts.local_rank));
 }
 
-c10::Device take_device(DeviceWish wish, const Launch& launch) {
-  const c10::Device device = choose_device(wish, {.built = kBuilt,
-                                                  .gpus = wish == DeviceWish::cpu ? 0 : visible_gpus(),
-                                                  .local_rank = launch.local_rank,
-                                                  .local_size = launch.local_size});
+c10::Device take_device(DeviceWish wish, World& world) {
+  if (wish == DeviceWish::cpu) return c10::kCPU;
+  const DeviceFacts facts{.built = kBuilt,
+                          .gpus = visible_gpus(),
+                          .local_rank = world.launch().local_rank,
+                          .local_size = world.launch().local_size};
+  const c10::Device device = choose_device(wish, facts);
+  check_all_alike(device, world);
+  if (device.is_cpu() && facts.built && facts.gpus > 0 && world.rank() == 0)
+    log::warn("computing on the CPU: {} ranks on this machine, which shows {} GPU{}: start at most {} here to use them",
+              facts.local_size, facts.gpus, facts.gpus == 1 ? "" : "s", facts.gpus);
 #ifdef PARTITA_CUDA
   if (device.is_cuda()) c10::cuda::set_device(device.index());
 #endif

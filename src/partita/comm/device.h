@@ -1,6 +1,6 @@
 // Which device a rank computes on, and what it is.
 //
-//   const c10::Device device = take_device(DeviceWish::automatic, world.launch());
+//   const c10::Device device = take_device(DeviceWish::automatic, world);
 //   log::info("{}", describe_device(device));    // "NVIDIA H100 80GB HBM3, 79.6 GiB, driver 580.159.04"
 #pragma once
 #include <c10/core/Device.h>
@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "partita/comm/environment.h"
+#include "partita/comm/world.h"
 
 namespace partita {
 
-// automatic: a GPU where this build has code for them and one is seen, the CPU elsewhere.
+// automatic: GPUs where this build has code for them and there is one for each rank, the CPU elsewhere.
 enum class DeviceWish : uint8_t { automatic, cpu, cuda };
 
 // Error: neither auto, cpu nor cuda.
@@ -26,12 +26,12 @@ struct DeviceFacts {
   int local_rank = 0, local_size = 1;  // of the ranks on this machine
 };
 
-// Pure. A GPU each for the ranks of a machine, by their numbers there. Errors: cuda in a build without code for it, or where
-// no GPU is seen; more ranks than GPUs, on every rank of that machine.
+// Pure. A GPU each for the ranks of a machine, by their numbers there. Errors, of cuda alone: a build without code for it; no
+// GPU; more ranks than GPUs, on every rank of that machine.
 [[nodiscard]] c10::Device choose_device(DeviceWish, const DeviceFacts&);
 
-// That of this process, made current. Errors: as choose_device.
-[[nodiscard]] c10::Device take_device(DeviceWish, const Launch&);
+// That of this process, made current. All ranks call it together. Errors: as choose_device; GPUs on some machines alone.
+[[nodiscard]] c10::Device take_device(DeviceWish, World&);
 
 // Name, memory and driver of a GPU; "CPU".
 [[nodiscard]] std::string describe_device(c10::Device);

@@ -100,7 +100,7 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("tuning_file", t.tuning_file,
              "algorithms that another run has chosen: its matmul_tuning.json; empty: the run's own choice")
       .choice("device", t.device, {"auto", "cpu", "cuda"},
-              "what computes; cuda: a GPU for each rank of a machine; auto: that where there are GPUs, else the CPU")
+              "what computes; cuda: a GPU for each rank of a machine; auto: that where there are enough, else the CPU")
       .field("deterministic", t.deterministic,
              "the same bits in every run also where that costs time: attention's backward on GPUs");
 }
@@ -167,7 +167,10 @@ void bind_rest(ConfigSchema& s, Config& c) {
   s.section("log", "what is shown")
       .field("every", c.log.every, at_least(1), "steps between log lines")
       .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")
-      .choice("progress", c.log.progress, {"auto", "true", "false"}, "progress bar; auto: where stderr is a terminal");
+      .choice("progress", c.log.progress, {"auto", "true", "false"}, "progress bar; auto: where stderr is a terminal")
+      .field("profile_steps", c.log.profile_steps, at_least(0),
+             "steps behind the first five (and tuning) of which rank 0 writes profile.json, a trace for Perfetto, and "
+             "profile.txt, the time by kernel family; 0: none");
   s.section("run", "where the run lives")
       .field("directory", c.run.directory, "holds config.toml, metrics.jsonl, TensorBoard events and checkpoints");
   s.section("debug", "checks for the mistrustful")

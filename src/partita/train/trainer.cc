@@ -29,6 +29,7 @@
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/matmul_tuning.h"
+#include "partita/train/profile.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_state.h"
 #include "partita/train/summary.h"
@@ -231,7 +232,14 @@ class TrainingRun {
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
                              .shared = config_.train.tuning_file,
                              .tune = tunes_matmul(config_.train.tune_matmul, device_.is_cuda(), is_deterministic(),
-                                                  config_.train.steps - step_)});
+                                                  config_.train.steps - step_),
+                             .record_steps = [this](bool on) { engine_->record_steps(on); }});
+    profiler_ = std::make_unique<Profiler>(
+        Profiler::Options{.device = device_,
+                          .trace = config_.run.directory / "profile.json",
+                          .table = config_.run.directory / "profile.txt",
+                          .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
+                          .work = step_work(config_, info_.ranks)});
     hooks_.before_run(*view_);
   }
 
@@ -242,13 +250,16 @@ class TrainingRun {
     const double rate =
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
     engine_->record_steps(!tuner_->running());
+    const bool tuning = tuner_->running();  // its steps are no picture of those behind it
     tuner_->before_step();
+    if (!tuning) profiler_->before_step();
     const StepResult r =
         engine_->step(data_->training(consumed_samples_), {.step = step_,
                                                            .update = update,
                                                            .learning_rate = static_cast<float>(rate),
                                                            .clip = static_cast<float>(config_.optimizer.clip),
                                                            .loss_scale = scales_loss() ? loss_scale_.scale : 1});
+    if (!tuning) profiler_->after_step();
     tuner_->after_step();
     ++step_;
     consumed_samples_ += config_.train.global_batch;
@@ -357,6 +368,7 @@ class TrainingRun {
   std::unique_ptr<Engine> engine_;
   LossScale loss_scale_;
   std::unique_ptr<MatmulTuner> tuner_;
+  std::unique_ptr<Profiler> profiler_;
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
