@@ -1,15 +1,16 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test quickstart bench compare compare-hf compare-setup fuzz format tidy clean
+.PHONY: help setup build test test-gpu quickstart bench compare compare-hf compare-setup fuzz format tidy clean
 
 JOBS ?= $(shell nproc)
-CONFIGURE = cmake --preset release --log-level=WARNING -DPARTITA_TORCH="$${PARTITA_TORCH:-$$PWD/.deps/torch/torch}"
+CONFIGURE = scripts/configure.sh
 SOURCES = git ls-files -- '*.h' '*.cc'
 
 help:
 	@echo 'Partita trains GPT models from raw text on any number of processors.'
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@echo 'PARTITA_CUDA=1 builds for NVIDIA GPUs, =0 for CPUs alone (default: GPUs where nvcc and a GPU are found).'
 	@echo 'PARTITA_TORCH=FOLDER takes an installed torch; JOBS=N says how many compilers run (default: one a core).'
 
 setup: ## installs what is missing: Debian packages by apt, libtorch into .deps/torch
@@ -25,6 +26,9 @@ test: ## installs, builds and runs all tests
 	@$(MAKE) --no-print-directory build
 	@echo 'Running the tests'
 	@ctest --preset release --parallel $(JOBS)
+
+test-gpu: build ## checks on the GPUs of this machine what CPUs cannot (a minute)
+	@tests/gpu/run.sh
 
 quickstart: setup ## from nothing to a trained model: installs, builds, trains a small GPT-2 on real text
 	@echo 'Building the program into build/ with $(JOBS) jobs'

@@ -6,6 +6,7 @@
 #   scripts/setup.sh --tests    also what only the tests use: Slurm, and TensorBoard in .deps/python
 #   scripts/setup.sh --peer     also PyTorch, transformers and PEFT in .deps/peer (5 GB), to compare with
 #
+# Where code for GPUs is built (scripts/configure.sh says when), torch comes with its CUDA packages into .deps/cuda (5 GB).
 # PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
 # python3 -c 'import torch; print(torch.__path__[0])')
 set -euo pipefail
@@ -14,6 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly kTorchVersion=2.11.0
 # Of torch's own dependencies, libtorch_cpu.so needs these two alone, also on a machine without a GPU.
 readonly kTorchPackages=("torch==$kTorchVersion" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+readonly kCudaPackages=("torch==$kTorchVersion" nvidia-cudnn-frontend==1.32.0)  # the second: headers
 readonly kTestPythonPackages=(tensorboard==2.21.0)
 readonly kPeerPackages=(
   "torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2
@@ -121,9 +123,14 @@ packages=("${kPackages[@]}")
 if [[ ${1-} == --tests ]]; then packages+=("${kTestPackages[@]}"); fi
 install_packages "${packages[@]}"
 
+cuda=$(scripts/configure.sh --cuda)
 mkdir -p .deps
 if [[ -n ${PARTITA_TORCH-} ]]; then
   check_torch "$PARTITA_TORCH"
+elif ((cuda)); then
+  install_python .deps/cuda "${kCudaPackages[@]}" ||
+    die "pip could not install torch $kTorchVersion with its CUDA packages. Its own message stands above." \
+      "PARTITA_CUDA=0 builds for CPUs alone"
 else
   install_python .deps/torch --no-deps "${kTorchPackages[@]}" ||
     die "pip could not install torch $kTorchVersion. Its own message stands above. A torch that is already there is" \
