@@ -20,6 +20,10 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
                    "the same bits in every run also where that costs time: attention's backward on cuda");
   command.add_flag("--offload-optimizer", a.offload_optimizer,
                    "gradients, master weights and optimizer states in host memory, and the host updates; on cuda");
+  command.add_option("--offload-activations", a.offload_activations,
+                     "so many layers, the first, keep what backward reads in host memory; on cuda")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--device", a.device, "cpu or cuda")->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));
   command.add_option("--precision", a.precision, "of the compute")
       ->capture_default_str()
@@ -52,6 +56,8 @@ void add_bench_command(CLI::App& app) {
   CLI::App* step = command->add_subcommand("step", "Times a training step on random tokens; prints a line of JSON");
   add_shared_options(*step, *a);
   step->add_flag("--tune", a->tune, "measure the algorithms of matrix products in steps before, and take the fastest");
+  step->add_option("--profile", a->profile,
+                   "trace three more steps into this file, for ui.perfetto.dev, with a table of the time in FILE.txt");
   step->add_option("--tuning-file", a->tuning_file, "algorithms chosen before, taken if it is there; --tune writes it");
   step->add_option("--recompute", a->recompute, "what backward makes again")
       ->capture_default_str()

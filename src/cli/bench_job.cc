@@ -17,8 +17,11 @@
 #include "partita/ops/deterministic.h"
 #include "partita/ops/device_use.h"
 #include "partita/train/matmul_tuning.h"
+#include "partita/train/profile.h"
 
 namespace {
+
+constexpr int64_t kProfileSteps = 3;
 
 partita::Batch random_batch(const BenchShape& s, uint64_t seed) {
   partita::Batch batch;
@@ -81,6 +84,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
                        : a.cuda_graph == "true" ? partita::Switch::on
                                                 : partita::Switch::off;
   c.train.offload_optimizer = a.offload_optimizer;
+  c.train.offload_activations = a.offload_activations;
   c.train.recompute_full_layers = a.full_layers;
   c.debug.poison = a.poison;
   c.parallel.zero_stage = a.zero;
@@ -126,10 +130,11 @@ void BenchModel::step() {
 
 void BenchModel::tune() {
   partita::MatmulTuner tuner(*job_.data, job_.device,
-                             {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune});
+                             {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune,
+                              .record_steps = [this](bool on) { engine_->record_steps(on); }});
   const std::vector<double> timed = seconds_;
   engine_->record_steps(false);
-  for (; tuner.running(); ++tuning_steps_) {
+  for (; tuner.running(); ++uncounted_steps_) {
     tuner.before_step();
     step();
     tuner.after_step();
@@ -137,6 +142,24 @@ void BenchModel::tune() {
   engine_->record_steps(true);
   seconds_ = timed;
   tuned_products_ = tuner.products();
+}
+
+void BenchModel::profile() {
+  const std::string& file = job_.arguments.profile;
+  if (file.empty()) return;
+  partita::Profiler profiler({.device = job_.device,
+                              .trace = file,
+                              .table = file + ".txt",
+                              .steps = job_.world.rank() == 0 ? kProfileSteps : 0,
+                              .after = 0,
+                              .work = partita::step_work(config_, job_.world.size())});
+  const std::vector<double> timed = seconds_;
+  for (int64_t i = 0; i < kProfileSteps; ++i, ++uncounted_steps_) {
+    profiler.before_step();
+    step();
+    profiler.after_step();
+  }
+  seconds_ = timed;
 }
 
 int64_t BenchModel::activation_bytes() const {
@@ -171,6 +194,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
                                  {"offload_optimizer", a.offload_optimizer},
+                                 {"offload_activations", a.offload_activations},
                                  {"host_bytes", m.host},
                                  {"activation_bytes", activation_bytes()},
                                  {"loss_first", losses_.front()},

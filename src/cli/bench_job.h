@@ -30,6 +30,7 @@ struct BenchArguments {
   std::string tuning_file, profile;
   bool tune = false;
   bool json = false, deterministic = false, offload_optimizer = false;
+  int64_t offload_activations = 0;
   bool poison = false;
   int64_t delay_streams = 0;
 };

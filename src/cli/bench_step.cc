@@ -44,4 +44,5 @@ void bench_step(const BenchArguments& a) {
   nlohmann::ordered_json line = model.json();
   line["first_step_s"] = first;
   partita::log::print(line.dump());
+  model.profile();
 }

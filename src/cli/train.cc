@@ -10,9 +10,12 @@
 
 namespace {
 
-void run(const std::filesystem::path& file, const std::vector<std::string>& overrides, bool print) {
+constexpr int64_t kProfileSteps = 3;
+
+void run(const std::filesystem::path& file, const std::vector<std::string>& overrides, bool print, bool profile) {
   partita::ConfigSources sources;
-  const partita::Config config = partita::load_config(file, overrides, &sources);
+  partita::Config config = partita::load_config(file, overrides, &sources);
+  if (profile && config.log.profile_steps == 0) config.log.profile_steps = kProfileSteps;
   if (print) {
     const partita::Launch launch = partita::detect_launch(partita::process_environment());
     partita::log::configure(launch.rank, launch.size);
@@ -30,10 +33,12 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
 void add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Trains a model as a configuration file says");
   auto file = std::make_shared<std::filesystem::path>();
-  auto print = std::make_shared<bool>(false);
+  auto print = std::make_shared<bool>(false), profile = std::make_shared<bool>(false);
   command->add_option("CONFIG", *file, "configuration in TOML")->required();
   command->add_flag("--print-config", *print,
                     "print the effective configuration, with where each value comes from, and stop");
+  command->add_flag("--profile", *profile,
+                    "trace three steps: profile.json for ui.perfetto.dev, and the time by kernel family");
   command->allow_extras();
   command->footer(
       "--section.key=value behind CONFIG overrides any of its keys. A run resumes from the newest checkpoint in its "
@@ -45,5 +50,5 @@ void add_train_command(CLI::App& app) {
       "  mpirun -n 2 partita train configs/quickstart.toml        (srun and torchrun --no-python likewise)\n\n"
       "Keys, with type, default and meaning:\n" +
       partita::config_help());
-  command->callback([command, file, print] { run(*file, command->remaining(), *print); });
+  command->callback([command, file, print, profile] { run(*file, command->remaining(), *print, *profile); });
 }

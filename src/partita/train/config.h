@@ -61,6 +61,8 @@ struct TrainConfig {
   int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
   // Gradients, master weights and optimizer states lie in host memory, and the host updates; for runs on a device.
   bool offload_optimizer = false;
+  // What so many layers, the first, keep from forward to backward lies in host memory meanwhile; for runs on a device.
+  int64_t offload_activations = 0;
   std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // of each rank; 0: leave what the environment says
@@ -125,6 +127,7 @@ struct LogConfig {
   int64_t every = 10;  // steps between log lines
   bool tensorboard = true;
   Switch progress = Switch::automatic;  // automatic: a bar where stderr is a terminal
+  int64_t profile_steps = 0;            // so many steps are traced, behind the first five; 0: none
 };
 
 struct RunConfig {

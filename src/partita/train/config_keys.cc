@@ -91,6 +91,9 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
              "so many layers, the first, are recomputed in full besides: makes the rest fit")
       .field("offload_optimizer", t.offload_optimizer,
              "of a run on a device: gradients, master weights and optimizer states lie in host memory, and the host updates")
+      .field("offload_activations", t.offload_activations, at_least(0),
+             "of a run on a device: what so many layers, the first, keep from forward to backward lies in host memory "
+             "meanwhile; more than two for any effect")
       .field("freeze", t.freeze, "parameters that are not trained, patterns with commas: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says")

@@ -175,6 +175,21 @@ std::string_view kernel_family(std::string_view kernel) {
   return family::kOther;
 }
 
+StepWork step_work(const Config& c, int ranks) {
+  const int64_t micro_batches = accumulation_steps(c, ranks);
+  // Of an offloaded optimizer the host updates.
+  const int64_t trained = c.lora.rank > 0 || c.train.offload_optimizer ? 0 : parameter_count(c.model);
+  return {.model = c.model,
+          .length = c.train.sequence_length,
+          .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
+          .updated = c.parallel.zero_stage > 0 ? trained / ranks : trained,
+          .micro_batches = micro_batches,
+          .precision = c.train.precision,
+          .states = c.train.states,
+          .recompute = c.train.recompute,
+          .recompute_full_layers = c.train.recompute_full_layers};
+}
+
 std::map<std::string_view, double> family_floors(const StepWork& work) { return Floors(work)(); }
 
 }  // namespace partita

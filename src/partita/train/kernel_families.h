@@ -43,6 +43,9 @@ struct StepWork {
   int64_t recompute_full_layers = 0;
 };
 
+// Of a run's step; model.vocab_size is known.
+[[nodiscard]] StepWork step_work(const Config&, int ranks);
+
 // Seconds a step at the rates of an H100 under its power limit. A family that is not there has no floor: collectives,
 // copies, dropout; products and attention in fp32, for which no rate was measured.
 [[nodiscard]] std::map<std::string_view, double> family_floors(const StepWork&);

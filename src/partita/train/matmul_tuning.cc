@@ -103,7 +103,9 @@ MatmulTuner::MatmulTuner(Communicator& host, at::Device device, Options options)
   }
   found = from_rank_0(host_, found);
   if (found.empty()) {
-    if (options_.tune) step_ = 0;
+    if (!options_.tune) return;
+    step_ = 0;
+    record_steps(false);
     return;
   }
   const MatmulTuning tuning = parse_matmul_tuning(found, "what rank 0 sent");
@@ -123,11 +125,16 @@ void MatmulTuner::after_step() {
   const MatmulTuning mine = choose_algorithms(library_, take_matmul_times());
   const MatmulTuning tuning = parse_matmul_tuning(from_rank_0(host_, to_json(mine)), "what rank 0 sent");
   take(tuning);
+  record_steps(true);
   const double first = total(tuning, &TunedProduct::first_microseconds);
   const auto changed = std::ranges::count_if(
       tuning.products, [](const TunedProduct& p) { return p.microseconds < p.first_microseconds; });
   log::info("{} of {} matrix products run another algorithm now: {:.1f}% less time, a call of each", changed,
             tuning.products.size(), first > 0 ? 100 * (1 - total(tuning, &TunedProduct::microseconds) / first) : 0.0);
+}
+
+void MatmulTuner::record_steps(bool on) const {
+  if (options_.record_steps) options_.record_steps(on);
 }
 
 void MatmulTuner::take(const MatmulTuning& tuning) {

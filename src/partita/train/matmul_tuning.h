@@ -12,6 +12,8 @@
 // with the medians of the one that was chosen and of the library's first, in microseconds.
 #pragma once
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +54,8 @@ class MatmulTuner {
     std::filesystem::path kept;  // read first, and written when a choice has been made or found elsewhere; may be empty
     std::filesystem::path shared;  // read where `kept` is not there; may be empty
     bool tune = false;             // where neither has a choice for this library and card
+    // Called with false where measuring begins and with true where it ends: Engine::record_steps. May be empty.
+    std::function<void(bool)> record_steps;
   };
   // host: all ranks of the job, which construct it together. A file that cannot be used is warned of.
   MatmulTuner(Communicator& host, at::Device, Options);
@@ -69,6 +73,7 @@ class MatmulTuner {
 
  private:
   void take(const MatmulTuning&);
+  void record_steps(bool on) const;
 
   Communicator& host_;
   Options options_;
