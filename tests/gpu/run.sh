@@ -1,0 +1,239 @@
+#!/usr/bin/env bash
+# Checks on the GPUs of this machine what others cannot: kernels, collectives, and training as a user starts it. A line a
+# check, and a last one with the sums; the exit code is 1 where one failed. A minute, without network.
+#
+#   tests/gpu/run.sh                                             after 'make build'
+#   PARTITA=/opt/partita PROGRAMS=/opt/checks tests/gpu/run.sh   programs that were built elsewhere; python3 must be there
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$here/../../build
+partita=$(realpath "${PARTITA:-$build/partita}")
+programs=$(realpath "${PROGRAMS:-$build/tests}")
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
+port=${PORT:-29610}
+passed=0 failed=0
+
+[[ -x $partita ]] || { echo "gpu checks: $partita is no program: build it, or name it in PARTITA" >&2; exit 2; }
+((gpus > 0)) || { echo "gpu checks: nvidia-smi shows no GPU" >&2; exit 2; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+# check NAME COMMAND...: passes where the command does; what it said is shown beside it, or, where it failed, in full.
+check() {
+  local name=$1
+  shift
+  if "$@" >"$work/said" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok      $name: $(tail -n 1 "$work/said" | cut -c1-150)"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  $name"
+    tail -n 12 "$work/said" | sed 's/^/        /'
+  fi
+}
+
+# ranks N COMMAND...: a process a GPU, as torchrun would start them; what rank 0 said.
+ranks() {
+  local count=$1 rank pids=() status=0
+  shift
+  port=$((port + 1))
+  for ((rank = 0; rank < count; ++rank)); do
+    RANK=$rank WORLD_SIZE=$count LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$count MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+      timeout 60 "$@" >"$work/rank$rank" 2>&1 &
+    pids+=($!)
+  done
+  for rank in "${!pids[@]}"; do wait "${pids[$rank]}" || status=1; done
+  for ((rank = count - 1; rank >= 0; --rank)); do
+    if ((rank == 0 || status != 0)); then tail -n 6 "$work/rank$rank"; fi
+  done
+  return "$status"
+}
+
+train() {  # RUN KEY=VALUE...
+  local run=$1
+  shift
+  "$partita" train small.toml --run.directory="$run" "${@/#/--}" >"$run.log" 2>&1 || { tail -n 6 "$run.log"; return 1; }
+}
+train_ranks() {  # N RUN KEY=VALUE...
+  local count=$1 run=$2
+  shift 2
+  ranks "$count" "$partita" train small.toml --run.directory="$run" "${@/#/--}"
+}
+same() { python3 "$here/same_run.py" "$@"; }
+# Every file of the last checkpoint, byte for byte.
+same_checkpoint() {
+  local folder=checkpoints/step-00000020
+  diff -rq "$1/$folder" "$2/$folder" && echo "$(find "$1/$folder" -type f | wc -l) files are the same"
+}
+refuses() {  # TEXT COMMAND...: the command fails and says so
+  local text=$1 said
+  shift
+  if said=$("$@" 2>&1); then
+    echo "no error"
+    return 1
+  fi
+  grep -F -m 1 -- "$text" <<<"$said" || { tail -n 6 <<<"$said"; return 1; }
+}
+too_many_ranks() { CUDA_VISIBLE_DEVICES=0 train_ranks 2 none; }
+says() {  # FILE TEXT
+  grep -F -m 1 -- "$2" "$1" || { tail -n 6 "$1"; return 1; }
+}
+evaluates() {  # FILE OPTION...
+  local file=$1
+  shift
+  "$partita" eval gpt2 --data tokens_text_document --json "$@" >"$file" && cat "$file"
+}
+writes() {  # RUN FILE OPTION...
+  local run=$1 file=$2
+  shift 2
+  "$partita" generate "$run" --prompt "the river" --tokens 80 --greedy "$@" >"$file" && tail -n 1 "$file"
+}
+close() {  # TOLERANCE A B: figures of eval --json
+  python3 -c 'import json, sys
+a, b = (json.load(open(path))["loss"] for path in sys.argv[2:])
+print(f"loss {a:.7f}, {b:.7f} expected")
+sys.exit(not abs(a - b) <= float(sys.argv[1]) * abs(b))' "$@"
+}
+
+echo "== programs"
+for names in "ops_cuda_kernels kernels_check" "ops_cuda_libs libs_check"; do
+  for name in $names; do
+    if [[ -x $programs/$name ]]; then check "$name" "$programs/$name" check; fi
+  done
+done
+for name in comm_cuda_nccl nccl_check; do
+  if [[ -x $programs/$name ]] && ((gpus >= 2)); then check "$name on $gpus" ranks "$gpus" "$programs/$name"; fi
+done
+
+echo "== text, tokenizer, token files"
+awk 'BEGIN {
+  split("river stone light of the and walked over mountain slowly again bread morning under", word, " ")
+  state = 11
+  for (d = 0; d < 150; ++d) {
+    line = ""
+    state = (state * 1103515245 + 12345) % 2147483648
+    for (n = 20 + int(state / 65536) % 40; n > 0; --n) {
+      state = (state * 1103515245 + 12345) % 2147483648
+      line = line word[1 + int(state / 65536) % 14] (n == 1 ? "." : " ")
+    }
+    print "{\"text\": \"" line "\"}"
+  }
+}' >text.jsonl
+check "tokenizer" "$partita" tokenizer train --input text.jsonl --vocab-size 300 --output tokenizer.json
+check "tokens" "$partita" tokenize --input text.jsonl --tokenizer tokenizer.json --append-eod --quiet \
+  --output-prefix tokens
+cat >small.toml <<END
+[model]
+layers = 3
+hidden_size = 64
+heads = 4
+max_length = 64
+dropout = 0.1
+embedding_dropout = 0.1
+[data]
+path = "tokens_text_document"
+tokenizer = "tokenizer.json"
+split = "80,20,0"
+[train]
+steps = 20
+sequence_length = 64
+micro_batch = 2
+global_batch = 8
+device = "cuda"
+tune_matmul = "false"
+[optimizer]
+learning_rate = 1e-3
+min_learning_rate = 1e-4
+[parallel]
+timeout_seconds = 30
+blocks_per_unit = 1
+[eval]
+every = 10
+batches = 1
+[checkpoint]
+every = 10
+END
+
+echo "== the CPU's losses in fp32"
+llama=(model.kind=llama model.kv_heads=2)
+check "gpt2 on the CPU" train gpt2-cpu train.device=cpu model.attention_dropout=0.1
+check "gpt2 trains" train gpt2 model.attention_dropout=0.1
+check "gpt2 like the CPU" same gpt2 gpt2-cpu 1e-5
+check "llama on the CPU" train llama-cpu train.device=cpu "${llama[@]}"
+check "llama trains" train llama "${llama[@]}"
+check "llama like the CPU" same llama llama-cpu 1e-5
+check "the card is named" says gpt2.log "training on NVIDIA"
+check "memory: workspace" says gpt2.log "workspace"
+check "memory: peak" says gpt2.log "most memory of the device"
+check "a checkpoint of the GPU is valid" "$partita" checkpoint verify gpt2
+cp -r gpt2 moved
+rm -r moved/checkpoints/step-00000020
+check "a GPU's run goes on on the CPU" train moved train.device=cpu model.attention_dropout=0.1
+check "and gives the same" same moved gpt2-cpu 1e-5
+
+echo "== the same bits in every run, in bf16"
+bits=(train.precision=bf16 train.deterministic=true)
+check "first run" train bits "${bits[@]}"
+check "second run" train again "${bits[@]}"
+check "the same losses" same again bits 0
+check "the same checkpoint" same_checkpoint again bits
+rm -r again/checkpoints/step-00000020
+check "resumed at step 10" train again "${bits[@]}"
+check "it did resume" says again.log "resuming from"
+check "resumed: the same losses" same again bits 0
+check "resumed: the same checkpoint" same_checkpoint again bits
+check "bf16 states" train states "${bits[@]}" train.states=bf16 "${llama[@]}"
+cp -r states states-again
+rm -r states-again/checkpoints/step-00000020
+check "bf16 states resumed" train states-again "${bits[@]}" train.states=bf16 "${llama[@]}"
+check "bf16 states: the same checkpoint" same_checkpoint states-again states
+check "recomputed in full" train recomputed "${bits[@]}" train.states=bf16 "${llama[@]}" \
+  train.recompute=full debug.poison=true
+check "recomputed in full: the same losses" same recomputed states 0
+
+echo "== evaluation and generation"
+check "eval on the CPU" evaluates eval-cpu --device cpu
+check "eval" evaluates eval-gpu --device cuda
+check "eval in bf16" evaluates eval-bf16 --device cuda --precision bf16
+check "eval like the CPU" close 1e-6 eval-gpu eval-cpu
+check "eval in bf16 like the CPU" close 1e-2 eval-bf16 eval-cpu
+for run in gpt2 llama; do
+  check "$run writes on the CPU" writes "$run" text-cpu --device cpu
+  check "$run writes" writes "$run" text-gpu --device cuda
+  check "$run: the same text" cmp text-gpu text-cpu
+done
+check "bf16 writes" writes gpt2 text-bf16 --device cuda --precision bf16
+
+echo "== what cannot be"
+check "no GPU is seen" refuses "no GPU is seen" \
+  env CUDA_VISIBLE_DEVICES= "$partita" train small.toml --run.directory=none
+check "more ranks than GPUs" refuses "2 ranks on this machine, which shows 1 GPU" too_many_ranks
+check "auto without a GPU: the CPU" env CUDA_VISIBLE_DEVICES= "$partita" train small.toml --run.directory=auto \
+  --train.device=auto --train.steps=1
+check "a token outside the model" refuses "is outside 0..99" "$partita" train small.toml --run.directory=outside \
+  --data.tokenizer= --model.vocab_size=100
+
+if ((gpus >= 2)); then
+  echo "== ZeRO on two GPUs"
+  for stage in 0 1 2 3; do
+    check "ZeRO-$stage" train_ranks 2 "zero$stage" parallel.zero_stage="$stage" \
+      model.attention_dropout=0.1 debug.poison=true
+    check "ZeRO-$stage like one GPU" same "zero$stage" gpt2 1e-5
+  done
+  three=(parallel.zero_stage=3 "${bits[@]}" "${llama[@]}")
+  check "ZeRO-3 in bf16" train_ranks 2 three "${three[@]}"
+  check "with streams that are late" train_ranks 2 late "${three[@]}" debug.poison=true debug.delay_streams=200
+  check "the same losses" same late three 0
+  check "the same checkpoint" same_checkpoint late three
+  cp -r three three-again
+  rm -r three-again/checkpoints/step-00000020
+  check "ZeRO-3 resumed" train_ranks 2 three-again "${three[@]}"
+  check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
+  check "ZeRO-3 resumes on one GPU" train three-again "${bits[@]}" "${llama[@]}" train.steps=22
+fi
+
+echo "$passed passed, $failed failed"
+((failed == 0))
