@@ -22,7 +22,8 @@ StepMetrics step(int64_t number) {
           .grad_norm = 0.1F,
           .learning_rate = 6e-4,
           .seconds = 0.25,
-          .tokens = 1000};
+          .tokens = 1000,
+          .memory_peak = number << 33};
 }
 
 void write_steps(const std::filesystem::path& path, int64_t first, int64_t last, int64_t resumed) {
@@ -63,6 +64,7 @@ TEST(MetricsFile, ReadsBackTheSameBits) {
     EXPECT_EQ(read[i].loss, written[i].loss);
     EXPECT_EQ(read[i].seconds, written[i].seconds);
     EXPECT_EQ(read[i].tokens, written[i].tokens);
+    EXPECT_EQ(read[i].memory_peak, written[i].memory_peak);
   }
 }
 
@@ -109,6 +111,15 @@ TEST(MetricsFile, NanIsNullAndReadsAsNan) {
   const StepMetrics back = read_steps(folder / "metrics.jsonl").at(0);
   EXPECT_TRUE(std::isnan(back.loss));
   EXPECT_TRUE(std::isnan(back.grad_norm));
+}
+
+// As runs wrote it that knew of no devices.
+TEST(MetricsFile, AnAbsentPeakOfMemoryIsZero) {
+  const TemporaryDirectory folder;
+  nlohmann::json line = nlohmann::json::parse(to_json(step(1)));
+  line.erase("memory_peak");
+  write_file(folder / "metrics.jsonl", line.dump() + "\n");
+  EXPECT_EQ(read_steps(folder / "metrics.jsonl").at(0).memory_peak, 0);
 }
 
 TEST(MetricsFile, DamageIsNamedAndNothingIsLost) {

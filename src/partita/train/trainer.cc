@@ -15,11 +15,9 @@
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
-#include "partita/comm/device_stream.h"
 #include "partita/comm/mesh.h"
 #include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
-#include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/device_use.h"
 #include "partita/ops/matmul_rate.h"
@@ -30,6 +28,7 @@
 #include "partita/train/interrupt.h"
 #include "partita/train/matmul_tuning.h"
 #include "partita/train/profile.h"
+#include "partita/train/run_device.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_state.h"
 #include "partita/train/summary.h"
@@ -69,7 +68,7 @@ class TrainingRun {
   TrainOutcome operator()() {
     const InterruptGuard guard;
     complete_model(config_);
-    prepare_device();
+    workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
     const std::filesystem::path from = resume_folder();
     if (!from.empty()) read_position(from);
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
@@ -105,26 +104,6 @@ class TrainingRun {
  private:
   static std::chrono::milliseconds timeout_of(const Config& config) {
     return std::chrono::seconds(config.parallel.timeout_seconds);
-  }
-
-  // Which devices there are, that they compute what they should, and the scratch memory of their libraries.
-  void prepare_device() {
-    if (device_.is_cpu()) return;
-    log::info("training on {}", describe_devices(agree(peers_, [&] { return describe_device(device_); })));
-    const bool checked = config_.debug.self_check;
-    if (checked && mesh_.data().size() > 1)
-      self_check(mesh_.data(), device_, *make_stream(device_, StreamUse::compute));
-    // Attention within documents is not the library's.
-    if (documents_of(config_.data) == Documents::separate) return;
-    const ModelConfig& m = config_.model;
-    const TrainConfig& t = config_.train;
-    const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
-    (void)agree(peers_, [&] {
-      if (checked) attention_self_check(device_, t.precision, t.micro_batch, t.sequence_length, heads);
-      workspace_ = reserve_workspace(device_, t.precision, t.micro_batch, t.sequence_length, heads,
-                                     static_cast<float>(m.attention_dropout));
-      return std::string();
-    });
   }
 
   std::filesystem::path resume_folder() {

@@ -1,0 +1,31 @@
+#include "partita/train/run_device.h"
+
+#include "partita/base/log.h"
+#include "partita/comm/device.h"
+#include "partita/comm/device_stream.h"
+#include "partita/ops/attention_self_check.h"
+#include "partita/train/training_data.h"
+
+namespace partita {
+
+int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
+  if (device.is_cpu()) return 0;
+  log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
+  const bool checked = config.debug.self_check;
+  if (checked && data.size() > 1) self_check(data, device, *make_stream(device, StreamUse::compute));
+  // Attention within documents is not the library's.
+  if (documents_of(config.data) == Documents::separate) return 0;
+  const ModelConfig& m = config.model;
+  const TrainConfig& t = config.train;
+  const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
+  int64_t workspace = 0;
+  (void)agree(peers, [&] {
+    if (checked) attention_self_check(device, t.precision, t.micro_batch, t.sequence_length, heads);
+    workspace = reserve_workspace(device, t.precision, t.micro_batch, t.sequence_length, heads,
+                                  static_cast<float>(m.attention_dropout));
+    return std::string();
+  });
+  return workspace;
+}
+
+}  // namespace partita

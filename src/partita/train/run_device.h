@@ -1,0 +1,19 @@
+// The devices of a run before its first step.
+//
+//   const int64_t workspace = prepare_device(config, device, mesh.data(), peers);
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "partita/checkpoint/peers.h"
+#include "partita/comm/communicator.h"
+#include "partita/train/config.h"
+
+namespace partita {
+
+// Says which devices there are, checks that they compute what they should (debug.self_check), and takes the scratch memory
+// of their libraries, whose bytes it returns. All ranks call it; an error of one is an error of all. Nothing on the CPU.
+[[nodiscard]] int64_t prepare_device(const Config&, at::Device, Communicator& data, Peers&);
+
+}  // namespace partita
