@@ -20,6 +20,7 @@ int main(int count, char** arguments) {
     if (what != "time") {
       check_products(report);
       check_attention(report);
+      check_attention_at_start(report);
       check_attention_dropout(report);
       check_attention_cached(report);
     }

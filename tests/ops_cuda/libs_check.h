@@ -6,6 +6,7 @@ namespace partita::ops_cuda {
 
 void check_products(Report&);
 void check_attention(Report&);
+void check_attention_at_start(Report&);
 void check_attention_dropout(Report&);
 void check_attention_cached(Report&);
 void time_products();

@@ -50,6 +50,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   if (options.micro_batch < 1) fail("a micro-batch of {}: at least 1 expected", options.micro_batch);
   if (options.batches < 0) fail("{} batches: 0 (all) or more expected", options.batches);
   const at::Device device = take_device(options.device, world);
+  if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
   const Mesh mesh(world, {.data = world.size()}, device);
   const std::unique_ptr<Communicator> self = on_device(world.group("self", {world.rank()}), device);
   const ModelSource source = open_model(model, options.base);
