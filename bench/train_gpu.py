@@ -15,10 +15,12 @@ are medians of what nvidia-smi says during these steps.
 It needs Partita built for GPUs and a Python with torch for GPUs, and no other packages.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +31,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import gpu_cases
 import gpu_report
+
+GRACE = 5  # seconds for the other ranks to end where one has failed
 
 
 def output(*command):
@@ -94,6 +98,24 @@ def read_result(rank0):
     return "".join(text), moment
 
 
+def kill(ranks):
+    """With what they have started: torch compiles in processes of its own, which would hold the pipes open."""
+    for r in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(r.pid, signal.SIGKILL)
+
+
+def end_late(ranks, limit):
+    """Ends ranks that run longer than `limit` seconds, or GRACE longer than one that has failed."""
+    end = time.monotonic() + limit
+    while any(r.poll() is None for r in ranks):
+        if time.monotonic() > end:
+            kill(ranks)
+        elif any(r.poll() for r in ranks):
+            end = min(end, time.monotonic() + GRACE)
+        time.sleep(0.1)
+
+
 def run(command, environment, cards, limit):
     """Runs a command on `cards` ranks; the figures that rank 0 printed, or {"error": ...} with the end of its messages."""
     sampler = Sampler(cards)
@@ -101,27 +123,26 @@ def run(command, environment, cards, limit):
     try:
         for rank, env in enumerate(ranks_environments(cards, environment)):
             ranks.append(subprocess.Popen(command, env=env, text=True, cwd=ROOT, stderr=subprocess.PIPE,
+                                          start_new_session=True,
                                           stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
         errors = [[] for _ in ranks]
         readers = [threading.Thread(target=lambda r=r, e=e: e.append(r.stderr.read()), daemon=True)
                    for r, e in zip(ranks, errors)]
         for reader in readers:
             reader.start()
-        late = threading.Timer(limit, lambda: [r.kill() for r in ranks])
-        late.start()
+        threading.Thread(target=end_late, args=(ranks, limit), daemon=True).start()
         text, end = read_result(ranks[0])
         codes = [r.wait() for r in ranks]
-        late.cancel()
+        for reader in readers:
+            reader.join(timeout=5)
     finally:
-        for r in ranks:
-            if r.poll() is None:
-                r.kill()
+        kill(ranks)
         sampler.close()
     result = gpu_report.result_of(text)
     if "error" in result or any(codes):
         last = [line for e in errors for line in "".join(e).strip().splitlines()[-1:]]
         return {"error": f"{result.get('error', 'failed')}, codes {codes}: {' / '.join(last)[:300]}".replace("|", "/")}
-    seconds = result["steps"] * result["ms"] / 1000
+    seconds = result.get("steps", 0) * result.get("ms", 0) / 1000
     return result | gpu_report.card_state(sampler.samples, end - seconds, end)
 
 

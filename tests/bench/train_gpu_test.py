@@ -145,6 +145,11 @@ class WholeRun(unittest.TestCase):
         self.assertIn("runs failed in llama-7b-full", done.stderr)
         self.assertEqual(done.stdout.count("| 1000 |"), 2)
 
+    def test_ranks_do_not_wait_for_one_that_failed(self):
+        self.program("partita", 'if [ "$RANK" = 1 ]; then echo "no memory" >&2; exit 4; fi; exec sleep 60')
+        done = self.bench("--cases", "llama-7b-full", "--only", "ours")
+        self.assertIn("codes [-9, 4]: no memory", done.stdout)
+
     def test_a_run_that_hangs_is_ended_and_time_is_kept(self):
         self.program("partita", "exec sleep 60")
         done = self.bench("--cases", "llama-1.1b,gpt2-124m", "--only", "ours", "--limit", "0.5", "--time-budget", "0.1")
