@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
+#include <utility>
 
 #include "partita/comm/world.h"
+#include "partita/engine/activation_offload.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/late_copies.h"
 
@@ -29,12 +32,13 @@ class OffloadTest : public testing::Test {
   std::unique_ptr<Engine> make(const EngineCase& c) { return test::make_engine(c, *self_, *self_); }
 
   void expect_same_training(EngineCase c, const std::string& what) {
-    c.offload = {};
+    const Offload what_moves = std::exchange(c.offload, {});
     const auto plain = make(c);
     const auto expected = test::run_steps(*plain, c, 0, 1, 0, 5);
     c.poison = true;
     for (const auto& copies : all_copies()) {
-      c.offload = {.optimizer = true, .copies = copies};
+      c.offload = what_moves;
+      c.offload.copies = copies;
       const auto engine = make(c);
       const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
       for (size_t i = 0; i < found.size(); ++i) {
@@ -64,7 +68,8 @@ TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
                                 .micro_batches = micro_batches,
                                 .fp32_gradients = true,
                                 .compute = types.compute,
-                                .states = types.states},
+                                .states = types.states,
+                                .offload = {.optimizer = true}},
                                std::string(name_of(types.compute)) + " with states in " +
                                    std::string(name_of(types.states)) + ", stage " + std::to_string(stage) + ", " +
                                    std::to_string(micro_batches) + " micro-batches");
@@ -73,13 +78,96 @@ TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
   for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb})
     for (int blocks_per_unit : {1, 2, 5})
-      expect_same_training({.compute = DType::bf16, .optimizer = optimizer, .blocks_per_unit = blocks_per_unit},
+      expect_same_training({.compute = DType::bf16,
+                            .optimizer = optimizer,
+                            .offload = {.optimizer = true},
+                            .blocks_per_unit = blocks_per_unit},
                            "optimizer " + std::to_string(static_cast<int>(optimizer)));
   const auto some_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.1.");
   };
-  expect_same_training({.tied_head = TiedHead::no, .frozen = some_frozen, .compute = DType::bf16}, "frozen in part");
-  expect_same_training({.kind = ModelKind::llama, .lora = {.rank = 2, .targets = "q_proj,down_proj"}}, "adapters");
+  expect_same_training({.tied_head = TiedHead::no, .frozen = some_frozen,
+                        .compute = DType::bf16,
+                        .offload = {.optimizer = true}},
+                       "frozen in part");
+  expect_same_training({.kind = ModelKind::llama,
+                        .lora = {.rank = 2, .targets = "q_proj,down_proj"},
+                        .offload = {.optimizer = true}},
+                       "adapters");
+}
+
+TEST_F(OffloadTest, ActivationsGiveTheSameBits) {
+  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
+    for (Keep keep : {Keep::all, Keep::attention, Keep::entry})
+      for (int layers : {1, 3, 4, 9})
+        for (int micro_batches : {1, 2})
+          expect_same_training({.kind = kind,
+                                .micro_batches = micro_batches,
+                                .keep = keep,
+                                .compute = DType::bf16,
+                                .offload = {.optimizer = layers == 4, .activations = layers}},
+                               std::to_string(layers) + " layers, keep " + std::to_string(static_cast<int>(keep)));
+  const auto first_frozen = [](const ParameterSpec& p) {
+    return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.");
+  };
+  expect_same_training({.tied_head = TiedHead::no, .frozen = first_frozen, .offload = {.activations = 4}}, "frozen");
+}
+
+// Two layers' worth of slots stay on the device, and the rest moves.
+TEST_F(OffloadTest, ActivationsAreTheHosts) {
+  const auto memory = [&](int layers) {
+    EngineCase c{.samples = 4};
+    c.offload.activations = layers;
+    return make(c)->memory();
+  };
+  const EngineMemory none = memory(0), three = memory(3), four = memory(4), all = memory(5);
+  const int64_t layer = four.host - three.host;
+  EXPECT_GT(layer, 0);
+  EXPECT_EQ(memory(2).host, 0);
+  EXPECT_EQ(all.host, 3 * layer);
+  EXPECT_EQ(all.activations, none.activations - 3 * layer);
+  EXPECT_EQ(three.activations, none.activations - layer);
+}
+
+// Who has a slot, who leaves it and who comes back to it: no two blocks are in a slot at once.
+TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const size_t blocks = 2 + random() % 12;
+    const size_t frozen = random() % blocks;
+    std::vector<Keep> keeps(blocks, Keep::entry);
+    std::fill_n(keeps.begin(), frozen, Keep::nothing);
+    const int layers = static_cast<int>(random() % 12);
+    const auto plan = plan_activation_offload(keeps, layers);
+    ASSERT_EQ(plan.size(), blocks);
+    std::array<int, 2> holds = {-1, -1};
+    std::vector<bool> on_host(blocks, false);
+    int offloaded = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      if (plan[b].slot < 0) continue;
+      ++offloaded;
+      EXPECT_TRUE(b > 0 && b + 1 < blocks && keeps[b] != Keep::nothing);
+      int& slot = holds[static_cast<size_t>(plan[b].slot)];
+      EXPECT_EQ(plan[b].before, slot);
+      if (slot >= 0) {
+        EXPECT_TRUE(plan[static_cast<size_t>(slot)].leaves);
+      }
+      slot = static_cast<int>(b);
+      on_host[b] = plan[b].leaves;
+    }
+    const auto possible = static_cast<int>(
+        blocks > 2 ? std::count_if(keeps.begin() + 1, keeps.end() - 1, [](Keep k) { return k != Keep::nothing; }) : 0);
+    EXPECT_EQ(offloaded, std::min(layers, possible));
+    for (size_t b = blocks; b-- > 0;) {
+      if (plan[b].slot < 0) continue;
+      int& slot = holds[static_cast<size_t>(plan[b].slot)];
+      EXPECT_EQ(slot, static_cast<int>(b)) << "not there when its backward begins";
+      slot = plan[b].before;
+      if (slot >= 0) {
+        EXPECT_TRUE(on_host[static_cast<size_t>(slot)]);
+      }
+    }
+  }
 }
 
 // The host still updates when an evaluation or the next forward begins, or when somebody looks at the weights.

@@ -38,7 +38,6 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   int64_t shared = 0, scratch = 0;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const std::vector<BufferSpec> specs = blocks[b]->saved(shape);
-    kept_bytes_ += bytes_of(filter(specs, keeps[b], true));
     shared = std::max(shared, bytes_of(filter(specs, keeps[b], false)));
     scratch = std::max(scratch, bytes_of(blocks[b]->scratch(shape)));
   }

@@ -25,12 +25,11 @@ class Activations {
   [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }
   [[nodiscard]] std::span<const at::Tensor> scratch(int block) const { return scratch_[static_cast<size_t>(block)]; }
   [[nodiscard]] const Handed& handed() const { return handed_; }
-  [[nodiscard]] int64_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_; }
 
  private:
   Shape shape_;
-  int64_t kept_bytes_ = 0, temporary_bytes_ = 0;
+  int64_t temporary_bytes_ = 0;
   std::vector<Saved> saved_;
   std::vector<std::vector<at::Tensor>> scratch_;
   Handed handed_;

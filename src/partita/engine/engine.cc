@@ -70,6 +70,24 @@ std::vector<at::Tensor> masters_of(const UnitPlan& plan, const EngineOptions& op
   return masters;
 }
 
+bool offloads(const EngineOptions& options) {
+  return options.training && (options.offload.optimizer || options.offload.activations > 0);
+}
+
+std::vector<OffloadedBlock> offloaded_blocks(std::span<const Keep> keeps, const EngineOptions& options) {
+  return plan_activation_offload(keeps, options.training ? options.offload.activations : 0);
+}
+
+// Of what is kept in memory of its own.
+std::vector<int64_t> kept_bytes_of(std::span<const std::unique_ptr<Block>> blocks, std::span<const Keep> keeps,
+                                   const EngineOptions& options) {
+  std::vector<int64_t> bytes = Activations::kept_bytes(blocks, options.shape, keeps);
+  const std::vector<OffloadedBlock> offloaded = offloaded_blocks(keeps, options);
+  for (size_t b = 0; b < bytes.size(); ++b)
+    if (offloaded[b].slot >= 0) bytes[b] = 0;
+  return bytes;
+}
+
 std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
   if (options.graph) leave_default_stream(options.device);
   return make_stream(options.device, StreamUse::compute);
@@ -92,13 +110,12 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       first_trainable_(first_trainable_block(plan_)),
       backward_reads_(backward_reads_of(blocks_, first_trainable_)),
       keeps_(keeps_of(blocks_.size(), first_trainable_, options)),
-      arena_(make_arena(Activations::kept_bytes(blocks_, options.shape, keeps_), lifetimes_of(plan_, zero, options),
-                        options.device)),
+      arena_(make_arena(kept_bytes_of(blocks_, keeps_, options), lifetimes_of(plan_, zero, options), options.device)),
       compute_(compute_stream(options)),
       side_(make_stream(options.device, StreamUse::side)),
-      copies_(!options.offload.optimizer ? nullptr
-              : options.offload.copies   ? options.offload.copies()
-                                         : make_copies(options.device)),
+      copies_(!offloads(options)       ? nullptr
+              : options.offload.copies ? options.offload.copies()
+                                       : make_copies(options.device)),
       masters_(masters_of(plan_, options)),
       weights_(plan_, zero, backward_reads_,
                {.poison = options.poison, .device = options.device, .masters = masters_}, *compute_, *side_),
@@ -108,10 +125,18 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                                                                                .device = options.device,
                                                                                .buffers = arena_.gradients,
                                                                                .slices = arena_.slices,
-                                                                               .copies = copies_.get()},
+                                                                               .copies = options.offload.optimizer
+                                                                                             ? copies_.get()
+                                                                                             : nullptr},
                                                             *compute_, *side_)
                               : nullptr),
-      activations_(blocks_, options.shape, keeps_, arena_.kept, options.width, options.compute, options.device),
+      moved_(copies_ && options.offload.activations > 0
+                 ? std::make_unique<ActivationOffload>(
+                       offloaded_blocks(keeps_, options), Activations::kept_bytes(blocks_, options.shape, keeps_),
+                       ActivationOffload::Options{.poison = options.poison, .device = options.device}, *copies_,
+                       *compute_)
+                 : nullptr),
+      activations_(blocks_, options.shape, keeps_, kept_memory(), options.width, options.compute, options.device),
       optimizer_(make_optimizer(options.optimizer)),
       now_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))) {
@@ -150,6 +175,13 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
   }
   if (optimizer_->needs_norms())
     norms_ = at::zeros({parameters, 2}, sums_.options().device(host_ ? at::Device(at::kCPU) : options.device));
+}
+
+std::vector<at::Tensor> Engine::kept_memory() const {
+  std::vector<at::Tensor> memory = arena_.kept;
+  for (int b = 0; moved_ && b < blocks(); ++b)
+    if (moved_->memory(b).defined()) memory[static_cast<size_t>(b)] = moved_->memory(b);
+  return memory;
 }
 
 void Engine::set_weights(const ReadWeights& read) {
@@ -266,7 +298,10 @@ void Engine::forward(Context& context, Activations& activations) {
     context.scratch = activations.scratch(b);
     {
       const TraceSpan span("forward block", b);
-      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+      const bool moves = moved_ && context.mode == Mode::train;
+    if (moves) moved_->before_forward(b);
+    x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+    if (moves) moved_->after_forward(b);
     }
     weights_.release(b, Pass::forward);
     data_.progress();
@@ -282,12 +317,14 @@ void Engine::backward(Context& context, Activations& activations, bool last_micr
     Saved& saved = activations.saved(b);
     {
       const TraceSpan span("recompute block", b);
-      block.recompute(w, context, saved);
+      if (moved_) moved_->before_backward(b);
+    block.recompute(w, context, saved);
     }
     const std::unique_ptr<Grads> open = grads_->open(b);
     {
       const TraceSpan span("backward block", b);
       g = block.backward(w, g, context, saved, *open);
+    if (moved_) moved_->after_backward(b);
     }
     weights_.release(b, Pass::backward);
     {
@@ -308,7 +345,7 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 void Engine::record_steps(bool on) {
   if (!options_.graph || on == (accumulation_ != nullptr)) return;
   if (!on) return accumulation_.reset();
-  PARTITA_CHECK(data_.size() == 1 && !options_.offload.optimizer, "a step with collectives or offload cannot be recorded");
+  PARTITA_CHECK(data_.size() == 1 && !offloads(options_), "a step with collectives or offload cannot be recorded");
   accumulation_ = make_repeated(options_.device);
 }
 
@@ -430,7 +467,12 @@ EngineMemory Engine::memory() const {
     for (const at::Tensor& state : s.states) m.optimizer += static_cast<int64_t>(state.nbytes());
   }
   m.shared = arena_.shared_bytes;
-  m.activations = activations_.kept_bytes();
+  for (const at::Tensor& kept : arena_.kept)
+    if (kept.defined()) m.activations += static_cast<int64_t>(kept.nbytes());
+  if (moved_) {
+    m.activations += moved_->bytes();
+    m.host += moved_->host_bytes();
+  }
   m.temporaries = activations_.temporary_bytes();
   return m;
 }

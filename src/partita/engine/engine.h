@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "partita/comm/repeated.h"
+#include "partita/engine/activation_offload.h"
 #include "partita/engine/activations.h"
 #include "partita/engine/arena.h"
 #include "partita/engine/host_states.h"
@@ -28,6 +29,7 @@ namespace partita {
 // What lies in host memory instead of the device's. On the CPU the same copies are made, within its own memory.
 struct Offload {
   bool optimizer = false;                           // master weights, optimizer states and gradients, updated by the host
+  int activations = 0;                              // what so many layers, the first, keep from forward to backward
   std::function<std::unique_ptr<Copies>()> copies;  // who makes the copies; empty: make_copies of the device
 };
 
@@ -138,6 +140,7 @@ class Engine {
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   void update();
   void update_on_host();
+  [[nodiscard]] std::vector<at::Tensor> kept_memory() const;
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -154,6 +157,7 @@ class Engine {
   std::vector<at::Tensor> masters_;  // [unit]; undefined: frozen, or the weights are their own
   WeightStore weights_;
   std::unique_ptr<GradStore> grads_;  // null: inference alone
+  std::unique_ptr<ActivationOffload> moved_;  // null: all that is kept stays on the device
   Activations activations_;
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   std::unique_ptr<Optimizer> optimizer_;

@@ -32,8 +32,20 @@ void* touched_pages(int64_t bytes) {
   return memory;
 }
 
-at::Tensor tensor_in(void* memory, int64_t count, DType dtype, bool pinned) {
-  const auto size = static_cast<size_t>(count * size_of(dtype));
+at::Tensor zeros(int64_t count, at::ScalarType type, bool pinned) {
+  if (count == 0) return at::zeros({0}, type);
+  const auto size = static_cast<size_t>(count) * c10::elementSize(type);
+  void* memory = touched_pages(static_cast<int64_t>(size));
+#ifdef PARTITA_CUDA
+  if (pinned) {
+    const cudaError_t error = cudaHostRegister(memory, size, cudaHostRegisterDefault);
+    if (error != cudaSuccess) {
+      munmap(memory, size);
+      fail("{:.1f} GiB of host memory could not be pinned: {}; allow more locked memory (ulimit -l), or offload less",
+           static_cast<double>(size) / (1 << 30), cudaGetErrorString(error));
+    }
+  }
+#endif
   const auto release = [size, pinned](void* pages) {
 #ifdef PARTITA_CUDA
     if (pinned) {
@@ -45,31 +57,17 @@ at::Tensor tensor_in(void* memory, int64_t count, DType dtype, bool pinned) {
 #endif
     munmap(pages, size);
   };
-  return at::from_blob(memory, {count}, release, at::TensorOptions(scalar_type(dtype)));
+  return at::from_blob(memory, {count}, release, at::TensorOptions(type));
 }
 
 }  // namespace
 
-at::Tensor host_zeros(int64_t count, DType dtype) {
-  if (count == 0) return at::zeros({0}, scalar_type(dtype));
-  return tensor_in(touched_pages(count * size_of(dtype)), count, dtype, false);
-}
+at::Tensor host_zeros(int64_t count, DType dtype) { return zeros(count, scalar_type(dtype), false); }
 
 at::Tensor pinned_zeros(int64_t count, DType dtype, at::Device device) {
-  if (count == 0 || device.is_cpu()) return host_zeros(count, dtype);
-#ifdef PARTITA_CUDA
-  const int64_t bytes = count * size_of(dtype);
-  void* memory = touched_pages(bytes);
-  const cudaError_t error = cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault);
-  if (error != cudaSuccess) {
-    munmap(memory, static_cast<size_t>(bytes));
-    fail("{:.1f} GiB of host memory could not be pinned: {}; allow more locked memory (ulimit -l), or offload less",
-         static_cast<double>(bytes) / (1 << 30), cudaGetErrorString(error));
-  }
-  return tensor_in(memory, count, dtype, true);
-#else
-  fail("no code for device {} in this build: configure with -DPARTITA_CUDA=ON where nvcc is installed", device.str());
-#endif
+  return zeros(count, scalar_type(dtype), !device.is_cpu());
 }
+
+at::Tensor pinned_bytes(int64_t count, at::Device device) { return zeros(count, at::kByte, !device.is_cpu()); }
 
 }  // namespace partita

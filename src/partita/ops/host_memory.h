@@ -15,5 +15,7 @@ namespace partita {
 [[nodiscard]] at::Tensor host_zeros(int64_t count, DType);
 // The same, pinned for copies from and to the device; the CPU needs no pinning.
 [[nodiscard]] at::Tensor pinned_zeros(int64_t count, DType, at::Device);
+// Likewise [count] bytes.
+[[nodiscard]] at::Tensor pinned_bytes(int64_t count, at::Device);
 
 }  // namespace partita

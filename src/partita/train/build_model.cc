@@ -30,11 +30,12 @@ namespace {
 
 // Whether forward and backward are recorded as a graph.
 bool wants_graph(const Config& c, std::span<const std::unique_ptr<Block>> blocks, int ranks, at::Device device) {
-  const bool possible = device.is_cuda() && ranks == 1 && !c.train.offload_optimizer;
+  const bool offloads = c.train.offload_optimizer || c.train.offload_activations > 0;
+  const bool possible = device.is_cuda() && ranks == 1 && !offloads;
   if (c.train.cuda_graph == Switch::on && !possible)
-    fail("train.cuda_graph is true on {} with {} rank(s){}: a step can be recorded on a GPU, for one rank, with its states "
-         "there; use auto",
-         device.str(), ranks, c.train.offload_optimizer ? " and an offloaded optimizer" : "");
+    fail("train.cuda_graph is true on {} with {} rank(s){}: a step can be recorded on a GPU, for one rank, without "
+         "offload; use auto",
+         device.str(), ranks, offloads ? " and offload" : "");
   if (c.train.cuda_graph != Switch::automatic || !possible) return c.train.cuda_graph == Switch::on;
   int64_t most = 0;
   for (size_t b = 1; b + 1 < blocks.size(); ++b) {
@@ -49,8 +50,9 @@ bool wants_graph(const Config& c, std::span<const std::unique_ptr<Block>> blocks
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {
-  if (c.train.offload_optimizer && device.is_cpu())
-    fail("train.offload_optimizer on the CPU: the states lie in host memory already; leave it out, or train on cuda");
+  if (device.is_cpu() && (c.train.offload_optimizer || c.train.offload_activations > 0))
+    fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
+         c.train.offload_optimizer ? "offload_optimizer" : "offload_activations");
   std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device);
   const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
@@ -70,7 +72,9 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                                             .momentum = c.optimizer.momentum,
                                             .weight_decay = c.optimizer.weight_decay},
                               .frozen = frozen,
-                              .offload = {.optimizer = c.train.offload_optimizer, .copies = {}},
+                              .offload = {.optimizer = c.train.offload_optimizer,
+                                          .activations = static_cast<int>(c.train.offload_activations),
+                                          .copies = {}},
                               .seed = static_cast<uint64_t>(c.train.seed),
                               .graph = wants_graph(c, blocks, data.size(), device),
                               .poison = c.debug.poison};
