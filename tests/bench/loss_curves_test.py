@@ -87,9 +87,9 @@ class WholeRun(unittest.TestCase):
         self.assertIn("$curves index 3", (self.folder / "out/curves-llama.gp").read_text())
 
     def test_a_curve_that_leaves_its_tolerance_fails(self):
-        done = self.run_with("--variants", "fp8-delayed,bf16")
+        done = self.run_with("--variants", "fp8-current,bf16")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("FAILED: llama fp8-delayed to fp32: at most 3.00e-02", done.stdout)
+        self.assertIn("FAILED: llama fp8-current to fp32: at most 3.00e-02", done.stdout)
         self.assertTrue(done.stdout.endswith("1 passed, 1 failed\n"))
 
     def test_wrong_usage(self):
