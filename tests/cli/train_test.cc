@@ -48,6 +48,24 @@ TEST(Train, WritesARunAndLearns) {
   EXPECT_THAT(done.error, HasSubstr("nothing is left of 12 steps"));
 }
 
+TEST(Train, ProfilesAFewSteps) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run", plain = folder / "plain", few = folder / "few";
+  const Result r = partita(train_command(2, run, {"--profile"}));
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.output, HasSubstr("3 steps of "));
+  EXPECT_THAT(read_file(run / "profile.txt"), HasSubstr("backward block"));
+  EXPECT_THAT(read_file(run / "profile.json"), HasSubstr("\"traceEvents\""));
+
+  ASSERT_EQ(partita(train_command(2, plain)).code, 0);
+  EXPECT_FALSE(fs::exists(plain / "profile.json"));
+  expect_same_run(run, plain, 0);
+
+  const Result ended = partita(train_command(1, few, {"--log.profile_steps=8"}));  // of 12 steps, behind five
+  ASSERT_EQ(ended.code, 0);
+  EXPECT_THAT(ended.error, HasSubstr("no profile was written"));
+}
+
 TEST(Train, EveryLayoutIsTheSameRun) {
   const TemporaryDirectory folder;
   ASSERT_EQ(partita(train_command(1, folder / "one")).code, 0);

@@ -88,9 +88,10 @@ class Table {
   }
   [[nodiscard]] int64_t whole() const { return whole_; }
 
-  void heading(std::string_view of) {
-    text_ += fmt::format("{:<28} {:>10} {:>8} {:>9} {:>10} {:>8}\n", of, "ms a step", "share", "calls", "floor, ms",
-                         "to floor");
+  void heading(std::string_view of, bool floors) {
+    text_ += fmt::format("{:<28} {:>10} {:>8} {:>9}", of, "ms a step", "share", "calls");
+    if (floors) text_ += fmt::format(" {:>10} {:>8}", "floor, ms", "to floor");
+    text_ += '\n';
   }
   // floor: milliseconds; 0: none.
   void row(const Row& row, double floor = 0) {
@@ -137,14 +138,14 @@ std::string profile_table(const Profile& profile, const StepWork& work) {
   table.line(fmt::format("{} steps of {:.3f} ms, {} tokens each on this rank", profile.steps,
                          table.milliseconds(table.whole()), work.tokens));
   if (profile.device.empty()) {
-    table.heading("what the host did");
+    table.heading("what the host did", false);
     for (const Row& row : rows_of(
              profile.host, [](const HostSpan& s) { return s.name == kStep ? std::string() : without_index(s.name); }))
       table.row(row);
     return std::move(table).text();
   }
   const std::map<std::string_view, double> floors = family_floors(work);
-  table.heading("kernels");
+  table.heading("kernels", true);
   double sum = 0;
   for (const Row& row : rows_of(profile.device, family_of)) {
     const auto floor = floors.find(row.name);

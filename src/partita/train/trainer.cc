@@ -92,6 +92,9 @@ class TrainingRun {
       if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
     }
     hooks_.after_run(*view_);
+    if (!profiler_->done())
+      log::warn("no profile was written: it is made of {} steps behind the first five and tuning, and the run had fewer",
+                config_.log.profile_steps);
     if (const DeviceUse use = device_use(device_); device_.is_cuda())
       log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
                 human_bytes(use.reserved));
