@@ -65,6 +65,16 @@ TEST(Bench, StepSaysHowFastInBothConventions) {
   EXPECT_LT(line.at("first_step_s"), 60.0);
 }
 
+TEST(Bench, OffloadOnTheCpuIsAnError) {
+  for (const auto& [option, value] : {std::pair("--offload-optimizer", ""), std::pair("--offload-activations", "3")}) {
+    std::vector<std::string> command = {"bench", "step", "--shape", "3,2,28,19,3,61", option};
+    if (*value != 0) command.emplace_back(value);
+    const Result r = partita(command);
+    EXPECT_NE(r.code, 0);
+    EXPECT_THAT(r.error, HasSubstr("all lies in host memory already"));
+  }
+}
+
 TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
   const std::vector<std::string> plain = {"launch",         "-n",     "2", "--",      "bench", "step",     "--shape",
                                           "3,2,28,19,2,61", "--zero", "3", "--steps", "3",     "--warmup", "1"};
