@@ -79,6 +79,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.global_batch = s.batch * ranks * a.micro_batches;
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
+  if (a.fp8 == "current") c.train.fp8 = partita::Fp8Recipe::current;
   c.train.recompute = recompute;
   c.train.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
                        : a.cuda_graph == "true" ? partita::Switch::on
@@ -178,6 +179,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"device", a.device},
                                  {"precision", a.precision},
                                  {"states", a.states},
+                                 {"fp8", a.fp8},
                                  {"zero", a.zero},
                                  {"ranks", job_.world.size()},
                                  {"threads", at::get_num_threads()},

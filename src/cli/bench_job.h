@@ -23,7 +23,7 @@
 
 struct BenchArguments {
   std::string shape = "6,6,384,256,8,4096";
-  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", device = "cpu",
+  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", fp8 = "off", device = "cpu",
               cuda_graph = "auto";
   int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
   float dropout = 0;

@@ -48,6 +48,7 @@ struct EngineCase {
   Keep keep = Keep::all;
   int entry_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
+  bool fp8 = false;  // of a model whose sizes allow it; so must the rows of a micro-batch
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
   bool poison = false;
@@ -61,9 +62,11 @@ inline bool is_base(const ParameterSpec& p) { return !p.adapter; }
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data) {
   ModelConfig model = small_model(c.kind, c.dropout);
   model.tied_head = c.tied_head;
+  if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = c.kind == ModelKind::llama ? 8 : 0;
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
-  auto engine = std::make_unique<Engine>(make_blocks(model, c.compute, c.lora), make_zero(c.stage, self, data), data,
+  auto engine = std::make_unique<Engine>(make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8),
+                                         make_zero(c.stage, self, data), data,
                                          EngineOptions{.shape = {.samples = c.samples, .length = 13},
                                                        .micro_batches = c.micro_batches,
                                                        .width = model.hidden_size,

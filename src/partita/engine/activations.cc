@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "partita/ops/fp8.h"
+
 namespace partita {
 namespace {
 
@@ -34,7 +36,7 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
     : shape_(shape) {
   const std::vector<int64_t> stream = {shape.rows(), width};
   const std::vector<BufferSpec> handed = {
-      {"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}};
+      {"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}, {"scale", {kFp8Scale}, DType::fp32}};
   int64_t shared = 0, scratch = 0;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const std::vector<BufferSpec> specs = blocks[b]->saved(shape);
@@ -45,7 +47,7 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
 
   const at::Tensor shared_memory = bytes(shared, device), scratch_memory = bytes(scratch, device), none = bytes(0, device);
   const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed), device), handed);
-  handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2]};
+  handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block* block = blocks[b].get();
     const std::vector<BufferSpec> specs = block->saved(shape), kept = filter(specs, keeps[b], true),

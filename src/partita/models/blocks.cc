@@ -12,7 +12,7 @@ EmbeddingOptions embedding_options(const ModelConfig& config, DType compute) {
           .dtype = compute};
 }
 
-LayerOptions layer_options(const ModelConfig& config, int64_t index, DType compute) {
+LayerOptions layer_options(const ModelConfig& config, int64_t index, DType compute, bool fp8) {
   return {.index = index,
           .layers = config.layers,
           .width = config.hidden_size,
@@ -22,7 +22,8 @@ LayerOptions layer_options(const ModelConfig& config, int64_t index, DType compu
           .entry_dropout = static_cast<float>(index == 0 ? config.embedding_dropout : config.dropout),
           .residual_dropout = static_cast<float>(config.dropout),
           .attention_dropout = static_cast<float>(config.attention_dropout),
-          .dtype = compute};
+          .dtype = compute,
+          .fp8 = fp8};
 }
 
 HeadOptions head_options(const ModelConfig& config, DType compute, at::Device device) {

@@ -6,7 +6,7 @@
 namespace partita {
 
 std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType compute, const LoraOptions& lora,
-                                               at::Device device) {
+                                               at::Device device, bool fp8) {
   const auto rope = std::make_shared<const RopeTable>(make_rope_table({.head_width = config.head_size(),
                                                                        .positions = config.max_length,
                                                                        .theta = config.rope_theta,
@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType 
   blocks.push_back(std::make_unique<Embedding>(embedding_options(config, compute)));
   for (int64_t l = 0; l < config.layers; ++l)
     blocks.push_back(std::make_unique<LlamaLayer>(
-        LlamaLayerOptions{.layer = layer_options(config, l, compute), .heads = heads, .rope = rope, .lora = lora}));
+        LlamaLayerOptions{.layer = layer_options(config, l, compute, fp8), .heads = heads, .rope = rope, .lora = lora}));
   blocks.push_back(std::make_unique<Head>(head_options(config, compute, device)));
   return blocks;
 }

@@ -11,6 +11,6 @@ namespace partita {
 
 // Called by make_blocks (model.h), which has checked the configuration.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig&, DType compute, const LoraOptions&,
-                                                             at::Device);
+                                                             at::Device, bool fp8);
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 #include "partita/base/error.h"
 #include "partita/models/gpt2.h"
 #include "partita/models/llama.h"
+#include "partita/ops/fp8.h"
 
 namespace partita {
 namespace {
@@ -20,13 +21,16 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 }  // namespace
 
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
-                                                at::Device device) {
+                                                at::Device device, bool fp8) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
+  if (fp8 && compute != DType::bf16)
+    fail("fp8 with compute in {}: products in 8 bits stand beside bf16, use that", name_of(compute));
+  if (fp8) check_fp8_device(device);
   const LoraOptions options = options_of(lora, config.kind);
-  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options, device)
-                                        : make_llama(config, compute, options, device);
+  return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options, device, fp8)
+                                        : make_llama(config, compute, options, device, fp8);
 }
 
 }  // namespace partita

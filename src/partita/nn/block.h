@@ -45,11 +45,13 @@ struct Residual {
 // d/d sum and d/d branch; one tensor twice where there is no dropout.
 struct ResidualGrad {
   at::Tensor sum, branch;
+  at::Tensor scale = {};  // of branch, measured (ops/fp8.h), or undefined
 };
 
 // What a block hands on. The engine owns these three, and blocks overwrite them in turn.
 struct Handed {
   at::Tensor branch, d_sum, d_branch;  // [rows, width]
+  at::Tensor scale;                    // [kFp8Scale] fp32, of the gradient of a branch
 };
 
 // In the order of Block::parameters(), shaped; in the compute dtype.

@@ -10,10 +10,14 @@ std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.d
 
 Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
     : options_(std::move(options)),
-      places_{.parameter = layer().index > 0 ? kEntryBias + 1 : kEntryBias, .slot = kSlots, .scratch = kTemporaries},
+      places_{.parameter = layer().index > 0 ? kEntryBias + 1 : kEntryBias,
+              .slot = kSlots,
+              .scratch = kTemporaries,
+              .fp8 = layer().fp8,
+              .scales = kScales},
       qkv_({.weight = kQkv, .bias = kQkvBias, .in = layer().width, .parts = {{"attention.qkv", 0, 3 * layer().width}}},
            layer().index, options_.lora, places_),
-      output_({.weight = kOutput, .in = layer().width, .parts = {{"attention.output", 0, layer().width}}},
+      output_({.weight = kOutput, .measured = false, .in = layer().width, .parts = {{"attention.output", 0, layer().width}}},
               layer().index, options_.lora, places_),
       up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", 0, layer().ffn_width}}}, layer().index,
           options_.lora, places_),
@@ -49,16 +53,17 @@ std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
   std::vector<BufferSpec> list = {{"r1", {n, c}, t, Keep::entry},
                                   {"mean1", {n}, DType::fp32, Keep::entry},
                                   {"rstd1", {n}, DType::fp32, Keep::entry},
-                                  {"h1", {n, c}, t, Keep::all},
+                                  {"h1", {n, c}, t, qkv_.input_keep(n)},
                                   {"qkv", {s.samples, s.length, 3 * c}, t, Keep::attention},
                                   {"attended", {s.samples, s.length, c}, t, Keep::attention},
                                   {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::attention},
                                   {"r2", {n, c}, t, Keep::attention},
                                   {"mean2", {n}, DType::fp32, Keep::attention},
                                   {"rstd2", {n}, DType::fp32, Keep::attention},
-                                  {"h2", {n, c}, t, Keep::all},
+                                  {"h2", {n, c}, t, up_.input_keep(n)},
                                   {"up", {n, layer().ffn_width}, t, Keep::selective},
-                                  {"activated", {n, layer().ffn_width}, t, Keep::all}};
+                                  {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
+                                  linear_scales(4, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
@@ -68,17 +73,19 @@ std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
   std::vector<BufferSpec> list = {{"branch", {n, c}, layer().dtype},
                                   {"wide", {n, layer().ffn_width}, layer().dtype},
                                   {"d_qkv", {s.samples, s.length, 3 * c}, layer().dtype}};
-  add_linear_scratch(options_.lora, s, std::max(c, layer().ffn_width), layer().dtype, list);
+  const int64_t widest = std::max(c, layer().ffn_width), widest_out = std::max(3 * c, layer().ffn_width);
+  add_linear_scratch(options_.lora, layer().fp8, s,
+                     {.widest_in = widest, .widest_out = widest_out, .largest = c * widest_out}, layer().dtype, list);
   return list;
 }
 
-void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
+void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) const {
   const int64_t n = saved[kR1].size(0);
-  qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved);
+  qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, heads(),
          layer_dropout(layer(), DropoutPlace::attention, context), context);
   const at::Tensor& output = context.scratch[kBranch];
-  output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved);
+  output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = w[kOutputBias],
@@ -89,17 +96,21 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved) const {
                     .residual = saved[kR2],
                     .normed = saved[kH2],
                     .mean = saved[kMean2],
-                    .rstd = saved[kRstd2]});
-  activate(w, context, saved);
+                    .rstd = saved[kRstd2],
+                    .amax = up_.input_amax(saved, n)});
+  activate(w, context, saved, again);
 }
 
-void Gpt2Layer::activate(Weights w, Context& context, Saved& saved) const {
-  if (up_.adapters() == 0) return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
-  up_.forward(w, saved[kUpOut], saved[kH2], context, saved);
-  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias]);
+void Gpt2Layer::activate(Weights w, Context& context, Saved& saved, bool again) const {
+  const int64_t n = saved[kR1].size(0);
+  if (up_.adapters() == 0 && !up_.is_fp8(n))
+    return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
+  up_.forward(w, saved[kUpOut], saved[kH2], context, saved, again);
+  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias], down_.input_amax(saved, n));
 }
 
 Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
+  if (layer().fp8) saved[kScales].zero_();
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = layer().index > 0 ? w[kEntryBias] : at::Tensor(),
@@ -110,21 +121,34 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
                     .residual = saved[kR1],
                     .normed = saved[kH1],
                     .mean = saved[kMean1],
-                    .rstd = saved[kRstd1]});
-  middle(w, context, saved);
+                    .rstd = saved[kRstd1],
+                    .amax = qkv_.input_amax(saved, x.branch.size(0))});
+  middle(w, context, saved, false);
   down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.handed.branch};
 }
 
 void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
-  if (!saved.kept[kH1]) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
+  const int64_t n = saved[kR1].size(0);
+  const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = up_.kept_input(saved, kH2, n);
+  if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
-    middle(w, context, saved);
+    middle(w, context, saved, true);
+    down_.keep_input(saved[kActivated], saved);
     return down_.recompute(w, saved[kActivated], context, saved);
   }
-  if (!saved.kept[kH2]) norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
-  if (!saved.kept[kUpOut]) return activate(w, context, saved);
-  if (!saved.kept[kActivated]) gelu_recompute(saved[kActivated], saved[kUpOut]);
+  if (!kept_h1) qkv_.keep_input(saved[kH1], saved);
+  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), saved);
+  if (!kept_h2) norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
+  if (!saved.kept[kUpOut]) {
+    activate(w, context, saved, true);
+    return down_.keep_input(saved[kActivated], saved);
+  }
+  if (!kept_h2) up_.keep_input(saved[kH2], saved);
+  if (!down_.kept_input(saved, kActivated, n)) {
+    gelu_recompute(saved[kActivated], saved[kUpOut]);
+    down_.keep_input(saved[kActivated], saved);
+  }
 }
 
 ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
@@ -132,14 +156,16 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor &d_h = context.scratch[kBranch], &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
   const Handed& out = context.handed;
 
-  if (down_.adapters() == 0) {
+  if (down_.adapters() == 0 && !down_.is_fp8(n)) {
     grads.matmul(kDown, d.branch, saved[kActivated]);
     linear_gelu_backward(wide, d.branch, w[kDown], saved[kUpOut], grads.target(kUpBias));
   } else {
-    down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads);
-    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias));
+    down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads, d.scale);
+    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(saved, n));
   }
-  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads);
+  const bool measured = down_.adapters() > 0 || down_.is_fp8(n);  // by the kernel above
+  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
+               measured ? up_.gradient_scale(saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,
@@ -153,14 +179,17 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm2),
                      .d_norm_bias = grads.target(kNorm2Bias),
-                     .d_bias = grads.target(kOutputBias)});
+                     .d_bias = grads.target(kOutputBias),
+                     .amax = output_.gradient_amax(saved, n)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
-  output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads);
+  output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
+                   output_.gradient_scale(saved, n));
   attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
                      heads(), layer_dropout(layer(), DropoutPlace::attention, context), context.batch->first_keys);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
+  const at::Tensor d_scale = layer().fp8 ? out.scale.zero_() : at::Tensor();
   add_norm_backward({.d_normed = d_h,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],
@@ -172,8 +201,9 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm1),
                      .d_norm_bias = grads.target(kNorm1Bias),
-                     .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{}});
-  return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
+                     .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{},
+                     .amax = d_scale.defined() ? d_scale.narrow(0, 0, 1) : at::Tensor()});
+  return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 
 }  // namespace partita

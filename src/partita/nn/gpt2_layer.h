@@ -60,6 +60,7 @@ class Gpt2Layer final : public Block {
     kH2,
     kUpOut,
     kActivated,
+    kScales,
     kSlots
   };
   enum Scratch : uint8_t { kBranch, kWide, kDQkv, kTemporaries };  // kBranch is read before the others are written
@@ -67,9 +68,9 @@ class Gpt2Layer final : public Block {
   [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // From norm 1 to the activation: what forward and a full recomputation both run.
-  void middle(Weights, Context&, Saved&) const;
+  void middle(Weights, Context&, Saved&, bool again) const;
   // From norm 2 to the activation.
-  void activate(Weights, Context&, Saved&) const;
+  void activate(Weights, Context&, Saved&, bool again) const;
 
   Gpt2LayerOptions options_;
   LinearPlaces places_;  // behind the layer's own

@@ -20,6 +20,7 @@ struct LayerOptions {
   float entry_dropout = 0;  // of what enters: embedding dropout in layer 0, else residual dropout
   float residual_dropout = 0, attention_dropout = 0;
   DType dtype = DType::fp32;
+  bool fp8 = false;  // products of the layer's linears in 8 bits, where their sizes allow it
 };
 
 // "layers.3.mlp.down.weight"

@@ -5,12 +5,15 @@
 
 #include "partita/nn/layer.h"
 #include "partita/ops/activation.h"
+#include "partita/ops/fp8.h"
 #include "partita/ops/matmul.h"
 
 namespace partita {
 namespace {
 
-enum Scratch : uint8_t { kLow, kWide };  // behind the layer's own
+// Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTurned is d_y transposed.
+enum Scratch : uint8_t { kLow, kWide, kRows, kTurned, kMatrix };
+constexpr int kLinearScales = 3 * static_cast<int>(kFp8Scale);  // of x, W and d_y
 
 // The first elements of a temporary as [rows, columns].
 at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
@@ -20,7 +23,9 @@ at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
 }  // namespace
 
 Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearPlaces& next)
-    : spec_(std::move(spec)), layer_(layer), lora_(lora), scratch_(next.scratch) {
+    : spec_(std::move(spec)), layer_(layer), lora_(lora), scratch_(next.scratch), scales_(next.scales), number_(next.linear++),
+      transposed_(next.slot), fp8_(next.fp8) {
+  if (fp8_) ++next.slot;
   if (lora.rank == 0) return;
   for (const LinearPart& part : spec_.parts) {
     if (std::ranges::find(lora.parts, part.name) == lora.parts.end()) continue;
@@ -52,8 +57,82 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
 }
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
+  if (fp8_)
+    list.push_back({"input_fp8",
+                    {is_fp8(shape.rows()) ? spec_.in : 0, shape.rows()},
+                    DType::uint8,
+                    adapters_.empty() ? Keep::all : Keep::never});
   for (size_t i = 0; i < adapters_.size(); ++i)
     list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Keep::attention});
+}
+
+bool Linear::is_fp8(int64_t rows) const { return fp8_ && rows > 0 && fp8_fits(rows, spec_.in, out()); }
+
+bool Linear::kept_input(const Saved& saved, int input, int64_t rows) const {
+  return saved.kept[static_cast<size_t>(keeps_transposed(rows) ? transposed_ : input)];
+}
+
+at::Tensor Linear::scale(const Saved& saved, Scale which) const {
+  return saved[scales_].narrow(0, number_ * kLinearScales + which * kFp8Scale, kFp8Scale);
+}
+
+at::Tensor Linear::input_amax(const Saved& saved, int64_t rows) const {
+  return is_fp8(rows) ? scale(saved, kInput).narrow(0, 0, 1) : at::Tensor();
+}
+
+at::Tensor Linear::gradient_scale(const Saved& saved, int64_t rows) const {
+  return is_fp8(rows) ? scale(saved, kGradient) : at::Tensor();
+}
+
+at::Tensor Linear::gradient_amax(const Saved& saved, int64_t rows) const {
+  return is_fp8(rows) ? scale(saved, kGradient).narrow(0, 0, 1) : at::Tensor();
+}
+
+at::Tensor Linear::transposed_input(const Saved& saved) const { return saved[transposed_].view(at::kFloat8_e4m3fn); }
+
+at::Tensor Linear::temporary(const Context& context, int place, int64_t rows, int64_t columns,
+                             at::ScalarType format) const {
+  const int first = scratch_ + (lora_.rank == 0 ? 0 : kRows);
+  return shaped(context.scratch[static_cast<size_t>(first + place - kRows)], rows, columns).view(format);
+}
+
+void Linear::keep_input(at::Tensor x, Saved& saved) const {
+  if (keeps_transposed(x.size(0))) fp8_quantise({}, transposed_input(saved), scale(saved, kInput), x);
+}
+
+void Linear::forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias,
+                         Context& context, Saved& saved, bool again) const {
+  const at::Tensor x_scale = scale(saved, kInput), w_scale = scale(saved, kWeight);
+  if (!again && !spec_.measured) fp8_measure(x_scale.narrow(0, 0, 1), x);
+  if (!again) fp8_measure(w_scale.narrow(0, 0, 1), w);
+  const bool read_later = adapters_.empty() && context.mode == Mode::train &&
+                          (again || saved.kept[static_cast<size_t>(transposed_)]);
+  const at::Tensor rows = temporary(context, kRows, x.size(0), spec_.in, at::kFloat8_e4m3fn),
+                   matrix = temporary(context, kMatrix, out(), spec_.in, at::kFloat8_e4m3fn);
+  fp8_quantise(rows, read_later ? transposed_input(saved) : at::Tensor(), x_scale, x);
+  fp8_quantise(matrix, {}, w_scale, w);
+  fp8_matmul(y, {rows, x_scale}, {matrix, w_scale}, false, bias);
+}
+
+void Linear::backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x,
+                          Context& context, Saved& saved, Target d_w, at::Tensor d_scale) const {
+  const int64_t n = d_y.size(0);
+  if (!d_scale.defined()) {
+    d_scale = scale(saved, kGradient);
+    fp8_measure(d_scale.narrow(0, 0, 1), d_y);
+  }
+  const at::Tensor x_scale = scale(saved, kInput), w_scale = scale(saved, kWeight);
+  const at::Tensor rows = temporary(context, kRows, n, out(), at::kFloat8_e5m2);
+  const bool trained = d_w.gradient.defined();
+  const at::Tensor turned = trained ? temporary(context, kTurned, out(), n, at::kFloat8_e5m2) : at::Tensor();
+  fp8_quantise(rows, turned, d_scale, d_y);
+  if (trained) {
+    if (!adapters_.empty()) fp8_quantise({}, transposed_input(saved), x_scale, x);
+    fp8_matmul(d_w.gradient, {turned, d_scale}, {transposed_input(saved), x_scale}, d_w.accumulate);
+  }
+  const at::Tensor matrix = temporary(context, kMatrix, spec_.in, out(), at::kFloat8_e4m3fn);
+  fp8_quantise({}, matrix, w_scale, w);
+  fp8_matmul(d_x, {rows, d_scale}, {matrix, w_scale}, false);
 }
 
 at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& context) const {
@@ -64,9 +143,13 @@ at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& contex
   return out;
 }
 
-void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Saved& saved) const {
+void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Saved& saved, bool again) const {
   const auto parameter = [&](int place) { return w[static_cast<size_t>(place)]; };
-  linear_forward(y, x, parameter(spec_.weight), spec_.bias >= 0 ? parameter(spec_.bias) : at::Tensor());
+  const at::Tensor bias = spec_.bias >= 0 ? parameter(spec_.bias) : at::Tensor();
+  if (is_fp8(x.size(0)))
+    forward_fp8(parameter(spec_.weight), y, x, bias, context, saved, again);
+  else
+    linear_forward(y, x, parameter(spec_.weight), bias);
   recompute(w, x, context, saved);
   for (const Adapter& adapter : adapters_)
     linear_add(y.narrow(1, adapter.part.begin, adapter.part.rows), saved[adapter.slot], parameter(adapter.b),
@@ -79,10 +162,15 @@ void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) 
 }
 
 void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context& context, Saved& saved,
-                      Grads& grads) const {
+                      Grads& grads, at::Tensor d_scale) const {
   if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
-  grads.matmul(spec_.weight, d_y, x);
-  linear_backward_input(d_x, d_y, w[static_cast<size_t>(spec_.weight)]);
+  const at::Tensor& weight = w[static_cast<size_t>(spec_.weight)];
+  if (is_fp8(x.size(0))) {
+    backward_fp8(weight, d_x, d_y, x, context, saved, grads.target(spec_.weight), d_scale);
+  } else {
+    grads.matmul(spec_.weight, d_y, x);
+    linear_backward_input(d_x, d_y, weight);
+  }
   const int64_t rows = x.size(0);
   for (const Adapter& adapter : adapters_) {
     const at::Tensor &a = w[static_cast<size_t>(adapter.a)], &b = w[static_cast<size_t>(adapter.b)];
@@ -102,11 +190,22 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
   }
 }
 
-void add_linear_scratch(const LoraOptions& lora, const Shape& shape, int64_t widest, DType dtype,
+BufferSpec linear_scales(int linears, bool fp8) {
+  return {"scales", {fp8 ? linears * kLinearScales : 0}, DType::fp32, Keep::entry};
+}
+
+void add_linear_scratch(const LoraOptions& lora, bool fp8, const Shape& shape, const LinearSizes& sizes, DType dtype,
                         std::vector<BufferSpec>& list) {
-  if (lora.rank == 0) return;
-  list.push_back({"low", {shape.rows() * lora.rank}, dtype});
-  list.push_back({"wide", {lora.dropout > 0 ? shape.rows() * widest : 0}, dtype});
+  const int64_t rows = shape.rows();
+  if (lora.rank > 0) {
+    list.push_back({"low", {rows * lora.rank}, dtype});
+    list.push_back({"wide", {lora.dropout > 0 ? rows * sizes.widest_in : 0}, dtype});
+  }
+  if (fp8) {
+    list.push_back({"rows_fp8", {rows * std::max(sizes.widest_in, sizes.widest_out)}, DType::uint8});
+    list.push_back({"transposed_fp8", {rows * sizes.widest_out}, DType::uint8});
+    list.push_back({"weight_fp8", {sizes.largest}, DType::uint8});
+  }
 }
 
 }  // namespace partita

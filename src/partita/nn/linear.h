@@ -11,6 +11,14 @@
 //   qkv.add_parameters(list);
 //   qkv.forward(weights, y, x, context, saved);
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
+//
+// With fp8 the three products of W are in 8 bits (ops/fp8.h), where the sizes allow it; adapters are not. What backward
+// needs of x is then x transposed, in 8 bits, kept in its place: x itself is kept only where adapters read it. Scales of
+// x, W and d_y are kept too, so that what is quantised again gets the same bits. The kernel that makes x or d_y measures
+// it, if it can:
+//
+//   saved[kScales].zero_();                                   // at the start of each forward
+//   add_norm_forward({..., .amax = qkv.input_amax(saved, rows)});
 #pragma once
 #include <string>
 #include <vector>
@@ -35,8 +43,9 @@ struct LinearPart {
 struct LinearSpec {
   int weight;     // places in the layer's parameters
   int bias = -1;  // -1: none, or added by another kernel
+  bool measured = true;  // the kernel that makes x measures it
   int64_t in;
-  std::vector<LinearPart> parts;
+  std::vector<LinearPart> parts;  // all of the rows of W
 };
 
 // The next free places in a layer's lists.
@@ -44,6 +53,9 @@ struct LinearPlaces {
   int parameter, slot;
   int scratch;  // of the temporaries that all linears of the layer share
   int adapter = 0;
+  bool fp8 = false;
+  int scales = 0;        // the layer's slot for scales
+  int linear = 0;        // number of the linear in its layer
 };
 
 class Linear {
@@ -54,12 +66,27 @@ class Linear {
   void add_parameters(std::vector<ParameterSpec>&) const;
   void add_saved(const Shape&, DType, std::vector<BufferSpec>&) const;
 
-  // y [N, out], x [N, in].
-  void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&) const;
+  // Whether the products of W are in 8 bits.
+  [[nodiscard]] bool is_fp8(int64_t rows) const;
+  // From which level on x is kept.
+  [[nodiscard]] Keep input_keep(int64_t rows) const { return keeps_transposed(rows) ? Keep::never : Keep::all; }
+  // Whether what backward needs of x was kept; `input` is the slot of x.
+  [[nodiscard]] bool kept_input(const Saved&, int input, int64_t rows) const;
+  // Where the kernels that make x and d_y put their largest magnitude; undefined without fp8. d_y: [kFp8Scale], of which
+  // the first is the magnitude.
+  [[nodiscard]] at::Tensor input_amax(const Saved&, int64_t rows) const;
+  [[nodiscard]] at::Tensor gradient_scale(const Saved&, int64_t rows) const;
+  [[nodiscard]] at::Tensor gradient_amax(const Saved&, int64_t rows) const;
+
+  // y [N, out], x [N, in]. again: in a recomputation, with the scales of before.
+  void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&, bool again = false) const;
+  // Fills again what is kept in place of x.
+  void keep_input(at::Tensor x, Saved&) const;
   // Only what backward reads of the adapters, where y is not needed again.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
-  // d_x [N, in] is overwritten; it may be x where there are no adapters.
-  void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&) const;
+  // d_x [N, in] is overwritten; it may be x where there are no adapters. d_scale: that of d_y, measured; undefined: not.
+  void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&,
+                at::Tensor d_scale = {}) const;
 
  private:
   struct Adapter {
@@ -68,16 +95,35 @@ class Linear {
     int slot;  // of x A^T
     uint32_t site;
   };
+  enum Scale : uint8_t { kInput, kWeight, kGradient };
+  [[nodiscard]] int64_t out() const { return spec_.parts.back().begin + spec_.parts.back().rows; }
+  [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
+  [[nodiscard]] at::Tensor scale(const Saved&, Scale) const;
+  [[nodiscard]] at::Tensor transposed_input(const Saved&) const;
+  [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
+  void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,
+                   Saved&, bool again) const;
+  void backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x, Context&,
+                    Saved&, Target d_w, at::Tensor d_scale) const;
   [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&) const;
 
   LinearSpec spec_;
   int64_t layer_;
   LoraOptions lora_;
-  int scratch_;
+  int scratch_, scales_, number_;
+  int transposed_;  // slot of x transposed, in 8 bits
+  bool fp8_;
   std::vector<Adapter> adapters_;
 };
 
-// What the linears of a layer share: nothing without adapters. `widest`: the most input channels of any.
-void add_linear_scratch(const LoraOptions&, const Shape&, int64_t widest, DType, std::vector<BufferSpec>&);
+// The slot of the scales of `linears` linears; empty without fp8.
+[[nodiscard]] BufferSpec linear_scales(int linears, bool fp8);
+
+// What the linears of a layer share: nothing without adapters and fp8. `widest_in`, `widest_out`, `largest`: the most
+// input and output channels of any, and the most elements of a weight.
+struct LinearSizes {
+  int64_t widest_in, widest_out, largest;
+};
+void add_linear_scratch(const LoraOptions&, bool fp8, const Shape&, const LinearSizes&, DType, std::vector<BufferSpec>&);
 
 }  // namespace partita

@@ -8,14 +8,14 @@ namespace partita {
 
 LlamaLayer::LlamaLayer(LlamaLayerOptions options)
     : options_(std::move(options)),
-      places_{.parameter = kParameters, .slot = kSlots, .scratch = kTemporaries},
+      places_{.parameter = kParameters, .slot = kSlots, .scratch = kTemporaries, .fp8 = layer().fp8, .scales = kScales},
       qkv_({.weight = kQkv,
             .in = layer().width,
             .parts = {{"attention.q", 0, query_width()},
                       {"attention.k", query_width(), kv_width()},
                       {"attention.v", query_width() + kv_width(), kv_width()}}},
            layer().index, options_.lora, places_),
-      output_({.weight = kOutput, .in = query_width(), .parts = {{"attention.output", 0, layer().width}}},
+      output_({.weight = kOutput, .measured = false, .in = query_width(), .parts = {{"attention.output", 0, layer().width}}},
               layer().index, options_.lora, places_),
       gate_up_({.weight = kGateUp,
                 .in = layer().width,
@@ -47,15 +47,16 @@ std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
   std::vector<BufferSpec> list = {
       {"r1", {n, c}, t, Keep::entry},
       {"rstd1", {n}, DType::fp32, Keep::entry},
-      {"h1", {n, c}, t, Keep::all},
+      {"h1", {n, c}, t, qkv_.input_keep(n)},
       {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Keep::attention},
       {"attended", {s.samples, s.length, query_width()}, t, Keep::attention},
       {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Keep::attention},
       {"r2", {n, c}, t, Keep::attention},
       {"rstd2", {n}, DType::fp32, Keep::attention},
-      {"h2", {n, c}, t, Keep::all},
+      {"h2", {n, c}, t, gate_up_.input_keep(n)},
       {"gate_up", {n, 2 * layer().ffn_width}, t, Keep::selective},
-      {"activated", {n, layer().ffn_width}, t, Keep::all}};
+      {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
+      linear_scales(4, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
@@ -67,18 +68,22 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
                                   {"d_activated", {down_.adapters() > 0 ? n : 0, layer().ffn_width}, t},
                                   {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
                                   {"d_attended", {s.samples, s.length, query_width()}, t}};
-  add_linear_scratch(options_.lora, s, std::max({layer().width, query_width(), layer().ffn_width}), t, list);
+  const int64_t qkv = query_width() + 2 * kv_width();
+  const LinearSizes sizes{.widest_in = std::max({layer().width, query_width(), layer().ffn_width}),
+                          .widest_out = std::max({layer().width, qkv, 2 * layer().ffn_width}),
+                          .largest = layer().width * std::max({qkv, 2 * layer().ffn_width})};
+  add_linear_scratch(options_.lora, layer().fp8, s, sizes, t, list);
   return list;
 }
 
-void LlamaLayer::middle(Weights w, Context& context, Saved& saved) const {
+void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) const {
   const int64_t n = saved[kR1].size(0);
-  qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved);
+  qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
          layer_dropout(layer(), DropoutPlace::attention, context), context);
   const at::Tensor& output = context.scratch[kDH];
-  output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved);
+  output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = {},
@@ -89,12 +94,14 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved) const {
                     .residual = saved[kR2],
                     .normed = saved[kH2],
                     .mean = {},
-                    .rstd = saved[kRstd2]});
-  gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved);
-  swiglu_forward(saved[kActivated], saved[kGateUpOut]);
+                    .rstd = saved[kRstd2],
+                    .amax = gate_up_.input_amax(saved, n)});
+  gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved, again);
+  swiglu_forward(saved[kActivated], saved[kGateUpOut], down_.input_amax(saved, n));
 }
 
 Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
+  if (layer().fp8) saved[kScales].zero_();
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = {},
@@ -105,21 +112,33 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
                     .residual = saved[kR1],
                     .normed = saved[kH1],
                     .mean = {},
-                    .rstd = saved[kRstd1]});
-  middle(w, context, saved);
+                    .rstd = saved[kRstd1],
+                    .amax = qkv_.input_amax(saved, x.branch.size(0))});
+  middle(w, context, saved, false);
   down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.handed.branch};
 }
 
 void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
-  if (!saved.kept[kH1]) norm_recompute(saved[kH1], saved[kR1], {}, saved[kRstd1], w[kNorm1], {});
+  const int64_t n = saved[kR1].size(0);
+  const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = gate_up_.kept_input(saved, kH2, n);
+  if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], {}, saved[kRstd1], w[kNorm1], {});
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
-    middle(w, context, saved);
+    middle(w, context, saved, true);
+    down_.keep_input(saved[kActivated], saved);
     return down_.recompute(w, saved[kActivated], context, saved);
   }
-  if (!saved.kept[kH2]) norm_recompute(saved[kH2], saved[kR2], {}, saved[kRstd2], w[kNorm2], {});
-  if (!saved.kept[kGateUpOut]) gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved);
-  if (!saved.kept[kActivated]) swiglu_forward(saved[kActivated], saved[kGateUpOut]);
+  if (!kept_h1) qkv_.keep_input(saved[kH1], saved);
+  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), saved);
+  if (!kept_h2) norm_recompute(saved[kH2], saved[kR2], {}, saved[kRstd2], w[kNorm2], {});
+  if (!saved.kept[kGateUpOut])
+    gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved, true);
+  else if (!kept_h2)
+    gate_up_.keep_input(saved[kH2], saved);
+  if (!down_.kept_input(saved, kActivated, n)) {
+    swiglu_forward(saved[kActivated], saved[kGateUpOut]);
+    down_.keep_input(saved[kActivated], saved);
+  }
 }
 
 ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
@@ -130,9 +149,10 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   // What nobody reads again gives its place to its gradient.
   const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
-  down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads);
-  swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut]);
-  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads);
+  down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads, d.scale);
+  swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(saved, n));
+  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads,
+                    gate_up_.gradient_scale(saved, n));
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = scratch[kDH],
@@ -146,10 +166,11 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm2),
                      .d_norm_bias = {},
-                     .d_bias = {}});
+                     .d_bias = {},
+                     .amax = output_.gradient_amax(saved, n)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
-                   grads);
+                   grads, output_.gradient_scale(saved, n));
   attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
                      options_.heads, layer_dropout(layer(), DropoutPlace::attention, context),
                      context.batch->first_keys);
@@ -157,6 +178,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   qkv_.backward(w, scratch[kDH], scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
+  const at::Tensor d_scale = layer().fp8 ? out.scale.zero_() : at::Tensor();
   add_norm_backward({.d_normed = scratch[kDH],
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],
@@ -168,8 +190,9 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                      .d_branch = out.d_branch,
                      .d_weight = grads.target(kNorm1),
                      .d_norm_bias = {},
-                     .d_bias = {}});
-  return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
+                     .d_bias = {},
+                     .amax = d_scale.defined() ? d_scale.narrow(0, 0, 1) : at::Tensor()});
+  return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 
 }  // namespace partita

@@ -46,6 +46,7 @@ class LlamaLayer final : public Block {
     kH2,
     kGateUpOut,
     kActivated,
+    kScales,
     kSlots
   };
   enum Scratch : uint8_t { kDH, kDActivated, kDQkv, kDAttended, kTemporaries };
@@ -54,7 +55,7 @@ class LlamaLayer final : public Block {
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // From norm 1 to the activation: what forward and a full recomputation both run.
-  void middle(Weights, Context&, Saved&) const;
+  void middle(Weights, Context&, Saved&, bool again) const;
 
   LlamaLayerOptions options_;
   LinearPlaces places_;  // behind the layer's own

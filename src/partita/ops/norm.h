@@ -27,6 +27,7 @@ struct AddNorm {
   at::Tensor residual;  // [N, C] = sum + dropout(branch + bias), rounded to the dtype; may be `sum` or `branch` itself
   at::Tensor normed;    // [N, C] = norm of the *rounded* residual: a pipeline cut or a recompute gives these bits
   at::Tensor mean, rstd;  // [N] fp32; mean undefined: RMS norm
+  at::Tensor amax = {};   // [1] fp32 = max(amax, |normed|) (fp8.h), or undefined: not wanted
 };
 void add_norm_forward(const AddNorm&);
 
@@ -44,6 +45,7 @@ struct AddNormBackward {
   at::Tensor d_residual;  // [N, C]; may be d_sum or d_normed itself
   at::Tensor d_branch;    // [N, C] = mask * scale * d_residual; not written when p == 0 (it is d_residual)
   Target d_weight, d_norm_bias, d_bias;  // [C] fp32; d_bias = column sums of d_branch (d_residual when p == 0)
+  at::Tensor amax = {};  // [1] fp32 = max(amax, |d_branch|) (|d_residual| when p == 0), or undefined: not wanted
 };
 void add_norm_backward(const AddNormBackward&);
 

@@ -53,7 +53,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
   if (device.is_cpu() && (c.train.offload_optimizer || c.train.offload_activations > 0))
     fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
          c.train.offload_optimizer ? "offload_optimizer" : "offload_activations");
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device);
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
   const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
                               .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),

@@ -31,6 +31,9 @@ void validate_parallel(const ParallelConfig& p, int64_t ranks) {
 void validate_precision(const Config& c) {
   if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
     fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
+  if (c.train.fp8 != Fp8Recipe::off && c.train.precision != DType::bf16)
+    fail("train.fp8 is current, train.precision {}: products in 8 bits stand beside bf16, use that",
+         name_of(c.train.precision));
   if (c.loss_scale.lowest > c.loss_scale.initial)
     fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
          c.loss_scale.initial, c.loss_scale.initial);

@@ -47,6 +47,9 @@ struct DataConfig {
 // also the first product of the MLP; full: all but each block's input.
 enum class Recompute : uint8_t { none, selective, mlp, full };
 
+// Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied.
+enum class Fp8Recipe : uint8_t { off, current };
+
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run
   int64_t sequence_length = 1024;  // tokens a sample
@@ -57,6 +60,7 @@ struct TrainConfig {
   // Forward and backward recorded as a CUDA graph. automatic: for one rank whose calls are short.
   Switch cuda_graph = Switch::automatic;
   bool fp32_gradients = false;     // also of layers in half precision where nothing but the sum over ranks is added to them
+  Fp8Recipe fp8 = Fp8Recipe::off;
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
   // Gradients, master weights and optimizer states lie in host memory, and the host updates; for runs on a device.

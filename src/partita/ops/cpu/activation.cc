@@ -9,6 +9,7 @@
 #include "partita/ops/cuda/activation.h"
 #endif
 #include "partita/ops/device.h"
+#include "partita/ops/fp8.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/activation.cc"
@@ -176,8 +177,8 @@ int64_t grain_rows(int64_t columns) { return std::max<int64_t>(1, kLeastElements
 
 }  // namespace
 
-void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias) {
-  PARTITA_DISPATCH(x, bias_gelu_forward(out, x, bias));
+void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias, at::Tensor amax) {
+  PARTITA_DISPATCH(x, bias_gelu_forward(out, x, bias, amax));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), C = x.size(1);
   check_tensor(x, "x", {N, C}, dtype);
@@ -186,6 +187,7 @@ void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias) {
   at::parallel_for(0, N, grain_rows(C), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(bias_gelu_rows)(out, x, bias, begin, end);
   });
+  if (amax.defined()) fp8_measure(amax, out);
 }
 
 void gelu_recompute(at::Tensor out, at::Tensor x) {
@@ -198,8 +200,8 @@ void gelu_recompute(at::Tensor out, at::Tensor x) {
   });
 }
 
-void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias) {
-  PARTITA_DISPATCH(x, bias_gelu_backward(d_x, d_out, x, d_bias));
+void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias, at::Tensor amax) {
+  PARTITA_DISPATCH(x, bias_gelu_backward(d_x, d_out, x, d_bias, amax));
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), C = x.size(1);
   check_tensor(x, "x", {N, C}, dtype);
@@ -213,10 +215,11 @@ void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d
     (d_x, d_out, x, wanted ? sums.clear(c) : nullptr, sums.first_row(c), sums.first_row(c + 1));
   });
   sums.add_to(0, d_bias);
+  if (amax.defined()) fp8_measure(amax, d_x);
 }
 
-void swiglu_forward(at::Tensor out, at::Tensor gate_up) {
-  PARTITA_DISPATCH(gate_up, swiglu_forward(out, gate_up));
+void swiglu_forward(at::Tensor out, at::Tensor gate_up, at::Tensor amax) {
+  PARTITA_DISPATCH(gate_up, swiglu_forward(out, gate_up, amax));
   const at::ScalarType dtype = check_activation(gate_up, "gate_up");
   const int64_t N = gate_up.size(0), F = gate_up.size(1) / 2;
   check_tensor(gate_up, "gate_up", {N, 2 * F}, dtype);
@@ -224,10 +227,11 @@ void swiglu_forward(at::Tensor out, at::Tensor gate_up) {
   at::parallel_for(0, N, grain_rows(F), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(swiglu_rows)(out, gate_up, begin, end);
   });
+  if (amax.defined()) fp8_measure(amax, out);
 }
 
-void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up) {
-  PARTITA_DISPATCH(gate_up, swiglu_backward(d_gate_up, d_out, gate_up));
+void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up, at::Tensor amax) {
+  PARTITA_DISPATCH(gate_up, swiglu_backward(d_gate_up, d_out, gate_up, amax));
   const at::ScalarType dtype = check_activation(gate_up, "gate_up");
   const int64_t N = gate_up.size(0), F = gate_up.size(1) / 2;
   check_tensor(gate_up, "gate_up", {N, 2 * F}, dtype);
@@ -236,6 +240,7 @@ void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up)
   at::parallel_for(0, N, grain_rows(F), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(swiglu_backward_rows)(d_gate_up, d_out, gate_up, begin, end);
   });
+  if (amax.defined()) fp8_measure(amax, d_gate_up);
 }
 
 void bias_backward(at::Tensor d, Target d_bias) {

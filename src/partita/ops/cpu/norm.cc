@@ -12,6 +12,7 @@
 #include "partita/ops/cuda/norm.h"
 #endif
 #include "partita/ops/device.h"
+#include "partita/ops/fp8.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/norm.cc"
@@ -251,6 +252,7 @@ void add_norm_forward(const AddNorm& op) {
   at::parallel_for(0, N, kLeastRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(add_norm_rows)(op, mask, begin, end);
   });
+  if (op.amax.defined()) fp8_measure(op.amax, op.normed);
 }
 
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
@@ -297,6 +299,7 @@ void add_norm_backward(const AddNormBackward& op) {
   sums.add_to(0, op.d_weight);
   sums.add_to(1, op.d_norm_bias);
   sums.add_to(2, op.d_bias);
+  if (op.amax.defined()) fp8_measure(op.amax, op.dropout.p > 0 ? op.d_branch : op.d_residual);
 }
 
 }  // namespace partita

@@ -6,11 +6,11 @@
 
 namespace partita::cuda {
 
-void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias);
+void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias, at::Tensor amax = {});
 void gelu_recompute(at::Tensor out, at::Tensor x);
-void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias);
-void swiglu_forward(at::Tensor out, at::Tensor gate_up);
-void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up);
+void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias, at::Tensor amax = {});
+void swiglu_forward(at::Tensor out, at::Tensor gate_up, at::Tensor amax = {});
+void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up, at::Tensor amax = {});
 void bias_backward(at::Tensor d, Target d_bias);
 
 }  // namespace partita::cuda

@@ -1,5 +1,6 @@
 // Backward passes that end in column sums over all rows: of GELU with its bias, and of a bias alone.
 #include "partita/ops/cuda/activation.h"
+#include "partita/ops/cuda/amax.cuh"
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/gelu.cuh"
 #include "partita/ops/cuda/launch.h"
@@ -17,6 +18,7 @@ struct Sums {
   T* d_x;
   const T *d, *x;  // x null: d is summed as it is, and nothing but sums written
   float* partial;  // [gridDim.y, C]; null: not wanted
+  float* amax;     // of d_x; null: not wanted
   int64_t rows, C;
 };
 
@@ -27,6 +29,7 @@ __global__ void __launch_bounds__(kThreads) column_sums_kernel(const Sums<T> a) 
   const int64_t column = 8 * (int64_t{blockIdx.x} * kWarp + threadIdx.x), count = a.C - column;
   const int64_t step = int64_t{gridDim.y} * kBlockRows;
   float sum[8] = {};
+  uint32_t largest = 0;
   if (count > 0) {
     for (int64_t row = int64_t{blockIdx.y} * kBlockRows + threadIdx.y; row < a.rows; row += kRows * step) {
       Pack<T, 8> d[kRows], x[kGelu ? kRows : 1];
@@ -47,13 +50,18 @@ __global__ void __launch_bounds__(kThreads) column_sums_kernel(const Sums<T> a) 
           widen(x[r], at_x);
 #pragma unroll
           for (int i = 0; i < 8; ++i) value[i] *= gelu_slope(at_x[i]);
-          store_rounded<kAligned>(a.d_x + (row + r * step) * a.C + column, value, count);
+          const auto pack = narrow<T>(value);
+          store<kAligned>(a.d_x + (row + r * step) * a.C + column, pack, count);
+          widen(pack, value);
+          largest = larger(largest, pack);
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum[i] += value[i];
       }
     }
   }
+  if constexpr (kGelu)
+    if (a.amax != nullptr) record_amax(a.amax, largest);
   if (a.partial == nullptr) return;
 #pragma unroll
   for (int i = 0; i < 8; ++i) shared[threadIdx.y][i][threadIdx.x] = sum[i];
@@ -89,17 +97,19 @@ void launch(Sums<T> sums, bool whole, const Target& d_bias) {
 
 }  // namespace
 
-void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias) {
+void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias, at::Tensor amax) {
   const at::ScalarType dtype = check_activation(x, "x");
   const int64_t N = x.size(0), C = x.size(1);
   check_tensor(x, "x", {N, C}, dtype);
   check_tensor(d_out, "d_out", {N, C}, dtype);
   check_tensor(d_x, "d_x", {N, C}, dtype);
   check_optional(d_bias.gradient, "d_bias", {C}, at::kFloat);
+  check_optional(amax, "amax", {1}, at::kFloat);
   with_type(dtype, [&]<class T>(T) {
     launch<true, T>({.d_x = d_x.mutable_data_ptr<T>(),
                      .d = d_out.const_data_ptr<T>(),
                      .x = x.const_data_ptr<T>(),
+                     .amax = mutable_data_or_null<float>(amax),
                      .rows = N,
                      .C = C},
                     C % 8 == 0 && aligned(d_x, d_out, x), d_bias);

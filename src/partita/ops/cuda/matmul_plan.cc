@@ -45,6 +45,10 @@ cudaDataType_t cuda_type(at::ScalarType dtype) {
       return CUDA_R_16BF;
     case at::kHalf:
       return CUDA_R_16F;
+    case at::kFloat8_e4m3fn:
+      return CUDA_R_8F_E4M3;
+    case at::kFloat8_e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       return CUDA_R_32F;
   }
@@ -106,12 +110,16 @@ std::optional<cublasLtMatmulAlgo_t> parse_algorithm(const std::string& text) {
   return std::bit_cast<cublasLtMatmulAlgo_t>(bytes);
 }
 
+// 8-bit factors have a dtype each.
+bool is_fp8(const Product& p) { return p.dtype_b != at::ScalarType::Undefined; }
+at::ScalarType dtype_of_b(const Product& p) { return is_fp8(p) ? p.dtype_b : p.dtype; }
+
 // Descriptions and algorithms of one product.
 class Plan {
  public:
-  explicit Plan(const Product& p)
+  Plan(const Product& p, const Operands& o)
       : a_(p.transposed_a ? layout(p.dtype, p.k, p.m, p.row_a) : layout(p.dtype, p.m, p.k, p.row_a)),
-        b_(p.transposed_b ? layout(p.dtype, p.n, p.k, p.row_b) : layout(p.dtype, p.k, p.n, p.row_b)),
+        b_(p.transposed_b ? layout(dtype_of_b(p), p.n, p.k, p.row_b) : layout(dtype_of_b(p), p.k, p.n, p.row_b)),
         out_(layout(p.out_dtype, p.m, p.n, p.row_out)) {
     cublasLtMatmulDesc_t description = nullptr;
     PARTITA_CUBLAS(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -125,6 +133,9 @@ class Plan {
       set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
       set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, cuda_type(p.out_dtype));
     }
+    // Sums of 8-bit products in the tensor cores' own precision: 4-13% faster, and finer than the products' factors.
+    if (is_fp8(p)) set(description_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+    set_operands(o);
     find_algorithms(p);
   }
 
@@ -166,9 +177,15 @@ class Plan {
     return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(p.device));
   }
 
-  void run(const Product& p, const Operands& o, const cublasLtMatmulAlgo_t& algorithm) {
+  void set_operands(const Operands& o) {
     if (o.bias != nullptr) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
     if (o.aux != nullptr) set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o.aux);
+    if (o.scale_a != nullptr) set(description_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, o.scale_a);
+    if (o.scale_b != nullptr) set(description_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, o.scale_b);
+  }
+
+  void run(const Product& p, const Operands& o, const cublasLtMatmulAlgo_t& algorithm) {
+    set_operands(o);
     const float beta = p.accumulate ? 1 : 0;
     PARTITA_CUBLAS(cublasLtMatmul(handle(p.device), description_.get(), &o.scale, o.a, a_.get(), o.b, b_.get(), &beta,
                                   o.out, out_.get(), o.out, out_.get(), &algorithm, workspace(kMatmulWorkspace),
@@ -237,7 +254,7 @@ void run_product(Product p, const Operands& o) {
   const std::lock_guard lock(plans().mutex);
   auto found = plans().made.find(p);
   if (found == plans().made.end()) {
-    found = plans().made.emplace(p, Plan(p)).first;
+    found = plans().made.emplace(p, Plan(p, o)).first;
     plans().choose_wanted(p, found->second);
   }
   found->second.run(p, o, plans().trial);
@@ -245,9 +262,10 @@ void run_product(Product p, const Operands& o) {
 
 std::string Product::text() const {
   static constexpr std::array kNames{"", " bias", " gelu", " gelu_backward"};
-  return fmt::format("{} {} {} to {} {}{} rows {} {} {}{}{} align {} {} {}", m, n, k, at::toString(dtype),
-                     at::toString(out_dtype), transposed_a ? " ta" : "", row_a, row_b, row_out,
-                     transposed_b ? " tb" : "", kNames[static_cast<size_t>(epilogue)], align_a, align_b, align_out) +
+  return fmt::format("{} {} {}{} to {} {}{} rows {} {} {}{}{} align {} {} {}", m, n, k, at::toString(dtype),
+                     is_fp8(*this) ? fmt::format(" x {}", at::toString(dtype_b)) : "", at::toString(out_dtype),
+                     transposed_a ? " ta" : "", row_a, row_b, row_out, transposed_b ? " tb" : "",
+                     kNames[static_cast<size_t>(epilogue)], align_a, align_b, align_out) +
          (accumulate ? " add" : "");
 }
 

@@ -22,6 +22,7 @@ enum class Epilogue : uint8_t { none, bias, gelu, gelu_backward };
 struct Product {
   int device = 0;
   at::ScalarType dtype = at::kBFloat16, out_dtype = at::kBFloat16;
+  at::ScalarType dtype_b = at::ScalarType::Undefined;  // 8-bit factors: of B, dtype is A's; else dtype is both's
   int64_t m = 0, n = 0, k = 0;
   bool transposed_a = false, transposed_b = false;  // A, B lie as [k, m], [n, k]
   int64_t row_a = 0, row_b = 0, row_out = 0;        // elements from column to column in memory
@@ -40,6 +41,7 @@ struct Operands {
   const void* bias = nullptr;
   void* aux = nullptr;
   float scale = 1;
+  const float *scale_a = nullptr, *scale_b = nullptr;  // of 8-bit factors, on the device
 };
 
 // On the current device and its current stream; device and alignments of the product are filled in here.

@@ -1,3 +1,4 @@
+#include "partita/ops/cuda/amax.cuh"
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/mask.cuh"
 #include "partita/ops/cuda/norm.h"
@@ -16,6 +17,7 @@ struct Backward {
   const float *mean, *rstd;                       // mean null: RMS norm
   T *d_residual, *d_branch;                       // d_branch null: it is d_residual
   float* partial;                                 // [blocks, kVectors, C]
+  float* amax;                                    // of d_branch, else of d_residual; null: not wanted
   bool wanted[kVectors];
   int64_t rows, C;
   MaskArguments mask;
@@ -77,6 +79,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
   RowPart<T, kPacks> part, next;
   if constexpr (kAhead<kPacks>) read_row<kAligned>(next, a, blockIdx.x);
   int turn = 0;
+  uint32_t largest = 0;
   for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
     if constexpr (kAhead<kPacks>) {
       part = next;
@@ -130,9 +133,13 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
         store_rounded<kAligned>(a.d_branch + at, d, count);
       }
 #pragma unroll
+      for (int i = 0; i < 8; ++i)  // as they were stored
+        if (kAligned || i < count) largest = max(largest, __float_as_uint(d[i]) & 0x7FFFFFFFU);
+#pragma unroll
       for (int i = 0; i < 8; ++i) sum_bias[k][i] += d[i];
     }
   }
+  if (a.amax != nullptr) record_amax(a.amax, largest);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const int64_t column = 8 * (int64_t{k} * blockDim.x + threadIdx.x), count = a.C - column;
@@ -157,6 +164,7 @@ void run(const AddNormBackward& op, const MaskArguments& mask) {
       .rstd = op.rstd.const_data_ptr<float>(),
       .d_residual = op.d_residual.mutable_data_ptr<T>(),
       .d_branch = op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr,
+      .amax = mutable_data_or_null<float>(op.amax),
       .wanted = {op.d_weight.gradient.defined(), op.d_norm_bias.gradient.defined(), op.d_bias.gradient.defined()},
       .rows = N,
       .C = C,
@@ -195,6 +203,7 @@ void add_norm_backward(const AddNormBackward& op) {
                 "d_norm_bias of an RMS norm, which has no bias");
   for (const Target* target : {&op.d_weight, &op.d_norm_bias, &op.d_bias})
     check_optional(target->gradient, "vector gradient", {C}, at::kFloat);
+  check_optional(op.amax, "amax", {1}, at::kFloat);
   const MaskArguments mask = make_mask(op.dropout, N);
   with_type(dtype, [&]<class T>(T) { run<T>(op, mask); });
 }

@@ -1,3 +1,4 @@
+#include "partita/ops/cuda/amax.cuh"
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/mask.cuh"
 #include "partita/ops/cuda/norm.h"
@@ -11,21 +12,24 @@ struct Forward {
   const T *sum, *branch, *bias, *weight, *norm_bias;  // sum, bias and norm_bias may be null
   T *residual, *normed;
   float *mean, *rstd;  // mean null: RMS norm
+  float* amax;         // of normed; null: not wanted
   int64_t C;
   float epsilon;
   MaskArguments mask;
 };
 
-// weight and bias of a norm, applied to a pack.
+// weight and bias of a norm, applied to a pack; gives its largest magnitude.
 template <bool kAligned, class T>
-__device__ __forceinline__ void normalise(T* normed, const float (&x)[8], const T* weight, const T* bias, float mean,
+__device__ __forceinline__ uint32_t normalise(T* normed, const float (&x)[8], const T* weight, const T* bias, float mean,
                                           float rstd, int64_t column, int64_t count) {
   float w[8], b[8], y[8];
   widen(load<kAligned, 8>(weight + column, count), w);
   if (bias != nullptr) widen(load<kAligned, 8>(bias + column, count), b);
 #pragma unroll
   for (int i = 0; i < 8; ++i) y[i] = bias != nullptr ? fmaf((x[i] - mean) * rstd, w[i], b[i]) : x[i] * rstd * w[i];
-  store<kAligned>(normed + column, narrow<T>(y), count);
+  const auto pack = narrow<T>(y);
+  store<kAligned>(normed + column, pack, count);
+  return larger(0, pack);
 }
 
 // A row a block, in registers between the add, the statistics and the norm: each operand is read and written once.
@@ -79,11 +83,15 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(const Forwar
     if (a.mean != nullptr) a.mean[row] = mean;
     a.rstd[row] = rstd;
   }
+  uint32_t largest = 0;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const int64_t column = 8 * (int64_t{k} * blockDim.x + threadIdx.x), count = a.C - column;
-    if (count > 0) normalise<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column, count);
+    if (count > 0)
+      largest = max(largest, normalise<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column,
+                                                 count));
   }
+  if (a.amax != nullptr) record_amax(a.amax, largest);
 }
 
 template <class T, bool kAligned>
@@ -111,6 +119,7 @@ void add_norm_forward(const AddNorm& op) {
   check_tensor(op.residual, "residual", {N, C}, dtype);
   check_tensor(op.normed, "normed", {N, C}, dtype);
   check_statistics(op.mean, op.rstd, N);
+  check_optional(op.amax, "amax", {1}, at::kFloat);
   const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
   const bool whole = C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
@@ -125,6 +134,7 @@ void add_norm_forward(const AddNorm& op) {
                                .normed = op.normed.mutable_data_ptr<T>(),
                                .mean = mutable_data_or_null<float>(op.mean),
                                .rstd = op.rstd.mutable_data_ptr<float>(),
+                               .amax = mutable_data_or_null<float>(op.amax),
                                .C = C,
                                .epsilon = static_cast<float>(op.epsilon),
                                .mask = mask};

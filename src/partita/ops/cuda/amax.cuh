@@ -1,0 +1,43 @@
+// The largest magnitude of what a kernel writes, for ops/fp8.h. Magnitudes are compared as the bits of fp32, which are in
+// the order of the numbers, with infinity and then NaN above all: a maximum that no order of threads changes.
+//
+//   uint32_t largest = 0;
+//   largest = larger(largest, pack);                    // of each pack that is stored
+//   if (amax != nullptr) record_amax(amax, largest);    // once, by all threads of the block
+#pragma once
+#include "partita/ops/cuda/device.cuh"
+
+namespace partita::cuda {
+
+template <class T, int n>
+__device__ __forceinline__ uint32_t larger(uint32_t largest, const Pack<T, n>& pack) {
+  if constexpr (kIsHalf<T>) {
+    uint32_t pair = 0;  // magnitudes of half precision are in the order of their bits too
+#pragma unroll
+    for (int w = 0; w < pack.kWords; ++w) pair = __vmaxu2(pair, pack.word[w] & 0x7FFF7FFFU);
+    const uint32_t bits = max(pair & 0xFFFFU, pair >> 16);
+    Pack<T, 4> one{{bits, 0}};
+    float x[4];
+    widen(one, x);
+    return max(largest, __float_as_uint(x[0]));
+  } else {
+#pragma unroll
+    for (int w = 0; w < pack.kWords; ++w) largest = max(largest, pack.word[w] & 0x7FFFFFFFU);
+    return largest;
+  }
+}
+
+// *amax = max(*amax, of all threads). Whole warps; no other use of its shared memory is open in the block.
+__device__ __forceinline__ void record_amax(float* amax, uint32_t largest) {
+  __shared__ uint32_t partial[kWarp];
+  const unsigned lane = threadIdx.x % kWarp, warp = (threadIdx.y * blockDim.x + threadIdx.x) / kWarp;
+  const unsigned warps = blockDim.x * blockDim.y / kWarp;
+  largest = __reduce_max_sync(0xFFFFFFFFU, largest);
+  if (lane == 0) partial[warp] = largest;
+  __syncthreads();
+  if (warp > 0) return;
+  largest = __reduce_max_sync(0xFFFFFFFFU, lane < warps ? partial[lane] : 0);
+  if (lane == 0 && largest > 0) atomicMax(reinterpret_cast<unsigned*>(amax), largest);
+}
+
+}  // namespace partita::cuda

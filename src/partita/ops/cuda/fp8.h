@@ -1,0 +1,14 @@
+// Quantisation to 8 bits on a device, and products of it by cuBLASLt: the contract of ops/fp8.h, for tensors there.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "partita/ops/fp8.h"
+
+namespace partita::cuda {
+
+void check_fp8_device(at::Device);
+void fp8_measure(at::Tensor amax, at::Tensor x);
+void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x);
+void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at::Tensor bias);
+
+}  // namespace partita::cuda
