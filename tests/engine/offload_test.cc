@@ -86,14 +86,12 @@ TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
   const auto some_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.1.");
   };
-  expect_same_training({.tied_head = TiedHead::no, .frozen = some_frozen,
-                        .compute = DType::bf16,
-                        .offload = {.optimizer = true}},
-                       "frozen in part");
-  expect_same_training({.kind = ModelKind::llama,
-                        .lora = {.rank = 2, .targets = "q_proj,down_proj"},
-                        .offload = {.optimizer = true}},
-                       "adapters");
+  expect_same_training(
+      {.tied_head = TiedHead::no, .frozen = some_frozen, .compute = DType::bf16, .offload = {.optimizer = true}},
+      "frozen in part");
+  expect_same_training(
+      {.kind = ModelKind::llama, .lora = {.rank = 2, .targets = "q_proj,down_proj"}, .offload = {.optimizer = true}},
+      "adapters");
 }
 
 TEST_F(OffloadTest, ActivationsGiveTheSameBits) {

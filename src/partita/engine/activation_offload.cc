@@ -14,9 +14,8 @@ std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
   for (size_t b = 1; b + 1 < keeps.size() && static_cast<int>(chosen.size()) < layers; ++b)
     if (keeps[b] != Keep::nothing) chosen.push_back(static_cast<int>(b));
   for (size_t i = 0; i < chosen.size(); ++i)
-    plan[static_cast<size_t>(chosen[i])] = {.slot = static_cast<int>(i % 2),
-                                            .leaves = i + 2 < chosen.size(),
-                                            .before = i < 2 ? -1 : chosen[i - 2]};
+    plan[static_cast<size_t>(chosen[i])] = {
+        .slot = static_cast<int>(i % 2), .leaves = i + 2 < chosen.size(), .before = i < 2 ? -1 : chosen[i - 2]};
   return plan;
 }
 
@@ -69,9 +68,7 @@ void ActivationOffload::after_backward(int b) {
   back_[index] = copies_.up(memory_[index], host_[index], compute_.record());
 }
 
-int64_t ActivationOffload::bytes() const {
-  return static_cast<int64_t>(slots_[0].nbytes() + slots_[1].nbytes());
-}
+int64_t ActivationOffload::bytes() const { return static_cast<int64_t>(slots_[0].nbytes() + slots_[1].nbytes()); }
 
 int64_t ActivationOffload::host_bytes() const {
   int64_t total = 0;

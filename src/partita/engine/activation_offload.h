@@ -38,8 +38,8 @@ class ActivationOffload {
     at::Device device = at::kCPU;
   };
   // kept_bytes[block]. copies and compute outlive it.
-  ActivationOffload(std::vector<OffloadedBlock> plan, std::span<const int64_t> kept_bytes, const Options&, Copies& copies,
-                    Stream& compute);
+  ActivationOffload(std::vector<OffloadedBlock> plan, std::span<const int64_t> kept_bytes, const Options&,
+                    Copies& copies, Stream& compute);
 
   [[nodiscard]] at::Tensor memory(int block) const { return memory_[static_cast<size_t>(block)]; }
 
