@@ -19,6 +19,7 @@ int main(int count, char** arguments) {
     Report report;
     if (what != "time") {
       check_products(report);
+      check_fp8(report);
       check_attention(report);
       check_attention_at_start(report);
       check_attention_dropout(report);
@@ -26,6 +27,7 @@ int main(int count, char** arguments) {
     }
     if (what != "check") {
       time_products();
+      time_fp8();
       time_attention();
     }
     return report.finish();
