@@ -25,8 +25,8 @@ double value_of(uint8_t byte, at::ScalarType format) {
   const int mantissa_bits = format == at::kFloat8_e4m3fn ? 3 : 2, bias = format == at::kFloat8_e4m3fn ? 7 : 15;
   const int exponent = (byte & 0x7F) >> mantissa_bits, mantissa = byte & ((1 << mantissa_bits) - 1);
   const double unit = std::ldexp(1.0, -mantissa_bits);
-  const double magnitude = exponent == 0 ? std::ldexp(mantissa * unit, 1 - bias)
-                                         : std::ldexp(1 + mantissa * unit, exponent - bias);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa * unit, 1 - bias) : std::ldexp(1 + mantissa * unit, exponent - bias);
   return byte >= 0x80 ? -magnitude : magnitude;
 }
 uint8_t last_of(at::ScalarType format) { return format == at::kFloat8_e4m3fn ? 0x7E : 0x7B; }

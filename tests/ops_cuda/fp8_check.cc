@@ -22,7 +22,9 @@ at::Tensor empty8(at::IntArrayRef shape, at::ScalarType format, at::Device devic
   return at::empty(shape, at::TensorOptions(at::kByte).device(device)).view(format);
 }
 at::Tensor bytes(const at::Tensor& t) { return t.view(at::kByte).cpu(); }
-at::Tensor zero_scale(at::Device device) { return at::zeros({kFp8Scale}, at::TensorOptions(at::kFloat).device(device)); }
+at::Tensor zero_scale(at::Device device) {
+  return at::zeros({kFp8Scale}, at::TensorOptions(at::kFloat).device(device));
+}
 
 Fp8 measured_rows(const at::Tensor& x, at::ScalarType format) {
   const Fp8 made{empty8(x.sizes(), format, x.device()), zero_scale(x.device())};
@@ -43,7 +45,8 @@ void check_quantise(Report& report, at::ScalarType dtype, at::ScalarType format,
   fp8_measure(on_scale.narrow(0, 0, 1), on_x);
   const at::Tensor rows = empty8({R, C}, format, at::kCPU), columns = empty8({C, R}, format, at::kCPU);
   fp8_quantise(rows, columns, scale, x);
-  for (const auto& [with_rows, with_columns] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
+  for (const auto& [with_rows, with_columns] :
+       {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
     const at::Tensor on_rows = with_rows ? empty8({R, C}, format, at::kCUDA) : at::Tensor(),
                      on_columns = with_columns ? empty8({C, R}, format, at::kCUDA) : at::Tensor();
     fp8_quantise(on_rows, on_columns, on_scale, on_x);
@@ -69,9 +72,9 @@ void check_all_values(Report& report, at::ScalarType format) {
 }
 
 void check_product(Report& report, int64_t m, int64_t n, int64_t k) {
-  for (const auto& [a_format, b_format] : {std::pair(at::kFloat8_e4m3fn, at::kFloat8_e4m3fn),
-                                           std::pair(at::kFloat8_e5m2, at::kFloat8_e4m3fn),
-                                           std::pair(at::kFloat8_e4m3fn, at::kFloat8_e5m2)})
+  for (const auto& [a_format, b_format] :
+       {std::pair(at::kFloat8_e4m3fn, at::kFloat8_e4m3fn), std::pair(at::kFloat8_e5m2, at::kFloat8_e4m3fn),
+        std::pair(at::kFloat8_e4m3fn, at::kFloat8_e5m2)})
     for (const at::ScalarType out_dtype : {at::kBFloat16, at::kFloat})
       for (const bool accumulate : {false, true}) {
         const Fp8 a = measured_rows(normal({m, k}, at::kBFloat16, 0, 3), a_format),
@@ -94,7 +97,8 @@ void check_product(Report& report, int64_t m, int64_t n, int64_t k) {
   fp8_matmul(expected, a, b, false, bias.to(at::kFloat));
   const at::Tensor out = to_device(nan({m, n}, at::kBFloat16));
   fp8_matmul(out, {to_device(a.values.view(at::kByte)).view(at::kFloat8_e4m3fn), to_device(a.scale)},
-             {to_device(b.values.view(at::kByte)).view(at::kFloat8_e4m3fn), to_device(b.scale)}, false, to_device(bias));
+             {to_device(b.values.view(at::kByte)).view(at::kFloat8_e4m3fn), to_device(b.scale)}, false,
+             to_device(bias));
   expect_close(report, "fp8 product with bias " + text_of(at::kBFloat16, {m, n, k}), out, expected, 1.0 / 128);
 }
 
@@ -142,12 +146,13 @@ void check_fp8(Report& report) {
   for (const at::ScalarType format : kFormats) {
     check_all_values(report, format);
     for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
-      for (const auto& [R, C] : {std::pair<int64_t, int64_t>{16, 16}, {48, 144}, {128, 128}, {144, 112}, {272, 400},
-                                 {1040, 16}})
-        for (const char* kind : {"", " small", " zero", " inf", " nan"}) check_quantise(report, dtype, format, R, C, kind);
+      for (const auto& [R, C] :
+           {std::pair<int64_t, int64_t>{16, 16}, {48, 144}, {128, 128}, {144, 112}, {272, 400}, {1040, 16}})
+        for (const char* kind : {"", " small", " zero", " inf", " nan"})
+          check_quantise(report, dtype, format, R, C, kind);
   }
-  for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{16, 16, 16}, {48, 80, 176}, {256, 512, 1024},
-                                {16, 2048, 128}})
+  for (const auto& [m, n, k] :
+       {std::tuple<int64_t, int64_t, int64_t>{16, 16, 16}, {48, 80, 176}, {256, 512, 1024}, {16, 2048, 128}})
     check_product(report, m, n, k);
   for (const at::ScalarType dtype : kDTypes)
     for (const auto& [N, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {33, 264}, {130, 1600}, {5, 4097}})
@@ -165,7 +170,8 @@ void time_fp8() {
   for (const Layer& l :
        {Layer{"qkv", 2048, 2560}, {"output", 2048, 2048}, {"gate+up", 2048, 11264}, {"down", 5632, 2048}}) {
     const std::string name = fmt::format("fp8 1.1B {} ", l.name);
-    const at::Tensor x = at::randn({N, l.in}, half), w = at::randn({l.out, l.in}, half), d = at::randn({N, l.out}, half);
+    const at::Tensor x = at::randn({N, l.in}, half), w = at::randn({l.out, l.in}, half),
+                     d = at::randn({N, l.out}, half);
     // A few large values, as gradients have: the others lie far below the scale.
     d.mul_(at::randn({N, 1}, half).exp_()).mul_(1e-4);
     const auto quantised = [&](const std::string& what, const at::Tensor& t, at::ScalarType format) {

@@ -17,7 +17,10 @@ Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
               .scales = kScales},
       qkv_({.weight = kQkv, .bias = kQkvBias, .in = layer().width, .parts = {{"attention.qkv", 0, 3 * layer().width}}},
            layer().index, options_.lora, places_),
-      output_({.weight = kOutput, .measured = false, .in = layer().width, .parts = {{"attention.output", 0, layer().width}}},
+      output_({.weight = kOutput,
+               .measured = false,
+               .in = layer().width,
+               .parts = {{"attention.output", 0, layer().width}}},
               layer().index, options_.lora, places_),
       up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", 0, layer().ffn_width}}}, layer().index,
           options_.lora, places_),
@@ -164,8 +167,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
     bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(saved, n));
   }
   const bool measured = down_.adapters() > 0 || down_.is_fp8(n);  // by the kernel above
-  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
-               measured ? up_.gradient_scale(saved, n) : at::Tensor());
+  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads, measured ? up_.gradient_scale(saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,

@@ -23,8 +23,14 @@ at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
 }  // namespace
 
 Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearPlaces& next)
-    : spec_(std::move(spec)), layer_(layer), lora_(lora), scratch_(next.scratch), scales_(next.scales), number_(next.linear++),
-      transposed_(next.slot), fp8_(next.fp8) {
+    : spec_(std::move(spec)),
+      layer_(layer),
+      lora_(lora),
+      scratch_(next.scratch),
+      scales_(next.scales),
+      number_(next.linear++),
+      transposed_(next.slot),
+      fp8_(next.fp8) {
   if (fp8_) ++next.slot;
   if (lora.rank == 0) return;
   for (const LinearPart& part : spec_.parts) {
@@ -105,8 +111,8 @@ void Linear::forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Ten
   const at::Tensor x_scale = scale(saved, kInput), w_scale = scale(saved, kWeight);
   if (!again && !spec_.measured) fp8_measure(x_scale.narrow(0, 0, 1), x);
   if (!again) fp8_measure(w_scale.narrow(0, 0, 1), w);
-  const bool read_later = adapters_.empty() && context.mode == Mode::train &&
-                          (again || saved.kept[static_cast<size_t>(transposed_)]);
+  const bool read_later =
+      adapters_.empty() && context.mode == Mode::train && (again || saved.kept[static_cast<size_t>(transposed_)]);
   const at::Tensor rows = temporary(context, kRows, x.size(0), spec_.in, at::kFloat8_e4m3fn),
                    matrix = temporary(context, kMatrix, out(), spec_.in, at::kFloat8_e4m3fn);
   fp8_quantise(rows, read_later ? transposed_input(saved) : at::Tensor(), x_scale, x);

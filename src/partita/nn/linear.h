@@ -41,8 +41,8 @@ struct LinearPart {
 };
 
 struct LinearSpec {
-  int weight;     // places in the layer's parameters
-  int bias = -1;  // -1: none, or added by another kernel
+  int weight;            // places in the layer's parameters
+  int bias = -1;         // -1: none, or added by another kernel
   bool measured = true;  // the kernel that makes x measures it
   int64_t in;
   std::vector<LinearPart> parts;  // all of the rows of W
@@ -54,8 +54,8 @@ struct LinearPlaces {
   int scratch;  // of the temporaries that all linears of the layer share
   int adapter = 0;
   bool fp8 = false;
-  int scales = 0;        // the layer's slot for scales
-  int linear = 0;        // number of the linear in its layer
+  int scales = 0;  // the layer's slot for scales
+  int linear = 0;  // number of the linear in its layer
 };
 
 class Linear {
@@ -124,6 +124,7 @@ class Linear {
 struct LinearSizes {
   int64_t widest_in, widest_out, largest;
 };
-void add_linear_scratch(const LoraOptions&, bool fp8, const Shape&, const LinearSizes&, DType, std::vector<BufferSpec>&);
+void add_linear_scratch(const LoraOptions&, bool fp8, const Shape&, const LinearSizes&, DType,
+                        std::vector<BufferSpec>&);
 
 }  // namespace partita

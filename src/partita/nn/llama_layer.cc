@@ -15,7 +15,10 @@ LlamaLayer::LlamaLayer(LlamaLayerOptions options)
                       {"attention.k", query_width(), kv_width()},
                       {"attention.v", query_width() + kv_width(), kv_width()}}},
            layer().index, options_.lora, places_),
-      output_({.weight = kOutput, .measured = false, .in = query_width(), .parts = {{"attention.output", 0, layer().width}}},
+      output_({.weight = kOutput,
+               .measured = false,
+               .in = query_width(),
+               .parts = {{"attention.output", 0, layer().width}}},
               layer().index, options_.lora, places_),
       gate_up_({.weight = kGateUp,
                 .in = layer().width,
@@ -151,8 +154,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const at::Tensor& d_gate_up = saved[kGateUpOut];
   down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads, d.scale);
   swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(saved, n));
-  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads,
-                    gate_up_.gradient_scale(saved, n));
+  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(saved, n));
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = scratch[kDH],

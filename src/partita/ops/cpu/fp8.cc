@@ -72,8 +72,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
   const float* data = wide.const_data_ptr<float>();
   // Bits of magnitudes are in the order of the numbers, with infinity and NaN above all.
   auto largest = std::bit_cast<uint32_t>(*amax.const_data_ptr<float>());
-  for (int64_t i = 0; i < wide.numel(); ++i)
-    largest = std::max(largest, std::bit_cast<uint32_t>(data[i]) & kMagnitude);
+  for (int64_t i = 0; i < wide.numel(); ++i) largest = std::max(largest, std::bit_cast<uint32_t>(data[i]) & kMagnitude);
   *amax.mutable_data_ptr<float>() = std::bit_cast<float>(largest);
 }
 
@@ -114,8 +113,8 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
   PARTITA_CHECK(a.values.defined() && a.values.dim() == 2 && b.values.defined() && b.values.dim() == 2,
                 "a and b must be matrices");
   const int64_t m = a.values.size(0), k = a.values.size(1), n = b.values.size(0);
-  PARTITA_CHECK(m > 0 && k > 0 && n > 0 && fp8_fits(m, k, n), "a product of [{}, {}] and [{}, {}]: expected multiples of 16",
-                m, k, n, b.values.size(1));
+  PARTITA_CHECK(m > 0 && k > 0 && n > 0 && fp8_fits(m, k, n),
+                "a product of [{}, {}] and [{}, {}]: expected multiples of 16", m, k, n, b.values.size(1));
   PARTITA_CHECK(is_fp8(a.values) && is_fp8(b.values), "a and b must be of 8-bit values");
   PARTITA_CHECK(a.values.scalar_type() == at::kFloat8_e4m3fn || b.values.scalar_type() == at::kFloat8_e4m3fn,
                 "a and b are both E5M2: one must be E4M3");

@@ -41,8 +41,8 @@ __device__ __forceinline__ uint32_t gelu_pack(T* out, T* x, const T* bias, const
 }
 
 template <class T, bool kAligned>
-__global__ void __launch_bounds__(kThreads) gelu_kernel(T* out, T* x, const T* bias, int64_t rows, int64_t C,
-                                                         float* amax) {
+__global__ void __launch_bounds__(kThreads)
+    gelu_kernel(T* out, T* x, const T* bias, int64_t rows, int64_t C, float* amax) {
   const Place place(rows, C);
   if (amax == nullptr && place.count <= 0) return;
   uint32_t largest = 0;
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(kThreads) gelu_kernel(T* out, T* x, const T* b
 }
 
 template <class T, bool kAligned>
-__global__ void __launch_bounds__(kThreads) swiglu_kernel(T* out, const T* gate_up, int64_t rows, int64_t F,
-                                                           float* amax) {
+__global__ void __launch_bounds__(kThreads)
+    swiglu_kernel(T* out, const T* gate_up, int64_t rows, int64_t F, float* amax) {
   const Place place(rows, F);
   uint32_t largest = 0;
   if (place.count > 0) {

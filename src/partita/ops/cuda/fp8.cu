@@ -9,10 +9,10 @@
 namespace partita::cuda {
 namespace {
 
-constexpr int kTile = 128;               // rows and columns of a block's tile
-constexpr int kSide = 8;                 // of the square of a thread
-constexpr int kSides = kTile / kSide;    // squares across a tile
-constexpr int kRowsAhead = 4;            // packs that a thread of measure_kernel has under way
+constexpr int kTile = 128;             // rows and columns of a block's tile
+constexpr int kSide = 8;               // of the square of a thread
+constexpr int kSides = kTile / kSide;  // squares across a tile
+constexpr int kRowsAhead = 4;          // packs that a thread of measure_kernel has under way
 static_assert(kSides * kSides == kThreads, "a square a thread");
 
 // fp8_scale() of ops/fp8.h.
@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Qu
   // Column c of the tile; its piece of 8 bytes from rows 8 p .. lies at p ^ (c / 8), which spreads a warp over all banks.
   __shared__ alignas(16) uint2 turned[kColumns ? kTile : 1][kSides];
   const unsigned square = threadIdx.x % kSides, strip = threadIdx.x / kSides;
-  const int64_t row = int64_t{blockIdx.y} * kTile + strip * kSide, column = int64_t{blockIdx.x} * kTile + square * kSide;
+  const int64_t row = int64_t{blockIdx.y} * kTile + strip * kSide,
+                column = int64_t{blockIdx.x} * kTile + square * kSide;
   const float amax = q.scale[0];
   const bool here = row < q.R && column < q.C;  // as a whole: R and C are multiples of 16
   Pack<T, kSide> packs[kSide];
@@ -129,8 +130,7 @@ __global__ void __launch_bounds__(kThreads) measure_kernel(float* amax, const T*
 template <class T>
 __global__ void __launch_bounds__(kThreads) measure_rest_kernel(float* amax, const T* x, int64_t count) {
   uint32_t largest = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kThreads)
-    largest = larger(largest, load<false, 8>(x + i, 1));
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) largest = larger(largest, load<false, 8>(x + i, 1));
   record_amax(amax, largest);
 }
 
@@ -148,7 +148,8 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
     if (packs > 0) {
       static const int64_t resident = resident_blocks(measure_kernel<T>, kThreads);
       const int64_t blocks = std::min(resident, divide_up(packs, kThreads));
-      measure_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(amax.mutable_data_ptr<float>(), data, packs);
+      measure_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(amax.mutable_data_ptr<float>(), data,
+                                                                             packs);
     }
     if (rest > 0)
       measure_rest_kernel<<<1, kThreads, 0, stream>>>(amax.mutable_data_ptr<float>(), data + 8 * packs, rest);

@@ -20,8 +20,8 @@ struct Forward {
 
 // weight and bias of a norm, applied to a pack; gives its largest magnitude.
 template <bool kAligned, class T>
-__device__ __forceinline__ uint32_t normalise(T* normed, const float (&x)[8], const T* weight, const T* bias, float mean,
-                                          float rstd, int64_t column, int64_t count) {
+__device__ __forceinline__ uint32_t normalise(T* normed, const float (&x)[8], const T* weight, const T* bias,
+                                              float mean, float rstd, int64_t column, int64_t count) {
   float w[8], b[8], y[8];
   widen(load<kAligned, 8>(weight + column, count), w);
   if (bias != nullptr) widen(load<kAligned, 8>(bias + column, count), b);
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(const Forwar
   for (int k = 0; k < kPacks; ++k) {
     const int64_t column = 8 * (int64_t{k} * blockDim.x + threadIdx.x), count = a.C - column;
     if (count > 0)
-      largest = max(largest, normalise<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column,
-                                                 count));
+      largest =
+          max(largest, normalise<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column, count));
   }
   if (a.amax != nullptr) record_amax(a.amax, largest);
 }
