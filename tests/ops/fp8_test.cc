@@ -89,7 +89,7 @@ TEST(Fp8, EveryBf16ValueIsRoundedToTheNearest) {
       at::Tensor scale = scale_with(amax);
       fp8_quantise(rows, columns, scale, x);
       const float factor = fp8_scale(amax, format);
-      EXPECT_EQ(scale.const_data_ptr<float>()[1], 1 / factor);
+      EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Inverse], 1 / factor);
       for (int i = 0; i < 65536; ++i) {
         const float value = wide.const_data_ptr<float>()[i];
         const uint8_t expected = std::isnan(value) ? 0x7F : nearest(double{value} * factor, format);
@@ -109,7 +109,7 @@ TEST(Fp8, InfinityAndNaNAreMeasuredAndSpread) {
     const at::Tensor rows = empty8({16, 32}, at::kFloat8_e5m2);
     fp8_quantise(rows, {}, scale, x);
     for (int64_t i = 0; i < x.numel(); ++i) EXPECT_EQ(byte(rows, i), 0x7F);
-    EXPECT_TRUE(std::isnan(scale.const_data_ptr<float>()[1]));
+    EXPECT_TRUE(std::isnan(scale.const_data_ptr<float>()[kFp8Inverse]));
   }
 }
 
@@ -153,7 +153,7 @@ TEST(Fp8, ProductsOfWhatTheBytesStandFor) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l)
             sum += value_of(byte(a8, i * k + l), format) * value_of(byte(b8, j * k + l), at::kFloat8_e4m3fn);
-          sum *= double{a_scale.const_data_ptr<float>()[1]} * b_scale.const_data_ptr<float>()[1];
+          sum *= double{a_scale.const_data_ptr<float>()[kFp8Inverse]} * b_scale.const_data_ptr<float>()[kFp8Inverse];
           if (accumulate) sum += old.const_data_ptr<float>()[i * n + j];
           EXPECT_NEAR(out.const_data_ptr<float>()[i * n + j], sum, 1e-5 * (1 + std::abs(sum)));
         }

@@ -299,9 +299,9 @@ void Engine::forward(Context& context, Activations& activations) {
     {
       const TraceSpan span("forward block", b);
       const bool moves = moved_ && context.mode == Mode::train;
-    if (moves) moved_->before_forward(b);
-    x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
-    if (moves) moved_->after_forward(b);
+      if (moves) moved_->before_forward(b);
+      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
+      if (moves) moved_->after_forward(b);
     }
     weights_.release(b, Pass::forward);
     data_.progress();
@@ -318,13 +318,14 @@ void Engine::backward(Context& context, Activations& activations, bool last_micr
     {
       const TraceSpan span("recompute block", b);
       if (moved_) moved_->before_backward(b);
-    block.recompute(w, context, saved);
+      // No layer has written to shared memory since the last one did.
+      if (b != blocks() - 2 || !block.forward_fills_all()) block.recompute(w, context, saved);
     }
     const std::unique_ptr<Grads> open = grads_->open(b);
     {
       const TraceSpan span("backward block", b);
       g = block.backward(w, g, context, saved, *open);
-    if (moved_) moved_->after_backward(b);
+      if (moved_) moved_->after_backward(b);
     }
     weights_.release(b, Pass::backward);
     {

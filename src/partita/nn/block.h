@@ -83,6 +83,8 @@ class Block {
   // Pure functions of the shape: they are the memory plan.
   [[nodiscard]] virtual std::vector<BufferSpec> saved(const Shape&) const = 0;
   [[nodiscard]] virtual std::vector<BufferSpec> scratch(const Shape&) const = 0;
+  // Whether forward also leaves what it does not keep as recompute would.
+  [[nodiscard]] virtual bool forward_fills_all() const { return true; }
   // false: backward needs no weights (embedding), so none are gathered for it.
   [[nodiscard]] virtual bool backward_reads_weights() const { return true; }
 

@@ -47,7 +47,7 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
   return {{"r", {n, c}, options_.dtype, Keep::entry},
           {"mean", {has_norm_bias() ? n : 0}, DType::fp32, Keep::entry},
           {"rstd", {n}, DType::fp32, Keep::entry},
-          {"h", {n, c}, options_.dtype, Keep::all}};
+          {"h", {n, c}, options_.dtype, Keep::entry}};
 }
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
@@ -86,12 +86,6 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
       cast(context.logits[sample], chunk_logits(memory, h, w[kTable], (sample + 1) * shape.length - 1, 1)[0]);
   }
   return {};
-}
-
-void Head::recompute(Weights w, Context&, Saved& saved) const {
-  if (!saved.kept[kH])
-    norm_recompute(saved[kH], saved[kR], mean(saved), saved[kRstd], w[kNorm],
-                   has_norm_bias() ? w[kNormBias] : at::Tensor());
 }
 
 ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& saved, Grads& grads) const {

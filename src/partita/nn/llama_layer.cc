@@ -67,7 +67,7 @@ std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
 std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   const int64_t n = s.rows();
   const DType t = layer().dtype;
-  std::vector<BufferSpec> list = {{"d_h", {n, layer().width}, t},
+  std::vector<BufferSpec> list = {{"d_h", {qkv_.adapters() + gate_up_.adapters() > 0 ? n : 0, layer().width}, t},
                                   {"d_activated", {down_.adapters() > 0 ? n : 0, layer().ffn_width}, t},
                                   {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
                                   {"d_attended", {s.samples, s.length, query_width()}, t}};
@@ -85,7 +85,7 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
          layer_dropout(layer(), DropoutPlace::attention, context), context);
-  const at::Tensor& output = context.scratch[kDH];
+  const at::Tensor& output = context.handed.branch;  // what entered was added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
@@ -149,15 +149,17 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const Handed& out = context.handed;
 
-  // What nobody reads again gives its place to its gradient.
+  // What nobody reads again gives its place to its gradient; adapters read the input of their linear again.
   const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
+  const at::Tensor& d_h2 = gate_up_.adapters() > 0 ? scratch[kDH] : saved[kH2];
+  const at::Tensor& d_h1 = qkv_.adapters() > 0 ? scratch[kDH] : saved[kH1];
   down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads, d.scale);
   swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(saved, n));
-  gate_up_.backward(w, scratch[kDH], d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(saved, n));
+  gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(saved, n));
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
-  add_norm_backward({.d_normed = scratch[kDH],
+  add_norm_backward({.d_normed = d_h2,
                      .d_sum = d.sum,
                      .residual = saved[kR2],
                      .mean = {},
@@ -177,11 +179,11 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                      options_.heads, layer_dropout(layer(), DropoutPlace::attention, context),
                      context.batch->first_keys);
   rope_backward(scratch[kDQkv], context.batch->positions, options_.heads, *options_.rope);
-  qkv_.backward(w, scratch[kDH], scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
+  qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
   const at::Tensor d_scale = layer().fp8 ? out.scale.zero_() : at::Tensor();
-  add_norm_backward({.d_normed = scratch[kDH],
+  add_norm_backward({.d_normed = d_h1,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],
                      .mean = {},

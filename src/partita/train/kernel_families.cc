@@ -22,6 +22,9 @@ constexpr std::array kRules{Rule{"nccl", family::kCollectives},
                             Rule{"elements<", family::kOptimizer},  // of optimizer.cuh
                             Rule{"query_gradient_kernel", family::kAttentionBackward},
                             Rule{"key_value_gradient_kernel", family::kAttentionBackward},
+                            Rule{"compute_dot_do_o", family::kAttentionBackward},  // of cuDNN, as the next two
+                            Rule{"convert_dq", family::kAttentionBackward},
+                            Rule{"fmha_reduce", family::kAttentionBackward},
                             Rule{"forward_kernel", family::kAttentionForward},
                             Rule{"append_kernel", family::kAttentionForward},
                             Rule{"cudnn_seed_kernel", family::kAttentionForward},
@@ -36,6 +39,8 @@ constexpr std::array kRules{Rule{"nccl", family::kCollectives},
                             Rule{"rope_kernel", family::kRope},
                             Rule{"cross_entropy_kernel", family::kCrossEntropy},
                             Rule{"embedding_kernel", family::kEmbedding},
+                            Rule{"radixsort", family::kEmbedding},  // by token
+                            Rule{"reverse_indices", family::kEmbedding},
                             Rule{"scatter_kernel", family::kEmbedding},
                             Rule{"join_kernel", family::kEmbedding},
                             Rule{"dropout_kernel", family::kDropout},

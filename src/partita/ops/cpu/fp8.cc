@@ -34,7 +34,7 @@ uint8_t rounded(float x, float highest) {
   return std::isnan(x) ? 0x7F : Byte(std::clamp(x, -highest, highest)).x;
 }
 
-at::Tensor widened(const Fp8& f) { return f.values.to(at::kFloat).mul_(f.scale.const_data_ptr<float>()[1]); }
+at::Tensor widened(const Fp8& f) { return f.values.to(at::kFloat).mul_(f.scale.const_data_ptr<float>()[kFp8Inverse]); }
 
 void check_factor(const Fp8& f, const char* name, int64_t k) {
   PARTITA_CHECK(f.values.defined() && f.values.dim() == 2 && is_fp8(f.values), "{} must be a matrix of 8-bit values",
@@ -90,9 +90,9 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   check_optional(rows, "rows", {R, C}, format);
   check_optional(columns, "columns", {C, R}, format);
   check_tensor(scale, "scale", {kFp8Scale}, at::kFloat);
-  float* two = scale.mutable_data_ptr<float>();
-  const float factor = fp8_scale(two[0], format);
-  two[1] = 1 / factor;
+  float* numbers = scale.mutable_data_ptr<float>();
+  const float factor = fp8_scale(numbers[0], format);
+  numbers[kFp8Inverse] = 1 / factor;
   const at::Tensor wide = x.to(at::kFloat);
   const float* in = wide.const_data_ptr<float>();
   auto* by_row = rows.defined() ? static_cast<uint8_t*>(rows.mutable_data_ptr()) : nullptr;

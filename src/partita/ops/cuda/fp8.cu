@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Qu
     for (int r = 0; r < kSide; ++r) packs[r] = load<true, kSide>(x + (row + r) * q.C + column, kSide);
   }
   const float scale = scale_of<kFormat>(amax);
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) q.scale[1] = 1 / scale;
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) q.scale[kFp8Inverse] = 1 / scale;
   uint32_t left[kSide], right[kSide];
   if (here) {
 #pragma unroll

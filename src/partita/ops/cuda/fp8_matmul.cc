@@ -40,8 +40,8 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
                .b = a.values.const_data_ptr(),
                .out = out.mutable_data_ptr(),
                .bias = bias.defined() ? bias.const_data_ptr() : nullptr,
-               .scale_a = b.scale.const_data_ptr<float>() + 1,
-               .scale_b = a.scale.const_data_ptr<float>() + 1});
+               .scale_a = b.scale.const_data_ptr<float>() + kFp8Inverse,
+               .scale_b = a.scale.const_data_ptr<float>() + kFp8Inverse});
 }
 
 }  // namespace partita::cuda
