@@ -1,8 +1,23 @@
 #include "partita/comm/worker.h"
 
 #include <exception>
+#ifdef PARTITA_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
 
 namespace partita {
+namespace {
+
+// Makes the GPU of the calling thread current where it is called. A new thread begins with the first GPU: copies for another
+// would take memory there, too, and kernels for another's stream fail.
+std::function<void()> take_device_of_this_thread() {
+#ifdef PARTITA_CUDA
+  if (c10::cuda::device_count() > 0) return [gpu = c10::cuda::current_device()] { c10::cuda::set_device(gpu); };
+#endif
+  return [] {};
+}
+
+}  // namespace
 
 class Worker::Task final : public EventState {
  public:
@@ -46,7 +61,11 @@ class Worker::Task final : public EventState {
   std::exception_ptr error_;
 };
 
-Worker::Worker() : thread_([this] { run(); }) {}
+Worker::Worker()
+    : thread_([this, take_device = take_device_of_this_thread()] {
+        take_device();
+        run();
+      }) {}
 
 Worker::~Worker() {
   {

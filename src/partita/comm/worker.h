@@ -20,7 +20,7 @@ namespace partita {
 
 class Worker {
  public:
-  Worker();
+  Worker();   // its thread computes on the device that is current here
   ~Worker();  // what was given is done first
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
