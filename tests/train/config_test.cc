@@ -62,6 +62,14 @@ TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
   };
   EXPECT_EQ(with("--train.precision=fp32").train.precision, DType::fp32);
   EXPECT_EQ(with("--train.precision=bf16").train.precision, DType::bf16);
+  EXPECT_EQ(with("--train.fp8=off").train.fp8, Fp8Recipe::off);
+  EXPECT_EQ(with("--train.fp8=current").train.fp8, Fp8Recipe::current);
+  EXPECT_EQ(with("--train.cuda_graph=auto").train.cuda_graph, Switch::automatic);
+  EXPECT_EQ(with("--train.cuda_graph=true").train.cuda_graph, Switch::on);
+  EXPECT_EQ(with("--train.cuda_graph=false").train.cuda_graph, Switch::off);
+  EXPECT_EQ(with("--train.device=auto").train.device, DeviceWish::automatic);
+  EXPECT_EQ(with("--train.device=cpu").train.device, DeviceWish::cpu);
+  EXPECT_EQ(with("--train.device=cuda").train.device, DeviceWish::cuda);
   EXPECT_EQ(with("--train.recompute=none").train.recompute, Recompute::none);
   EXPECT_EQ(with("--train.recompute=selective").train.recompute, Recompute::selective);
   EXPECT_EQ(with("--train.recompute=mlp").train.recompute, Recompute::mlp);
@@ -198,6 +206,29 @@ TEST(Validate, ChecksTheSplit) {
   EXPECT_THAT(message([](Config& c) { c.data.split = "1,0,0"; }), HasSubstr("nothing for validation"));
   EXPECT_EQ(message([](Config& c) { c.data.split = "1,0,0", c.eval.every = 0; }), "no error");
   EXPECT_NE(message([](Config& c) { c.data.split = "1,x,0"; }), "no error");
+}
+
+TEST(Validate, ChecksPrecisions) {
+  const auto types = [](DType precision, DType states, Fp8Recipe fp8) {
+    return message([=](Config& c) { c.train.precision = precision, c.train.states = states, c.train.fp8 = fp8; });
+  };
+  EXPECT_EQ(types(DType::bf16, DType::bf16, Fp8Recipe::current), "no error");
+  for (const DType precision : {DType::fp32, DType::fp16}) {
+    EXPECT_THAT(types(precision, DType::bf16, Fp8Recipe::off), HasSubstr("states in bf16 need compute in bf16"));
+    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::current), HasSubstr("products in 8 bits stand beside bf16"));
+  }
+}
+
+TEST(Validate, ComparesLayersWithTheModel) {
+  const auto layers = [](int64_t full, int64_t offloaded) {
+    return message([=](Config& c) {
+      c.train.recompute_full_layers = c.model.layers + full;
+      c.train.offload_activations = c.model.layers + offloaded;
+    });
+  };
+  EXPECT_EQ(layers(0, 0), "no error");
+  EXPECT_THAT(layers(1, 0), HasSubstr("train.recompute_full_layers is"));
+  EXPECT_THAT(layers(0, 1), HasSubstr("train.offload_activations is"));
 }
 
 TEST(Validate, ChecksTheLossScale) {

@@ -7,6 +7,7 @@
 #include "partita/engine/graph_pays.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/model.h"
+#include "partita/ops/fp8.h"
 #include "partita/tokenizer/tokenizer.h"
 #include "partita/train/frozen.h"
 
@@ -26,24 +27,40 @@ Keep keep_of(Recompute recompute) {
   fail("unknown recompute mode {}", static_cast<int>(recompute));
 }
 
+bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
+  const bool offloads = c.train.offload_optimizer || c.train.offload_activations > 0;
+  const bool possible = on_gpu && ranks == 1 && !offloads && c.parallel.zero_stage < 3;
+  if (c.train.cuda_graph == Switch::on && !possible)
+    fail(
+        "train.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one rank "
+        "that gathers no weights (stages 0-2), without offload; use auto",
+        on_gpu ? "a GPU" : "the CPU", ranks, ranks == 1 ? "" : "s", c.parallel.zero_stage,
+        offloads ? " and offload" : "");
+  if (c.train.cuda_graph != Switch::automatic) return c.train.cuda_graph == Switch::on;
+  return possible && graph_pays(parameters_per_layer, c.train.micro_batch * c.train.sequence_length);
+}
+
 namespace {
 
-// Whether forward and backward are recorded as a graph.
-bool wants_graph(const Config& c, std::span<const std::unique_ptr<Block>> blocks, int ranks, at::Device device) {
-  const bool offloads = c.train.offload_optimizer || c.train.offload_activations > 0;
-  const bool possible = device.is_cuda() && ranks == 1 && !offloads;
-  if (c.train.cuda_graph == Switch::on && !possible)
-    fail("train.cuda_graph is true on {} with {} rank(s){}: a step can be recorded on a GPU, for one rank, without "
-         "offload; use auto",
-         device.str(), ranks, offloads ? " and offload" : "");
-  if (c.train.cuda_graph != Switch::automatic || !possible) return c.train.cuda_graph == Switch::on;
+// Of the layer that has the most. Block 0 is the embedding, the last the head.
+int64_t parameters_per_layer(std::span<const std::unique_ptr<Block>> blocks) {
   int64_t most = 0;
   for (size_t b = 1; b + 1 < blocks.size(); ++b) {
     int64_t parameters = 0;
     for (const ParameterSpec& p : blocks[b]->parameters()) parameters += p.count();
     most = std::max(most, parameters);
   }
-  return graph_pays(most, c.train.micro_batch * c.train.sequence_length);
+  return most;
+}
+
+// Where the linears as wide as the residual stream do not fit, hardly any does.
+void check_fp8_sizes(const Config& c) {
+  const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
+  if (c.train.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
+    fail(
+        "train.fp8 is current with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
+        "{}: products in 8 bits need multiples of 16",
+        rows, width);
 }
 
 }  // namespace
@@ -53,7 +70,9 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
   if (device.is_cpu() && (c.train.offload_optimizer || c.train.offload_activations > 0))
     fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
          c.train.offload_optimizer ? "offload_optimizer" : "offload_activations");
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
+  check_fp8_sizes(c);
+  std::vector<std::unique_ptr<Block>> blocks =
+      make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
   const FrozenParameters frozen(c.train.freeze, c.lora);
   const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
                               .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
@@ -76,7 +95,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                                           .activations = static_cast<int>(c.train.offload_activations),
                                           .copies = {}},
                               .seed = static_cast<uint64_t>(c.train.seed),
-                              .graph = wants_graph(c, blocks, data.size(), device),
+                              .graph = records_steps(c, parameters_per_layer(blocks), data.size(), device.is_cuda()),
                               .poison = c.debug.poison};
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
@@ -85,8 +104,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
 }
 
 std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
-                                               Shape shape, const Zero& zero, Communicator& data,
-                                               at::Device device) {
+                                               Shape shape, const Zero& zero, Communicator& data, at::Device device) {
   const EngineOptions options{.shape = shape,
                               .width = model.hidden_size,
                               .compute = compute,

@@ -11,7 +11,12 @@ namespace partita {
 // What blocks keep from forward to backward under a mode of recomputation.
 [[nodiscard]] Keep keep_of(Recompute);
 
-// The engine of a training run on this rank; weights are not set yet. Error: train.freeze names what is not there.
+// Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. parameters_per_layer: of the layer
+// that has the most. Error: train.cuda_graph asks for it where it cannot be.
+[[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
+
+// The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there; offload
+// on the CPU; as records_steps; sizes that products in 8 bits do not have.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data,
                                                             at::Device = at::kCPU);
 

@@ -41,6 +41,15 @@ void validate_precision(const Config& c) {
     fail("loss_scale.initial is {}: it never rises above {}, use at most that", c.loss_scale.initial, highest);
 }
 
+void validate_memory(const Config& c) {
+  const auto check = [&](const char* key, int64_t layers) {
+    if (layers > c.model.layers)
+      fail("train.{} is {}, the model has {} layers: use at most that", key, layers, c.model.layers);
+  };
+  check("recompute_full_layers", c.train.recompute_full_layers);
+  check("offload_activations", c.train.offload_activations);
+}
+
 void validate_batches(const Config& c, int64_t ranks) {
   (void)batch_plan(c, ranks);
   if (c.train.sequence_length > c.model.max_length) {
@@ -96,6 +105,7 @@ void validate(const Config& c, int64_t ranks) {
     fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder",
          c.lora.rank);
   validate_precision(c);
+  validate_memory(c);
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);
   validate_schedule(c);

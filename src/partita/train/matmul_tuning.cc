@@ -98,6 +98,8 @@ MatmulTuner::MatmulTuner(Communicator& host, at::Device device, Options options)
   if (host_.rank() == 0) {
     std::optional<MatmulTuning> tuning = usable(options_.kept, library_);
     kept = tuning.has_value();
+    if (!tuning && !options_.shared.empty() && !std::filesystem::exists(options_.shared))
+      log::warn("{} is not there: no choice of algorithms is taken from it", options_.shared.string());
     if (!tuning) tuning = usable(options_.shared, library_);
     if (tuning) found = to_json(*tuning);
   }

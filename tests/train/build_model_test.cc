@@ -1,0 +1,84 @@
+#include "partita/train/build_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/comm/world.h"
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+
+using testing::HasSubstr;
+
+Config small_config() {
+  Config c;
+  c.model = {.kind = ModelKind::gpt2, .layers = 2, .hidden_size = 32, .heads = 2, .vocab_size = 40, .max_length = 16};
+  c.train.sequence_length = 16;
+  c.train.micro_batch = 2;
+  c.train.global_batch = 2;
+  return c;
+}
+
+TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
+  constexpr int64_t kFew = 1000, kMany = int64_t{1} << 40;
+  Config c = small_config();
+  EXPECT_TRUE(records_steps(c, kFew, 1, true));
+  EXPECT_FALSE(records_steps(c, kMany, 1, true));
+  EXPECT_FALSE(records_steps(c, kFew, 1, false));
+  EXPECT_FALSE(records_steps(c, kFew, 2, true));
+  c.train.cuda_graph = Switch::on;
+  EXPECT_TRUE(records_steps(c, kMany, 1, true));
+  c.train.cuda_graph = Switch::off;
+  EXPECT_FALSE(records_steps(c, kFew, 1, true));
+}
+
+// At stage 3 weights are gathered within the step, also by a rank alone: what its slots hold is no part of a graph.
+TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
+  Config gathers = small_config(), states = small_config(), activations = small_config();
+  gathers.parallel.zero_stage = 3;
+  states.train.offload_optimizer = true;
+  activations.train.offload_activations = 2;
+  for (Config c : {gathers, states, activations}) {
+    EXPECT_FALSE(records_steps(c, 1000, 1, true));
+    c.train.cuda_graph = Switch::on;
+    EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, true); }),
+                HasSubstr("train.cuda_graph is true on a GPU"));
+  }
+  Config c = small_config();
+  c.train.cuda_graph = Switch::on;
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 rank,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 ranks,"));
+}
+
+class TrainingEngine : public testing::Test {
+ protected:
+  std::string error_with(const Config& c) {
+    return error_message([&] { (void)build_training_engine(c, make_zero(0, *self_, *self_), *self_); });
+  }
+  World world_ = World::connect({});
+  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+};
+
+TEST_F(TrainingEngine, HasNothingToOffloadOnTheCpu) {
+  Config c = small_config();
+  c.train.offload_activations = 1;
+  EXPECT_THAT(error_with(c), HasSubstr("train.offload_activations on the CPU"));
+  c.train.offload_optimizer = true;
+  EXPECT_THAT(error_with(c), HasSubstr("train.offload_optimizer on the CPU"));
+}
+
+TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {
+  Config c = small_config();
+  c.train.precision = DType::bf16;
+  c.train.fp8 = Fp8Recipe::current;
+  EXPECT_EQ(error_with(c), "no error");
+  c.train.sequence_length = 15;
+  EXPECT_THAT(error_with(c), HasSubstr("30 tokens a micro-batch"));
+  c.train.sequence_length = 16;
+  c.model.hidden_size = 36;
+  EXPECT_THAT(error_with(c), HasSubstr("model.hidden_size 36"));
+}
+
+}  // namespace
+}  // namespace partita
