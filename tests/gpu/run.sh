@@ -63,6 +63,7 @@ train_ranks() {  # N RUN KEY=VALUE...
   ranks "$count" "$partita" train small.toml --run.directory="$run" "${@/#/--}"
 }
 same() { python3 "$here/same_run.py" "$@"; }
+differs() { ! same "$@" 0; }
 # Every file of the last checkpoint, byte for byte.
 same_checkpoint() {
   local folder=checkpoints/step-00000020
@@ -194,6 +195,26 @@ check "recomputed in full" train recomputed "${bits[@]}" train.states=bf16 "${ll
   train.recompute=full debug.poison=true
 check "recomputed in full: the same losses" same recomputed states 0
 
+echo "== graphs, stages on one GPU, offload, 8 bits, tuning"
+check "without a graph" train eager model.attention_dropout=0.1 train.cuda_graph=false
+check "without a graph: the same losses" same eager gpt2 1e-5
+for stage in 2 3; do
+  check "ZeRO-$stage alone" train "alone$stage" model.attention_dropout=0.1 parallel.zero_stage="$stage" debug.poison=true
+  check "ZeRO-$stage alone: the same losses" same "alone$stage" gpt2 1e-5
+done
+check "offload" train host model.attention_dropout=0.1 train.offload_optimizer=true train.offload_activations=3 \
+  debug.poison=true debug.delay_streams=200
+check "offload: the same losses" same host gpt2 1e-5
+check "8 bits" train eight "${bits[@]}" train.fp8=current
+check "8 bits: close to bf16" same eight bits 0.02
+check "8 bits: not bf16" differs eight bits
+check "8 bits, second run" train eight-again "${bits[@]}" train.fp8=current
+check "8 bits: the same checkpoint" same_checkpoint eight-again eight
+check "tuned" train tuned train.precision=bf16 train.tune_matmul=true train.steps=30
+check "tuned: says so" says tuned.log "matrix products run another algorithm now"
+check "tuned before" train taken "${bits[@]}" train.tuning_file=tuned/matmul_tuning.json
+check "tuned before: says so" says taken.log "as they were chosen before"
+
 echo "== evaluation and generation"
 check "eval on the CPU" evaluates eval-cpu --device cpu
 check "eval" evaluates eval-gpu --device cuda
@@ -232,6 +253,9 @@ if ((gpus >= 2)); then
   rm -r three-again/checkpoints/step-00000020
   check "ZeRO-3 resumed" train_ranks 2 three-again "${three[@]}"
   check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
+  check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
+    train.offload_optimizer=true train.offload_activations=3 debug.poison=true debug.delay_streams=200
+  check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
   check "ZeRO-3 resumes on one GPU" train three-again "${bits[@]}" "${llama[@]}" train.steps=22
 fi
 
