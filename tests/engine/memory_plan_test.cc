@@ -72,8 +72,8 @@ TEST(MemoryPlan, RandomLifetimesNeverMeetInMemory) {
 // A step: activations of layers that end in turn, gradients that begin in turn and stay. No more than what is in use at
 // once, but for alignment, whichever of the two is larger.
 TEST(MemoryPlan, AStepTakesWhatItUsesAtOnce) {
-  for (const auto& [activation, gradient] : {std::pair<int64_t, int64_t>{807'500, 404'750}, {404'750, 404'750},
-                                             {134'300, 404'750}, {1'000'000, 999'000}}) {
+  for (const auto& [activation, gradient] :
+       {std::pair<int64_t, int64_t>{807'500, 404'750}, {404'750, 404'750}, {134'300, 404'750}, {1'000'000, 999'000}}) {
     constexpr int kLayers = 32;
     std::vector<Lifetime> buffers;
     for (int layer = 0; layer < kLayers; ++layer) {

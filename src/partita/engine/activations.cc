@@ -25,8 +25,7 @@ at::Tensor bytes(int64_t count, at::Device device) {
 std::vector<int64_t> Activations::kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape,
                                              std::span<const Keep> keeps) {
   std::vector<int64_t> bytes;
-  for (size_t b = 0; b < blocks.size(); ++b)
-    bytes.push_back(bytes_of(filter(blocks[b]->saved(shape), keeps[b], true)));
+  for (size_t b = 0; b < blocks.size(); ++b) bytes.push_back(bytes_of(filter(blocks[b]->saved(shape), keeps[b], true)));
   return bytes;
 }
 
@@ -35,8 +34,10 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
                          DType dtype, at::Device device)
     : shape_(shape) {
   const std::vector<int64_t> stream = {shape.rows(), width};
-  const std::vector<BufferSpec> handed = {
-      {"branch", stream, dtype}, {"d_sum", stream, dtype}, {"d_branch", stream, dtype}, {"scale", {kFp8Scale}, DType::fp32}};
+  const std::vector<BufferSpec> handed = {{"branch", stream, dtype},
+                                          {"d_sum", stream, dtype},
+                                          {"d_branch", stream, dtype},
+                                          {"scale", {kFp8Scale}, DType::fp32}};
   int64_t shared = 0, scratch = 0;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const std::vector<BufferSpec> specs = blocks[b]->saved(shape);
@@ -45,7 +46,8 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   }
   temporary_bytes_ = shared + scratch + bytes_of(handed);
 
-  const at::Tensor shared_memory = bytes(shared, device), scratch_memory = bytes(scratch, device), none = bytes(0, device);
+  const at::Tensor shared_memory = bytes(shared, device), scratch_memory = bytes(scratch, device),
+                   none = bytes(0, device);
   const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed), device), handed);
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (size_t b = 0; b < blocks.size(); ++b) {

@@ -30,9 +30,8 @@ Arena make_arena(std::span<const int64_t> kept_bytes, const GradientLifetimes& g
   const int blocks = static_cast<int>(kept_bytes.size());
   std::vector<Lifetime> all;
   for (int b = 0; b < blocks; ++b)
-    all.push_back({.bytes = kept_bytes[static_cast<size_t>(b)],
-                   .first = forward_moment(b),
-                   .last = backward_moment(b, blocks)});
+    all.push_back(
+        {.bytes = kept_bytes[static_cast<size_t>(b)], .first = forward_moment(b), .last = backward_moment(b, blocks)});
   all.insert(all.end(), gradients.full.begin(), gradients.full.end());
   all.insert(all.end(), gradients.slices.begin(), gradients.slices.end());
 

@@ -17,7 +17,8 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
   MemoryPlan plan{.offset = std::vector<int64_t>(buffers.size(), 0)};
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return std::tuple(-buffers[i].bytes, buffers[i].last, buffers[i].first); });
+  std::ranges::stable_sort(order, {},
+                           [&](size_t i) { return std::tuple(-buffers[i].bytes, buffers[i].last, buffers[i].first); });
 
   std::vector<size_t> placed;  // by their offsets
   for (const size_t i : order) {

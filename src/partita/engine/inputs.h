@@ -1,0 +1,34 @@
+// Batches where kernels read them: in memory of the device, at addresses that stay the same from step to step.
+//
+//   Inputs inputs(device);
+//   const bool moved = inputs.take(batch, 0);     // true the first time, and whenever its shape has changed
+//   inputs[0].batch.tokens, inputs[0].samples
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "partita/nn/block.h"
+
+namespace partita {
+
+class Inputs {
+ public:
+  struct Input {
+    Batch batch;         // on the device
+    at::Tensor samples;  // batch.samples there
+  };
+  explicit Inputs(at::Device device) : device_(device) {}
+
+  // Copies the batch into place `index`. true: it lies elsewhere than the one before it, what was recorded no longer holds.
+  [[nodiscard]] bool take(const Batch&, size_t index);
+  // The batch that was taken last.
+  [[nodiscard]] const Input& operator[](size_t index) const { return inputs_[index]; }
+
+ private:
+  at::Device device_;
+  std::vector<Input> inputs_;
+};
+
+}  // namespace partita

@@ -1,0 +1,163 @@
+#include "partita/engine/states.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "partita/ops/flat.h"
+#include "partita/shard/flat_buffer.h"
+
+namespace partita {
+namespace {
+
+// On the host the vectors come first, which the first layer reads: then the next forward follows the update unit by unit.
+std::vector<size_t> plan_update_order(const UnitPlan& plan, bool on_host) {
+  std::vector<size_t> order;
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (plan.units[u].trainable) order.push_back(u);
+  if (on_host) std::ranges::stable_partition(order, [&](size_t u) { return plan.units[u].pool == Pool::own; });
+  return order;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> make_masters(const EnginePlan& plan, const EngineOptions& options) {
+  const bool beside_weights = options.training && options.states != options.compute && !plan.states_on_host;
+  std::vector<at::Tensor> masters;
+  for (const Unit& unit : plan.units.units)
+    masters.push_back(beside_weights && unit.trainable
+                          ? flat_zeros(unit.layout.slice_count(), options.states, options.device)
+                          : at::Tensor());
+  return masters;
+}
+
+States::States(const EnginePlan& plan, const EngineOptions& options, std::span<const at::Tensor> masters,
+               const Parts& parts)
+    : plan_(plan.units),
+      parts_(parts),
+      optimizer_(make_optimizer(options.optimizer)),
+      update_order_(plan_update_order(plan.units, plan.states_on_host)) {
+  if (plan.states_on_host)
+    host_ =
+        std::make_unique<HostStates>(plan_,
+                                     HostStates::Options{.master = options.states,
+                                                         .weight = options.compute,
+                                                         .states = static_cast<int>(optimizer_->state_names().size()),
+                                                         .device = options.device},
+                                     *parts.copies);
+  int parameters = 0;
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    const Unit& unit = plan_.units[u];
+    const int index = static_cast<int>(u);
+    const bool trained = parts.grads != nullptr && unit.trainable;
+    ShardView shard{.layout = &unit.layout,
+                    .segments = slice_segments(unit.layout, parts.shard.rank()),
+                    .first_parameter = parameters,
+                    .master = {},
+                    .gradient = trained ? parts.grads->gradient(index) : at::Tensor(),
+                    .weight = {},
+                    .states = {}};
+    if (trained && host_) {
+      shard.master = host_->master(index);
+      shard.weight = host_->weight(index);
+      shard.states = host_->states(index);
+    } else {
+      shard.weight = parts.weights.slice(index);
+      shard.master = masters[u].defined() ? masters[u] : shard.weight;
+      if (trained) shard.states = optimizer_->make_states(unit.layout.slice_count(), options.states, options.device);
+    }
+    shards_.push_back(std::move(shard));
+    parameters += static_cast<int>(unit.layout.parameters.size());
+  }
+  if (optimizer_->needs_norms())
+    norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(host_ ? at::kCPU : options.device));
+}
+
+void States::set(const ReadWeights& read) {
+  constexpr int64_t kPiece = 1 << 20;
+  std::vector<float> piece;
+  for (const OwnedRun& run : owned_runs()) {
+    const at::Tensor& master = run.values[0];
+    for (int64_t begin = 0; begin < run.count; begin += kPiece) {
+      const int64_t count = std::min(kPiece, run.count - begin);
+      piece.resize(static_cast<size_t>(count));
+      read(*run.parameter, run.begin + begin, piece);
+      cast(master.narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(master.device()));
+    }
+    for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
+  }
+  publish();
+}
+
+std::vector<OwnedRun> States::owned_runs() const {
+  finish();
+  std::vector<OwnedRun> owned;
+  for (const ShardView& shard : shards_)
+    for (const Segment& s : shard.segments) {
+      OwnedRun run{.parameter = &shard.layout->parameters[static_cast<size_t>(s.parameter)],
+                   .begin = s.in_parameter,
+                   .count = s.count,
+                   .values = {shard.master.narrow(0, s.in_slice, s.count)}};
+      for (const at::Tensor& state : shard.states) run.values.push_back(state.narrow(0, s.in_slice, s.count));
+      owned.push_back(std::move(run));
+    }
+  return owned;
+}
+
+void States::publish() {
+  for (size_t u = 0; u < shards_.size(); ++u)
+    rewrite(u, [&shard = shards_[u]] {
+      if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
+    });
+}
+
+void States::update(const StepMemory& now) {
+  const StepScalars* scalars = now.device();
+  if (host_) {
+    for (const size_t u : update_order_) parts_.grads->await(static_cast<int>(u));
+    host_now_ = now.host;
+    scalars = &host_now_;
+  }
+  if (optimizer_->needs_norms()) measure_norms(scalars);
+  for (const size_t u : update_order_)
+    rewrite(u, [this, u, scalars] { optimizer_->step(shards_[u], norms_, scalars); });
+}
+
+void States::measure_norms(const StepScalars* now) {
+  norms_.zero_();
+  for (const size_t u : update_order_) optimizer_->measure(shards_[u], norms_, now);
+  const Event summed = parts_.shard.all_reduce(norms_, Reduce::sum, parts_.compute);
+  if (host_)
+    summed.wait();
+  else
+    parts_.compute.wait(summed);
+}
+
+void States::rewrite(size_t u, std::function<void()> work) {
+  const int unit = static_cast<int>(u);
+  if (host_ && plan_.units[u].trainable) {
+    const at::Tensor slice = parts_.weights.slice(unit);
+    parts_.weights.publish(unit, host_->update(unit, slice, parts_.compute.record(), std::move(work)));
+    return;
+  }
+  work();
+  parts_.weights.publish(unit);
+}
+
+void States::finish() const {
+  if (host_) host_->finish();
+}
+
+States::Bytes States::bytes() const {
+  Bytes total{.host = host_ ? host_->bytes() : 0};
+  for (const ShardView& shard : shards_) {
+    if (host_ && shard.gradient.defined()) continue;
+    if (!shard.weight.is_same(shard.master)) total.master += static_cast<int64_t>(shard.master.nbytes());
+    for (const at::Tensor& state : shard.states) total.optimizer += static_cast<int64_t>(state.nbytes());
+  }
+  return total;
+}
+
+}  // namespace partita

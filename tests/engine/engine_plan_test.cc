@@ -1,0 +1,126 @@
+#include "partita/engine/engine_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "tests/engine/small_model.h"
+
+namespace partita {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// Embedding, five layers, head: Llama, whose blocks list parameters of their own alone.
+EnginePlan plan(const EngineOptions& options, const Sharding& sharding = {}, int replicas = 1) {
+  return plan_engine(make_blocks(test::small_model(ModelKind::llama, 0), options.compute), sharding, replicas, options);
+}
+
+EngineOptions small() { return {.shape = {.samples = 2, .length = 13}, .width = 20, .blocks_per_unit = 1}; }
+
+TEST(EnginePlan, WhereAllIsTrainedBackwardGoesDownToTheEmbedding) {
+  const EnginePlan p = plan(small());
+  EXPECT_EQ(p.first_trainable, 0);
+  EXPECT_THAT(p.backward_reads, ElementsAre(false, true, true, true, true, true, true));
+  EXPECT_THAT(p.keeps, Each(Keep::all));
+  EXPECT_EQ(p.kept_bytes, p.arena_bytes);
+  EXPECT_EQ(p.gradients.full.size(), p.units.units.size());
+  EXPECT_FALSE(p.states_on_host);
+  EXPECT_FALSE(p.activations_on_host);
+}
+
+TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
+  EngineOptions options = small();
+  options.frozen = [](const ParameterSpec& s) { return !s.name.starts_with("layers.2.mlp"); };
+  options.keep = Keep::attention;
+  options.entry_layers = 4;
+  const EnginePlan p = plan(options);
+  EXPECT_EQ(p.first_trainable, 3);
+  EXPECT_THAT(p.backward_reads, ElementsAre(false, false, false, true, true, true, true));
+  EXPECT_THAT(p.keeps, ElementsAre(Keep::nothing, Keep::nothing, Keep::nothing, Keep::entry, Keep::entry,
+                                   Keep::attention, Keep::attention));
+  EXPECT_EQ(p.kept_bytes[2], 0);
+  EXPECT_GT(p.kept_bytes[3], 0);
+  EXPECT_LT(p.kept_bytes[4], p.kept_bytes[5]);
+}
+
+TEST(EnginePlan, EntryLayersKeepNoMoreThanTheOthers) {
+  EngineOptions options = small();
+  options.keep = Keep::nothing;
+  options.entry_layers = 9;
+  EXPECT_THAT(plan(options).keeps, Each(Keep::nothing));
+}
+
+// Half precision where one rank alone writes once, or where each micro-batch's gradients are reduced at once.
+TEST(EnginePlan, WhatAddsUpIsFp32) {
+  struct Case {
+    Sharding sharding;
+    int replicas, micro_batches;
+    bool fp32_gradients;
+    DType gradient, sum;
+  };
+  constexpr DType kHalf = DType::bf16, kFull = DType::fp32;
+  const Sharding one, two{.ranks = 2}, few{.ranks = 2, .few_gradients = true};
+  for (const Case& c : {Case{one, 1, 1, false, kHalf, kHalf}, Case{one, 1, 1, true, kFull, kFull},
+                        Case{one, 1, 3, false, kFull, kFull}, Case{one, 2, 1, false, kFull, kFull},
+                        Case{two, 1, 1, false, kFull, kFull}, Case{few, 1, 1, false, kHalf, kHalf},
+                        Case{few, 1, 3, false, kHalf, kFull}, Case{few, 1, 3, true, kFull, kFull}}) {
+    EngineOptions options = small();
+    options.compute = kHalf;
+    options.micro_batches = c.micro_batches;
+    options.fp32_gradients = c.fp32_gradients;
+    for (const Unit& unit : plan(options, c.sharding, c.replicas).units.units) {
+      const bool layer = unit.pool == Pool::layers;
+      EXPECT_EQ(unit.weight, kHalf) << unit.name;
+      EXPECT_EQ(unit.gradient, layer ? c.gradient : kFull) << unit.name << ", " << c.micro_batches << " micro-batches";
+      EXPECT_EQ(unit.gradient_sum, layer ? c.sum : kFull) << unit.name << ", " << c.micro_batches << " micro-batches";
+      EXPECT_EQ(unit.layout.ranks, c.sharding.ranks);
+    }
+  }
+}
+
+TEST(EnginePlan, OffloadedBlocksTakeNothingOfTheArena) {
+  EngineOptions options = small();
+  options.offload.activations = 3;
+  const EnginePlan p = plan(options);
+  EXPECT_TRUE(p.activations_on_host);
+  EXPECT_FALSE(p.states_on_host);
+  for (size_t b = 0; b < 7; ++b) {
+    const bool offloaded = b >= 1 && b <= 3;
+    EXPECT_EQ(p.offloaded[b].slot >= 0, offloaded) << "block " << b;
+    EXPECT_EQ(p.arena_bytes[b], offloaded ? 0 : p.kept_bytes[b]) << "block " << b;
+  }
+  EXPECT_EQ(p.kept_bytes, plan(small()).kept_bytes);
+}
+
+TEST(EnginePlan, GradientsThatLeaveShareNoMemoryWithActivations) {
+  EngineOptions options = small();
+  options.offload.optimizer = true;
+  const EnginePlan p = plan(options);
+  EXPECT_TRUE(p.states_on_host);
+  EXPECT_TRUE(p.gradients.full.empty());
+  EXPECT_TRUE(p.gradients.slices.empty());
+}
+
+TEST(EnginePlan, InferenceHasNoGradientsAndOffloadsNothing) {
+  EngineOptions options = small();
+  options.training = false;
+  options.offload = {.optimizer = true, .activations = 2};
+  const EnginePlan p = plan(options);
+  EXPECT_FALSE(p.states_on_host);
+  EXPECT_FALSE(p.activations_on_host);
+  EXPECT_TRUE(p.gradients.full.empty());
+  for (const OffloadedBlock& block : p.offloaded) EXPECT_EQ(block.slot, -1);
+}
+
+TEST(EnginePlan, StatesAreFp32OrAsTheWeights) {
+  EngineOptions options = small();
+  options.states = DType::bf16;
+  EXPECT_THROW((void)plan(options), Error);
+  options.compute = DType::bf16;
+  EXPECT_NO_THROW((void)plan(options));
+}
+
+}  // namespace
+}  // namespace partita
