@@ -138,6 +138,23 @@ TEST_F(Floors, CountWhatIsMadeAgain) {
   EXPECT_EQ(full.at(family::kInputGradients), floors.at(family::kInputGradients));
 }
 
+// In 8 bits the layers' products are of a family of their own, and the head's alone are left in bf16.
+TEST_F(Floors, OfFp8) {
+  StepWork work = llama_1b();
+  work.recompute = Recompute::mlp;
+  floors = family_floors(work);
+  EXPECT_FALSE(floors.contains(family::kFp8Products));
+  work.fp8 = true;
+  const auto fp8 = family_floors(work);
+  const auto products = [](const auto& all) {
+    return all.at(family::kProductsForward) + all.at(family::kInputGradients) + all.at(family::kWeightGradients);
+  };
+  const double head = 3.0 * 2048 * 32000 * 2 * 16384 / 700e12;
+  EXPECT_NEAR(products(fp8), head, 1e-9);
+  EXPECT_NEAR(fp8.at(family::kFp8Products), (products(floors) - head) / 2, 1e-9);
+  EXPECT_EQ(fp8.at(family::kAttentionForward), floors.at(family::kAttentionForward));
+}
+
 TEST_F(Floors, OfFp32HaveNoProducts) {
   StepWork work = llama_1b();
   floors = family_floors(work);
@@ -155,8 +172,11 @@ TEST(StepWork, IsARanksPart) {
   EXPECT_EQ(step_work(c, 2).tokens, 12 * 128);
   EXPECT_EQ(step_work(c, 2).micro_batches, 6);
   EXPECT_EQ(step_work(c, 2).updated, parameter_count(c.model));
+  EXPECT_FALSE(step_work(c, 2).fp8);
   c.parallel.zero_stage = 1;
+  c.train.fp8 = Fp8Recipe::current;
   EXPECT_EQ(step_work(c, 2).updated, parameter_count(c.model) / 2);
+  EXPECT_TRUE(step_work(c, 2).fp8);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 
 // What an H100 SXM of 700 W reaches inside a training step, where its clock has fallen to some 1.5 GHz.
 constexpr double kProductRate = 700e12;  // FLOP/s of bf16 in cuBLASLt: 600-790 by shape
+constexpr double kFp8Rate = 1400e12;     // the same of 8 bits with fast accumulation: 1280-1570
 constexpr double kMemoryRate = 3.0e12;   // bytes/s, read and written: the best copy has 3.02
 // FLOP/s of the causal half in cuDNN's attention, bf16: narrow heads, those of 128 channels.
 constexpr double kNarrowForward = 320e12, kNarrowBackward = 250e12, kWideForward = 490e12, kWideBackward = 390e12;
@@ -113,14 +114,15 @@ class Floors {
     const double up = width_ * inner_ * (llama() ? 2 : 1), down = width_ * inner_;
     const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
     const double head = width_ * static_cast<double>(m_.vocab_size);
-    const double once = layers_ * (attention + up + down) + head;
-    // Again: no gradient needs what the last product of a layer gives.
+    // Of the layers; made again, no gradient needs what the last product of a layer gives.
+    const double once = layers_ * (attention + up + down);
     double again = full_ * (attention + up);
     if (w_.recompute == Recompute::mlp) again += (layers_ - full_) * up;
-    const double seconds = 2 * tokens_ / kProductRate;
-    floors_[family::kProductsForward] = (once + again) * seconds;
-    floors_[family::kInputGradients] = once * seconds;
-    floors_[family::kWeightGradients] = once * seconds;
+    if (w_.fp8) floors_[family::kFp8Products] = (3 * once + again) * 2 * tokens_ / kFp8Rate;
+    const double wide = w_.fp8 ? 0 : once, seconds = 2 * tokens_ / kProductRate;
+    floors_[family::kProductsForward] = (wide + (w_.fp8 ? 0 : again) + head) * seconds;
+    floors_[family::kInputGradients] = (wide + head) * seconds;
+    floors_[family::kWeightGradients] = (wide + head) * seconds;
   }
 
   // 2 products of half a square forward, 5 backward.
@@ -191,6 +193,7 @@ StepWork step_work(const Config& c, int ranks) {
           .micro_batches = micro_batches,
           .precision = c.train.precision,
           .states = c.train.states,
+          .fp8 = c.train.fp8 != Fp8Recipe::off,
           .recompute = c.train.recompute,
           .recompute_full_layers = c.train.recompute_full_layers};
 }

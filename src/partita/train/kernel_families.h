@@ -39,6 +39,7 @@ struct StepWork {
   int64_t updated = 0;        // parameters that this rank updates
   int64_t micro_batches = 1;  // gradients are summed in fp32 where there are several
   DType precision = DType::bf16, states = DType::fp32;
+  bool fp8 = false;  // products of the layers' linears
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;
 };
