@@ -65,7 +65,9 @@ c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
   if (wish == DeviceWish::cpu) return cpu;
   if (wish == DeviceWish::automatic && (!facts.built || facts.gpus < facts.local_size)) return cpu;
   if (!facts.built)
-    fail("device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use device cpu");
+    fail(
+        "device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use device "
+        "cpu");
   if (facts.gpus == 0)
     fail("device cuda: no GPU is seen: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu");
   if (facts.local_size > facts.gpus)

@@ -30,7 +30,7 @@ class Graph final : public Repeated {
         work();
       } catch (...) {
         try {
-          graph->capture_end();  // the stream must not stay in capture
+          graph->capture_end();            // the stream must not stay in capture
         } catch (const std::exception&) {  // what went wrong first is what matters
         }
         throw;

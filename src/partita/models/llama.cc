@@ -19,8 +19,8 @@ std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType 
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Embedding>(embedding_options(config, compute)));
   for (int64_t l = 0; l < config.layers; ++l)
-    blocks.push_back(std::make_unique<LlamaLayer>(
-        LlamaLayerOptions{.layer = layer_options(config, l, compute, fp8), .heads = heads, .rope = rope, .lora = lora}));
+    blocks.push_back(std::make_unique<LlamaLayer>(LlamaLayerOptions{
+        .layer = layer_options(config, l, compute, fp8), .heads = heads, .rope = rope, .lora = lora}));
   blocks.push_back(std::make_unique<Head>(head_options(config, compute, device)));
   return blocks;
 }

@@ -87,7 +87,8 @@ GradStore::GradStore(const UnitPlan& plan, const Zero& zero, Options options, St
     if (!state.slice.defined()) state.slice = slot(static_cast<int>(u)).arriving.narrow(0, 0, count);
     state.host = pinned_zeros(count, dtype_of(state.slice), options_.device);
   }
-  squares_ = at::zeros({static_cast<int64_t>(plan.units.size())}, at::TensorOptions(at::kDouble).device(options_.device));
+  squares_ =
+      at::zeros({static_cast<int64_t>(plan.units.size())}, at::TensorOptions(at::kDouble).device(options_.device));
 }
 
 void GradStore::take(int unit) {

@@ -37,7 +37,7 @@ struct UnitOptions {
   DType weight = DType::fp32;           // of what is gathered and computed with
   DType matrix_gradient = DType::fp32;  // of layers; of ends and vectors it is fp32
   DType matrix_gradient_sum = DType::fp32;
-  int blocks_per_unit = 0;              // 0: automatic
+  int blocks_per_unit = 0;  // 0: automatic
 };
 
 struct UnitPlan {

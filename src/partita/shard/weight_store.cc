@@ -146,7 +146,8 @@ int64_t WeightStore::bytes() const {
   int64_t total = 0;
   for (const Slot& s : slots_) total += static_cast<int64_t>(s.buffer.nbytes());
   for (size_t u = 0; u < slices_.size(); ++u)
-    if (zero_.few_weights && plan_.units[u].pool != Pool::own && slices_[u].defined()) total += static_cast<int64_t>(slices_[u].nbytes());
+    if (zero_.few_weights && plan_.units[u].pool != Pool::own && slices_[u].defined())
+      total += static_cast<int64_t>(slices_[u].nbytes());
   return total;
 }
 

@@ -59,7 +59,8 @@ struct TrainConfig {
   DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
   // Forward and backward recorded as a CUDA graph. automatic: for one rank whose calls are short.
   Switch cuda_graph = Switch::automatic;
-  bool fp32_gradients = false;     // also of layers in half precision where nothing but the sum over ranks is added to them
+  // Also of layers in half precision where nothing but the sum over ranks is added to them.
+  bool fp32_gradients = false;
   Fp8Recipe fp8 = Fp8Recipe::off;
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
@@ -139,9 +140,9 @@ struct RunConfig {
 };
 
 struct DebugConfig {
-  bool poison = false;     // fill released weight slots and fresh gradient buffers with NaN
+  bool poison = false;        // fill released weight slots and fresh gradient buffers with NaN
   int64_t delay_streams = 0;  // microseconds by which streams are late at random, at most; 0: not at all
-  bool self_check = true;  // collectives against known answers at start
+  bool self_check = true;     // collectives against known answers at start
 };
 
 struct Config {

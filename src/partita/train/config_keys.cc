@@ -92,16 +92,18 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("recompute_full_layers", t.recompute_full_layers, at_least(0),
              "so many layers, the first, are recomputed in full besides: makes the rest fit")
       .field("offload_optimizer", t.offload_optimizer,
-             "of a run on a device: gradients, master weights and optimizer states lie in host memory, and the host updates")
+             "of a run on a device: gradients, master weights and optimizer states lie in host memory, and the host "
+             "updates")
       .field("offload_activations", t.offload_activations, at_least(0),
              "of a run on a device: what so many layers, the first, keep from forward to backward lies in host memory "
              "meanwhile; more than two for any effect")
       .field("freeze", t.freeze, "parameters that are not trained, patterns with commas: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0), "threads a rank; 0: as the environment says")
-      .choice("tune_matmul", t.tune_matmul, {"auto", "true", "false"},
-              "on a GPU: measure the algorithms of matrix products in the first steps and take the fastest; auto: in runs "
-              "of some length that need not be repeated bit for bit")
+      .choice(
+          "tune_matmul", t.tune_matmul, {"auto", "true", "false"},
+          "on a GPU: measure the algorithms of matrix products in the first steps and take the fastest; auto: in runs "
+          "of some length that need not be repeated bit for bit")
       .field("tuning_file", t.tuning_file,
              "algorithms that another run has chosen: its matmul_tuning.json; empty: the run's own choice")
       .choice("device", t.device, {"auto", "cpu", "cuda"},
@@ -180,9 +182,11 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("directory", c.run.directory, "holds config.toml, metrics.jsonl, TensorBoard events and checkpoints");
   s.section("debug", "checks for the mistrustful")
       .field("poison", c.debug.poison, "fill released weight slots and fresh gradient buffers with NaN")
-      .field("delay_streams", c.debug.delay_streams, between(0, 1000000),
-             "streams are late at random by at most so many microseconds: a missing wait changes the loss; 0: not at all")
-      .field("self_check", c.debug.self_check, "check collectives, and attention on GPUs, against known answers at the start");
+      .field(
+          "delay_streams", c.debug.delay_streams, between(0, 1000000),
+          "streams are late at random by at most so many microseconds: a missing wait changes the loss; 0: not at all")
+      .field("self_check", c.debug.self_check,
+             "check collectives, and attention on GPUs, against known answers at the start");
 }
 
 ConfigSchema bind(Config& config) {

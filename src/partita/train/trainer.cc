@@ -74,8 +74,7 @@ class TrainingRun {
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
                                            RunPosition{.step = step_, .consumed_samples = consumed_samples_});
     engine_ = build_training_engine(
-        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data(),
-        device_);
+        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data(), device_);
     set_weights(from);
     if (step_ >= config_.train.steps) {
       log::info("{} is at step {}: nothing is left of {} steps", from.string(), step_, config_.train.steps);
@@ -93,8 +92,9 @@ class TrainingRun {
     }
     hooks_.after_run(*view_);
     if (!profiler_->done())
-      log::warn("no profile was written: it is made of {} steps behind the first five and tuning, and the run had fewer",
-                config_.log.profile_steps);
+      log::warn(
+          "no profile was written: it is made of {} steps behind the first five and tuning, and the run had fewer",
+          config_.log.profile_steps);
     if (const DeviceUse use = device_use(device_); device_.is_cuda())
       log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
                 human_bytes(use.reserved));
@@ -209,6 +209,8 @@ class TrainingRun {
                              .zero_stage = config_.parallel.zero_stage,
                              .precision = std::string(name_of(config_.train.precision)),
                              .memory = memory_table(engine_->memory(), workspace_)}));
+    if (const int64_t host = engine_->memory().host; host > 0)
+      log::info("offload: {} of host memory on this rank, besides", human_bytes(host));
     tuner_ = std::make_unique<MatmulTuner>(
         mesh_.data(), device_,
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
@@ -216,12 +218,11 @@ class TrainingRun {
                              .tune = tunes_matmul(config_.train.tune_matmul, device_.is_cuda(), is_deterministic(),
                                                   config_.train.steps - step_),
                              .record_steps = [this](bool on) { engine_->record_steps(on); }});
-    profiler_ = std::make_unique<Profiler>(
-        Profiler::Options{.device = device_,
-                          .trace = config_.run.directory / "profile.json",
-                          .table = config_.run.directory / "profile.txt",
-                          .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
-                          .work = step_work(config_, info_.ranks)});
+    profiler_ = std::make_unique<Profiler>(Profiler::Options{.device = device_,
+                                                             .trace = config_.run.directory / "profile.json",
+                                                             .table = config_.run.directory / "profile.txt",
+                                                             .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
+                                                             .work = step_work(config_, info_.ranks)});
     hooks_.before_run(*view_);
   }
 
