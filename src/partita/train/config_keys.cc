@@ -82,9 +82,12 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .choice("fp8", t.fp8, {"off", "current"},
               "products of the layers' linears in 8 bits, beside precision bf16; current: scaled by what they multiply")
       .choice("cuda_graph", t.cuda_graph, {"auto", "true", "false"},
-              "forward and backward given to a GPU as one recorded graph; auto: on one rank, where kernels are short")
+              "forward and backward given to a GPU as one recorded graph, by one rank at ZeRO 0 to 2 without offload; "
+              "auto: where "
+              "kernels are short")
       .field("fp32_gradients", t.fp32_gradients,
-             "gradients of layers in fp32 also where half precision does: one micro-batch, ZeRO 2 and 3 or one rank")
+             "gradients of layers in fp32 also where half precision does: at ZeRO 2 and 3, and of one micro-batch on "
+             "one rank")
       .choice(
           "recompute", t.recompute, {"none", "selective", "mlp", "full"},
           "what backward makes again instead of keeping it: nothing; norms and activations; these and the MLP's first "
