@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import gpu_cases
 import gpu_report
 
+PATH_OPTIONS = ("--partita", "--library-path", "--python", "--json", "--append")
 GRACE = 5  # seconds for the other ranks to end where one has failed
 
 
@@ -195,7 +196,7 @@ def machine(args, cards):
     names = query("name,power.limit")
     return {"date": time.strftime("%Y-%m-%d"), "card": f"{cards} x {names[0]} W" if names else "no GPU",
             "driver": (query("driver_version") or ["?"])[0], "partita": args.version or commit or "?",
-            "torch": torch or "?", "command": shlex.join(["bench/train_gpu.py", *sys.argv[1:]])}
+            "torch": torch or "?", "command": shlex.join(["bench/train_gpu.py", *without_paths(sys.argv[1:])])}
 
 
 def arguments():
@@ -213,6 +214,20 @@ def arguments():
     p.add_argument("--json", type=pathlib.Path, help="write every figure to this file, after each case")
     p.add_argument("--append", type=pathlib.Path, metavar="FILE", help="add a dated entry, docs/performance.md")
     return p.parse_args()
+
+
+def without_paths(arguments):
+    """The arguments but for where programs, libraries and files lie: those are of one machine."""
+    kept, skip = [], False
+    for argument in arguments:
+        name = argument.split("=")[0]
+        if skip:
+            skip = False
+        elif name in PATH_OPTIONS:
+            skip = "=" not in argument
+        else:
+            kept.append(argument)
+    return kept
 
 
 def main():

@@ -47,6 +47,7 @@ class Arithmetic(unittest.TestCase):
     def test_verdicts(self):
         reference = [10 / step for step in range(1, 101)]
         curves = {"fp32": reference, "bf16": [x * 1.004 for x in reference], "fp8-current": [x * 1.02 for x in reference],
+                  "fp32-short": reference[:40],
                   "cpu-fp32": [x * (1 + 2e-4 * (i >= 30)) for i, x in enumerate(reference[:40])]}
         verdicts = {name: (difference, step, difference <= tolerance)
                     for name, difference, step, tolerance in loss_curves.compare(curves)}
@@ -80,11 +81,12 @@ class WholeRun(unittest.TestCase):
         self.assertTrue(done.stdout.endswith("3 passed, 0 failed\n"), done.stdout)
         with (self.folder / "out/curves.csv").open() as file:
             lines = list(csv.reader(file))
-        self.assertEqual(lines[0], ["step", "llama fp32", "llama bf16", "llama bf16-states", "llama cpu-fp32"])
+        self.assertEqual(lines[0], ["step", "llama fp32", "llama bf16", "llama bf16-states", "llama fp32-short",
+                                    "llama cpu-fp32"])
         self.assertEqual(len(lines), 61)
-        self.assertEqual(lines[30][4] != "", True)
-        self.assertEqual(lines[31][4], "")
-        self.assertIn("$curves index 3", (self.folder / "out/curves-llama.gp").read_text())
+        self.assertEqual(lines[30][5] != "", True)
+        self.assertEqual(lines[31][5], "")
+        self.assertIn("$curves index 4", (self.folder / "out/curves-llama.gp").read_text())
 
     def test_a_curve_that_leaves_its_tolerance_fails(self):
         done = self.run_with("--variants", "fp8-current,bf16")

@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import gpu_cases
 import gpu_report
+import train_gpu
 
 OURS = {"tokens_per_s": 2000.0, "tokens_per_s_rank": 1000.0, "ms": 100.0, "steps": 2, "mfu_full": 50.0,
         "mfu_causal": 40.0, "hfu_full": 60.0, "peak_gib": 10.5, "reserved_gib": 12.25, "first_step_s": 1.5}
@@ -75,6 +76,10 @@ class Report(unittest.TestCase):
 
 
 class Cases(unittest.TestCase):
+    def test_an_entry_names_no_places_of_one_machine(self):
+        self.assertEqual(train_gpu.without_paths(["--cases", "a,b", "--partita", "/x", "--json=/y", "--only", "ours",
+                                                  "--append", "/z"]), ["--cases", "a,b", "--only", "ours"])
+
     def test_selection(self):
         self.assertTrue(all(case.cards == 1 for case in gpu_cases.select([], 1)))
         self.assertEqual(len(gpu_cases.select([], 2)), len(gpu_cases.CASES))
