@@ -23,8 +23,9 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
                    "the same bits in every run also where that costs time: attention's backward on cuda");
   command.add_flag("--offload-optimizer", a.offload_optimizer,
                    "gradients, master weights and optimizer states in host memory, and the host updates; on cuda");
-  command.add_option("--offload-activations", a.offload_activations,
-                     "so many layers, the first, keep what backward reads in host memory; on cuda")
+  command
+      .add_option("--offload-activations", a.offload_activations,
+                  "so many layers, the first, keep what backward reads in host memory; on cuda")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command.add_option("--device", a.device, "cpu or cuda")->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));

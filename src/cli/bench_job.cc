@@ -130,17 +130,17 @@ void BenchModel::step() {
 }
 
 void BenchModel::tune() {
-  partita::MatmulTuner tuner(*job_.data, job_.device,
-                             {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune,
-                              .record_steps = [this](bool on) { engine_->record_steps(on); }});
+  partita::MatmulTuner tuner(
+      *job_.data, job_.device,
+      {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune, .record_steps = [this](bool on) {
+         engine_->record_steps(on);
+       }});
   const std::vector<double> timed = seconds_;
-  engine_->record_steps(false);
   for (; tuner.running(); ++uncounted_steps_) {
     tuner.before_step();
     step();
     tuner.after_step();
   }
-  engine_->record_steps(true);
   seconds_ = timed;
   tuned_products_ = tuner.products();
 }

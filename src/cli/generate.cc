@@ -34,8 +34,7 @@ void run(Arguments a) {
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
   const c10::Device device = partita::take_device(partita::parse_device(a.device), world);
   const std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {0}), device);
-  partita::Generator generator =
-      partita::Generator::open(a.paths, *self, partita::parse_dtype(a.precision), device);
+  partita::Generator generator = partita::Generator::open(a.paths, *self, partita::parse_dtype(a.precision), device);
   partita::log::info("{} on {}", generator.path().string(), partita::describe_device(device));
   write(a.prompt);
   const partita::GenerateReport report = generator.generate(a.prompt, a.options, write);

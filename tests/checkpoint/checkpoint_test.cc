@@ -173,9 +173,8 @@ TEST(Checkpoint, PiecesMayLieWhereTheHostCannotReach) {
 
     std::vector<RankMemory> back = random_layout(values.tensors(), 2, 9);
     for (RankMemory& rank : back) move_away(rank);
-    run_ranks(2, [&](Peers& peers) {
-      (void)load_checkpoint(far, back[static_cast<size_t>(peers.rank())].state, peers);
-    });
+    run_ranks(2,
+              [&](Peers& peers) { (void)load_checkpoint(far, back[static_cast<size_t>(peers.rank())].state, peers); });
     for (const RankMemory& rank : back) EXPECT_TRUE(rank.holds(values));
   }
 }

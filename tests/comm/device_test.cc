@@ -27,8 +27,7 @@ TEST(Device, EachRankOfAMachineHasItsOwn) {
 }
 
 TEST(Device, TheCpuIsAlwaysThere) {
-  EXPECT_TRUE(
-      choose_device(DeviceWish::cpu, {.built = true, .gpus = 2, .local_rank = 6, .local_size = 7}).is_cpu());
+  EXPECT_TRUE(choose_device(DeviceWish::cpu, {.built = true, .gpus = 2, .local_rank = 6, .local_size = 7}).is_cpu());
 }
 
 TEST(Device, ErrorsSayWhatToDo) {

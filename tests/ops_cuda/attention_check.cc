@@ -186,14 +186,16 @@ void check_attention(Report& report) {
 void check_attention_at_start(Report& report) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
     for (const bool deterministic : {false, true})
-      for (const Case& c : {Case{3, 200, {4, 2, 64}}, {1, 1024, {8, 8, 128}}, {2, 33, {2, 1, 20}}, {2, 64, {4, 4, 16}}}) {
+      for (const Case& c :
+           {Case{3, 200, {4, 2, 64}}, {1, 1024, {8, 8, 128}}, {2, 33, {2, 1, 20}}, {2, 64, {4, 4, 16}}}) {
         std::string said = "passes";
         try {
           cuda::attention_self_check(dtype, c.samples, c.length, c.heads, deterministic);
         } catch (const std::exception& error) {
           said = error.what();
         }
-        report.add(said == "passes", "attention_self_check " + c.text(dtype) + (deterministic ? " repeatable" : ""), said);
+        report.add(said == "passes", "attention_self_check " + c.text(dtype) + (deterministic ? " repeatable" : ""),
+                   said);
       }
 }
 

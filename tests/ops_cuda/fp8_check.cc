@@ -80,7 +80,8 @@ void check_product(Report& report, int64_t m, int64_t n, int64_t k) {
         const Fp8 a = measured_rows(normal({m, k}, at::kBFloat16, 0, 3), a_format),
                   b = measured_rows(normal({n, k}, at::kBFloat16, 0, 0.02), b_format);
         const at::Tensor old = normal({m, n}, out_dtype);
-        const at::Tensor expected = accumulate ? old.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::empty({m, n}, at::TensorOptions(at::kFloat));
+        const at::Tensor expected = accumulate ? old.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true)
+                                               : at::empty({m, n}, at::TensorOptions(at::kFloat));
         fp8_matmul(expected, a, b, accumulate);
         const at::Tensor out = to_device(accumulate ? old : nan({m, n}, out_dtype));
         fp8_matmul(out, {to_device(a.values.view(at::kByte)).view(a_format), to_device(a.scale)},

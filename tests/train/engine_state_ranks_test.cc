@@ -44,8 +44,8 @@ TEST(EngineState, ValuesAreReadAndWrittenInParts) {
     const auto memory = piece_memory(values);
     std::vector<std::byte> bytes(static_cast<size_t>(7 * item));
     memory->read(11 * item, bytes);
-    EXPECT_EQ(std::memcmp(bytes.data(), static_cast<const std::byte*>(values.const_data_ptr()) + 11 * item, bytes.size()),
-              0);
+    EXPECT_EQ(
+        std::memcmp(bytes.data(), static_cast<const std::byte*>(values.const_data_ptr()) + 11 * item, bytes.size()), 0);
     memory->write(2 * item, bytes);
     for (int64_t i = 0; i < 40; ++i) {
       const bool written = i >= 7 && i < 14;

@@ -92,6 +92,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
                .copies = copies_.get(),
                .compute = *compute_}) {
   now_.host.seed = options.seed;
+  PARTITA_CHECK(!options.graph || (data.size() == 1 && !zero.few_weights && !copies_),
+                "a step with collectives, gathers or offload cannot be recorded");
   record_steps(true);
 }
 
@@ -190,7 +192,6 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 void Engine::record_steps(bool on) {
   if (!options_.graph || on == (accumulation_ != nullptr)) return;
   if (!on) return accumulation_.reset();
-  PARTITA_CHECK(data_.size() == 1 && !copies_, "a step with collectives or offload cannot be recorded");
   accumulation_ = make_repeated(options_.device);
 }
 

@@ -116,6 +116,8 @@ void States::publish() {
 void States::update(const StepMemory& now) {
   const StepScalars* scalars = now.device();
   if (host_) {
+    // Nothing is written where a step is skipped: the memory that new weights are sent from still holds another unit's.
+    if (now.host.skip != 0) return;
     for (const size_t u : update_order_) parts_.grads->await(static_cast<int>(u));
     host_now_ = now.host;
     scalars = &host_now_;

@@ -23,10 +23,10 @@ namespace partita {
 // One rank's slice of one unit.
 struct ShardView {
   const Layout* layout = nullptr;
-  std::vector<Segment> segments;   // what lies in the slice (slice_segments)
-  int first_parameter = 0;         // of the layout, in the table of norms
-  at::Tensor master;               // [slice] fp32, or bf16: then updated with stochastic rounding
-  at::Tensor gradient;             // [slice] fp32, or half precision where nothing was summed
+  std::vector<Segment> segments;  // what lies in the slice (slice_segments)
+  int first_parameter = 0;        // of the layout, in the table of norms
+  at::Tensor master;              // [slice] fp32, or bf16: then updated with stochastic rounding
+  at::Tensor gradient;            // [slice] fp32, or half precision where nothing was summed
   // [slice] in the compute dtype; master itself where that is the same; undefined where nobody reads it.
   at::Tensor weight;
   std::vector<at::Tensor> states;  // [slice] each, in the dtype of master

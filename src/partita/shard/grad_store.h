@@ -69,9 +69,9 @@ class GradStore {
  private:
   class BlockGrads;
   struct UnitState {
-    at::Tensor slice;  // on the device; of slices that leave, where they are put together
-    at::Tensor host;   // of slices that leave
-    Event arrived;     // in `host`
+    at::Tensor slice;               // on the device; of slices that leave, where they are put together
+    at::Tensor host;                // of slices that leave
+    Event arrived;                  // in `host`
     std::vector<at::Tensor> views;  // of each parameter, in the buffer
     std::vector<bool> written;      // since the buffer was taken
     bool taken = false;             // the buffer is this unit's

@@ -1,5 +1,6 @@
 // The choice of algorithms for a run's matrix products (ops/matmul_tuning.h): made in its first steps, kept in a file, and
-// taken from there when the run goes on, which it then does with the same bits.
+// taken from there when the run goes on, which it then does with the same bits; but not where it is begun again from a
+// checkpoint of before the choice.
 //
 //   MatmulTuner tuner(host, device, {.kept = run / "matmul_tuning.json", .tune = true});
 //   while (...) {

@@ -232,7 +232,6 @@ class TrainingRun {
     const int64_t update = step_ - skipped_steps_;
     const double rate =
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
-    engine_->record_steps(!tuner_->running());
     const bool tuning = tuner_->running();  // its steps are no picture of those behind it
     tuner_->before_step();
     if (!tuning) profiler_->before_step();

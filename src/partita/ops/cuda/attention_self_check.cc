@@ -66,8 +66,8 @@ void attention_self_check(at::ScalarType dtype, int64_t samples, int64_t length,
 
 int64_t reserve_workspace(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads, float dropout,
                           bool deterministic) {
-  (void)workspace(std::max(kMatmulWorkspace,
-                           attention_workspace(dtype, samples, length, heads, dropout, deterministic)));
+  (void)workspace(
+      std::max(kMatmulWorkspace, attention_workspace(dtype, samples, length, heads, dropout, deterministic)));
   return workspace_bytes();
 }
 
