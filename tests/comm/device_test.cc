@@ -26,6 +26,22 @@ TEST(Device, EachRankOfAMachineHasItsOwn) {
                     c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(rank)));
 }
 
+// As srun --gpus-per-task=1 hands them out: each rank sees one, under the number 0.
+TEST(Device, OrWhatItWasGiven) {
+  using Names = std::vector<std::string>;
+  for (const DeviceWish wish : {DeviceWish::automatic, DeviceWish::cuda})
+    for (int rank = 0; rank < 4; ++rank) {
+      const bool own = is_own_gpu(Names{"a", "b", "c", "d"}, rank);
+      EXPECT_EQ(choose_device(wish, {.built = true, .gpus = 1, .local_rank = rank, .local_size = 4, .own = own}),
+                c10::Device(c10::kCUDA, 0));
+    }
+  EXPECT_FALSE(is_own_gpu(Names{"a", "a"}, 1));
+  EXPECT_FALSE(is_own_gpu(Names{"", "b"}, 0));
+  EXPECT_TRUE(is_own_gpu(Names{"a", "b", "a"}, 1));
+  EXPECT_FALSE(is_own_gpu(Names{"a", "b", "a"}, 2));
+  EXPECT_TRUE(is_own_gpu(Names{"a"}, 0));
+}
+
 TEST(Device, TheCpuIsAlwaysThere) {
   EXPECT_TRUE(choose_device(DeviceWish::cpu, {.built = true, .gpus = 2, .local_rank = 6, .local_size = 7}).is_cpu());
 }

@@ -24,6 +24,16 @@ constexpr bool kBuilt = true;
 
 int visible_gpus() { return c10::cuda::device_count(); }
 
+// What names the only GPU that is seen, on whatever machine; empty where there is none, or several.
+std::string only_gpu() {
+  if (visible_gpus() != 1) return {};
+  cudaDeviceProp properties{};
+  PARTITA_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  std::string name;
+  for (const char byte : properties.uuid.bytes) name += fmt::format("{:02x}", static_cast<uint8_t>(byte));
+  return name;
+}
+
 // Of the kernel's module; where that is not shown, the newest CUDA that it knows.
 std::string driver_version() {
   std::string version;
@@ -37,14 +47,19 @@ std::string driver_version() {
 constexpr bool kBuilt = false;
 
 int visible_gpus() { return 0; }
+std::string only_gpu() { return {}; }
 #endif
 
-void check_all_alike(c10::Device device, World& world) {
-  if (world.size() == 1) return;
+// What each rank says.
+std::vector<std::string> gather(World& world, const char* name, const std::string& mine) {
+  if (world.size() == 1) return {mine};
   std::vector<int> all(static_cast<size_t>(world.size()));
   std::iota(all.begin(), all.end(), 0);
-  const std::string mine = device.is_cpu() ? "the CPU" : "a GPU";
-  const std::vector<std::string> taken = gather_strings(*world.group("devices", all), mine);
+  return gather_strings(*world.group(name, all), mine);
+}
+
+void check_all_alike(c10::Device device, World& world) {
+  const std::vector<std::string> taken = gather(world, "devices", device.is_cpu() ? "the CPU" : "a GPU");
   for (size_t rank = 1; rank < taken.size(); ++rank)
     if (taken[rank] != taken[0])
       fail("rank 0 would compute on {}, rank {} on {}: start no more ranks than GPUs on any machine, or use device cpu",
@@ -63,6 +78,7 @@ DeviceWish parse_device(std::string_view text) {
 c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
   const c10::Device cpu(c10::kCPU);
   if (wish == DeviceWish::cpu) return cpu;
+  if (facts.built && facts.gpus == 1 && facts.own) return c10::Device(c10::kCUDA, 0);
   if (wish == DeviceWish::automatic && (!facts.built || facts.gpus < facts.local_size)) return cpu;
   if (!facts.built)
     fail(
@@ -76,12 +92,18 @@ c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(facts.local_rank));
 }
 
+bool is_own_gpu(std::span<const std::string> only_gpus, int rank) {
+  const std::string& mine = only_gpus[static_cast<size_t>(rank)];
+  return !mine.empty() && std::ranges::count(only_gpus, mine) == 1;
+}
+
 c10::Device take_device(DeviceWish wish, World& world) {
   if (wish == DeviceWish::cpu) return c10::kCPU;
   const DeviceFacts facts{.built = kBuilt,
                           .gpus = visible_gpus(),
                           .local_rank = world.launch().local_rank,
-                          .local_size = world.launch().local_size};
+                          .local_size = world.launch().local_size,
+                          .own = is_own_gpu(gather(world, "GPUs", only_gpu()), world.rank())};
   const c10::Device device = choose_device(wish, facts);
   check_all_alike(device, world);
   if (device.is_cpu() && facts.built && facts.gpus > 0 && world.rank() == 0)
