@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/compute_options.h"
 #include "partita/base/log.h"
 #include "partita/train/evaluate.h"
 
@@ -15,13 +16,13 @@ namespace {
 struct Arguments {
   std::filesystem::path path;
   partita::EvaluateOptions options;
-  std::string precision = "fp32", device = "auto";
+  ComputeArguments compute;
   bool json = false;
 };
 
 void run(Arguments a) {
-  a.options.precision = partita::parse_dtype(a.precision);
-  a.options.device = partita::parse_device(a.device);
+  a.options.precision = partita::parse_dtype(a.compute.precision);
+  a.options.device = partita::parse_device(a.compute.device);
   partita::World world = partita::World::connect({});
   partita::log::configure(world.rank(), world.size());
   const partita::Evaluation e = partita::evaluate(a.path, a.options, world);
@@ -61,12 +62,7 @@ void add_eval_command(CLI::App& app) {
   command->add_option("--tokenizer", o.tokenizer, "tokenizer.json, for JSON lines; default: the one that lies there");
   command->add_option("--prompt-key", o.prompt_key, "key of the prompt in JSON lines")->capture_default_str();
   command->add_option("--completion-key", o.completion_key, "key of the completion")->capture_default_str();
-  command->add_option("--precision", a->precision, "of the compute: fp32, bf16 or fp16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  command->add_option("--device", a->device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  add_compute_options(*command, a->compute);
   command->add_option("--zero-stage", o.zero_stage, "3: each rank holds its part of the weights alone")
       ->capture_default_str()
       ->check(CLI::Range(0, 3));

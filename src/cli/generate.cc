@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/compute_options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
@@ -17,7 +18,7 @@ struct Arguments {
   partita::Generator::Paths paths;
   std::string prompt;
   partita::GenerateOptions options;
-  std::string precision = "fp32", device = "auto";
+  ComputeArguments compute;
   bool greedy = false;
 };
 
@@ -32,9 +33,10 @@ void run(Arguments a) {
   partita::World world = partita::World::connect({});
   if (world.size() > 1)
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
-  const c10::Device device = partita::take_device(partita::parse_device(a.device), world);
+  const c10::Device device = partita::take_device(partita::parse_device(a.compute.device), world);
   const std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {0}), device);
-  partita::Generator generator = partita::Generator::open(a.paths, *self, partita::parse_dtype(a.precision), device);
+  partita::Generator generator =
+      partita::Generator::open(a.paths, *self, partita::parse_dtype(a.compute.precision), device);
   partita::log::info("{} on {}", generator.path().string(), partita::describe_device(device));
   write(a.prompt);
   const partita::GenerateReport report = generator.generate(a.prompt, a.options, write);
@@ -67,12 +69,7 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--base", a->paths.base,
                       "where the model lies that PATH's adapters adapt; default: where they say");
   command->add_option("--tokenizer", a->paths.tokenizer, "tokenizer.json; default: the one that lies there");
-  command->add_option("--precision", a->precision, "of the compute: fp32, bf16 or fp16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  command->add_option("--device", a->device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  add_compute_options(*command, a->compute);
   command->add_flag("--greedy", a->greedy, "always the likeliest token");
   command->footer(
       "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "

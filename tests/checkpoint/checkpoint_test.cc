@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <cmath>
 #include <functional>
@@ -11,6 +10,7 @@
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/safetensors.h"
+#include "tests/checkpoint/saving.h"
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
 #include "tests/support/temporary_directory.h"
@@ -25,21 +25,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// Saves these values, cut at random over `ranks`; returns the folder.
-fs::path save(const fs::path& root, int64_t step, const GlobalValues& values, int ranks, uint32_t seed = 1,
-              const Retention& retention = {}) {
-  std::vector<RankMemory> layout = random_layout(values.tensors(), ranks, seed);
-  for (RankMemory& rank : layout) {
-    rank.fill(values);
-    rank.state.scalars = {{"step", step}, {"seed", 0xFFFFFFFFFFFFFFFFU}, {"loss", 0.1}};
-  }
-  run_ranks(ranks, [&](Peers& peers) {
-    const State& state = layout[static_cast<size_t>(peers.rank())].state;
-    EXPECT_EQ(save_checkpoint(root, step, state, peers, retention), root / step_folder_name(step));
-  });
-  return root / step_folder_name(step);
-}
 
 // What every rank threw when `ranks` loaded it; their memory must be as it was then.
 std::vector<std::string> load_errors(const fs::path& folder, const std::vector<TensorInfo>& tensors, int ranks) {
@@ -122,77 +107,6 @@ TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
   EXPECT_TRUE(load(0, kChunkBytes));
   EXPECT_THROW((void)load(0, kChunkBytes + 1), Error);
   EXPECT_THROW((void)load(kChunkBytes, 1), Error);
-}
-
-// Memory that the host reaches by calls alone.
-class FarMemory final : public PieceMemory {
- public:
-  explicit FarMemory(std::span<std::byte> bytes) : bytes_(bytes) {}
-  void read(int64_t offset, std::span<std::byte> out) const override {
-    longest_ = std::max(longest_, out.size());
-    std::ranges::copy(bytes_.subspan(static_cast<size_t>(offset), out.size()), out.begin());
-  }
-  void write(int64_t offset, std::span<const std::byte> in) override {
-    std::ranges::copy(in, bytes_.subspan(static_cast<size_t>(offset), in.size()).begin());
-  }
-  [[nodiscard]] int64_t longest() const { return static_cast<int64_t>(longest_); }
-
- private:
-  std::span<std::byte> bytes_;
-  mutable size_t longest_ = 0;
-};
-
-// The pieces that lie beyond the host's reach, made so.
-std::vector<std::shared_ptr<FarMemory>> move_away(RankMemory& rank) {
-  std::vector<std::shared_ptr<FarMemory>> far;
-  for (size_t i = 0; i < rank.memory.size(); ++i) {
-    far.push_back(std::make_shared<FarMemory>(rank.memory[i]));
-    rank.state.pieces[i].data = nullptr;
-    rank.state.pieces[i].elsewhere = far.back();
-  }
-  return far;
-}
-
-TEST(Checkpoint, PiecesMayLieWhereTheHostCannotReach) {
-  const TemporaryDirectory root;
-  for (int ranks : {1, 3}) {
-    const GlobalValues values(odd_tensors(), static_cast<uint32_t>(ranks));
-    const fs::path plain = save(root / "plain", ranks, values, ranks);
-    std::vector<RankMemory> layout = random_layout(values.tensors(), ranks, 1);
-    for (RankMemory& rank : layout) {
-      rank.fill(values);
-      rank.state.scalars = {{"step", ranks}, {"seed", 0xFFFFFFFFFFFFFFFFU}, {"loss", 0.1}};
-      move_away(rank);
-    }
-    run_ranks(ranks, [&](Peers& peers) {
-      (void)save_checkpoint(root / "far", ranks, layout[static_cast<size_t>(peers.rank())].state, peers, {});
-    });
-    const fs::path far = root / "far" / step_folder_name(ranks);
-    for (const auto& entry : fs::directory_iterator(plain))
-      EXPECT_EQ(read_file(far / entry.path().filename()), read_file(entry.path())) << entry.path();
-
-    std::vector<RankMemory> back = random_layout(values.tensors(), 2, 9);
-    for (RankMemory& rank : back) move_away(rank);
-    run_ranks(2,
-              [&](Peers& peers) { (void)load_checkpoint(far, back[static_cast<size_t>(peers.rank())].state, peers); });
-    for (const RankMemory& rank : back) EXPECT_TRUE(rank.holds(values));
-  }
-}
-
-// However large a piece is, the host holds one chunk of it.
-TEST(Checkpoint, WhatLiesFarIsCopiedAChunkAtATime) {
-  const TemporaryDirectory root;
-  const GlobalValues values({{"large", {2 * kChunkBytes + 5}, DType::uint8}}, 3);
-  RankMemory rank = whole_layout(values.tensors());
-  rank.fill(values);
-  const auto far = move_away(rank);
-  Alone alone;
-  const fs::path folder = save_checkpoint(root.path(), 1, rank.state, alone, {});
-  EXPECT_EQ(far.front()->longest(), kChunkBytes);
-  RankMemory back = whole_layout(values.tensors());
-  move_away(back);
-  (void)load_checkpoint(folder, back.state, alone);
-  EXPECT_TRUE(back.holds(values));
 }
 
 TEST(Checkpoint, IgnoredTensorsAreNotRead) {
@@ -336,21 +250,6 @@ TEST(Checkpoint, TheSameStepAgainReplacesIt) {
   EXPECT_FALSE(fs::exists(partial_path(folder)));
 }
 
-// A save that fails on one rank fails on all with one message, and leaves what was there.
-void expect_failed_save(
-    const fs::path& root, std::vector<RankMemory>& layout, const std::string& message,
-    const std::function<void(Peers&)>& before = [](Peers&) {}) {
-  const auto existing = snapshot(root);
-  const auto errors = errors_of_ranks(static_cast<int>(layout.size()), [&](Peers& peers) {
-    before(peers);
-    save_checkpoint(root, 20, layout[static_cast<size_t>(peers.rank())].state, peers, {.keep_last = 1});
-  });
-  EXPECT_THAT(errors, Each(HasSubstr(message)));
-  EXPECT_THAT(errors, Each(errors[0]));
-  EXPECT_EQ(snapshot(root), existing);
-  EXPECT_FALSE(fs::exists(partial_path(root / step_folder_name(20))));
-}
-
 TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
   const TemporaryDirectory root;
   const GlobalValues values(odd_tensors(), 1);
@@ -396,69 +295,6 @@ TEST(Checkpoint, ARootThatIsAFileIsRefused) {
   });
   EXPECT_THAT(errors, Each(HasSubstr((folder.path() / "root").string())));
   EXPECT_EQ(read_file(folder.path() / "root"), "text");
-}
-
-// A mebibyte of its own.
-class SmallDisk {
- public:
-  SmallDisk() { mounted_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, "size=1m") == 0; }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  ~SmallDisk() {
-    if (mounted_) ::umount(folder_.path().c_str());
-  }
-  [[nodiscard]] bool mounted() const { return mounted_; }
-  [[nodiscard]] const fs::path& path() const { return folder_.path(); }
-
- private:
-  TemporaryDirectory folder_;
-  bool mounted_ = false;
-};
-
-TEST(Checkpoint, AFullDiskIsSeenBeforeWriting) {
-  const SmallDisk disk;
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not permitted";
-  const GlobalValues values({{"w", {150'000}, DType::fp32}}, 9);
-  const fs::path older = save(disk.path(), 10, values, 2);
-  std::vector<RankMemory> layout = random_layout(values.tensors(), 2, 1);
-  expect_failed_save(disk.path(), layout, "needed, ");
-  EXPECT_EQ(find_latest(disk.path()), older);
-  EXPECT_THAT(verify_checkpoint(older), IsEmpty());
-}
-
-// Another program fills the disk between the check of the free space, which rank 0 has made when it first gathers, and
-// the writing.
-class FillingPeers final : public Peers {
- public:
-  FillingPeers(Peers& peers, fs::path file) : peers_(peers), file_(std::move(file)) {}
-  [[nodiscard]] int rank() const override { return peers_.rank(); }
-  [[nodiscard]] int size() const override { return peers_.size(); }
-  [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
-    if (rank() == 0 && calls_++ == 0) write_file(file_, std::string(600'000, 'x'));
-    return peers_.gather(mine);
-  }
-
- private:
-  Peers& peers_;
-  fs::path file_;
-  int calls_ = 0;
-};
-
-TEST(Checkpoint, ADiskThatFillsWhileWritingFailsOnAllRanks) {
-  const SmallDisk disk;
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not permitted";
-  const GlobalValues small({{"w", {5}, DType::fp32}}, 9), large({{"w", {150'000}, DType::fp32}}, 9);
-  const fs::path older = save(disk.path(), 10, small, 2);
-  std::vector<RankMemory> layout = random_layout(large.tensors(), 2, 1);
-  const auto errors = errors_of_ranks(2, [&](Peers& peers) {
-    FillingPeers filling(peers, disk.path() / "other");
-    save_checkpoint(disk.path(), 20, layout[static_cast<size_t>(peers.rank())].state, filling, {.keep_last = 1});
-  });
-  EXPECT_THAT(errors, Each(HasSubstr("no space left")));
-  EXPECT_EQ(errors[0], errors[1]);
-  EXPECT_FALSE(fs::exists(disk.path() / "step-00000020.partial"));
-  EXPECT_EQ(find_latest(disk.path()), older);
-  EXPECT_THAT(verify_checkpoint(older), IsEmpty());
 }
 
 }  // namespace
