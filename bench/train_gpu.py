@@ -209,7 +209,7 @@ def arguments():
     p.add_argument("--python", default=sys.executable, help="one that has torch")
     p.add_argument("--ours", default="", metavar="OPTIONS", help="more options of `partita bench step`")
     p.add_argument("--only", choices=["ours", "both"], default="both", help="ours: no peer, one run a case")
-    p.add_argument("--time-budget", type=float, default=float("inf"), metavar="S", help="no case is begun after it")
+    p.add_argument("--time-budget", type=float, default=float("inf"), metavar="S", help="no case is begun later than this after the first")
     p.add_argument("--limit", type=float, default=400, metavar="S", help="a run that takes longer is ended")
     p.add_argument("--json", type=pathlib.Path, help="write every figure to this file, after each case")
     p.add_argument("--append", type=pathlib.Path, metavar="FILE", help="add a dated entry, docs/performance.md")
@@ -249,9 +249,10 @@ def main():
     except ValueError as problem:
         sys.exit(f"train_gpu: {problem}")
 
-    begun, bench, results = time.monotonic(), Bench(args), []
+    bench, results = Bench(args), []
     about = machine(args, max(case.cards for case in chosen))
     print("\n".join(f"{key}: {value}" for key, value in about.items()) + f"\n\n{gpu_report.HEAD}", flush=True)
+    begun = time.monotonic()
     for case in chosen:
         if time.monotonic() - begun > args.time_budget:
             print(f"| {case.name} | not begun: {args.time_budget:.0f} s are over |" + " |" * 8, flush=True)
