@@ -1,7 +1,7 @@
-// The byte-level BPE tokenizer of GPT-2: pretokens (gpt2_split.h), then ranked merges of neighbouring tokens inside
-// each; loading and saving in tokenizer_json.h and gpt2_files.h.
+// Byte-level BPE as in GPT-2: pretokens (splitter.h), then ranked merges of neighbouring tokens inside each; loading in
+// tokenizer_json.h, gpt2_files.h and tiktoken.h.
 //
-//   const ByteLevelBpe tokenizer(load_tokenizer_json("tokenizer.json"));
+//   const ByteLevelBpe tokenizer(load_gpt2_files("vocab.json", "merges.txt"));
 //   std::vector<TokenId> ids = tokenizer.encode("Hello world");
 //
 // Which merge comes next: always the lowest rank in the pretoken, the leftmost of equals, as in Hugging Face's
@@ -12,9 +12,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "partita/tokenizer/bpe_model.h"
+#include "partita/tokenizer/splitter.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
@@ -28,7 +30,7 @@ class MergeTable {
   };
   static constexpr int32_t kNone = -1;
 
-  explicit MergeTable(std::span<const BpeMerge> merges);
+  MergeTable(std::span<const BpeMerge> merges, MergeRank rank);
   [[nodiscard]] Found find(TokenId left, TokenId right) const {
     const uint64_t key = key_of(left, right);
     for (size_t slot = slot_of(key);; slot = (slot + 1) & mask_) {
@@ -53,23 +55,36 @@ class MergeTable {
   int shift_ = 0;
 };
 
+struct ByteLevelBpeOptions {
+  SplitPattern pattern = SplitPattern::gpt2;
+  bool ignore_merges = false;  // a pretoken that is a token becomes it, whatever merging would make
+};
+
+// Text alone: what a file has beside the model (normalizer, added tokens, tokens around a text) is pipeline.h's, which
+// gives this class the text in between. EncodeOptions therefore change nothing here.
 class ByteLevelBpe final : public Tokenizer {
  public:
   // Error: validate(model, origin).
-  explicit ByteLevelBpe(BpeModel model, std::string_view origin = "tokenizer");
+  explicit ByteLevelBpe(BpeModel model, std::string_view origin = "tokenizer", ByteLevelBpeOptions options = {});
 
-  [[nodiscard]] std::unique_ptr<Encoder> make_encoder() const override;
+  using Tokenizer::make_encoder;
+  [[nodiscard]] std::unique_ptr<Encoder> make_encoder(const EncodeOptions&) const override;
   [[nodiscard]] int64_t vocab_size() const override { return model_.vocab_size(); }
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
 
   [[nodiscard]] const BpeModel& model() const { return model_; }
+  [[nodiscard]] const ByteLevelBpeOptions& options() const { return options_; }
+  // The token of exactly these bytes that text may become, if there is one.
+  [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;
   [[nodiscard]] const MergeTable& merges() const { return merges_; }
   [[nodiscard]] TokenId byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
 
  private:
   BpeModel model_;
+  ByteLevelBpeOptions options_;
   MergeTable merges_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // views into model_
   std::array<TokenId, 256> byte_tokens_{};
   std::optional<TokenId> end_of_document_;
 };

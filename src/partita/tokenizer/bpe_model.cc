@@ -13,7 +13,7 @@ std::unordered_map<std::string_view, TokenId> token_ids(const BpeModel& model) {
   std::unordered_map<std::string_view, TokenId> ids;
   ids.reserve(model.tokens.size());
   for (size_t id = 0; id < model.tokens.size(); ++id) {
-    if (!special[id]) ids.emplace(model.tokens[id], static_cast<TokenId>(id));
+    if (!special[id] && !model.tokens[id].empty()) ids.emplace(model.tokens[id], static_cast<TokenId>(id));
   }
   return ids;
 }
@@ -23,13 +23,13 @@ void validate(const BpeModel& model, std::string_view origin) {
   for (TokenId id : model.special) {
     if (!in_vocabulary(id)) fail("{}: special token {} is outside 0..{}", origin, id, model.vocab_size() - 1);
   }
+  if (!std::is_sorted(model.special.begin(), model.special.end())) fail("{}: special tokens are not ascending", origin);
   const auto ids = token_ids(model);
-  if (ids.size() + model.special.size() != model.tokens.size()) {
-    for (size_t id = 0; id < model.tokens.size(); ++id) {
-      const auto found = ids.find(model.tokens[id]);
-      if (found != ids.end() && found->second != static_cast<TokenId>(id)) {
-        fail("{}: tokens {} and {} are both \"{}\"", origin, found->second, id, to_printable(model.tokens[id]));
-      }
+  for (size_t id = 0; id < model.tokens.size(); ++id) {
+    if (std::binary_search(model.special.begin(), model.special.end(), static_cast<TokenId>(id))) continue;
+    const auto found = ids.find(model.tokens[id]);
+    if (found != ids.end() && found->second != static_cast<TokenId>(id)) {
+      fail("{}: tokens {} and {} are both \"{}\"", origin, found->second, id, to_printable(model.tokens[id]));
     }
   }
   for (int byte = 0; byte < 256; ++byte) {

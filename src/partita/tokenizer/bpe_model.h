@@ -19,10 +19,17 @@ struct BpeMerge {
   bool operator==(const BpeMerge&) const = default;
 };
 
+// Which merge of a pretoken comes next: the one of the lowest rank, the leftmost of equals.
+enum class MergeRank : uint8_t {
+  order,   // its place in `merges`: files with a list of merges
+  result,  // the id that it makes: tiktoken, where all pairs that join to the same bytes are equals
+};
+
 struct BpeModel {
-  std::vector<std::string> tokens;  // the bytes of each id; for a special token its name
-  std::vector<BpeMerge> merges;     // ascending rank: the first that applies in a pretoken is applied first
-  std::vector<TokenId> special;     // ids that no text encodes to
+  std::vector<std::string> tokens;  // the bytes of each id; for a special token its name; empty: no token has this id
+  std::vector<BpeMerge> merges;     // ascending rank
+  std::vector<TokenId> special;     // ids that no text encodes to, ascending
+  MergeRank rank = MergeRank::order;
 
   [[nodiscard]] int64_t vocab_size() const { return static_cast<int64_t>(tokens.size()); }
 };

@@ -8,9 +8,9 @@
 namespace partita {
 namespace fs = std::filesystem;
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<TokenId> ids;
-  make_encoder()->encode(text, ids);
+  make_encoder(options)->encode(text, ids);
   return ids;
 }
 

@@ -8,7 +8,8 @@
 //   for (std::string_view document : documents) encoder->encode(document, ids);   // appends
 //
 // A tokenizer is immutable and may be shared by threads; an encoder belongs to one thread. Text that spells a special
-// token, "<|endoftext|>", is ordinary text: a document cannot forge its own end.
+// token, "<|endoftext|>", is ordinary text, so that a document cannot forge its own end, and nothing is put around a
+// text; EncodeOptions ask for both.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -23,6 +24,14 @@ namespace partita {
 
 using TokenId = int32_t;
 
+struct EncodeOptions {
+  // Text that spells a special token is that token, as in Hugging Face's tokenizers and in tiktoken's
+  // allowed_special="all".
+  bool allow_special = false;
+  // The tokens that the tokenizer's file puts around a text, such as <s> in front (post_processor, add_bos_token).
+  bool add_special = false;
+};
+
 class Encoder {
  public:
   virtual ~Encoder() = default;
@@ -34,7 +43,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder(const EncodeOptions& options) const = 0;
+  [[nodiscard]] std::unique_ptr<Encoder> make_encoder() const { return make_encoder(EncodeOptions{}); }
   // Ids are 0 .. vocab_size()-1, special tokens included.
   [[nodiscard]] virtual int64_t vocab_size() const = 0;
   // The token that ends a document, if the tokenizer has one ("<|endoftext|>", or its only special token).
@@ -42,9 +52,10 @@ class Tokenizer {
   // The bytes that an id stands for: perhaps a part of a character. Error: id outside 0 .. vocab_size()-1.
   [[nodiscard]] virtual std::string_view bytes_of(TokenId id) const = 0;
 
-  [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
-  // The bytes of the ids, joined; special tokens appear as their names.
-  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // The text of the ids: their bytes joined, special tokens as their names. A tokenizer that puts a space in front of
+  // a text takes it off again, which bytes_of() by itself cannot know.
+  [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids) const;
 };
 
 // From a Hugging Face tokenizer.json, a GPT-2 vocab.json with merges.txt beside it, or a folder that holds either.

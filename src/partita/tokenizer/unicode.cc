@@ -114,4 +114,15 @@ const internal::ClassTable& internal::class_table() {
   return table;
 }
 
+const internal::CategoryTable& internal::category_table() {
+  static const CategoryTable table = [] {
+    CategoryTable made{};
+    for (const CategoryRange& range : category_ranges()) {
+      std::fill(made.begin() + range.first, made.begin() + range.last + 1, range.value);
+    }
+    return made;
+  }();
+  return table;
+}
+
 }  // namespace partita
