@@ -18,7 +18,7 @@ using testing::HasSubstr;
 // No token ends a document.
 class EndlessTokenizer : public Tokenizer {
  public:
-  [[nodiscard]] std::unique_ptr<Encoder> make_encoder() const override {
+  [[nodiscard]] std::unique_ptr<Encoder> make_encoder(const EncodeOptions&) const override {
     struct Bytes : Encoder {
       void encode(std::string_view text, std::vector<TokenId>& ids) override {
         ids.insert(ids.end(), text.begin(), text.end());
