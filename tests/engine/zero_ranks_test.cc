@@ -5,31 +5,15 @@
 #include <map>
 
 #include "partita/comm/recording.h"
-#include "partita/shard/collective_plan.h"
-#include "tests/engine/small_model.h"
-#include "tests/support/ranks.h"
+#include "tests/engine/zero_reference.h"
 
 namespace partita {
 namespace {
 
 using test::EngineCase;
-
-constexpr int64_t kGlobalBatch = 12;  // divides by 1, 2, 3 and 4 ranks
-
-struct Groups {
-  std::unique_ptr<Communicator> self = test_world().group("self", {test_world().rank()});
-  std::unique_ptr<Communicator> data = test_world().group("data", test_ranks());
-};
-
-std::vector<StepResult> reference(const EngineCase& like, Communicator& self, int64_t steps) {
-  EngineCase one = like;
-  one.stage = 0;
-  one.poison = false;
-  one.keep = Keep::all;
-  one.samples = kGlobalBatch;
-  one.micro_batches = 1;
-  return test::run_steps(*test::make_engine(one, self, self), one, 0, 1, 0, steps);
-}
+using test::Groups;
+using test::kGlobalBatch;
+using test::reference;
 
 void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected, double tolerance,
                   const std::string& what) {
@@ -198,49 +182,6 @@ TEST(Zero, OverflowOnOneRankSkipsTheStepOnAll) {
     }
 }
 
-// Half precision stays near fp32, also where master weights and states are in bf16.
-TEST(Zero, HalfPrecisionFollowsFp32) {
-  Groups groups;
-  const int ranks = groups.data->size();
-  for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
-    const std::vector<StepResult> expected = reference({.kind = kind}, *groups.self, 10);
-    for (int stage : {0, 3})
-      for (const auto& [compute, states] : {std::pair(DType::fp16, DType::fp32), std::pair(DType::bf16, DType::bf16)}) {
-        const EngineCase c{.kind = kind,
-                           .stage = stage,
-                           .samples = static_cast<int>(kGlobalBatch) / ranks,
-                           .compute = compute,
-                           .states = states,
-                           .loss_scale = compute == DType::fp16 ? 4096.0F : 1.0F};
-        const auto engine = test::make_engine(c, *groups.self, *groups.data);
-        const auto found = test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 10);
-        const double tolerance = compute == DType::fp16 ? 1e-3 : 8e-3;
-        for (size_t i = 0; i < found.size(); ++i)
-          EXPECT_NEAR(found[i].loss, expected[i].loss, tolerance * expected[i].loss)
-              << name_of(compute) << ", stage " << stage << ", step " << i;
-      }
-  }
-}
-
-// Stochastic rounding does not see the cut: stages 0 and 1 sum the same gradients and hold the same bits, as do 2 and 3.
-TEST(Zero, StochasticRoundingDoesNotDependOnTheCut) {
-  Groups groups;
-  const int ranks = groups.data->size(), rank = groups.data->rank();
-  for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-    std::vector<std::vector<StepResult>> runs;
-    for (int stage = 0; stage <= 3; ++stage) {
-      const EngineCase c{.stage = stage, .compute = DType::bf16, .states = DType::bf16, .optimizer = optimizer};
-      const auto engine = test::make_engine(c, *groups.self, *groups.data);
-      EXPECT_EQ(engine->memory().master, 0);
-      runs.push_back(test::run_steps(*engine, c, rank, ranks, 0, 6));
-    }
-    for (size_t i = 0; i < 6; ++i) {
-      EXPECT_EQ(runs[0][i].loss, runs[1][i].loss) << "step " << i;
-      EXPECT_EQ(runs[2][i].loss, runs[3][i].loss) << "step " << i;
-    }
-  }
-}
-
 TEST(Zero, PoisonedMemoryChangesNothing) {
   Groups groups;
   const int ranks = groups.data->size();
@@ -260,117 +201,6 @@ TEST(Zero, PoisonedMemoryChangesNothing) {
         EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << name << ", stage " << stage;
       }
     }
-}
-
-// bf16 compute rounds what each stage reduces at other places; the run is the same within that rounding.
-TEST(Zero, StagesAgreeInBf16) {
-  Groups groups;
-  const int ranks = groups.data->size();
-  const std::vector<StepResult> expected = reference({.compute = DType::bf16}, *groups.self, 10);
-  for (int stage = 0; stage <= 3; ++stage) {
-    const EngineCase c{.stage = stage, .samples = static_cast<int>(kGlobalBatch) / ranks, .compute = DType::bf16};
-    const auto engine = test::make_engine(c, *groups.self, *groups.data);
-    const auto found = test::run_steps(*engine, c, groups.data->rank(), ranks, 0, 10);
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i].loss, expected[i].loss, 4e-3 * expected[i].loss) << "stage " << stage << ", step " << i;
-      EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 3e-2 * expected[i].grad_norm)
-          << "stage " << stage << ", step " << i;
-    }
-  }
-}
-
-// Bytes a rank, from the plan: what a stage shards is really divided.
-TEST(Zero, MemoryIsDivided) {
-  Groups groups;
-  const int ranks = groups.data->size();
-  struct Precision {
-    DType compute, states;
-    bool fp32_gradients;
-  };
-  for (const auto& [compute, states, fp32_gradients] :
-       {Precision{DType::fp32, DType::fp32, false}, Precision{DType::bf16, DType::fp32, false},
-        Precision{DType::bf16, DType::bf16, false}, Precision{DType::bf16, DType::fp32, true}})
-    for (int stage = 0; stage <= 3; ++stage) {
-      const EngineCase c{.stage = stage,
-                         .samples = 1,
-                         .fp32_gradients = fp32_gradients,
-                         .compute = compute,
-                         .states = states,
-                         .dropout = 0};
-      const auto engine = test::make_engine(c, *groups.self, *groups.data);
-      const int64_t item = size_of(compute), state = size_of(states), shards = stage == 0 ? 1 : ranks;
-      int64_t all = 0, matrices = 0, own = 0, ends = 0, largest = 0;
-      for (const Unit& unit : engine->plan().units) {
-        all += unit.layout.count;
-        if (unit.pool == Pool::own) own += unit.layout.count;
-        if (unit.pool == Pool::ends) ends += unit.layout.count;
-        if (unit.pool != Pool::layers) continue;
-        matrices += unit.layout.count;
-        largest = std::max(largest, unit.layout.count);
-      }
-      EXPECT_GT(matrices, 4 * largest);
-      const EngineMemory m = engine->memory();
-      EXPECT_EQ(m.optimizer, 2 * state * all / shards);
-      EXPECT_EQ(m.master, compute == states ? 0 : 4 * all / shards);
-      // Two slots for all layers and one for the ends, and slices where gathers do not round from the master weights.
-      const int64_t slots = 2 * largest + ends + own, held = compute == states ? (matrices + ends) / shards : 0;
-      EXPECT_EQ(m.weights, item * (stage < 3 ? all : slots + held));
-      const int64_t written = fp32_gradients ? 4 : item;
-      const int64_t slices = (stage < 2 ? 4 * all : written * matrices + 4 * (ends + own)) / shards;
-      if (stage < 2 && ranks == 1) {  // nothing is summed
-        EXPECT_EQ(m.gradients, written * matrices + 4 * (ends + own));
-      } else if (stage < 2) {
-        EXPECT_EQ(m.gradients, stage == 0 ? 4 * all : 4 * all + slices);
-      }
-      if (stage >= 2) {
-        EXPECT_EQ(m.gradients, written * 2 * largest + 4 * (ends + own) + slices);
-      }
-    }
-}
-
-// The collectives of a step are those that the plan says, and move the bytes of the units.
-TEST(Zero, CollectivesOfAStepAreThePlans) {
-  Groups groups;
-  const int ranks = groups.data->size();
-  for (int stage = 0; stage <= 3; ++stage)
-    for (int micro_batches : {1, 3})
-      for (int blocks_per_unit : {1, 2, 5}) {
-        const EngineCase c{.stage = stage,
-                           .samples = 1,
-                           .micro_batches = micro_batches,
-                           .dropout = 0,
-                           .blocks_per_unit = blocks_per_unit};
-        RecordingCommunicator self(*groups.self), data(*groups.data);
-        const auto engine = test::make_engine(c, self, data);
-        (void)test::run_steps(*engine, c, data.rank(), ranks, 0, 1);
-        self.clear();
-        data.clear();
-        (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
-        const RecordingCommunicator& shard = stage == 0 ? self : data;
-        const Zero zero = make_zero(stage, self, data);
-        const Sharding sharding{
-            .ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
-        EXPECT_EQ(shard.count("all_gather"),
-                  gathers_per_step(engine->plan(), sharding, engine->backward_reads(), micro_batches))
-            << "stage " << stage << ", " << micro_batches << " micro-batches, " << blocks_per_unit << " blocks a unit";
-        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), sharding, micro_batches))
-            << "stage " << stage;
-        int64_t elements = 0;
-        for (const Unit& unit : engine->plan().units) elements += unit.layout.count;
-        if (stage >= 1 && (stage >= 2 || ranks > 1)) {
-          EXPECT_EQ(shard.bytes("reduce_scatter"), 4 * elements * (stage >= 2 ? micro_batches : 1));
-        }
-        if ((stage == 1 || stage == 2) && ranks > 1) {
-          EXPECT_EQ(shard.bytes("all_gather"), 4 * elements);
-        }
-        if (stage == 3 && blocks_per_unit == 1) {
-          // Layers: all in forward, all but the two that are still there in backward and in the next forward; ends once.
-          EXPECT_EQ(shard.count("all_gather"), 5 + (2 * micro_batches - 1) * 3 + 1 + (ranks > 1 ? 1 : 0));
-        }
-        // Valid tokens before, squares and loss after; at stage 0 the gradients of each unit.
-        const int64_t sums = stage == 0 && ranks > 1 ? static_cast<int64_t>(engine->plan().units.size()) : 0;
-        EXPECT_EQ(data.count("all_reduce"), 2 + sums);
-      }
 }
 
 // 5 + 5 steps with everything handed over to a new engine equal 10 steps, bit for bit.
