@@ -1,6 +1,10 @@
 // Offload over several ranks: each has its own slices in its host's memory, and every stage trains as it does without.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
 #include "tests/engine/small_model.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
@@ -47,6 +51,79 @@ TEST(Offload, EveryStageGivesTheSameBits) {
           EXPECT_GT(m.host, 0);
         }
       }
+}
+
+// Copies made at once; whoever waits for one to the device waits until those of all units of the step have been asked for.
+class WholeStepCopies final : public Copies {
+ public:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int64_t units = 0;  // copies a step; 0: nobody waits
+    int64_t asked = 0;
+    bool late = false;
+  };
+  explicit WholeStepCopies(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  Event down(at::Tensor host, at::Tensor device, const Event& after) override {
+    after.wait();
+    host.copy_(device);
+    return {};
+  }
+  Event up(at::Tensor device, at::Tensor host, const Event& after) override {
+    after.wait();
+    device.copy_(host);
+    const std::lock_guard lock(state_->mutex);
+    if (state_->units == 0) return {};
+    const int64_t step = state_->asked++ / state_->units;
+    state_->changed.notify_all();
+    return Event(std::make_shared<Moment>(state_, (step + 1) * state_->units));
+  }
+
+ private:
+  struct Moment final : EventState {
+    Moment(std::shared_ptr<State> the_state, int64_t the_count) : state(std::move(the_state)), count(the_count) {}
+    bool test() override {
+      const std::lock_guard lock(state->mutex);
+      return state->asked >= count;
+    }
+    void wait() override {
+      std::unique_lock lock(state->mutex);
+      const auto reached = [this] { return state->late || state->asked >= count; };
+      if (!state->changed.wait_for(lock, std::chrono::seconds(10), reached)) state->late = true;
+    }
+    std::shared_ptr<State> state;
+    int64_t count;
+  };
+  std::shared_ptr<State> state_;
+};
+
+// A gather waits for its unit in the thread that issues everything: the host has all updates by then, and goes on.
+TEST(Offload, UpdatesGoOnWhileUnitsAreGathered) {
+  const std::unique_ptr<Communicator> self = test_world().group("self", {test_world().rank()}),
+                                      data = test_world().group("data", test_ranks());
+  const int ranks = data->size(), rank = data->rank();
+  for (int stage = 0; stage <= 3; ++stage) {
+    // Weights are their own master weights: no update waits for the staging memory of an earlier one.
+    EngineCase c{.kind = ModelKind::llama, .stage = stage};
+    const auto plain = test::make_engine(c, *self, *data);
+    const auto expected = test::run_steps(*plain, c, rank, ranks, 0, 3);
+    const auto state = std::make_shared<WholeStepCopies::State>();
+    c.offload = {.optimizer = true, .activations = 0, .copies = [=]() -> std::unique_ptr<Copies> {
+                   return std::make_unique<WholeStepCopies>(state);
+                 }};
+    const auto engine = test::make_engine(c, *self, *data);
+    (void)engine->owned_runs();  // the first weights are there
+    state->units = static_cast<int64_t>(engine->plan().units.size());
+    const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
+    (void)engine->owned_runs();
+    EXPECT_FALSE(state->late) << "stage " << stage;
+    EXPECT_EQ(state->asked, 3 * state->units) << "stage " << stage;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].loss, expected[i].loss) << "stage " << stage;
+      EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << "stage " << stage;
+    }
+  }
 }
 
 }  // namespace

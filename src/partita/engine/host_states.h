@@ -4,8 +4,9 @@
 //   HostStates host(plan, {.master = DType::fp32, .weight = DType::bf16, .states = 2, .device = device}, copies);
 //   ShardView{.master = host.master(u), .weight = host.weight(u), .states = host.states(u), ...}
 //   for each trained unit u, in the order in which forward reads them:
-//     Event updated = host.update(u, slice, compute.record(), [=] { optimizer.step(view, norms, &now); });
-//     weights.publish(u, updated);                     // whoever reads the slice waits for it, and nobody else
+//     updated[u] = host.update(u, slice, compute.record(), [=] { optimizer.step(view, norms, &now); });
+//   for each trained unit u, in that order:
+//     weights.publish(u, updated[u]);                  // whoever reads the slice waits for it, a gather of the unit at once
 //   ...
 //   host.finish();                                     // before master weights and states are read elsewhere
 #pragma once

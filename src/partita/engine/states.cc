@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "partita/ops/flat.h"
@@ -107,10 +108,12 @@ std::vector<OwnedRun> States::owned_runs() const {
 }
 
 void States::publish() {
-  for (size_t u = 0; u < shards_.size(); ++u)
-    rewrite(u, [&shard = shards_[u]] {
-      if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
-    });
+  std::vector<size_t> all(shards_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  rewrite(all, [this](size_t u) {
+    const ShardView& shard = shards_[u];
+    if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
+  });
 }
 
 void States::update(const StepMemory& now) {
@@ -123,8 +126,7 @@ void States::update(const StepMemory& now) {
     scalars = &host_now_;
   }
   if (optimizer_->needs_norms()) measure_norms(scalars);
-  for (const size_t u : update_order_)
-    rewrite(u, [this, u, scalars] { optimizer_->step(shards_[u], norms_, scalars); });
+  rewrite(update_order_, [this, scalars](size_t u) { optimizer_->step(shards_[u], norms_, scalars); });
 }
 
 void States::measure_norms(const StepScalars* now) {
@@ -137,15 +139,20 @@ void States::measure_norms(const StepScalars* now) {
     parts_.compute.wait(summed);
 }
 
-void States::rewrite(size_t u, std::function<void()> work) {
-  const int unit = static_cast<int>(u);
-  if (host_ && plan_.units[u].trainable) {
-    const at::Tensor slice = parts_.weights.slice(unit);
-    parts_.weights.publish(unit, host_->update(unit, slice, parts_.compute.record(), std::move(work)));
-    return;
+void States::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
+  std::vector<std::pair<int, Event>> by_host;
+  for (const size_t u : units) {
+    const int unit = static_cast<int>(u);
+    if (host_ && plan_.units[u].trainable) {
+      const at::Tensor slice = parts_.weights.slice(unit);
+      by_host.emplace_back(unit, host_->update(unit, slice, parts_.compute.record(), [work, u] { work(u); }));
+    } else {
+      work(u);
+      parts_.weights.publish(unit);
+    }
   }
-  work();
-  parts_.weights.publish(unit);
+  // Only now: where publishing gathers, this thread waits for the unit, while the host goes on with the next.
+  for (const auto& [unit, updated] : by_host) parts_.weights.publish(unit, updated);
 }
 
 void States::finish() const {

@@ -74,8 +74,9 @@ class States {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  // Work that rewrites the master weights of the unit and what is computed with, here or on the host; then it is published.
-  void rewrite(size_t unit, std::function<void()> work);
+  // work(unit) rewrites the unit's master weights and what is computed with; then it is published. What the host does is given
+  // to it for all units before the first of them is published.
+  void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
   void measure_norms(const StepScalars*);
 
   const UnitPlan& plan_;
