@@ -22,9 +22,9 @@
 namespace partita {
 
 struct CharBpeOptions {
-  bool byte_fallback = false;      // a character that is no token becomes its bytes' tokens <0x00> .. <0xFF>
-  bool fuse_unk = false;           // neighbouring unknown characters become one `unk`
-  bool ignore_merges = false;      // a whole text that is a token becomes it, whatever merging would make
+  bool byte_fallback = false;       // a character that is no token becomes its bytes' tokens <0x00> .. <0xFF>
+  bool fuse_unk = false;            // neighbouring unknown characters become one `unk`
+  bool ignore_merges = false;       // a whole text that is a token becomes it, whatever merging would make
   std::optional<TokenId> unk = {};  // without it (and without byte_fallback) unknown characters are dropped
 };
 

@@ -51,7 +51,8 @@ void CharBpeMerger::merge_few(const CharBpeTable& table, std::vector<SymbolAt>& 
   found_.resize(count);
   const auto look_up = [&](size_t left) {
     found_[left] = table.find(symbols[left].symbol, symbols[left + 1].symbol);
-    if (found_[left].rank != CharBpeTable::kNever) on_pair(symbols[left].symbol, symbols[left + 1].symbol, found_[left].result);
+    if (found_[left].rank != CharBpeTable::kNever)
+      on_pair(symbols[left].symbol, symbols[left + 1].symbol, found_[left].result);
   };
   for (size_t left = 0; left + 1 < count; ++left) look_up(left);
   while (count > 1) {

@@ -1,0 +1,48 @@
+// Reads messages in protobuf's wire format, field by field; every length is checked against the message.
+//
+//   ProtobufReader reader(bytes, "tokenizer.model");
+//   while (const auto field = reader.next()) {
+//     if (field->number == 1 && field->kind == ProtobufKind::bytes) use(field->bytes);
+//   }
+//
+// Fields that a caller does not know, or knows with another kind, it passes over, as protobuf's own readers do.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace partita {
+
+enum class ProtobufKind : uint8_t { varint, fixed64, bytes, fixed32 };  // bytes: strings and messages as well
+
+struct ProtobufField {
+  uint32_t number;
+  ProtobufKind kind;
+  uint64_t value;          // of varint, fixed64, fixed32
+  std::string_view bytes;  // of bytes; into the message
+
+  [[nodiscard]] bool as_bool() const { return value != 0; }
+  [[nodiscard]] int32_t as_int32() const { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
+  [[nodiscard]] float as_float() const;
+};
+
+class ProtobufReader {
+ public:
+  // `origin` begins each error.
+  ProtobufReader(std::string_view message, std::string origin) : rest_(message), origin_(std::move(origin)) {}
+
+  // The next field; groups (an old kind that no current message has) are passed over. Error: the message is cut
+  // short, or is not protobuf.
+  [[nodiscard]] std::optional<ProtobufField> next();
+
+ private:
+  [[noreturn]] void broken(const char* what) const;
+  uint64_t varint();
+  std::string_view take(uint64_t bytes);
+
+  std::string_view rest_;
+  std::string origin_;
+};
+
+}  // namespace partita

@@ -1,0 +1,23 @@
+// SentencePiece's unigram model: the segmentation of the highest score (unigram_lattice.h) in floats, with a bonus for
+// user-defined pieces.
+#pragma once
+#include <vector>
+
+#include "partita/tokenizer/sentencepiece_pieces.h"
+#include "partita/tokenizer/unigram_lattice.h"
+
+namespace partita {
+
+class SentencePieceUnigram final : public SentencePieceAlgorithm {
+ public:
+  explicit SentencePieceUnigram(const SentencePieceModel& model);
+  [[nodiscard]] std::unique_ptr<SentencePieceSegmenter> make_segmenter() const override;
+
+ private:
+  friend class SentencePieceUnigramSegmenter;
+
+  UnknownChars unknown_;
+  UnigramLattice<float> lattice_;
+};
+
+}  // namespace partita
