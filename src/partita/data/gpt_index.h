@@ -45,11 +45,12 @@ struct TokenPosition {
   bool operator==(const TokenPosition&) const = default;
 };
 
-struct GptIndex {
+// The order, wherever it lies.
+struct GptIndexView {
   EpochPlan plan;
-  std::vector<int64_t> sequences;     // ids in the dataset, epochs x range.size()
-  std::vector<TokenPosition> starts;  // of each sample, in order; one more for the end
-  std::vector<int64_t> shuffle;       // sample k is number shuffle[k] of `starts`
+  std::span<const int64_t> sequences;     // ids in the dataset, epochs x range.size()
+  std::span<const TokenPosition> starts;  // of each sample, in order; one more for the end
+  std::span<const int64_t> shuffle;       // sample k is number shuffle[k] of `starts`
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(shuffle.size()); }
   struct Range {
@@ -59,6 +60,17 @@ struct GptIndex {
     const auto i = static_cast<size_t>(shuffle[static_cast<size_t>(k)]);
     return {starts[i], starts[i + 1]};
   }
+};
+
+struct GptIndex {
+  EpochPlan plan;
+  std::vector<int64_t> sequences;
+  std::vector<TokenPosition> starts;
+  std::vector<int64_t> shuffle;
+
+  [[nodiscard]] GptIndexView view() const { return {plan, sequences, starts, shuffle}; }
+  [[nodiscard]] int64_t size() const { return view().size(); }
+  [[nodiscard]] GptIndexView::Range sample(int64_t k) const { return view().sample(k); }
 };
 
 // lengths: tokens of each sequence in the range, range.size() of them.

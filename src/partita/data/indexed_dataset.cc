@@ -1,7 +1,5 @@
 #include "partita/data/indexed_dataset.h"
 
-#include <limits>
-
 #include "partita/base/error.h"
 
 namespace partita {
@@ -56,36 +54,13 @@ IndexedDataset::IndexedDataset(const std::filesystem::path& prefix) : prefix_(pr
   require_files(prefix);
   index_ = MappedFile(idx_path(prefix), MappedFile::Access::sequential);
   bin_ = MappedFile(bin_path(prefix), MappedFile::Access::random);
-  header_ = parse_header(index_.text(), index_.path().string());
-  check_index();
-}
-
-void IndexedDataset::check_index() {
   const std::string name = index_.path().string();
-  const int64_t token_bytes = size_of(header_.type);
-  int64_t begin = 0;  // where sequence s is expected: they follow each other without gaps
-  for (int64_t s = 0; s < header_.sequences; ++s) {
-    const int64_t count = length(s), offset = load<int64_t>(header_.offsets_at() + 8 * s);
-    if (count < 0) fail("{}: sequence {} has the length {}, 0 or more expected", name, s, count);
-    if (offset != begin) fail("{}: sequence {} begins at byte {}, {} expected", name, s, offset, begin);
-    if (begin > std::numeric_limits<int64_t>::max() - count * token_bytes) fail("{}: lengths overflow", name);
-    begin += count * token_bytes;
-  }
-  if (begin != bin_.size()) {
+  header_ = parse_header(index_.text(), name);
+  tokens_ = check_index(header_, index_.text(), name);
+  if (const int64_t bytes = tokens_ * size_of(header_.type); bytes != bin_.size()) {
     fail("{}: {} bytes expected ({} sequences of {}, {} tokens by {}), the file has {}: {}", bin_.path().string(),
-         begin, header_.sequences, name_of(header_.type), begin / token_bytes, index_.path().filename().string(),
-         bin_.size(), bin_.size() < begin ? "cut short" : "not the file of this index");
-  }
-  tokens_ = begin / token_bytes;
-  if (document_begin(0) != 0) fail("{}: documents begin at sequence {}, 0 expected", name, document_begin(0));
-  for (int64_t d = 0; d < header_.documents; ++d) {
-    if (document_begin(d + 1) < document_begin(d)) {
-      fail("{}: document {} ends at sequence {}, before it begins ({})", name, d, document_begin(d + 1),
-           document_begin(d));
-    }
-  }
-  if (document_begin(header_.documents) != header_.sequences) {
-    fail("{}: documents end at sequence {}, {} expected", name, document_begin(header_.documents), header_.sequences);
+         bytes, header_.sequences, name_of(header_.type), tokens_, index_.path().filename().string(), bin_.size(),
+         bin_.size() < bytes ? "cut short" : "not the file of this index");
   }
 }
 

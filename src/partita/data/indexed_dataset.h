@@ -34,6 +34,10 @@ class IndexedDataset {
   [[nodiscard]] int64_t document_begin(int64_t document) const {
     return load<int64_t>(header_.document_ends_at() + 8 * document);
   }
+  // The bytes of PREFIX.idx, which says all but the tokens themselves.
+  [[nodiscard]] std::span<const std::byte> index_bytes() const { return index_.bytes(); }
+  // The bytes of PREFIX.bin.
+  [[nodiscard]] std::span<const std::byte> token_bytes() const { return bin_.bytes(); }
   // Copies tokens begin .. begin + out.size() - 1 of a sequence. Error: outside the sequence; a token that is no int32.
   void read(int64_t sequence, int64_t begin, std::span<int32_t> out) const;
 
@@ -45,7 +49,6 @@ class IndexedDataset {
     std::memcpy(&value, index_.bytes().data() + at, sizeof value);
     return value;
   }
-  void check_index();
 
   std::filesystem::path prefix_;
   MappedFile index_, bin_;

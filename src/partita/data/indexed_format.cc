@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -106,6 +107,34 @@ IndexHeader parse_header(std::string_view file, std::string_view origin) {
          modes ? ": multimodal indices (with modes) are not supported" : ": cut short or damaged");
   }
   return header;
+}
+
+int64_t check_index(const IndexHeader& header, std::string_view file, std::string_view origin) {
+  const auto length = [&](int64_t s) { return load<int32_t>(file, static_cast<size_t>(header.lengths_at() + 4 * s)); };
+  const auto offset = [&](int64_t s) { return load<int64_t>(file, static_cast<size_t>(header.offsets_at() + 8 * s)); };
+  const auto document_begin = [&](int64_t d) {
+    return load<int64_t>(file, static_cast<size_t>(header.document_ends_at() + 8 * d));
+  };
+  const int64_t token_bytes = size_of(header.type);
+  int64_t begin = 0;  // where sequence s is expected: they follow each other without gaps
+  for (int64_t s = 0; s < header.sequences; ++s) {
+    const int64_t count = length(s);
+    if (count < 0) fail("{}: sequence {} has the length {}, 0 or more expected", origin, s, count);
+    if (offset(s) != begin) fail("{}: sequence {} begins at byte {}, {} expected", origin, s, offset(s), begin);
+    if (begin > std::numeric_limits<int64_t>::max() - count * token_bytes) fail("{}: lengths overflow", origin);
+    begin += count * token_bytes;
+  }
+  if (document_begin(0) != 0) fail("{}: documents begin at sequence {}, 0 expected", origin, document_begin(0));
+  for (int64_t d = 0; d < header.documents; ++d) {
+    if (document_begin(d + 1) < document_begin(d)) {
+      fail("{}: document {} ends at sequence {}, before it begins ({})", origin, d, document_begin(d + 1),
+           document_begin(d));
+    }
+  }
+  if (document_begin(header.documents) != header.sequences) {
+    fail("{}: documents end at sequence {}, {} expected", origin, document_begin(header.documents), header.sequences);
+  }
+  return begin / token_bytes;
 }
 
 }  // namespace partita

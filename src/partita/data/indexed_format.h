@@ -51,4 +51,8 @@ struct IndexHeader {
 // Error: what the field is, what was expected and found; `origin` is the file's name.
 [[nodiscard]] IndexHeader parse_header(std::string_view file, std::string_view origin);
 
+// Checks every length, offset and document end of an index with this header; gives the tokens that it speaks of. Error:
+// likewise.
+[[nodiscard]] int64_t check_index(const IndexHeader& header, std::string_view file, std::string_view origin);
+
 }  // namespace partita
