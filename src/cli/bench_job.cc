@@ -131,7 +131,7 @@ void BenchModel::step() {
 
 void BenchModel::tune() {
   partita::MatmulTuner tuner(
-      *job_.data, job_.device,
+      *job_.data, {.name = partita::matmul_library(job_.device)},
       {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune, .record_steps = [this](bool on) {
          engine_->record_steps(on);
        }});

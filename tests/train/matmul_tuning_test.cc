@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "partita/comm/world.h"
 #include "tests/support/error_message.h"
-#include "tests/support/temporary_directory.h"
 
 namespace partita {
 namespace {
@@ -50,18 +48,6 @@ TEST(TunesMatmul, AutomaticWhereItPaysAndNeedNotBeRepeated) {
   }
   EXPECT_THAT(error_message([&] { (void)tunes(Switch::on, true, true, 10000); }),
               AllOf(HasSubstr("train.deterministic"), HasSubstr("train.tuning_file")));
-}
-
-TEST(MatmulTuner, HasNothingToDoOnTheCpu) {
-  const TemporaryDirectory folder;
-  World world = World::connect({});
-  const std::unique_ptr<Communicator> host = world.group("tuning", {0});
-  MatmulTuner tuner(*host, at::kCPU, {.kept = folder / "a.json", .shared = folder / "b.json", .tune = true});
-  EXPECT_FALSE(tuner.running());
-  EXPECT_EQ(tuner.products(), 0U);
-  tuner.before_step();
-  tuner.after_step();
-  EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
 }
 
 }  // namespace

@@ -90,17 +90,21 @@ bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps
   return true;
 }
 
-MatmulTuner::MatmulTuner(Communicator& host, at::Device device, Options options)
-    : host_(host), options_(std::move(options)), library_(matmul_library(device)) {
-  if (library_.empty()) return;
+MatmulTuner::MatmulTuner(Communicator& host, MatmulLibrary library, Options options)
+    : host_(host), library_(std::move(library)), options_(std::move(options)) {
+  if (library_.name.empty()) {
+    if (host_.rank() == 0 && !options_.shared.empty())
+      log::warn("{} is not used: here is nothing to choose", options_.shared.string());
+    return;
+  }
   std::string found;
   bool kept = false;
   if (host_.rank() == 0) {
-    std::optional<MatmulTuning> tuning = usable(options_.kept, library_);
+    std::optional<MatmulTuning> tuning = usable(options_.kept, library_.name);
     kept = tuning.has_value();
     if (!tuning && !options_.shared.empty() && !std::filesystem::exists(options_.shared))
       log::warn("{} is not there: no choice of algorithms is taken from it", options_.shared.string());
-    if (!tuning) tuning = usable(options_.shared, library_);
+    if (!tuning) tuning = usable(options_.shared, library_.name);
     if (tuning) found = to_json(*tuning);
   }
   found = from_rank_0(host_, found);
@@ -117,14 +121,14 @@ MatmulTuner::MatmulTuner(Communicator& host, at::Device device, Options options)
 }
 
 void MatmulTuner::before_step() {
-  if (running() && step_ >= kWarmSteps) begin_matmul_trial(step_ - kWarmSteps);
+  if (running() && step_ >= kWarmSteps) library_.begin_trial(step_ - kWarmSteps);
 }
 
 void MatmulTuner::after_step() {
   if (!running()) return;
-  end_matmul_trial();
+  library_.end_trial();
   if (++step_ < kSteps) return;
-  const MatmulTuning mine = choose_algorithms(library_, take_matmul_times());
+  const MatmulTuning mine = choose_algorithms(library_.name, library_.take_times());
   const MatmulTuning tuning = parse_matmul_tuning(from_rank_0(host_, to_json(mine)), "what rank 0 sent");
   take(tuning);
   record_steps(true);
@@ -142,7 +146,7 @@ void MatmulTuner::record_steps(bool on) const {
 void MatmulTuner::take(const MatmulTuning& tuning) {
   std::vector<MatmulChoice> choices;
   for (const TunedProduct& product : tuning.products) choices.push_back(product.choice);
-  use_matmul_algorithms(choices);
+  library_.use(choices);
   products_ = choices.size();
   if (host_.rank() == 0 && !options_.kept.empty()) write_file(options_.kept, to_json(tuning));
 }

@@ -2,7 +2,7 @@
 // taken from there when the run goes on, which it then does with the same bits; but not where it is begun again from a
 // checkpoint of before the choice.
 //
-//   MatmulTuner tuner(host, device, {.kept = run / "matmul_tuning.json", .tune = true});
+//   MatmulTuner tuner(host, {.name = matmul_library(device)}, {.kept = run / "matmul_tuning.json", .tune = true});
 //   while (...) {
 //     tuner.before_step();
 //     engine.step(...);
@@ -49,17 +49,27 @@ struct MatmulTuning {
 // Error: that is asked for nevertheless.
 [[nodiscard]] bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps_left);
 
+// What multiplies: the device's own functions, but for tests.
+struct MatmulLibrary {
+  std::string name;  // matmul_library; empty: there is nothing to choose
+  std::function<void(int round)> begin_trial = begin_matmul_trial;
+  std::function<void()> end_trial = end_matmul_trial;
+  std::function<std::vector<MatmulTimes>()> take_times = take_matmul_times;
+  std::function<void(std::span<const MatmulChoice>)> use = use_matmul_algorithms;
+};
+
 class MatmulTuner {
  public:
   struct Options {
     std::filesystem::path kept;  // read first, and written when a choice has been made or found elsewhere; may be empty
-    std::filesystem::path shared;  // read where `kept` is not there; may be empty
+    std::filesystem::path shared;  // read where `kept` is not there or of no use; may be empty
     bool tune = false;             // where neither has a choice for this library and card
     // Called with false where measuring begins and with true where it ends: Engine::record_steps. May be empty.
     std::function<void(bool)> record_steps;
   };
-  // host: all ranks of the job, which construct it together. A file that cannot be used is warned of.
-  MatmulTuner(Communicator& host, at::Device, Options);
+  // host: all ranks of the job, which construct it together. A file that cannot be used is warned of, and left as it is until
+  // a choice has been made. Error: `kept` cannot be written.
+  MatmulTuner(Communicator& host, MatmulLibrary, Options);
 
   // Steps are still being measured.
   [[nodiscard]] bool running() const { return step_ < kSteps; }
@@ -77,8 +87,8 @@ class MatmulTuner {
   void record_steps(bool on) const;
 
   Communicator& host_;
+  MatmulLibrary library_;
   Options options_;
-  std::string library_;
   int step_ = kSteps;
   size_t products_ = 0;
 };

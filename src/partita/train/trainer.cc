@@ -212,7 +212,7 @@ class TrainingRun {
     if (const int64_t host = engine_->memory().host; host > 0)
       log::info("offload: {} of host memory on this rank, besides", human_bytes(host));
     tuner_ = std::make_unique<MatmulTuner>(
-        mesh_.data(), device_,
+        mesh_.data(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
                              .shared = config_.train.tuning_file,
                              .tune = tunes_matmul(config_.train.tune_matmul, device_.is_cuda(), is_deterministic(),
