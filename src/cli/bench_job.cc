@@ -106,6 +106,7 @@ BenchJob::BenchJob(const BenchArguments& a)
   partita::log::configure(world.rank(), world.size());
   partita::set_deterministic(a.deterministic);
   partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
+  if (a.tune && device.is_cpu()) partita::fail("--tune on the CPU: there is nothing to choose; leave it out");
   for (int64_t m = 0; m < a.micro_batches; ++m)
     batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
 }

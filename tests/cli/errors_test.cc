@@ -58,6 +58,18 @@ TEST(Configuration, DevicesThatAreNotThere) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Configuration, KeysOfGpusOnTheCpu) {
+  const TemporaryDirectory folder;
+  const auto error = [&](const char* key, const char* message) {
+    expect_error(partita(train_command(1, folder / "run", {std::string("--train.") + key, "--train.device=cpu"})),
+                 HasSubstr(message));
+  };
+  error("tune_matmul=true", "train.tune_matmul is true on the CPU");
+  error("cuda_graph=true", "train.cuda_graph is true on the CPU");
+  error("offload_optimizer=true", "train.offload_optimizer on the CPU");
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
 TEST(Configuration, IsPrintedWithItsSources) {
   const Result r = partita({"train", SmallRun::get().config(), "--print-config", "--parallel.zero_stage=3"});
   EXPECT_EQ(r.code, 0);

@@ -46,7 +46,7 @@ struct MatmulTuning {
 
 // Whether a run that found no choice in a file makes one. automatic: on a device, where steps enough are left to earn it,
 // and not where two runs must have the same bits: what is measured decides between algorithms that round differently.
-// Error: that is asked for nevertheless.
+// Error: it is asked for nevertheless where runs must have the same bits, or on the CPU.
 [[nodiscard]] bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps_left);
 
 // What multiplies: the device's own functions, but for tests.

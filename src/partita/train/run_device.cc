@@ -4,11 +4,15 @@
 #include "partita/comm/device.h"
 #include "partita/comm/device_stream.h"
 #include "partita/ops/attention_self_check.h"
+#include "partita/ops/deterministic.h"
+#include "partita/train/matmul_tuning.h"
 #include "partita/train/training_data.h"
 
 namespace partita {
 
 int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
+  const TrainConfig& t = config.train;
+  (void)tunes_matmul(t.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
   if (device.is_cpu()) return 0;
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
@@ -16,7 +20,6 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
   // Attention within documents is not the library's.
   if (documents_of(config.data) == Documents::separate) return 0;
   const ModelConfig& m = config.model;
-  const TrainConfig& t = config.train;
   const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
   int64_t workspace = 0;
   (void)agree(peers, [&] {
