@@ -89,7 +89,7 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.recompute_full_layers = a.full_layers;
   c.debug.poison = a.poison;
   c.parallel.zero_stage = a.zero;
-  partita::validate(c.model);
+  partita::validate_step(c, ranks);
   return c;
 }
 

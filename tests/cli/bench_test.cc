@@ -75,6 +75,21 @@ TEST(Bench, OffloadOnTheCpuIsAnError) {
   }
 }
 
+TEST(Bench, OptionsThatDoNotFitAreSaid) {
+  const auto error = [](std::vector<std::string> more) {
+    std::vector<std::string> command = {"bench", "step", "--shape", "3,2,28,19,3,61"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Result r = partita(command);
+    EXPECT_EQ(r.code, 1) << r.output;
+    return r.error;
+  };
+  EXPECT_THAT(error({"--recompute-full-layers", "4"}), HasSubstr("recompute_full_layers is 4, the model has 3 layers"));
+  EXPECT_THAT(error({"--offload-activations", "4"}), HasSubstr("offload_activations is 4, the model has 3 layers"));
+  EXPECT_THAT(error({"--states", "bf16"}), HasSubstr("states in bf16 need compute in bf16"));
+  EXPECT_THAT(error({"--fp8", "current"}), HasSubstr("products in 8 bits stand beside bf16"));
+  EXPECT_THAT(error({"--tune"}), HasSubstr("--tune on the CPU"));
+}
+
 TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
   const std::vector<std::string> plain = {"launch",         "-n",     "2", "--",      "bench", "step",     "--shape",
                                           "3,2,28,19,2,61", "--zero", "3", "--steps", "3",     "--warmup", "1"};

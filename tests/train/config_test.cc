@@ -292,4 +292,26 @@ TEST(MakeSchedule, FillsInLengths) {
 }
 
 }  // namespace
+// What a step alone asks for: no data, no run directory, but sizes that fit.
+TEST(ValidateStep, AsksForNoMoreThanTheStep) {
+  Config config = valid_config();
+  config.data = {};
+  config.run.directory.clear();
+  EXPECT_EQ(error_message([&] { validate_step(config, 2); }), "no error");
+  EXPECT_THAT(error_message([&] { validate(config, 2); }), HasSubstr("data.path"));
+  const auto refused = [&](auto change) {
+    Config wrong = config;
+    change(wrong);
+    const std::string message = error_message([&] { validate_step(wrong, 2); });
+    EXPECT_EQ(message, error_message([&] { validate(wrong, 2); }));
+    return message;
+  };
+  EXPECT_THAT(refused([](Config& c) { c.train.recompute_full_layers = 3; }),
+              HasSubstr("train.recompute_full_layers is 3, the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.train.offload_activations = 5; }), HasSubstr("the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.train.states = DType::bf16; }), HasSubstr("states in bf16 need compute"));
+  EXPECT_THAT(refused([](Config& c) { c.train.sequence_length = 65; }), HasSubstr("max_length"));
+  EXPECT_THAT(refused([](Config& c) { c.train.global_batch = 23; }), HasSubstr("global_batch 23"));
+}
+
 }  // namespace partita

@@ -98,16 +98,20 @@ void validate_schedule(const Config& c) {
 
 }  // namespace
 
-void validate(const Config& c, int64_t ranks) {
+void validate_step(const Config& c, int64_t ranks) {
   validate(c.model);
   validate(c.lora, c.model.kind);
-  if (c.lora.rank > 0 && c.from.empty())
-    fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder",
-         c.lora.rank);
   validate_precision(c);
   validate_memory(c);
   validate_parallel(c.parallel, ranks);
   validate_batches(c, ranks);
+}
+
+void validate(const Config& c, int64_t ranks) {
+  validate_step(c, ranks);
+  if (c.lora.rank > 0 && c.from.empty())
+    fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder",
+         c.lora.rank);
   validate_schedule(c);
   validate_data(c);
   if (c.run.directory.empty()) fail("run.directory is empty: name a folder");

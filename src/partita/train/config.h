@@ -184,6 +184,8 @@ void validate(const Config& config, int64_t ranks);
 [[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);
 
 // The schedule in its own unit, zeros filled in.
+// Those of them that a step on given batches has: model, precision, memory, ranks and batch sizes.
+void validate_step(const Config& config, int64_t ranks);
 [[nodiscard]] Schedule make_schedule(const Config& config);
 
 // The rate of a step, counted from 1, behind which `consumed_samples` samples are consumed.
