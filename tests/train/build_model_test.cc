@@ -51,6 +51,23 @@ TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 ranks,"));
 }
 
+TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {
+  Config c = small_config();
+  const int64_t whole = parameter_count(c.model);
+  for (const int64_t vocabulary : {0, 40}) {  // the tokenizer's, before it is read
+    c.model.vocab_size = vocabulary;
+    EXPECT_EQ(parameters_per_layer(c), 12 * 32 * 32 + (3 + 1 + 4 + 1) * 32 + 4 * 32);
+  }
+  c.model.layers = 1;
+  EXPECT_EQ(parameter_count(c.model) + parameters_per_layer(c), whole);
+  c.model = {.kind = ModelKind::llama, .layers = 3, .hidden_size = 24, .heads = 4, .kv_heads = 2, .vocab_size = 61};
+  c.model.head_width = 6, c.model.ffn_hidden_size = 52, c.model.max_length = 1 << 20;
+  const int64_t layer = 24 * (24 + 2 * 12) + 24 * 24 + 3 * 24 * 52 + 2 * 24;
+  EXPECT_EQ(parameters_per_layer(c), layer);
+  c.lora = {.rank = 3, .targets = "q_proj,v_proj"};
+  EXPECT_EQ(parameters_per_layer(c), layer + 3 * (24 + 24 + 24 + 12));
+}
+
 class TrainingEngine : public testing::Test {
  protected:
   std::string error_with(const Config& c) {

@@ -11,8 +11,11 @@ namespace partita {
 // What blocks keep from forward to backward under a mode of recomputation.
 [[nodiscard]] Keep keep_of(Recompute);
 
-// Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. parameters_per_layer: of the layer
-// that has the most. Error: train.cuda_graph asks for it where it cannot be.
+// Of a layer in the middle, with its adapters.
+[[nodiscard]] int64_t parameters_per_layer(const Config&);
+
+// Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. Error: train.cuda_graph asks for it
+// where it cannot be.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 
 // The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there; offload

@@ -3,8 +3,10 @@
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_stream.h"
+#include "partita/comm/repeated.h"
 #include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
+#include "partita/train/build_model.h"
 #include "partita/train/matmul_tuning.h"
 #include "partita/train/training_data.h"
 
@@ -14,6 +16,8 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
   const TrainConfig& t = config.train;
   (void)tunes_matmul(t.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
   if (device.is_cpu()) return 0;
+  // What is reserved below belongs to the stream that is current, which the engine then computes on.
+  if (records_steps(config, parameters_per_layer(config), data.size(), device.is_cuda())) leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
   if (checked && data.size() > 1) self_check(data, device, *make_stream(device, StreamUse::compute));
