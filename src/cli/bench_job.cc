@@ -219,7 +219,7 @@ void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
   const partita::DeviceUse use = partita::device_use(job_.device);
   if (use.name.empty()) return;
   line["card"] = use.name;
-  if (const double peak = partita::peak_flops(use.name); peak > 0) {
+  if (const double peak = partita::peak_flops(use.name, c.train.precision); peak > 0) {
     line["peak_tflops"] = peak / 1e12;
     line["mfu_full"] = 100 * full / peak;
     line["mfu_causal"] = 100 * causal / peak;

@@ -34,7 +34,7 @@ struct Figure {
 
 // Tokens a second of one H100 and the MFU in per cent, as a program of PyTorch printed them on 2026-11-27.
 TEST(Flops, UtilisationOfKnownSpeeds) {
-  const double peak = peak_flops("NVIDIA H100 80GB HBM3");
+  const double peak = peak_flops("NVIDIA H100 80GB HBM3", DType::bf16);
   for (const Figure& f : {Figure{kGpt124, 538.7e3, 46.6, 43.5}, Figure{kGpt1500, 45.7e3, 47.5, 45.3},
                           Figure{kLlama1100, 74.4e3, 55.0, 50.9}, Figure{kLlama7000, 11.83e3, 55.1, 51.3}}) {
     const auto percent = [&](AttentionCount count) {
@@ -60,14 +60,20 @@ TEST(Flops, Recomputation) {
   EXPECT_DOUBLE_EQ(repeated_flops(kGpt124, 1024, Keep::attention, 0), 12 * 2.0 * 768 * 3072);
 }
 
-TEST(Flops, PeakByCard) {
-  EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3"), 989e12);
-  EXPECT_EQ(peak_flops("NVIDIA H200"), 989e12);
-  EXPECT_EQ(peak_flops("NVIDIA H200 NVL"), 835e12);
-  EXPECT_EQ(peak_flops("NVIDIA H100 PCIe"), 756e12);
-  EXPECT_EQ(peak_flops("NVIDIA GH200 480GB"), 989e12);
-  EXPECT_EQ(peak_flops("AMD EPYC 9R14"), 0);
-  EXPECT_EQ(peak_flops(""), 0);
+TEST(Flops, PeakByCardAndDtype) {
+  struct Peak {
+    const char* card;
+    double half, fp32;
+  };
+  for (const auto& [card, half, fp32] :
+       {Peak{"NVIDIA H100 80GB HBM3", 989e12, 67e12}, Peak{"NVIDIA H200", 989e12, 67e12},
+        Peak{"NVIDIA H200 NVL", 835e12, 60e12}, Peak{"NVIDIA H100 NVL", 835e12, 60e12},
+        Peak{"NVIDIA H100 PCIe", 756e12, 51e12}, Peak{"NVIDIA GH200 480GB", 989e12, 67e12}, Peak{"AMD EPYC 9R14", 0, 0},
+        Peak{"", 0, 0}}) {
+    EXPECT_EQ(peak_flops(card, DType::bf16), half) << card;
+    EXPECT_EQ(peak_flops(card, DType::fp16), half) << card;
+    EXPECT_EQ(peak_flops(card, DType::fp32), fp32) << card;
+  }
 }
 
 }  // namespace

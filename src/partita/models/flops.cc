@@ -16,12 +16,16 @@ double first_mlp_product(const ModelConfig& m) {
 
 struct Card {
   std::string_view part;  // of the name
-  double tera;
+  double half, fp32;      // TFLOP/s
 };
 
 // The first whose part is in the name counts. Data sheets of NVIDIA, dense: H100, H100 NVL, H200, H200 NVL, GH200.
-constexpr std::array<Card, 6> kCards = {
-    {{"H100 PCIe", 756}, {"H100 NVL", 835}, {"H200 NVL", 835}, {"GH200", 989}, {"H200", 989}, {"H100", 989}}};
+constexpr std::array<Card, 6> kCards = {{{"H100 PCIe", 756, 51},
+                                         {"H100 NVL", 835, 60},
+                                         {"H200 NVL", 835, 60},
+                                         {"GH200", 989, 67},
+                                         {"H200", 989, 67},
+                                         {"H100", 989, 67}}};
 
 }  // namespace
 
@@ -46,9 +50,10 @@ double repeated_flops(const ModelConfig& m, int64_t length, Keep keep, int64_t e
   return share * whole + others;
 }
 
-double peak_flops(std::string_view card) {
+double peak_flops(std::string_view card, DType compute) {
   for (const Card& known : kCards)
-    if (card.find(known.part) != std::string_view::npos) return known.tera * 1e12;
+    if (card.find(known.part) != std::string_view::npos)
+      return (compute == DType::fp32 ? known.fp32 : known.half) * 1e12;
   return 0;
 }
 

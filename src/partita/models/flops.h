@@ -1,7 +1,8 @@
 // Floating-point operations of a training step in the conventions by which systems are compared: pure counts.
 //
 //   double full = training_flops(model, 1024, AttentionCount::full);           // a token: 6 N + 12 L C T
-//   double mfu = tokens_per_second / ranks * full / peak_flops("NVIDIA H100 80GB HBM3");
+//   double peak = peak_flops("NVIDIA H100 80GB HBM3", DType::bf16);            // 989e12
+//   double mfu = tokens_per_second / ranks * full / peak;
 //   double hfu = tokens_per_second / ranks * (full + repeated_flops(model, 1024, Keep::entry, 0)) / peak;
 //
 // A multiply-add counts as two. N is the parameters without tables of tokens and positions but with the head's matrix:
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "partita/base/dtype.h"
 #include "partita/models/config.h"
 #include "partita/nn/buffers.h"
 
@@ -31,8 +33,9 @@ enum class AttentionCount : uint8_t { full, causal };
 // `entry_layers` layers are such whatever `keep` says.
 [[nodiscard]] double repeated_flops(const ModelConfig&, int64_t length, Keep keep, int64_t entry_layers);
 
-// Dense bf16 FLOP/s of a card by the name that its driver gives it, from the maker's data sheet; fp8 has twice as many.
-// 0: an unknown card.
-[[nodiscard]] double peak_flops(std::string_view card);
+// Dense FLOP/s of a card by the name that its driver gives it, from the maker's data sheet, in the dtype of the compute: half
+// precision on tensor cores, fp32 without them, since no product of ours is made in TF32. fp8 has twice as many as bf16, over
+// which MFU is given all the same. 0: an unknown card, of which no MFU is shown.
+[[nodiscard]] double peak_flops(std::string_view card, DType compute);
 
 }  // namespace partita

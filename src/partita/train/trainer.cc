@@ -184,7 +184,7 @@ class TrainingRun {
              .parameters = parameter_count(model),
              .trained_parameters = trained_parameters(*engine_),
              .flops_per_token = flops_per_token(model, config_.train.sequence_length, config_.lora.rank == 0),
-             .peak_flops = device_.is_cuda() ? partita::peak_flops(device_use(device_).name)
+             .peak_flops = device_.is_cuda() ? partita::peak_flops(device_use(device_).name, config_.train.precision)
                                              : matmul_rate(config_.train.precision),
              .directory = config_.run.directory};
     (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
