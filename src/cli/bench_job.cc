@@ -154,7 +154,7 @@ void BenchModel::profile() {
                               .table = file + ".txt",
                               .steps = job_.world.rank() == 0 ? kProfileSteps : 0,
                               .after = 0,
-                              .work = partita::step_work(config_, job_.world.size())});
+                              .work = partita::step_work(config_, job_.world.size(), engine_->plan())});
   const std::vector<double> timed = seconds_;
   for (int64_t i = 0; i < kProfileSteps; ++i, ++uncounted_steps_) {
     profiler.before_step();

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "partita/models/model.h"
+#include "partita/train/frozen.h"
+
 namespace partita {
 namespace {
 
@@ -165,18 +168,122 @@ TEST_F(Floors, OfFp32HaveNoProducts) {
   EXPECT_DOUBLE_EQ(wide.at(family::kRope), 2 * floors.at(family::kRope));
 }
 
+constexpr double kLayer = 2048 * 2560 + 2048 * 2048 + 3 * 2048 * 5632;  // matrix elements of a layer of llama_1b
+double seconds_of(double elements) { return elements * 2 * 16384 / 700e12; }
+
+// Beside a frozen model no product gives a gradient of its matrices, but gradients go through all of them.
+TEST_F(Floors, OfAdapters) {
+  StepWork work = llama_1b();
+  const auto all = family_floors(work);
+  work.first_trained = 1, work.adapter_weights = 2'252'800, work.frozen_weights = static_cast<int64_t>(22 * kLayer);
+  work.frozen_head = true;
+  floors = family_floors(work);
+  EXPECT_NEAR(floors.at(family::kWeightGradients), seconds_of(2'252'800), 1e-12);
+  for (const auto name : {family::kProductsForward, family::kInputGradients})
+    EXPECT_NEAR(floors.at(name) - all.at(name), seconds_of(2'252'800), 1e-12) << name;
+  EXPECT_EQ(floors.at(family::kAttentionBackward), all.at(family::kAttentionBackward));
+  EXPECT_DOUBLE_EQ(floors.at(family::kEmbedding), all.at(family::kEmbedding) * 2 / 7);
+  work.fp8 = true;
+  const auto fp8 = family_floors(work);
+  EXPECT_NEAR(fp8.at(family::kFp8Products), seconds_of(2 * 22 * kLayer) / 2, 1e-9);
+  EXPECT_NEAR(fp8.at(family::kWeightGradients), seconds_of(2'252'800), 1e-12);
+  EXPECT_NEAR(fp8.at(family::kInputGradients), seconds_of(2'252'800 + 2048 * 32000), 1e-12);
+}
+
+// Below the first that is trained there is no backward, and nothing is made again.
+TEST_F(Floors, OfFrozenLayers) {
+  StepWork work = llama_1b();
+  const auto all = family_floors(work);
+  work.first_trained = 3, work.frozen_weights = static_cast<int64_t>(2 * kLayer);
+  floors = family_floors(work);
+  for (const auto name : {family::kInputGradients, family::kWeightGradients})
+    EXPECT_NEAR(all.at(name) - floors.at(name), seconds_of(2 * kLayer), 1e-9) << name;
+  for (const auto name : {family::kProductsForward, family::kAttentionForward, family::kNormForward})
+    EXPECT_EQ(floors.at(name), all.at(name)) << name;
+  for (const auto name : {family::kAttentionBackward, family::kActivationBackward})
+    EXPECT_NEAR(floors.at(name), all.at(name) * 20 / 22, 1e-9) << name;
+  EXPECT_NEAR(floors.at(family::kNormBackward), all.at(family::kNormBackward) * 41 / 45, 1e-9);
+  EXPECT_NEAR(floors.at(family::kRope), all.at(family::kRope) * 42 / 44, 1e-9);
+  const auto again = [&](Recompute mode, int64_t full_layers) {
+    work.recompute = mode, work.recompute_full_layers = full_layers;
+    return family_floors(work).at(family::kProductsForward) - floors.at(family::kProductsForward);
+  };
+  const double entry = 2048 * 2560 + 2048 * 2048 + 2048 * 11264;
+  EXPECT_NEAR(again(Recompute::full, 0), seconds_of(20 * entry), 1e-9);
+  EXPECT_NEAR(again(Recompute::none, 5), seconds_of(3 * entry), 1e-9);
+  EXPECT_EQ(again(Recompute::none, 2), 0);
+  EXPECT_NEAR(again(Recompute::mlp, 1), seconds_of(20 * 2048 * 11264), 1e-9);
+}
+
+UnitPlan plan_of(const Config& c) {
+  const FrozenParameters frozen(c.train.freeze, c.lora);
+  std::vector<std::vector<ParameterSpec>> blocks;
+  for (const auto& block : make_blocks(c.model, DType::bf16, c.lora)) {
+    blocks.push_back(block->parameters());
+    for (ParameterSpec& p : blocks.back()) p.trainable = !frozen(p);
+  }
+  return plan_units(blocks, {.blocks_per_unit = 1});
+}
+
 TEST(StepWork, IsARanksPart) {
   Config c;
   c.model = llama_1b().model;
   c.train.sequence_length = 128, c.train.micro_batch = 2, c.train.global_batch = 24;
-  EXPECT_EQ(step_work(c, 2).tokens, 12 * 128);
-  EXPECT_EQ(step_work(c, 2).micro_batches, 6);
-  EXPECT_EQ(step_work(c, 2).updated, parameter_count(c.model));
-  EXPECT_FALSE(step_work(c, 2).fp8);
+  const UnitPlan plan = plan_of(c);
+  const StepWork work = step_work(c, 2, plan);
+  EXPECT_EQ(work.tokens, 12 * 128);
+  EXPECT_EQ(work.micro_batches, 6);
+  EXPECT_EQ(work.updated, parameter_count(c.model));
+  EXPECT_FALSE(work.fp8);
+  EXPECT_EQ(work.first_trained, 0);
+  EXPECT_EQ(work.adapter_weights + work.frozen_weights + work.frozen_biases, 0);
+  EXPECT_FALSE(work.frozen_head);
   c.parallel.zero_stage = 1;
   c.train.fp8 = Fp8Recipe::current;
-  EXPECT_EQ(step_work(c, 2).updated, parameter_count(c.model) / 2);
-  EXPECT_TRUE(step_work(c, 2).fp8);
+  EXPECT_EQ(step_work(c, 2, plan).updated, parameter_count(c.model) / 2);
+  EXPECT_TRUE(step_work(c, 2, plan).fp8);
+  c.train.offload_optimizer = true;
+  EXPECT_EQ(step_work(c, 2, plan).updated, 0);
+}
+
+TEST(StepWork, KnowsWhatIsTrained) {
+  Config c;
+  c.model = llama_1b().model;
+  c.train.global_batch = c.train.micro_batch;
+  const auto work = [&] { return step_work(c, 1, plan_of(c)); };
+  c.train.freeze = "embedding.*,layers.0.*,layers.1.*,layers.7.mlp.down.weight";
+  EXPECT_EQ(work().first_trained, 3);
+  EXPECT_EQ(work().frozen_weights, static_cast<int64_t>(2 * kLayer) + 2048 * 5632);
+  EXPECT_FALSE(work().frozen_head);
+  c.train.freeze = "head.weight";
+  EXPECT_TRUE(work().frozen_head);
+  EXPECT_EQ(work().updated, parameter_count(c.model) - 2048 * 32000);
+  c.train.freeze = "";
+  c.lora = {.rank = 16, .targets = "q_proj,v_proj"};
+  EXPECT_EQ(work().adapter_weights, 22 * 16 * (2048 + 2048 + 2048 + 256));
+  EXPECT_EQ(work().updated, work().adapter_weights);
+  EXPECT_EQ(work().first_trained, 1);
+  EXPECT_EQ(work().frozen_weights, static_cast<int64_t>(22 * kLayer));
+  EXPECT_TRUE(work().frozen_head);
+
+  c.lora = {};
+  c.model = {.layers = 3, .hidden_size = 20, .heads = 2, .vocab_size = 61, .max_length = 13};
+  c.train.freeze = "embedding.*,layers.1.*.bias";  // the table is the head's matrix
+  EXPECT_TRUE(work().frozen_head);
+  EXPECT_EQ(work().first_trained, 1);
+  EXPECT_EQ(work().frozen_biases, 3 * 20 + 4 * 20);
+  EXPECT_EQ(work().frozen_weights, 0);
+}
+
+TEST_F(Floors, OfFrozenBiases) {
+  StepWork work{.model = {.layers = 3, .hidden_size = 20, .heads = 2, .vocab_size = 61, .max_length = 13},
+                .length = 13,
+                .tokens = 26};
+  const auto all = family_floors(work);
+  work.frozen_biases = 7 * 20;
+  EXPECT_NEAR(family_floors(work).at(family::kBiasGradients), all.at(family::kBiasGradients) * 2 / 3, 1e-15);
+  work.frozen_biases = 3 * 7 * 20;
+  EXPECT_FALSE(family_floors(work).contains(family::kBiasGradients));
 }
 
 }  // namespace

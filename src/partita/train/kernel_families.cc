@@ -91,8 +91,8 @@ class Floors {
         kv_(static_cast<double>(m_.key_value_heads() * m_.head_size())),
         inner_(static_cast<double>(m_.ffn_size())),
         layers_(static_cast<double>(m_.layers)),
-        full_(w_.recompute == Recompute::full ? layers_
-                                              : static_cast<double>(std::min(w_.recompute_full_layers, m_.layers))) {}
+        backward_(static_cast<double>(m_.layers - frozen_layers())),
+        full_(w_.recompute == Recompute::full ? backward_ : static_cast<double>(full_layers())) {}
 
   std::map<std::string_view, double> operator()() {
     if (w_.precision != DType::fp32) add_products(), add_attention();
@@ -104,6 +104,12 @@ class Floors {
 
  private:
   [[nodiscard]] bool llama() const { return m_.kind == ModelKind::llama; }
+  // The first so many, which have no backward.
+  [[nodiscard]] int64_t frozen_layers() const { return std::clamp<int64_t>(w_.first_trained - 1, 0, m_.layers); }
+  // Of those that have one.
+  [[nodiscard]] int64_t full_layers() const {
+    return std::max<int64_t>(0, std::min(w_.recompute_full_layers, m_.layers) - frozen_layers());
+  }
 
   // `accesses` of an element, in the dtype of the compute.
   void memory(std::string_view family, double accesses, double elements) {
@@ -114,15 +120,19 @@ class Floors {
     const double up = width_ * inner_ * (llama() ? 2 : 1), down = width_ * inner_;
     const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
     const double head = width_ * static_cast<double>(m_.vocab_size);
-    // Of the layers; made again, no gradient needs what the last product of a layer gives.
-    const double once = layers_ * (attention + up + down);
+    const double layer = attention + up + down, adapters = static_cast<double>(w_.adapter_weights);
+    // Made again, no gradient needs what the last product of a layer gives.
     double again = full_ * (attention + up);
-    if (w_.recompute == Recompute::mlp) again += (layers_ - full_) * up;
-    if (w_.fp8) floors_[family::kFp8Products] = (3 * once + again) * 2 * tokens_ / kFp8Rate;
-    const double wide = w_.fp8 ? 0 : once, seconds = 2 * tokens_ / kProductRate;
-    floors_[family::kProductsForward] = (wide + (w_.fp8 ? 0 : again) + head) * seconds;
-    floors_[family::kInputGradients] = (wide + head) * seconds;
-    floors_[family::kWeightGradients] = (wide + head) * seconds;
+    if (w_.recompute == Recompute::mlp) again += (backward_ - full_) * up;
+    const double forward = layers_ * layer + again, inputs = backward_ * layer;
+    const double trained = layers_ * layer + adapters - static_cast<double>(w_.frozen_weights);
+    // Adapters stay in bf16, as the head does. Where some of them are frozen, they are the smallest part.
+    const double wide_trained = w_.fp8 ? std::min(adapters, trained) : trained;
+    const double wide = w_.fp8 ? 0 : 1, seconds = 2 * tokens_ / kProductRate;
+    if (w_.fp8) floors_[family::kFp8Products] = (forward + inputs + trained - wide_trained) * 2 * tokens_ / kFp8Rate;
+    floors_[family::kProductsForward] = (wide * forward + adapters + head) * seconds;
+    floors_[family::kInputGradients] = (wide * inputs + adapters + head) * seconds;
+    floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : head)) * seconds;
   }
 
   // 2 products of half a square forward, 5 backward.
@@ -130,32 +140,34 @@ class Floors {
     const double flops = 2 * tokens_ * static_cast<double>(w_.length) * heads_;
     const bool wide = m_.head_size() > 96;
     floors_[family::kAttentionForward] = (layers_ + full_) * flops / (wide ? kWideForward : kNarrowForward);
-    floors_[family::kAttentionBackward] = layers_ * 2.5 * flops / (wide ? kWideBackward : kNarrowBackward);
+    floors_[family::kAttentionBackward] = backward_ * 2.5 * flops / (wide ? kWideBackward : kNarrowBackward);
   }
 
   void add_norms() {
     const double elements = tokens_ * width_;
     memory(family::kNormForward, 4, (2 * layers_ + 1) * elements);
-    if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * layers_ * elements);
-    memory(family::kNormBackward, 4, (2 * layers_ + 1) * elements);
+    if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * backward_ * elements);
+    memory(family::kNormBackward, 4, (2 * backward_ + 1) * elements);
   }
 
   // GELU in half precision is done within products.
   void add_activation() {
-    const double elements = tokens_ * inner_, again = w_.recompute == Recompute::none ? full_ : layers_;
+    const double elements = tokens_ * inner_, again = w_.recompute == Recompute::none ? full_ : backward_;
     if (llama()) {
       memory(family::kActivationForward, 3, (layers_ + again) * elements);
-      memory(family::kActivationBackward, 5, layers_ * elements);
-      memory(family::kRope, 2, (2 * layers_ + full_) * tokens_ * (heads_ + kv_));
+      memory(family::kActivationBackward, 5, backward_ * elements);
+      memory(family::kRope, 2, (layers_ + backward_ + full_) * tokens_ * (heads_ + kv_));
       return;
     }
     if (again > 0) memory(family::kActivationForward, 2, again * elements);
-    memory(family::kBiasGradients, 1, layers_ * tokens_ * (heads_ + 2 * kv_ + inner_));
+    const double biases = layers_ * (heads_ + 2 * kv_ + inner_) - static_cast<double>(w_.frozen_biases);
+    if (biases > 0) memory(family::kBiasGradients, 1, tokens_ * biases);
   }
 
   void add_rest() {
     memory(family::kCrossEntropy, 2, tokens_ * static_cast<double>(m_.vocab_size));
-    memory(family::kEmbedding, 7, tokens_ * width_);  // read and written; backward: read, and fp32 read and written
+    // Read and written; backward: read, and fp32 read and written.
+    memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
     const bool wide_gradient = w_.micro_batches > 1 || w_.precision == DType::fp32;
     const double gradient = wide_gradient ? 4 : 2;
     // Master weight and two moments read and written, the gradient read twice (norm, update), the weight written.
@@ -165,7 +177,7 @@ class Floors {
 
   const StepWork& w_;
   const ModelConfig& m_;
-  double tokens_, bytes_, width_, heads_, kv_, inner_, layers_, full_;
+  double tokens_, bytes_, width_, heads_, kv_, inner_, layers_, backward_, full_;
   std::map<std::string_view, double> floors_;
 };
 
@@ -182,20 +194,37 @@ std::string_view kernel_family(std::string_view kernel) {
   return family::kOther;
 }
 
-StepWork step_work(const Config& c, int ranks) {
+StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
   const int64_t micro_batches = accumulation_steps(c, ranks);
+  StepWork work{.model = c.model,
+                .length = c.train.sequence_length,
+                .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
+                .micro_batches = micro_batches,
+                .precision = c.train.precision,
+                .states = c.train.states,
+                .fp8 = c.train.fp8 != Fp8Recipe::off,
+                .recompute = c.train.recompute,
+                .recompute_full_layers = c.train.recompute_full_layers,
+                .first_trained = first_trainable_block(plan)};
+  const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
+  int64_t trained = 0;
+  for (const Unit& unit : plan.units)
+    for (const ParameterSpec& p : unit.layout.parameters) {
+      const bool of_layer = p.name.starts_with("layers."), matrix = p.shape.size() > 1;
+      if (p.adapter) work.adapter_weights += p.count();
+      if (p.trainable) {
+        trained += p.count();
+      } else if (of_layer && matrix) {
+        work.frozen_weights += p.count();
+      } else if (of_layer && (p.name.ends_with("qkv.bias") || p.name.ends_with("up.bias"))) {
+        work.frozen_biases += p.count();
+      } else if (p.name == head) {
+        work.frozen_head = true;
+      }
+    }
   // Of an offloaded optimizer the host updates.
-  const int64_t trained = c.lora.rank > 0 || c.train.offload_optimizer ? 0 : parameter_count(c.model);
-  return {.model = c.model,
-          .length = c.train.sequence_length,
-          .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
-          .updated = c.parallel.zero_stage > 0 ? trained / ranks : trained,
-          .micro_batches = micro_batches,
-          .precision = c.train.precision,
-          .states = c.train.states,
-          .fp8 = c.train.fp8 != Fp8Recipe::off,
-          .recompute = c.train.recompute,
-          .recompute_full_layers = c.train.recompute_full_layers};
+  if (!c.train.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
+  return work;
 }
 
 std::map<std::string_view, double> family_floors(const StepWork& work) { return Floors(work)(); }

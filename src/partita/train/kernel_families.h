@@ -2,6 +2,7 @@
 // from the model's shape. Pure.
 //
 //   std::string_view family = kernel_family("nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT");     // products, forward
+//   const StepWork work = step_work(config, ranks, engine.plan());
 //   std::map<std::string_view, double> floors = family_floors(work);                          // seconds a step
 #pragma once
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string_view>
 
 #include "partita/models/config.h"
+#include "partita/shard/units.h"
 #include "partita/train/config.h"
 
 namespace partita {
@@ -42,10 +44,15 @@ struct StepWork {
   bool fp8 = false;  // products of the layers' linears
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;
+  int first_trained = 0;        // block: those below it have no backward; 0 is the embedding, the first layer is 1
+  int64_t adapter_weights = 0;  // elements of all adapters
+  // Without a gradient: elements of the layers' matrices and adapters; of biases of products; the head's matrix.
+  int64_t frozen_weights = 0, frozen_biases = 0;
+  bool frozen_head = false;
 };
 
-// Of a run's step; model.vocab_size is known.
-[[nodiscard]] StepWork step_work(const Config&, int ranks);
+// Of a run's step; model.vocab_size is known. The plan is its engine's: it says what is trained.
+[[nodiscard]] StepWork step_work(const Config&, int ranks, const UnitPlan&);
 
 // Seconds a step at the rates of an H100 under its power limit. A family that is not there has no floor: collectives,
 // copies, dropout; products and attention in fp32, for which no rate was measured.

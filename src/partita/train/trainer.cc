@@ -222,7 +222,7 @@ class TrainingRun {
                                                              .trace = config_.run.directory / "profile.json",
                                                              .table = config_.run.directory / "profile.txt",
                                                              .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
-                                                             .work = step_work(config_, info_.ranks)});
+                                                             .work = step_work(config_, info_.ranks, engine_->plan())});
     hooks_.before_run(*view_);
   }
 
