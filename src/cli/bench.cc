@@ -59,7 +59,8 @@ void add_bench_command(CLI::App& app) {
 
   CLI::App* step = command->add_subcommand("step", "Times a training step on random tokens; prints a line of JSON");
   add_shared_options(*step, *a);
-  step->add_flag("--tune", a->tune, "measure the algorithms of matrix products in steps before, and take the fastest");
+  step->add_flag("--tune", a->tune,
+                 "on cuda: measure the algorithms of matrix products in steps before, and take the fastest");
   step->add_option("--profile", a->profile,
                    "trace three more steps into this file, for ui.perfetto.dev, with a table of the time in FILE.txt");
   step->add_option("--tuning-file", a->tuning_file, "algorithms chosen before, taken if it is there; --tune writes it");
