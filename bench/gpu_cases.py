@@ -7,7 +7,7 @@ SHAPES = {  # layers, heads, width, length, batch a card, vocabulary; as CASES o
     "llama-1.1b": ["--model", "llama", "--kv-heads", "4", "--ffn", "5632", "--shape", "22,32,2048,2048,8,32000"],
     "llama-7b": ["--model", "llama", "--ffn", "11008", "--shape", "32,32,4096,4096,4,32000"],
 }
-FP8 = ["--fp8", "current"]
+FP8, DELAYED = ["--fp8", "current"], ["--fp8", "delayed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,7 @@ CASES = [
     Case("gpt2-1.5b", "gpt2-1.5b", [], []),
     Case("llama-1.1b", "llama-1.1b", [], []),
     Case("llama-1.1b-fp8", "llama-1.1b", FP8, []),
+    Case("llama-1.1b-fp8-delayed", "llama-1.1b", DELAYED, []),
     large("llama-7b", ["--states", "bf16", "--recompute", "mlp"], [], 1),
     large("llama-7b-host", ["--offload-optimizer", "--recompute", "full"], None, 1),
     large("llama-7b-full", ["--zero", "3", "--recompute", "full"], ["--recompute", "full", "--local-adam"], 2),

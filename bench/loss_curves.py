@@ -38,6 +38,7 @@ VARIANTS = {  # what is added, and how far the smoothed loss may be from that of
     "bf16": ([BF16], 0.005),
     "bf16-states": ([BF16, "--train.states=bf16"], 0.01),
     "fp8-current": ([BF16, "--train.fp8=current"], 0.01),
+    "fp8-delayed": ([BF16, "--train.fp8=delayed"], 0.01),
 }
 CPU_TOLERANCE, CPU_STEPS = 1e-4, 50
 

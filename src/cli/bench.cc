@@ -13,9 +13,9 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--ffn", a.ffn, "inner width of the MLP; 0: the usual one of the kind")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--fp8", a.fp8, "products of the layers' linears in 8 bits, beside precision bf16")
+  command.add_option("--fp8", a.fp8, "as train.fp8: products of the layers' linears in 8 bits, beside precision bf16")
       ->capture_default_str()
-      ->check(CLI::IsMember({"off", "current"}));
+      ->check(CLI::IsMember({"off", "current", "delayed"}));
   command.add_option("--states", a.states, "of master weights and optimizer states: fp32, or bf16 with precision bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));

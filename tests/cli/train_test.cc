@@ -94,7 +94,8 @@ TEST(Train, ResumesBitForBit) {
        {"--train.precision=bf16", "--model.kind=llama", "--model.heads=4", "--model.kv_heads=2", "--model.head_width=8",
         "--train.states=bf16"}},
       {3, 1, {"--train.precision=bf16"}},
-      {2, 1, {"--train.precision=fp16", "--loss_scale.window=20", "--optimizer.kind=sgd"}}};
+      {2, 1, {"--train.precision=fp16", "--loss_scale.window=20", "--optimizer.kind=sgd"}},
+      {2, 2, {"--train.precision=bf16", "--train.fp8=delayed", "--model.hidden_size=32"}}};
   for (const auto& [ranks, stage, more] : layouts) {
     std::vector<std::string> options = {"--train.steps=100", "--checkpoint.every=50", "--eval.every=25",
                                         "--parallel.zero_stage=" + std::to_string(stage)};

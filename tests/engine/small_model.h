@@ -49,6 +49,7 @@ struct EngineCase {
   int entry_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
   bool fp8 = false;  // of a model whose sizes allow it; so must the rows of a micro-batch
+  bool delayed_scales = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
   bool poison = false;
@@ -79,6 +80,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                                                        .optimizer = {.kind = c.optimizer},
                                                        .frozen = frozen,
                                                        .offload = c.offload,
+                                                       .delayed_scales = c.delayed_scales,
                                                        .seed = 7,
                                                        .poison = c.poison});
   // Adapters not zero, so that all of them have gradients from the first step on.

@@ -210,6 +210,13 @@ check "8 bits: close to bf16" same eight bits 0.02
 check "8 bits: not bf16" differs eight bits
 check "8 bits, second run" train eight-again "${bits[@]}" train.fp8=current
 check "8 bits: the same checkpoint" same_checkpoint eight-again eight
+check "8 bits, delayed" train delayed "${bits[@]}" train.fp8=delayed
+check "8 bits, delayed: close to bf16" same delayed bits 0.02
+check "8 bits, delayed: not current" differs delayed eight
+cp -r delayed delayed-again
+rm -r delayed-again/checkpoints/step-00000020
+check "8 bits, delayed, resumed" train delayed-again "${bits[@]}" train.fp8=delayed
+check "8 bits, delayed: the same checkpoint" same_checkpoint delayed-again delayed
 check "tuned" train tuned train.precision=bf16 train.tune_matmul=true train.steps=30
 check "tuned: says so" says tuned.log "matrix products run another algorithm now"
 check "tuned before" train taken "${bits[@]}" train.tuning_file=tuned/matmul_tuning.json

@@ -113,6 +113,20 @@ TEST(Fp8, InfinityAndNaNAreMeasuredAndSpread) {
   }
 }
 
+TEST(Fp8, QuantiseMeasuresInPassing) {
+  at::Tensor x = random({32, 48}, at::kBFloat16, 4), scale = scale_with(0.5F);
+  x.mutable_data_ptr<at::BFloat16>()[1000] = -9.0F;  // 18 times what was expected: the last value in range
+  const at::Tensor rows = empty8({32, 48}, at::kFloat8_e4m3fn);
+  fp8_quantise(rows, {}, scale, x);
+  EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 0);
+  fp8_quantise(rows, {}, scale, x, true);
+  EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 9);
+  EXPECT_EQ(scale.const_data_ptr<float>()[0], 0.5F);
+  EXPECT_EQ(byte(rows, 1000), 0x80 | last_of(at::kFloat8_e4m3fn));
+  fp8_quantise({}, empty8({48, 32}, at::kFloat8_e4m3fn), scale, random({32, 48}, at::kBFloat16, 5), true);
+  EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 9);
+}
+
 TEST(Fp8, MeasureTakesTheLargestOfAllCalls) {
   at::Tensor amax = at::zeros({1}, at::TensorOptions(at::kFloat));
   at::Tensor x = random({3, 5}, at::kBFloat16, 2);

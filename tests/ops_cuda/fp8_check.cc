@@ -44,12 +44,12 @@ void check_quantise(Report& report, at::ScalarType dtype, at::ScalarType format,
   fp8_measure(scale.narrow(0, 0, 1), x);
   fp8_measure(on_scale.narrow(0, 0, 1), on_x);
   const at::Tensor rows = empty8({R, C}, format, at::kCPU), columns = empty8({C, R}, format, at::kCPU);
-  fp8_quantise(rows, columns, scale, x);
+  fp8_quantise(rows, columns, scale, x, true);
   for (const auto& [with_rows, with_columns] :
        {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
     const at::Tensor on_rows = with_rows ? empty8({R, C}, format, at::kCUDA) : at::Tensor(),
                      on_columns = with_columns ? empty8({C, R}, format, at::kCUDA) : at::Tensor();
-    fp8_quantise(on_rows, on_columns, on_scale, on_x);
+    fp8_quantise(on_rows, on_columns, on_scale, on_x, with_columns);
     if (with_rows) expect_same_bits(report, "fp8 rows " + name, bytes(on_rows), bytes(rows));
     if (with_columns) expect_same_bits(report, "fp8 columns " + name, bytes(on_columns), bytes(columns));
   }
@@ -182,6 +182,8 @@ void time_fp8() {
       time_kernel(name + what + " measured", 2 * elements, [&] { fp8_measure(rows.scale.narrow(0, 0, 1), t); });
       time_kernel(name + what + " rows, columns", 4 * elements,
                   [&] { fp8_quantise(rows.values, columns.values, rows.scale, t); });
+      time_kernel(name + what + " both, measured", 4 * elements,
+                  [&] { fp8_quantise(rows.values, columns.values, rows.scale, t, true); });
       time_kernel(name + what + " rows", 3 * elements, [&] { fp8_quantise(rows.values, {}, rows.scale, t); });
       time_kernel(name + what + " columns", 3 * elements, [&] { fp8_quantise({}, columns.values, rows.scale, t); });
       const at::Tensor zeros = rows.values.to(at::kFloat).eq(0);

@@ -64,6 +64,7 @@ TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
   EXPECT_EQ(with("--train.precision=bf16").train.precision, DType::bf16);
   EXPECT_EQ(with("--train.fp8=off").train.fp8, Fp8Recipe::off);
   EXPECT_EQ(with("--train.fp8=current").train.fp8, Fp8Recipe::current);
+  EXPECT_EQ(with("--train.fp8=delayed").train.fp8, Fp8Recipe::delayed);
   EXPECT_EQ(with("--train.cuda_graph=auto").train.cuda_graph, Switch::automatic);
   EXPECT_EQ(with("--train.cuda_graph=true").train.cuda_graph, Switch::on);
   EXPECT_EQ(with("--train.cuda_graph=false").train.cuda_graph, Switch::off);
@@ -215,7 +216,7 @@ TEST(Validate, ChecksPrecisions) {
   EXPECT_EQ(types(DType::bf16, DType::bf16, Fp8Recipe::current), "no error");
   for (const DType precision : {DType::fp32, DType::fp16}) {
     EXPECT_THAT(types(precision, DType::bf16, Fp8Recipe::off), HasSubstr("states in bf16 need compute in bf16"));
-    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::current), HasSubstr("products in 8 bits stand beside bf16"));
+    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::delayed), HasSubstr("train.fp8 is delayed, train.precision"));
   }
 }
 

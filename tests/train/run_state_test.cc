@@ -17,6 +17,7 @@ RunState llama_with_adapters() {
           .nan_steps = 1,
           .loss_scale = 4096,
           .clean_steps = 5,
+          .amax_history = {0.1F, 0, 3e-7F},
           .model = {.kind = ModelKind::llama,
                     .layers = 2,
                     .hidden_size = 20,
@@ -44,6 +45,7 @@ TEST(RunState, ReadsWhatItWrote) {
   EXPECT_EQ(after.nan_steps, 1);
   EXPECT_EQ(after.loss_scale, 4096);
   EXPECT_EQ(after.clean_steps, 5);
+  EXPECT_EQ(after.amax_history, before.amax_history);
   EXPECT_EQ(after.model, before.model);
   EXPECT_EQ(after.lora, before.lora);
   EXPECT_EQ(after.base, before.base);

@@ -82,6 +82,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       moved_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
       activations_(blocks_, options.shape, plan_.keeps, kept_memory(arena_, moved_.get()), options.width,
                    options.compute, options.device),
+      scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
@@ -127,7 +128,9 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
           .samples = in.samples,
           .loss = sums_.narrow(0, 1, 1),
           .logits = {},
-          .cache = nullptr};
+          .cache = nullptr,
+          .scales = {},
+          .scales_known = scales_ && scales_->known()};
 }
 
 Weights Engine::use_weights(int block, Pass pass) {
@@ -142,6 +145,7 @@ void Engine::forward(Context& context, Activations& activations) {
   for (int b = 0; b < blocks(); ++b) {
     const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
+    if (scales_) context.scales = scales_->scales(b);
     {
       const TraceSpan span("forward block", b);
       const bool moves = moved_ && context.mode == Mode::train;
@@ -159,6 +163,7 @@ void Engine::backward(Context& context, Activations& activations, bool last_micr
   for (int b = blocks() - 1; b >= plan_.first_trainable; --b) {
     const Weights w = use_weights(b, Pass::backward);
     context.scratch = activations.scratch(b);
+    if (scales_) context.scales = scales_->scales(b);
     const Block& block = *blocks_[static_cast<size_t>(b)];
     Saved& saved = activations.saved(b);
     {
@@ -198,6 +203,7 @@ void Engine::record_steps(bool on) {
 void Engine::accumulate_gradients() {
   const auto micro_batches = static_cast<size_t>(options_.micro_batches);
   sums_.zero_();
+  if (scales_) scales_->begin();
   for (size_t i = 0; i < micro_batches; ++i) {
     Context c = context(i, activations_, Mode::train);
     forward(c, activations_);
@@ -206,6 +212,18 @@ void Engine::accumulate_gradients() {
   }
   grads_->finish();
   grads_->sum_of_squares(sums_.narrow(0, 0, 1));
+  if (scales_) scales_->poison(sums_.narrow(0, 0, 1));
+}
+
+void Engine::record_scales(int64_t step, bool skipped) {
+  if (skipped) return scales_->skip();
+  const bool knew = scales_->known();
+  scales_->record(step, data_, *compute_);
+  if (!knew && accumulation_) accumulation_->forget();  // nothing is measured beforehand any more
+}
+
+void Engine::set_amax_history(std::span<const float> values) {
+  if (scales_ && !values.empty()) scales_->set(values);
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
@@ -234,6 +252,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
+  if (scales_) record_scales(input.step, result.skipped);
   now.skip = result.skipped ? 1 : 0;
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
   now.gradient_scale = static_cast<float>(clip / scale);
@@ -245,6 +264,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
 
 EvalResult Engine::evaluate(const Batch& batch) {
   sums_.zero_();
+  if (scales_) scales_->begin();
   take(batch, 0);
   Context c = context(0, activations_, Mode::evaluate);
   forward(c, activations_);
@@ -261,6 +281,7 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
                                                options_.compute, options_.device);
   take(batch, 0);
+  if (scales_) scales_->begin();
   Context c = context(0, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;

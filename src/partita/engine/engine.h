@@ -17,6 +17,7 @@
 #include "partita/comm/repeated.h"
 #include "partita/engine/activation_offload.h"
 #include "partita/engine/activations.h"
+#include "partita/engine/amax_history.h"
 #include "partita/engine/arena.h"
 #include "partita/engine/engine_options.h"
 #include "partita/engine/engine_plan.h"
@@ -57,6 +58,11 @@ class Engine {
   [[nodiscard]] std::vector<OwnedRun> owned_runs() const { return states_.owned_runs(); }
   void publish_weights() { states_.publish(); }
 
+  // Beside them, with delayed scales (AmaxHistory::values); empty without, and before the first step. With an empty list, as
+  // of a run that had none, the next step measures anew. Equal on all ranks.
+  [[nodiscard]] std::vector<float> amax_history() const { return scales_ ? scales_->values() : std::vector<float>(); }
+  void set_amax_history(std::span<const float>);
+
   [[nodiscard]] std::vector<ParameterSpec> parameters() const;  // each once, in the order of the units
   // Of OwnedRun::values of this parameter.
   [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
@@ -76,6 +82,8 @@ class Engine {
   void take(const Batch&, size_t input);
   [[nodiscard]] Context context(size_t input, Activations&, Mode);
   void accumulate_gradients();  // of all micro-batches that were taken
+  // What the step measured of tensors in 8 bits is kept for those to come.
+  void record_scales(int64_t step, bool skipped);
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
@@ -91,6 +99,7 @@ class Engine {
   std::unique_ptr<GradStore> grads_;          // null: inference alone
   std::unique_ptr<ActivationOffload> moved_;  // null: all that is kept stays on the device
   Activations activations_;
+  std::unique_ptr<AmaxHistory> scales_;  // null: no tensor in 8 bits, or current scaling
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   StepMemory now_;
   Inputs inputs_;                           // [micro-batch]

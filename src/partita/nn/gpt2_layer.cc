@@ -66,7 +66,7 @@ std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
                                   {"h2", {n, c}, t, up_.input_keep(n)},
                                   {"up", {n, layer().ffn_width}, t, Keep::selective},
                                   {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
-                                  linear_scales(4, layer().fp8)};
+                                  linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
@@ -100,7 +100,7 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) co
                     .normed = saved[kH2],
                     .mean = saved[kMean2],
                     .rstd = saved[kRstd2],
-                    .amax = up_.input_amax(saved, n)});
+                    .amax = up_.input_amax(context, saved, n)});
   activate(w, context, saved, again);
 }
 
@@ -109,11 +109,11 @@ void Gpt2Layer::activate(Weights w, Context& context, Saved& saved, bool again) 
   if (up_.adapters() == 0 && !up_.is_fp8(n))
     return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
   up_.forward(w, saved[kUpOut], saved[kH2], context, saved, again);
-  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias], down_.input_amax(saved, n));
+  bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias], down_.input_amax(context, saved, n));
 }
 
 Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
-  if (layer().fp8) saved[kScales].zero_();
+  begin_scales(context, saved[kScales]);
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = layer().index > 0 ? w[kEntryBias] : at::Tensor(),
@@ -125,7 +125,7 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
                     .normed = saved[kH1],
                     .mean = saved[kMean1],
                     .rstd = saved[kRstd1],
-                    .amax = qkv_.input_amax(saved, x.branch.size(0))});
+                    .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
   middle(w, context, saved, false);
   down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.handed.branch};
@@ -137,20 +137,20 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
     middle(w, context, saved, true);
-    down_.keep_input(saved[kActivated], saved);
+    down_.keep_input(saved[kActivated], context, saved);
     return down_.recompute(w, saved[kActivated], context, saved);
   }
-  if (!kept_h1) qkv_.keep_input(saved[kH1], saved);
-  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), saved);
+  if (!kept_h1) qkv_.keep_input(saved[kH1], context, saved);
+  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), context, saved);
   if (!kept_h2) norm_recompute(saved[kH2], saved[kR2], saved[kMean2], saved[kRstd2], w[kNorm2], w[kNorm2Bias]);
   if (!saved.kept[kUpOut]) {
     activate(w, context, saved, true);
-    return down_.keep_input(saved[kActivated], saved);
+    return down_.keep_input(saved[kActivated], context, saved);
   }
-  if (!kept_h2) up_.keep_input(saved[kH2], saved);
+  if (!kept_h2) up_.keep_input(saved[kH2], context, saved);
   if (!down_.kept_input(saved, kActivated, n)) {
     gelu_recompute(saved[kActivated], saved[kUpOut]);
-    down_.keep_input(saved[kActivated], saved);
+    down_.keep_input(saved[kActivated], context, saved);
   }
 }
 
@@ -164,10 +164,10 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
     linear_gelu_backward(wide, d.branch, w[kDown], saved[kUpOut], grads.target(kUpBias));
   } else {
     down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads, d.scale);
-    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(saved, n));
+    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(context, saved, n));
   }
   const bool measured = down_.adapters() > 0 || down_.is_fp8(n);  // by the kernel above
-  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads, measured ? up_.gradient_scale(saved, n) : at::Tensor());
+  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads, measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,
@@ -182,16 +182,16 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_weight = grads.target(kNorm2),
                      .d_norm_bias = grads.target(kNorm2Bias),
                      .d_bias = grads.target(kOutputBias),
-                     .amax = output_.gradient_amax(saved, n)});
+                     .amax = output_.gradient_amax(context, saved, n)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
-                   output_.gradient_scale(saved, n));
+                   output_.gradient_scale(context, saved, n));
   attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
                      heads(), layer_dropout(layer(), DropoutPlace::attention, context), context.batch->first_keys);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
-  const at::Tensor d_scale = layer().fp8 ? out.scale.zero_() : at::Tensor();
+  const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],

@@ -13,7 +13,7 @@ namespace {
 
 // Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTurned is d_y transposed.
 enum Scratch : uint8_t { kLow, kWide, kRows, kTurned, kMatrix };
-constexpr int kLinearScales = 3 * static_cast<int>(kFp8Scale);  // of x, W and d_y
+constexpr int64_t kLinearScales = kScalesOfLinear * kFp8Scale;
 
 // The first elements of a temporary as [rows, columns].
 at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
@@ -78,20 +78,24 @@ bool Linear::kept_input(const Saved& saved, int input, int64_t rows) const {
   return saved.kept[static_cast<size_t>(keeps_transposed(rows) ? transposed_ : input)];
 }
 
-at::Tensor Linear::scale(const Saved& saved, Scale which) const {
-  return saved[scales_].narrow(0, number_ * kLinearScales + which * kFp8Scale, kFp8Scale);
+at::Tensor Linear::scale(const Context& context, const Saved& saved, Scale which) const {
+  const at::Tensor all = context.scales.defined() ? context.scales.view(-1) : saved[scales_];
+  return all.narrow(0, number_ * kLinearScales + which * kFp8Scale, kFp8Scale);
 }
 
-at::Tensor Linear::input_amax(const Saved& saved, int64_t rows) const {
-  return is_fp8(rows) ? scale(saved, kInput).narrow(0, 0, 1) : at::Tensor();
+at::Tensor Linear::input_amax(const Context& context, const Saved& saved, int64_t rows) const {
+  if (!is_fp8(rows) || context.scales.defined()) return {};
+  return scale(context, saved, kInput).narrow(0, 0, 1);
 }
 
-at::Tensor Linear::gradient_scale(const Saved& saved, int64_t rows) const {
-  return is_fp8(rows) ? scale(saved, kGradient) : at::Tensor();
+at::Tensor Linear::gradient_scale(const Context& context, const Saved& saved, int64_t rows) const {
+  if (!is_fp8(rows) || context.scales.defined()) return {};
+  return scale(context, saved, kGradient);
 }
 
-at::Tensor Linear::gradient_amax(const Saved& saved, int64_t rows) const {
-  return is_fp8(rows) ? scale(saved, kGradient).narrow(0, 0, 1) : at::Tensor();
+at::Tensor Linear::gradient_amax(const Context& context, const Saved& saved, int64_t rows) const {
+  const at::Tensor whole = gradient_scale(context, saved, rows);
+  return whole.defined() ? whole.narrow(0, 0, 1) : at::Tensor();
 }
 
 at::Tensor Linear::transposed_input(const Saved& saved) const { return saved[transposed_].view(at::kFloat8_e4m3fn); }
@@ -102,42 +106,48 @@ at::Tensor Linear::temporary(const Context& context, int place, int64_t rows, in
   return shaped(context.scratch[static_cast<size_t>(first + place - kRows)], rows, columns).view(format);
 }
 
-void Linear::keep_input(at::Tensor x, Saved& saved) const {
-  if (keeps_transposed(x.size(0))) fp8_quantise({}, transposed_input(saved), scale(saved, kInput), x);
+void Linear::keep_input(at::Tensor x, const Context& context, Saved& saved) const {
+  if (keeps_transposed(x.size(0))) quantise({}, transposed_input(saved), kInput, x, context, saved, true, false);
+}
+
+at::Tensor Linear::quantise(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x,
+                            const Context& context, const Saved& saved, bool made, bool fresh) const {
+  const at::Tensor its = scale(context, saved, which);
+  const bool delayed = context.scales.defined();
+  if (fresh && (delayed ? !context.scales_known : !made)) fp8_measure(its.narrow(0, 0, 1), x);
+  fp8_quantise(rows, columns, its, x, fresh && delayed && context.mode == Mode::train);
+  return its;
 }
 
 void Linear::forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias,
                          Context& context, Saved& saved, bool again) const {
-  const at::Tensor x_scale = scale(saved, kInput), w_scale = scale(saved, kWeight);
-  if (!again && !spec_.measured) fp8_measure(x_scale.narrow(0, 0, 1), x);
-  if (!again) fp8_measure(w_scale.narrow(0, 0, 1), w);
   const bool read_later =
       adapters_.empty() && context.mode == Mode::train && (again || saved.kept[static_cast<size_t>(transposed_)]);
   const at::Tensor rows = temporary(context, kRows, x.size(0), spec_.in, at::kFloat8_e4m3fn),
                    matrix = temporary(context, kMatrix, out(), spec_.in, at::kFloat8_e4m3fn);
-  fp8_quantise(rows, read_later ? transposed_input(saved) : at::Tensor(), x_scale, x);
-  fp8_quantise(matrix, {}, w_scale, w);
+  const at::Tensor x_scale = quantise(rows, read_later ? transposed_input(saved) : at::Tensor(), kInput, x, context,
+                                      saved, spec_.measured, !again);
+  const at::Tensor w_scale = quantise(matrix, {}, kWeight, w, context, saved, false, !again);
   fp8_matmul(y, {rows, x_scale}, {matrix, w_scale}, false, bias);
 }
 
 void Linear::backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x,
                           Context& context, Saved& saved, Target d_w, at::Tensor d_scale) const {
   const int64_t n = d_y.size(0);
-  if (!d_scale.defined()) {
-    d_scale = scale(saved, kGradient);
-    fp8_measure(d_scale.narrow(0, 0, 1), d_y);
-  }
-  const at::Tensor x_scale = scale(saved, kInput), w_scale = scale(saved, kWeight);
   const at::Tensor rows = temporary(context, kRows, n, out(), at::kFloat8_e5m2);
   const bool trained = d_w.gradient.defined();
   const at::Tensor turned = trained ? temporary(context, kTurned, out(), n, at::kFloat8_e5m2) : at::Tensor();
-  fp8_quantise(rows, turned, d_scale, d_y);
+  if (d_scale.defined())
+    fp8_quantise(rows, turned, d_scale, d_y);
+  else
+    d_scale = quantise(rows, turned, kGradient, d_y, context, saved, false, true);
   if (trained) {
-    if (!adapters_.empty()) fp8_quantise({}, transposed_input(saved), x_scale, x);
-    fp8_matmul(d_w.gradient, {turned, d_scale}, {transposed_input(saved), x_scale}, d_w.accumulate);
+    if (!adapters_.empty()) quantise({}, transposed_input(saved), kInput, x, context, saved, true, false);
+    fp8_matmul(d_w.gradient, {turned, d_scale}, {transposed_input(saved), scale(context, saved, kInput)},
+               d_w.accumulate);
   }
   const at::Tensor matrix = temporary(context, kMatrix, spec_.in, out(), at::kFloat8_e4m3fn);
-  fp8_quantise({}, matrix, w_scale, w);
+  const at::Tensor w_scale = quantise({}, matrix, kWeight, w, context, saved, true, false);
   fp8_matmul(d_x, {rows, d_scale}, {matrix, w_scale}, false);
 }
 
@@ -198,6 +208,14 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
 
 BufferSpec linear_scales(int linears, bool fp8) {
   return {"scales", {fp8 ? linears * kLinearScales : 0}, DType::fp32, Keep::entry};
+}
+
+void begin_scales(const Context& context, const at::Tensor& scales) {
+  if (scales.numel() > 0 && !context.scales.defined()) scales.zero_();
+}
+
+at::Tensor begin_branch_scale(const Context& context, bool fp8) {
+  return fp8 && !context.scales.defined() ? context.handed.scale.zero_() : at::Tensor();
 }
 
 void add_linear_scratch(const LoraOptions& lora, bool fp8, const Shape& shape, const LinearSizes& sizes, DType dtype,

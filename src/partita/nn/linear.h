@@ -17,8 +17,11 @@
 // x, W and d_y are kept too, so that what is quantised again gets the same bits. The kernel that makes x or d_y measures
 // it, if it can:
 //
-//   saved[kScales].zero_();                                   // at the start of each forward
-//   add_norm_forward({..., .amax = qkv.input_amax(saved, rows)});
+//   begin_scales(context, saved[kScales]);                    // at the start of each forward
+//   add_norm_forward({..., .amax = qkv.input_amax(context, saved, rows)});
+//
+// So it is with current scaling. Where Context::scales is there, these are the scales, and what rounds a tensor to 8 bits
+// measures it in passing, for the steps to come (delayed scaling).
 #pragma once
 #include <string>
 #include <vector>
@@ -72,16 +75,16 @@ class Linear {
   [[nodiscard]] Keep input_keep(int64_t rows) const { return keeps_transposed(rows) ? Keep::never : Keep::all; }
   // Whether what backward needs of x was kept; `input` is the slot of x.
   [[nodiscard]] bool kept_input(const Saved&, int input, int64_t rows) const;
-  // Where the kernels that make x and d_y put their largest magnitude; undefined without fp8. d_y: [kFp8Scale], of which
-  // the first is the magnitude.
-  [[nodiscard]] at::Tensor input_amax(const Saved&, int64_t rows) const;
-  [[nodiscard]] at::Tensor gradient_scale(const Saved&, int64_t rows) const;
-  [[nodiscard]] at::Tensor gradient_amax(const Saved&, int64_t rows) const;
+  // Where the kernels that make x and d_y put their largest magnitude; undefined where they need not. d_y: [kFp8Scale], of
+  // which the first is the magnitude.
+  [[nodiscard]] at::Tensor input_amax(const Context&, const Saved&, int64_t rows) const;
+  [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&, int64_t rows) const;
+  [[nodiscard]] at::Tensor gradient_amax(const Context&, const Saved&, int64_t rows) const;
 
   // y [N, out], x [N, in]. again: in a recomputation, with the scales of before.
   void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&, bool again = false) const;
   // Fills again what is kept in place of x.
-  void keep_input(at::Tensor x, Saved&) const;
+  void keep_input(at::Tensor x, const Context&, Saved&) const;
   // Only what backward reads of the adapters, where y is not needed again.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
   // d_x [N, in] is overwritten; it may be x where there are no adapters. d_scale: that of d_y, measured; undefined: not.
@@ -98,9 +101,12 @@ class Linear {
   enum Scale : uint8_t { kInput, kWeight, kGradient };
   [[nodiscard]] int64_t out() const { return spec_.parts.back().begin + spec_.parts.back().rows; }
   [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
-  [[nodiscard]] at::Tensor scale(const Saved&, Scale) const;
+  [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
   [[nodiscard]] at::Tensor transposed_input(const Saved&) const;
   [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
+  // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: for the first time in the step.
+  at::Tensor quantise(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
+                      bool made, bool fresh) const;
   void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,
                    Saved&, bool again) const;
   void backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x, Context&,
@@ -116,8 +122,15 @@ class Linear {
   std::vector<Adapter> adapters_;
 };
 
-// The slot of the scales of `linears` linears; empty without fp8.
+// Scales that each linear has: of x, W and d_y.
+inline constexpr int64_t kScalesOfLinear = 3;
+// The slot of the scales of `linears` linears, with current scaling; empty without fp8.
 [[nodiscard]] BufferSpec linear_scales(int linears, bool fp8);
+// Current scaling: nothing is measured yet.
+void begin_scales(const Context&, const at::Tensor& scales);
+// Where the kernel that makes the gradient of the branch below measures it (Handed::scale), set to nothing measured.
+// Undefined without fp8, and with delayed scaling.
+[[nodiscard]] at::Tensor begin_branch_scale(const Context&, bool fp8);
 
 // What the linears of a layer share: nothing without adapters and fp8. `widest_in`, `widest_out`, `largest`: the most
 // input and output channels of any, and the most elements of a weight.

@@ -59,7 +59,7 @@ std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
       {"h2", {n, c}, t, gate_up_.input_keep(n)},
       {"gate_up", {n, 2 * layer().ffn_width}, t, Keep::selective},
       {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
-      linear_scales(4, layer().fp8)};
+      linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
@@ -98,13 +98,13 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
                     .normed = saved[kH2],
                     .mean = {},
                     .rstd = saved[kRstd2],
-                    .amax = gate_up_.input_amax(saved, n)});
+                    .amax = gate_up_.input_amax(context, saved, n)});
   gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved, again);
-  swiglu_forward(saved[kActivated], saved[kGateUpOut], down_.input_amax(saved, n));
+  swiglu_forward(saved[kActivated], saved[kGateUpOut], down_.input_amax(context, saved, n));
 }
 
 Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& saved) const {
-  if (layer().fp8) saved[kScales].zero_();
+  begin_scales(context, saved[kScales]);
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = {},
@@ -116,7 +116,7 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
                     .normed = saved[kH1],
                     .mean = {},
                     .rstd = saved[kRstd1],
-                    .amax = qkv_.input_amax(saved, x.branch.size(0))});
+                    .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
   middle(w, context, saved, false);
   down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.handed.branch};
@@ -128,19 +128,19 @@ void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], {}, saved[kRstd1], w[kNorm1], {});
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
     middle(w, context, saved, true);
-    down_.keep_input(saved[kActivated], saved);
+    down_.keep_input(saved[kActivated], context, saved);
     return down_.recompute(w, saved[kActivated], context, saved);
   }
-  if (!kept_h1) qkv_.keep_input(saved[kH1], saved);
-  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), saved);
+  if (!kept_h1) qkv_.keep_input(saved[kH1], context, saved);
+  if (!output_.kept_input(saved, kAttended, n)) output_.keep_input(saved[kAttended].view({n, -1}), context, saved);
   if (!kept_h2) norm_recompute(saved[kH2], saved[kR2], {}, saved[kRstd2], w[kNorm2], {});
   if (!saved.kept[kGateUpOut])
     gate_up_.forward(w, saved[kGateUpOut], saved[kH2], context, saved, true);
   else if (!kept_h2)
-    gate_up_.keep_input(saved[kH2], saved);
+    gate_up_.keep_input(saved[kH2], context, saved);
   if (!down_.kept_input(saved, kActivated, n)) {
     swiglu_forward(saved[kActivated], saved[kGateUpOut]);
-    down_.keep_input(saved[kActivated], saved);
+    down_.keep_input(saved[kActivated], context, saved);
   }
 }
 
@@ -155,8 +155,8 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const at::Tensor& d_h2 = gate_up_.adapters() > 0 ? scratch[kDH] : saved[kH2];
   const at::Tensor& d_h1 = qkv_.adapters() > 0 ? scratch[kDH] : saved[kH1];
   down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads, d.scale);
-  swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(saved, n));
-  gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(saved, n));
+  swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(context, saved, n));
+  gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(context, saved, n));
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h2,
@@ -171,10 +171,10 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                      .d_weight = grads.target(kNorm2),
                      .d_norm_bias = {},
                      .d_bias = {},
-                     .amax = output_.gradient_amax(saved, n)});
+                     .amax = output_.gradient_amax(context, saved, n)});
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
-                   grads, output_.gradient_scale(saved, n));
+                   grads, output_.gradient_scale(context, saved, n));
   attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
                      options_.heads, layer_dropout(layer(), DropoutPlace::attention, context),
                      context.batch->first_keys);
@@ -182,7 +182,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
-  const at::Tensor d_scale = layer().fp8 ? out.scale.zero_() : at::Tensor();
+  const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
   add_norm_backward({.d_normed = d_h1,
                      .d_sum = out.d_sum,
                      .residual = saved[kR1],

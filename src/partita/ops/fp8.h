@@ -7,9 +7,10 @@
 //   fp8_matmul(d_x, {d_y8, d_y_scale}, {w8_transposed, w_scale}, false);
 //   fp8_matmul(d_w, {d_y8_transposed, d_y_scale}, {x8_transposed, x_scale}, true);
 //
-// A scale is two fp32 numbers where the tensor lies, so that the host never waits: in front the largest magnitude, which the
-// kernel that makes the tensor measures or fp8_measure; and at kFp8Inverse what a value of 8 bits is multiplied with to get
-// back, which fp8_quantise writes. Scales are powers of two: scaling rounds nothing, and a floating format loses no precision by
+// A scale is a few fp32 numbers where the tensor lies, so that the host never waits: in front the largest magnitude that is
+// expected: of this very tensor (current scaling), which the kernel that makes it measures or fp8_measure, or of the steps
+// before (delayed scaling); at kFp8Measured what fp8_quantise itself measured; and at kFp8Inverse what a value of 8 bits is
+// multiplied with to get back, which fp8_quantise writes. Scales are powers of two: scaling rounds nothing, and a floating format loses no precision by
 // it, at most one binade at its lower end.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -18,8 +19,8 @@
 
 namespace partita {
 
-// Elements of a scale, and the place of the second number. cuBLASLt reads it only from a multiple of 16 bytes.
-inline constexpr int64_t kFp8Scale = 8, kFp8Inverse = 4;
+// Elements of a scale, and the places of the other numbers. cuBLASLt reads the inverse only from a multiple of 16 bytes.
+inline constexpr int64_t kFp8Scale = 8, kFp8Measured = 1, kFp8Inverse = 4;
 
 // Whether a linear's three products exist: x [rows, in], w [out, in], each extent a multiple of 16.
 [[nodiscard]] bool fp8_fits(int64_t rows, int64_t in, int64_t out);
@@ -37,8 +38,9 @@ void fp8_measure(at::Tensor amax, at::Tensor x);
 
 // x [R, C] bf16 or fp16, scaled by fp8_scale(scale[0]) and rounded to nearest even, what is out of range to the last value
 // in it: rows [R, C] and columns [C, R], both of at::kFloat8_e4m3fn or both of at::kFloat8_e5m2; one may be undefined.
-// scale[kFp8Inverse] = 1 / fp8_scale(scale[0]). R and C are multiples of 16.
-void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x);
+// scale[kFp8Inverse] = 1 / fp8_scale(scale[0]). measure: fp8_measure(scale[kFp8Measured], x) in the same pass. R and C are
+// multiples of 16.
+void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure = false);
 
 struct Fp8 {
   at::Tensor values;  // [rows, k]

@@ -56,9 +56,9 @@ void check_fp8_sizes(const Config& c) {
   const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
   if (c.train.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
     fail(
-        "train.fp8 is current with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
+        "train.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
         "{}: products in 8 bits need multiples of 16",
-        rows, width);
+        name_of(c.train.fp8), rows, width);
 }
 
 }  // namespace
@@ -92,6 +92,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero,
                               .offload = {.optimizer = c.train.offload_optimizer,
                                           .activations = static_cast<int>(c.train.offload_activations),
                                           .copies = {}},
+                              .delayed_scales = c.train.fp8 == Fp8Recipe::delayed,
                               .seed = static_cast<uint64_t>(c.train.seed),
                               .graph = records_steps(c, parameters_per_layer(c), data.size(), device.is_cuda()),
                               .poison = c.debug.poison};

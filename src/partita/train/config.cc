@@ -32,7 +32,7 @@ void validate_precision(const Config& c) {
   if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
     fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
   if (c.train.fp8 != Fp8Recipe::off && c.train.precision != DType::bf16)
-    fail("train.fp8 is current, train.precision {}: products in 8 bits stand beside bf16, use that",
+    fail("train.fp8 is {}, train.precision {}: products in 8 bits stand beside bf16, use that", name_of(c.train.fp8),
          name_of(c.train.precision));
   if (c.loss_scale.lowest > c.loss_scale.initial)
     fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
@@ -104,6 +104,11 @@ void validate_step(const Config& c, int64_t ranks) {
   validate_precision(c);
   validate_memory(c);
   validate_parallel(c.parallel, ranks);
+const char* name_of(Fp8Recipe recipe) {
+  constexpr std::array kNames = {"off", "current", "delayed"};
+  return kNames[static_cast<size_t>(recipe)];
+}
+
   validate_batches(c, ranks);
 }
 

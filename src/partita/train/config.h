@@ -47,8 +47,10 @@ struct DataConfig {
 // also the first product of the MLP; full: all but each block's input.
 enum class Recompute : uint8_t { none, selective, mlp, full };
 
-// Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied.
-enum class Fp8Recipe : uint8_t { off, current };
+// Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied; delayed: of what
+// they were in the steps before, which is faster.
+enum class Fp8Recipe : uint8_t { off, current, delayed };
+[[nodiscard]] const char* name_of(Fp8Recipe);
 
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run

@@ -97,7 +97,9 @@ nlohmann::json to_json(const RunState& s) {
   nlohmann::json json = {
       {"step", s.step},           {"consumed_samples", s.consumed_samples}, {"skipped_steps", s.skipped_steps},
       {"nan_steps", s.nan_steps}, {"model", model_json(s.model)},           {"identity", s.identity}};
+  if (!s.planned_samples.empty()) json["planned_samples"] = s.planned_samples;
   if (s.loss_scale > 0) json["loss_scale"] = {{"scale", s.loss_scale}, {"clean_steps", s.clean_steps}};
+  if (!s.amax_history.empty()) json["amax_history"] = s.amax_history;
   if (s.lora.rank > 0) json["lora"] = lora_json(s);
   if (!s.stored_as.empty()) json["stored_as"] = s.stored_as;
   return json;
@@ -116,6 +118,8 @@ RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& f
     scalars.at("loss_scale").at("clean_steps").get_to(s.clean_steps);
   }
   if (scalars.contains("lora")) read_lora(scalars.at("lora"), s);
+  get_optional(scalars, "amax_history", s.amax_history);
+  get_optional(scalars, "planned_samples", s.planned_samples);
   get_optional(scalars, "stored_as", s.stored_as);
   return s;
 } catch (const nlohmann::json::exception& error) {

@@ -164,12 +164,14 @@ class TrainingRun {
     stored_as_ = saved.stored_as;
   }
 
+    amax_history_ = saved.amax_history;
   void resume(const std::filesystem::path& folder) {
     (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
     engine_->publish_weights();
     for (const std::string& difference : differences(saved_identity_, identity()))
       warn("{}: {}, so the run will not be the one that was begun", folder.string(), difference);
     log::info("resuming from {}", folder.string());
+    engine_->set_amax_history(amax_history_);
   }
 
   void start() {
@@ -309,6 +311,7 @@ class TrainingRun {
                                      .lora = config_.lora,
                                      .base = base_,
                                      .stored_as = stored_as_,
+                                     .amax_history = engine_->amax_history(),
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
         checkpoints_folder(config_.run.directory), step_, state, peers_,
@@ -360,6 +363,7 @@ class TrainingRun {
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t workspace_ = 0;       // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
+  std::vector<float> amax_history_;  // of the checkpoint
 };
 
 }  // namespace

@@ -37,7 +37,9 @@ __device__ __forceinline__ void record_amax(float* amax, uint32_t largest) {
   __syncthreads();
   if (warp > 0) return;
   largest = __reduce_max_sync(0xFFFFFFFFU, lane < warps ? partial[lane] : 0);
-  if (lane == 0 && largest > 0) atomicMax(reinterpret_cast<unsigned*>(amax), largest);
+  // Most blocks find a larger one there, and a read costs less than the wait for an address that all blocks write.
+  auto* const bits = reinterpret_cast<unsigned*>(amax);
+  if (lane == 0 && largest > *static_cast<volatile unsigned*>(bits)) atomicMax(bits, largest);
 }
 
 }  // namespace partita::cuda

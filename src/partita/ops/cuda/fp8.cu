@@ -47,6 +47,7 @@ __device__ __forceinline__ void transpose(uint32_t (&row)[4]) {
 struct Quantise {
   uint8_t *rows, *columns;  // either may be null
   float* scale;
+  float* measured;  // may be null
   int64_t R, C;
 };
 
@@ -79,6 +80,14 @@ __global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Qu
       if (q.rows != nullptr)
         *reinterpret_cast<uint2*>(q.rows + (row + r) * q.C + column) = make_uint2(left[r], right[r]);
     }
+  }
+  if (q.measured != nullptr) {
+    uint32_t largest = 0;
+    if (here) {
+#pragma unroll
+      for (int r = 0; r < kSide; ++r) largest = larger(largest, packs[r]);
+    }
+    record_amax(q.measured, largest);
   }
   if constexpr (kColumns) {
     if (here) {
@@ -157,7 +166,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
   PARTITA_LAUNCHED();
 }
 
-void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x) {
+void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure) {
   const at::ScalarType dtype = check_activation(x, "x"), format = (rows.defined() ? rows : columns).scalar_type();
   const int64_t R = x.size(0), C = x.size(1);
   check_tensor(x, "x", {R, C}, dtype);
@@ -168,6 +177,7 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   const Quantise arguments{.rows = rows.defined() ? static_cast<uint8_t*>(rows.mutable_data_ptr()) : nullptr,
                            .columns = columns.defined() ? static_cast<uint8_t*>(columns.mutable_data_ptr()) : nullptr,
                            .scale = scale.mutable_data_ptr<float>(),
+                           .measured = measure ? scale.mutable_data_ptr<float>() + kFp8Measured : nullptr,
                            .R = R,
                            .C = C};
   const dim3 grid(static_cast<unsigned>(divide_up(C, kTile)), static_cast<unsigned>(divide_up(R, kTile)));

@@ -1,0 +1,62 @@
+#include "partita/engine/amax_history.h"
+
+#include <ATen/ops/amax.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include "partita/base/error.h"
+#include "partita/ops/fp8.h"
+
+namespace partita {
+
+AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device device) {
+  int64_t all = 0;
+  for (const auto& block : blocks) all += block->scales();
+  const auto options = at::TensorOptions(at::kFloat).device(device);
+  scales_ = at::zeros({all, kFp8Scale}, options);
+  history_ = at::zeros({all, kSteps}, options);
+  int64_t first = 0;
+  for (const auto& block : blocks) {
+    const int64_t count = block->scales();
+    of_block_.push_back(count > 0 ? scales_.narrow(0, first, count) : at::Tensor());
+    first += count;
+  }
+}
+
+at::Tensor AmaxHistory::measured() const { return scales_.select(1, kFp8Measured); }
+
+void AmaxHistory::begin() {
+  if (!known_) scales_.zero_();
+}
+
+void AmaxHistory::poison(at::Tensor sum) const { sum.add_(measured().mul(0).sum()); }
+
+void AmaxHistory::record(int64_t step, Communicator& data, Stream& compute) {
+  const at::Tensor now = measured().contiguous();
+  compute.wait(data.all_reduce(now, Reduce::max, compute));
+  history_.select(1, step % kSteps).copy_(now);
+  expected().copy_(history_.amax({1}));
+  measured().zero_();
+  known_ = true;
+}
+
+void AmaxHistory::skip() { measured().zero_(); }
+
+std::vector<float> AmaxHistory::values() const {
+  if (!known_) return {};
+  const at::Tensor host = history_.to(at::kCPU).contiguous();
+  const auto* data = host.const_data_ptr<float>();
+  return {data, data + host.numel()};
+}
+
+void AmaxHistory::set(std::span<const float> values) {
+  if (std::ssize(values) != history_.numel())
+    fail("{} magnitudes of tensors in 8 bits, {} expected: they are of another model", values.size(), history_.numel());
+  // from_blob has no form for what is only read.
+  history_.copy_(at::from_blob(const_cast<float*>(values.data()), history_.sizes(), at::kFloat));
+  scales_.zero_();
+  expected().copy_(history_.amax({1}));
+  known_ = true;
+}
+
+}  // namespace partita

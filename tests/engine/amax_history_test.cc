@@ -1,0 +1,127 @@
+// Magnitudes of the last 16 steps, and the scales that follow from them.
+#include "partita/engine/amax_history.h"
+
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "partita/base/error.h"
+#include "partita/comm/stream.h"
+#include "partita/comm/world.h"
+#include "partita/ops/fp8.h"
+
+namespace partita {
+namespace {
+
+class Scaled final : public Block {
+ public:
+  explicit Scaled(int64_t scales) : scales_(scales) {}
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const override { return {}; }
+  [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override { return {}; }
+  [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
+  [[nodiscard]] int64_t scales() const override { return scales_; }
+  Residual forward(Weights, Residual x, Context&, Saved&) const override { return x; }
+  void recompute(Weights, Context&, Saved&) const override {}
+  ResidualGrad backward(Weights, ResidualGrad g, Context&, Saved&, Grads&) const override { return g; }
+
+ private:
+  int64_t scales_;
+};
+
+class AmaxHistoryTest : public testing::Test {
+ protected:
+  AmaxHistoryTest() {
+    for (int64_t scales : {0, 3, 0, 5}) blocks_.push_back(std::make_unique<Scaled>(scales));
+  }
+  // As kernels do.
+  static void measure(const AmaxHistory& history, int block, int64_t scale, float amax) {
+    float* measured = history.scales(block).mutable_data_ptr<float>() + scale * kFp8Scale + kFp8Measured;
+    *measured = std::max(*measured, amax);
+  }
+  static float expected(const AmaxHistory& history, int block, int64_t scale) {
+    return history.scales(block).const_data_ptr<float>()[scale * kFp8Scale];
+  }
+
+  std::vector<std::unique_ptr<Block>> blocks_;
+  World world_ = World::connect({});
+  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  CpuStream stream_;
+};
+
+TEST_F(AmaxHistoryTest, TheLargestOfTheLastSixteenSteps) {
+  AmaxHistory history(blocks_, at::kCPU);
+  EXPECT_FALSE(history.scales(0).defined());
+  EXPECT_EQ(history.scales(1).sizes(), (std::vector<int64_t>{3, kFp8Scale}));
+  EXPECT_EQ(history.scales(3).sizes(), (std::vector<int64_t>{5, kFp8Scale}));
+  EXPECT_FALSE(history.known());
+  EXPECT_TRUE(history.values().empty());
+  std::mt19937 random(3);
+  std::vector<std::vector<float>> steps;  // [step][scale]
+  for (int64_t step = 37; step < 90; ++step) {
+    std::vector<float> now(8);
+    for (float& amax : now) amax = std::ldexp(1.0F, static_cast<int>(random() % 20));
+    for (int64_t s = 0; s < 8; ++s) {
+      measure(history, s < 3 ? 1 : 3, s < 3 ? s : s - 3, 0.25F);  // of two micro-batches the larger
+      measure(history, s < 3 ? 1 : 3, s < 3 ? s : s - 3, now[static_cast<size_t>(s)]);
+    }
+    if (step % 7 == 0) {  // a skipped step leaves no trace
+      history.skip();
+      continue;
+    }
+    // The step's number chooses its place: after a skipped one an older value stays one step longer.
+    steps.resize(AmaxHistory::kSteps, std::vector<float>(8));
+    steps[static_cast<size_t>(step % AmaxHistory::kSteps)] = now;
+    history.record(step, *self_, stream_);
+    EXPECT_TRUE(history.known());
+    for (size_t s = 0; s < 8; ++s) {
+      float largest = 0;
+      for (const auto& one : steps) largest = std::max(largest, one[s]);
+      ASSERT_EQ(expected(history, s < 3 ? 1 : 3, static_cast<int64_t>(s < 3 ? s : s - 3)), largest) << step;
+    }
+  }
+}
+
+TEST_F(AmaxHistoryTest, GoesOnFromItsValues) {
+  AmaxHistory first(blocks_, at::kCPU), second(blocks_, at::kCPU);
+  for (int64_t step = 0; step < 20; ++step) {
+    measure(first, 3, 4, static_cast<float>(20 - step));
+    first.record(step, *self_, stream_);
+  }
+  second.set(first.values());
+  EXPECT_TRUE(second.known());
+  EXPECT_EQ(expected(second, 3, 4), 16);  // steps 4 to 19
+  EXPECT_EQ(second.values(), first.values());
+  EXPECT_THROW(second.set(std::vector<float>(8 * AmaxHistory::kSteps + 1)), Error);
+}
+
+TEST_F(AmaxHistoryTest, ForgetsWhatWasMeasuredUntilSomethingIsKnown) {
+  AmaxHistory history(blocks_, at::kCPU);
+  history.scales(1).fill_(3);
+  history.begin();
+  EXPECT_EQ(expected(history, 1, 0), 0);
+  history.record(0, *self_, stream_);
+  history.scales(1).fill_(3);
+  history.begin();
+  EXPECT_EQ(expected(history, 1, 0), 3);
+}
+
+TEST_F(AmaxHistoryTest, WhatIsNotFiniteSpoilsTheSum) {
+  for (float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    AmaxHistory history(blocks_, at::kCPU);
+    at::Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble)).fill_(2.5);
+    measure(history, 1, 2, 1e38F);
+    measure(history, 3, 2, 3e38F);
+    history.poison(sum);
+    EXPECT_EQ(sum.item<double>(), 2.5);
+    history.scales(3).mutable_data_ptr<float>()[kFp8Measured] = bad;
+    history.poison(sum);
+    EXPECT_TRUE(std::isnan(sum.item<double>()));
+  }
+}
+
+}  // namespace
+}  // namespace partita
