@@ -1,5 +1,7 @@
 #include "partita/tokenizer/char_bpe_encoder.h"
 
+#include <cstring>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -55,56 +57,51 @@ void CharBpeEncoder::encode_unit(std::string_view unit, std::vector<TokenId>& id
 }
 
 void CharBpeEncoder::encode_part(std::string_view text, std::vector<TokenId>& ids) {
-  constexpr size_t kBlock = 4096;
-  out_.resize(kBlock + UnitCache::kShortIds);
-  TokenId* const out = out_.data();
-  size_t count = 0;
-  const auto flush = [&] {
-    ids.insert(ids.end(), out, out + count);
-    count = 0;
-  };
-  const bool fused = unknown_->as == UnknownChars::As::fused;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = table_->joins().unit_end(text, begin);
-    const std::string_view unit = text.substr(begin, end - begin);
-    const bool is_short = unit.size() <= UnitCache::kShort;
-    UnitCache::Key key{};
-    if (is_short) {
-      key = UnitCache::key_of(text, begin, unit.size());
-      if (const UnitCache::Short* known = cache_.find(key)) {
-        if (!fused) {
-          std::copy(known->begin(), known->end(), out + count);
-          for (const TokenId id : *known) count += id >= 0 ? 1 : 0;
-        } else {
-          size_t n = 0;
-          while (n < known->size() && (*known)[n] >= 0) ++n;
-          for (const TokenId id : without_second_unknown(std::span(*known).first(n))) out[count++] = id;
-        }
-        if (count >= kBlock) flush();
-        begin = end;
+  auto& [ends, keys, out] = scratch_;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t count = table_->joins().find_ends(text, at, ends);
+    // All keys first, so that memory is there when the first is asked for.
+    for (size_t u = 0, first = begin; u < count; first = ends[u++]) {
+      if (ends[u] - first > UnitCache::kShort) [[unlikely]]
+        continue;
+      keys[u] = UnitCache::key_of(text, first, ends[u] - first);
+      cache_.prefetch(keys[u]);
+    }
+    size_t written = 0;
+    for (size_t u = 0; u < count; begin = ends[u++]) {
+      const size_t bytes = ends[u] - begin;
+      const UnitCache::Short* known = bytes <= UnitCache::kShort ? cache_.find(keys[u]) : nullptr;
+      if (known != nullptr && unknown_->as != UnknownChars::As::fused) [[likely]] {
+        std::memcpy(out.data() + written, known->data(), sizeof(*known));
+        written += UnitCache::count(*known);
         continue;
       }
+      ids.insert(ids.end(), out.begin(), out.begin() + static_cast<int64_t>(written));
+      written = 0;
+      const auto all = known != nullptr ? std::span(*known).first(UnitCache::count(*known))
+                                        : look_up(text.substr(begin, bytes), keys[u]);
+      const auto wanted = without_second_unknown(all);
+      ids.insert(ids.end(), wanted.begin(), wanted.end());
     }
-    begin = end;
-    flush();
-    if (unit.size() <= UnitCache::kLongest) {
-      if (const auto known = cache_.find_long(unit)) {
-        const auto wanted = without_second_unknown(*known);
-        ids.insert(ids.end(), wanted.begin(), wanted.end());
-        continue;
-      }
-    }
+    ids.insert(ids.end(), out.begin(), out.begin() + static_cast<int64_t>(written));
+  }
+}
+
+std::span<const TokenId> CharBpeEncoder::look_up(std::string_view unit, const UnitCache::Key& key) {
+  if (unit.size() > UnitCache::kLongest) {
     unit_ids_.clear();
     encode_unit(unit, unit_ids_);
-    if (is_short && unit_ids_.size() <= UnitCache::kShortIds) {
-      cache_.insert(key, unit_ids_);
-    } else if (unit.size() <= UnitCache::kLongest) {
-      cache_.insert_long(unit, unit_ids_);
-    }
-    const auto wanted = without_second_unknown(unit_ids_);
-    ids.insert(ids.end(), wanted.begin(), wanted.end());
+    return unit_ids_;
   }
-  flush();
+  auto known = cache_.find_long(unit);
+  if (!known) {
+    unit_ids_.clear();
+    encode_unit(unit, unit_ids_);
+    known = cache_.insert_long(unit, unit_ids_);
+  }
+  if (unit.size() <= UnitCache::kShort && known->size() <= UnitCache::kShortIds) cache_.insert(key, *known);
+  return *known;
 }
 
 }  // namespace partita

@@ -50,6 +50,8 @@ class CharBpeEncoder {
   }
 
  private:
+  // The ids of a unit that the cache's first level does not have; valid until the next call.
+  std::span<const TokenId> look_up(std::string_view unit, const UnitCache::Key& key);
   void encode_unit(std::string_view unit, std::vector<TokenId>& ids);
   [[nodiscard]] std::span<const TokenId> without_second_unknown(std::span<const TokenId> ids) {
     if (unknown_->as != UnknownChars::As::fused || ids.empty()) return ids;
@@ -64,8 +66,14 @@ class CharBpeEncoder {
   bool after_unknown_ = false;
   CharBpeMerger merger_;
   UnitCache cache_;
+  static constexpr size_t kUnits = std::tuple_size_v<CharJoins::Ends>;
+  struct {
+    CharJoins::Ends ends;
+    std::array<UnitCache::Key, kUnits> keys;
+    std::array<TokenId, kUnits * UnitCache::kShortIds> out;
+  } scratch_;
   std::vector<SymbolAt> symbols_;
-  std::vector<TokenId> unit_ids_, out_;
+  std::vector<TokenId> unit_ids_;
 };
 
 // The characters of `text` as symbols, appended.

@@ -4,7 +4,7 @@
 //   CharJoins joins;
 //   joins.add(a, b);                                  // for all neighbours in tokens
 //   joins.finish();
-//   for (size_t begin = 0; begin < text.size(); begin = end) end = joins.unit_end(text, begin);
+//   joins.for_each_unit(text, [&](size_t begin, size_t end) { use(text.substr(begin, end - begin)); });
 //
 // ASCII neighbours are answered exactly, others perhaps with "they may join" where they do not, which only makes units
 // longer. With the tokens of Llama 2, units are words with the space in front, or parts of them.
@@ -62,7 +62,7 @@ class CharJoins {
     std::sort(others_.begin(), others_.end());
     others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
     int log2 = 10;
-    while ((size_t{1} << log2) < 32 * others_.size() && log2 < 24) ++log2;
+    while ((size_t{1} << log2) < 16 * others_.size() && log2 < 22) ++log2;
     shift_ = 64 - log2;
     bits_.assign((size_t{1} << log2) / 64, 0);
     for (const uint64_t hash : others_) bits_[hash >> shift_ >> 6] |= uint64_t{1} << ((hash >> shift_) & 63);
@@ -75,22 +75,45 @@ class CharJoins {
     return ((bits_[bit >> 6] >> (bit & 63)) & 1) != 0;
   }
 
-  // The end of the unit that begins at `begin` < text.size().
-  [[nodiscard]] size_t unit_end(std::string_view text, size_t begin) const {
+  // Ends of units, in ascending order, from the character at `at` on for some kScan bytes, or the text's end, which is
+  // the last unit's. `at` moves on behind what was looked at. Their number.
+  static constexpr size_t kScan = 64;
+  using Ends = std::array<size_t, kScan + 1>;
+  size_t find_ends(std::string_view text, size_t& at, Ends& ends) const {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-    for (size_t at = begin;;) {
-      if (bytes[at] < 128) {  // a run of ASCII
-        for (const uint8_t* row = ascii_[bytes[at]].data();; row = ascii_[bytes[at]].data()) {
-          if (++at == text.size()) return at;
-          if (bytes[at] >= 128) break;
-          if (row[bytes[at]] == 0) return at;
+    size_t count = 0;
+    // Without a branch for each cut: they come as they like.
+    for (const size_t until = at + kScan; at < until;) {
+      size_t next = at + 1;
+      bool cut = true;
+      if (next < text.size() && (bytes[at] | bytes[next]) < 128) {
+        cut = ascii_[bytes[at]][bytes[next]] == 0;
+      } else {
+        const size_t length = char_bytes(text, at);
+        const CharKey left = char_key(text, at, length);
+        next = at + length;
+        if (next == text.size()) {
+          ends[count++] = next;
+          at = next;
+          break;
         }
-        if (!may_join(bytes[at - 1], char_key(text, at, char_bytes(text, at)))) return at;
+        cut = !may_join(left, char_key(text, next, char_bytes(text, next)));
       }
-      const size_t length = char_bytes(text, at);
-      const CharKey left = char_key(text, at, length);
-      at += length;
-      if (at == text.size() || !may_join(left, char_key(text, at, char_bytes(text, at)))) return at;
+      ends[count] = next;
+      count += cut ? 1 : 0;
+      at = next;
+    }
+    return count;
+  }
+
+  // use(begin, end) for each unit.
+  template <class Use>
+  void for_each_unit(std::string_view text, Use use) const {
+    Ends ends;
+    size_t begin = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t count = find_ends(text, at, ends);
+      for (size_t u = 0; u < count; begin = ends[u++]) use(begin, ends[u]);
     }
   }
 

@@ -43,8 +43,7 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
   void encode(std::string_view text, std::vector<TokenId>& ids) override {
     walk_.begin_text();
     bool after_unknown = false;
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = lattice_->joins().unit_end(text, begin);
+    lattice_->joins().for_each_unit(text, [&](size_t begin, size_t end) {
       for (const UnigramPiece& piece : lattice_->segment(text.substr(begin, end - begin), walk_)) {
         const bool is_unknown = piece.id == UnigramPiece::kUnknown;
         if (is_unknown) {
@@ -54,8 +53,7 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
         }
         after_unknown = is_unknown;
       }
-      begin = end;
-    }
+    });
   }
 
  private:

@@ -71,8 +71,7 @@ class Encoding final : public Encoder {
   void encode(std::string_view text, std::vector<TokenId>& ids) override {
     walk_.begin_text();
     size_t unknown_begin = 0, unknown_end = 0;  // neighbouring unknown characters
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = lattice_->joins().unit_end(text, begin);
+    lattice_->joins().for_each_unit(text, [&](size_t begin, size_t end) {
       for (const UnigramPiece& piece : lattice_->segment(text.substr(begin, end - begin), walk_)) {
         if (piece.id == UnigramPiece::kUnknown || piece.id == unk_) {
           if (unknown_begin == unknown_end) unknown_begin = begin + piece.begin;
@@ -83,8 +82,7 @@ class Encoding final : public Encoder {
         unknown_begin = unknown_end = 0;
         ids.push_back(piece.id);
       }
-      begin = end;
-    }
+    });
     put_unknown(text.substr(unknown_begin, unknown_end - unknown_begin), ids);
   }
 

@@ -1,12 +1,11 @@
 // Remembers the ids of short pieces of text ("units", char_joins.h): text repeats its words, and a lookup costs some
 // nanoseconds.
 //
-//   const UnitCache::Key key = UnitCache::key_of(text, begin, end);     // end - begin <= kShort
-//   if (const UnitCache::Short* ids = cache.find(key)) ...
-//   else cache.insert(key, ids);
+//   const UnitCache::Key key = UnitCache::key_of(text, begin, bytes);     // bytes <= kShort
+//   if (const UnitCache::Short* ids = cache.find(key)) ...                // else find_long(), and insert()
 //
-// Two levels. Units of up to 15 bytes and 4 ids stand in buckets of one cache line, the newer of two in front. Longer
-// ones, up to kLongest bytes, are in an arena that is forgotten when it is full. Memory is bounded (some 10 MB).
+// Two levels. All units of up to kLongest bytes are in an arena, which is forgotten when it is full. Those of up to 15
+// bytes and 4 ids stand also in buckets of one cache line, the newer of two in front. Memory is bounded (some 15 MB).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -32,32 +31,37 @@ class UnitCache {
     bool operator==(const Key&) const = default;
   };
   using Short = std::array<TokenId, kShortIds>;  // -1 behind the last
+  [[nodiscard]] static size_t count(const Short& ids) {
+    size_t count = 0;
+    for (const TokenId id : ids) count += id >= 0 ? 1 : 0;
+    return count;
+  }
 
   UnitCache() : buckets_(kBuckets), slots_(kSlots) {}
 
   // text[begin, begin + bytes), 1 to kShort bytes.
   [[nodiscard]] static Key key_of(std::string_view text, size_t begin, size_t bytes) {
-    Key key{0, 0};
-    if (begin + 16 <= text.size()) {
-      std::memcpy(&key, text.data() + begin, 16);
-      if (bytes < 8) {
-        key = {key.low & ((uint64_t{1} << (8 * bytes)) - 1), 0};
-      } else {
-        key.high &= (uint64_t{1} << (8 * (bytes - 8))) - 1;
-      }
-    } else {
-      std::memcpy(&key, text.data() + begin, bytes);
+    std::array<uint64_t, 2> words{};
+    if (begin + sizeof(words) <= text.size()) {
+      std::memcpy(words.data(), text.data() + begin, sizeof(words));
+      const Key& mask = kMasks[bytes];
+      return {words[0] & mask.low, (words[1] & mask.high) | static_cast<uint64_t>(bytes) << 56};
     }
-    key.high |= static_cast<uint64_t>(bytes) << 56;
-    return key;
+    std::memcpy(words.data(), text.data() + begin, bytes);
+    return {words[0], words[1] | static_cast<uint64_t>(bytes) << 56};
   }
 
+  // So that find(key) some lookups later need not wait for memory.
+  void prefetch(const Key& key) const { __builtin_prefetch(&buckets_[bucket_of(key)]); }
   // Valid until the next insert.
   [[nodiscard]] const Short* find(const Key& key) const {
     const Bucket& bucket = buckets_[bucket_of(key)];
-    if (bucket[0].key == key) return &bucket[0].ids;
-    if (bucket[1].key == key) return &bucket[1].ids;
-    return nullptr;
+    // Which of the two is not predictable: no branch for it.
+    const bool first = ((bucket[0].key.low ^ key.low) | (bucket[0].key.high ^ key.high)) == 0;
+    const bool second = ((bucket[1].key.low ^ key.low) | (bucket[1].key.high ^ key.high)) == 0;
+    if (!(first | second)) [[unlikely]]
+      return nullptr;
+    return &bucket[first ? 0 : 1].ids;
   }
   // At most kShortIds ids.
   void insert(const Key& key, std::span<const TokenId> ids) {
@@ -80,8 +84,8 @@ class UnitCache {
     }
     return std::nullopt;
   }
-  // `unit` is not there yet.
-  void insert_long(std::string_view unit, std::span<const TokenId> ids) {
+  // `unit` is not there yet. What find_long() gives from now on.
+  std::span<const TokenId> insert_long(std::string_view unit, std::span<const TokenId> ids) {
     if (++used_ > kSlots / 2) {
       used_ = 1;
       slots_.assign(kSlots, {});
@@ -96,10 +100,20 @@ class UnitCache {
                  static_cast<uint16_t>(ids.size())};
     bytes_ += unit;
     ids_.insert(ids_.end(), ids.begin(), ids.end());
+    return std::span(ids_).last(ids.size());
   }
 
  private:
-  static constexpr size_t kBuckets = size_t{1} << 16, kSlots = size_t{1} << 17;
+  static constexpr std::array<Key, kShort + 1> kMasks = [] {
+    std::array<Key, kShort + 1> masks{};
+    for (size_t bytes = 1; bytes <= kShort; ++bytes) {
+      masks[bytes].low = bytes < 8 ? (uint64_t{1} << (8 * bytes)) - 1 : ~uint64_t{0};
+      masks[bytes].high = bytes < 8 ? 0 : (uint64_t{1} << (8 * (bytes - 8))) - 1;
+    }
+    return masks;
+  }();
+  static constexpr int kLogBuckets = 16;
+  static constexpr size_t kBuckets = size_t{1} << kLogBuckets, kSlots = size_t{1} << 18;
   struct Entry {
     Key key{0, 0};  // no unit has no bytes
     Short ids{};
@@ -113,7 +127,7 @@ class UnitCache {
 
   static size_t bucket_of(const Key& key) {
     const uint64_t mixed = (key.low ^ (key.high * 0xBF58476D1CE4E5B9)) * 0x9E3779B97F4A7C15;
-    return mixed >> 48;
+    return mixed >> (64 - kLogBuckets);
   }
   static uint64_t hash_of(std::string_view unit) {
     uint64_t hash = unit.size();
