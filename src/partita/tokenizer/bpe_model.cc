@@ -18,6 +18,24 @@ std::unordered_map<std::string_view, TokenId> token_ids(const BpeModel& model) {
   return ids;
 }
 
+namespace {
+
+bool is_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
+
+bool has_byte(const std::unordered_map<std::string_view, TokenId>& ids, int byte) {
+  return ids.contains(std::string(1, static_cast<char>(byte)));
+}
+
+}  // namespace
+
+bool has_all_bytes(const BpeModel& model) {
+  const auto ids = token_ids(model);
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!has_byte(ids, byte)) return false;
+  }
+  return true;
+}
+
 void validate(const BpeModel& model, std::string_view origin) {
   const auto in_vocabulary = [&model](TokenId id) { return id >= 0 && id < model.vocab_size(); };
   for (TokenId id : model.special) {
@@ -33,12 +51,11 @@ void validate(const BpeModel& model, std::string_view origin) {
     }
   }
   for (int byte = 0; byte < 256; ++byte) {
-    const std::string token(1, static_cast<char>(byte));
-    if (!ids.contains(token)) {
+    if (is_in_utf8(byte) && !has_byte(ids, byte)) {
       fail(
           "{}: no token for byte 0x{:02X} (\"{}\"): a byte-level vocabulary has all 256, so that every text can be "
           "encoded",
-          origin, byte, to_printable(token));
+          origin, byte, to_printable(std::string(1, static_cast<char>(byte))));
     }
   }
   for (size_t rank = 0; rank < model.merges.size(); ++rank) {

@@ -34,8 +34,12 @@ struct BpeModel {
   [[nodiscard]] int64_t vocab_size() const { return static_cast<int64_t>(tokens.size()); }
 };
 
-// Error (begins with `origin`, a file name): a byte without a token, so that some text could not be encoded; a merge
-// with an id outside the vocabulary or a result that is not its parts joined; two tokens of the same bytes.
+// Whether each byte has a token. Those that occur in no UTF-8 (C0, C1, F5 to FF) may lack one, as in GPT-NeoX's
+// vocabulary: then only well-formed text can be encoded, which pipeline.h sees to.
+[[nodiscard]] bool has_all_bytes(const BpeModel& model);
+
+// Error (begins with `origin`, a file name): another byte without a token, so that some text could not be encoded; a
+// merge with an id outside the vocabulary or a result that is not its parts joined; two tokens of the same bytes.
 void validate(const BpeModel& model, std::string_view origin);
 
 // Token bytes -> id, special tokens left out. The views are into `model`.

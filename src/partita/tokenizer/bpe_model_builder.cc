@@ -27,6 +27,12 @@ void BpeModelBuilder::add_special(const std::string& name, int64_t id) {
   special_.push_back(static_cast<TokenId>(id));
 }
 
+void BpeModelBuilder::add_added(const std::string& name, int64_t id) {
+  const auto known = ids_.find(name);
+  const bool in_vocabulary = known != ids_.end() && known->second == id;
+  if (!in_vocabulary || (kind_ == TokenNames::printable_bytes && !from_printable(name))) add_special(name, id);
+}
+
 void BpeModelBuilder::add_merge(std::string_view left, std::string_view right) { add_merge(left, right, origin_); }
 
 void BpeModelBuilder::add_merge(std::string_view left, std::string_view right, std::string_view origin) {
@@ -53,15 +59,21 @@ std::optional<TokenId> BpeModelBuilder::find(const std::string& name) const {
 
 BpeModel BpeModelBuilder::build() {
   BpeModel model;
-  model.tokens.resize(names_.size());
+  // Some vocabularies leave ids out, but none many.
+  const size_t most = 2 * names_.size() + 1024;
+  size_t size = 0;
+  for (const auto& [id, name] : names_) {
+    size = std::max(size, static_cast<size_t>(id) + 1);
+    if (size > most) {
+      fail("{}: {} tokens, but \"{}\" has the id {}: ids are expected to be below {}", origin_, names_.size(), name, id,
+           most);
+    }
+  }
+  model.tokens.resize(size);
   std::sort(special_.begin(), special_.end());
   special_.erase(std::unique(special_.begin(), special_.end()), special_.end());
   for (const auto& [id, name] : names_) {
-    if (static_cast<size_t>(id) >= names_.size()) {
-      fail("{}: {} tokens, but \"{}\" has the id {}: ids are expected to be 0 to {} without holes", origin_,
-           names_.size(), name, id, names_.size() - 1);
-    }
-    if (std::binary_search(special_.begin(), special_.end(), id)) {
+    if (kind_ == TokenNames::text || std::binary_search(special_.begin(), special_.end(), id)) {
       model.tokens[static_cast<size_t>(id)] = name;
     } else if (auto bytes = from_printable(name)) {
       model.tokens[static_cast<size_t>(id)] = std::move(*bytes);

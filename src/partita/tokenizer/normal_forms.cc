@@ -184,7 +184,8 @@ std::string normalized(NormalForm form, std::string_view text) {
 bool is_mark(char32_t c) { return contains(normal_form_tables.marks, c); }
 
 bool is_punctuation(char32_t c) {
-  const bool ascii_sign = (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  const bool ascii_sign =
+      (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
   return ascii_sign || contains(normal_form_tables.punctuation, c);
 }
 

@@ -49,7 +49,8 @@ std::vector<Part> find_parts(const Matcher& matcher, std::string_view text) {
       at += c.bytes;
     }
   } else if (const auto* exactly = std::get_if<std::string>(&matcher.what)) {
-    for (size_t at = text.find(*exactly); at != std::string_view::npos; at = text.find(*exactly, at + exactly->size())) {
+    for (size_t at = exactly->empty() ? std::string_view::npos : text.find(*exactly); at != std::string_view::npos;
+         at = text.find(*exactly, at + exactly->size())) {
       parts.match(at, at + exactly->size());
     }
   } else if (const auto* pattern = std::get_if<SplitPattern>(&matcher.what)) {
@@ -71,8 +72,11 @@ std::vector<Part> arranged(std::vector<Part> parts, SplitBehavior behavior) {
   std::vector<Part> result;
   bool previous = false;
   switch (behavior) {
-    case SplitBehavior::isolated: return parts;
-    case SplitBehavior::removed: std::erase_if(parts, [](const Part& part) { return part.match; }); return parts;
+    case SplitBehavior::isolated:
+      return parts;
+    case SplitBehavior::removed:
+      std::erase_if(parts, [](const Part& part) { return part.match; });
+      return parts;
     case SplitBehavior::contiguous:
       for (const Part& part : parts) {
         if (!result.empty() && part.match == previous) {
@@ -120,17 +124,6 @@ void cut(const SplitStep& step, std::string_view piece, std::vector<std::string_
 
 std::string_view kept(std::string text, std::deque<std::string>& arena) { return arena.emplace_back(std::move(text)); }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  for (size_t at = 0;;) {
-    const size_t found = text.find(from, at);
-    out += text.substr(at, found - at);
-    if (found == std::string_view::npos) return out;
-    out += to;
-    at = found + from.size();
-  }
-}
-
 }  // namespace
 
 Matcher Matcher::digits() { return {Characters{is_digit}}; }
@@ -139,6 +132,14 @@ Matcher Matcher::white_space() { return {Characters{is_space}}; }
 Matcher Matcher::regex(std::string_view pattern, std::string_view origin) {
   if (const auto known = find_split_pattern(pattern)) return {*known};
   return {std::make_shared<const Regex>(pattern, origin)};
+}
+
+std::string Matcher::replace(std::string_view text, std::string_view content) const {
+  std::string out;
+  for (const Part& part : find_parts(*this, text)) {
+    out += part.match ? content : text.substr(part.begin, part.end - part.begin);
+  }
+  return out;
 }
 
 bool PreTokenizer::byte_level() const {
@@ -175,9 +176,9 @@ std::vector<std::string_view> PreTokenizer::split(std::string_view text, bool at
         cut(*split_step, piece, next);
       } else if (const auto* metaspace = std::get_if<MetaspaceStep>(&step)) {
         using Prepend = MetaspaceStep::Prepend;
-        std::string changed = replaced(piece, " ", metaspace->replacement);
-        const bool wanted = metaspace->prepend == Prepend::always ||
-                            (metaspace->prepend == Prepend::first && at_start && i == 0);
+        std::string changed = Matcher::text(" ").replace(piece, metaspace->replacement);
+        const bool wanted =
+            metaspace->prepend == Prepend::always || (metaspace->prepend == Prepend::first && at_start && i == 0);
         if (wanted && !changed.starts_with(metaspace->replacement)) changed.insert(0, metaspace->replacement);
         piece = kept(std::move(changed), arena);
         if (metaspace->split) {

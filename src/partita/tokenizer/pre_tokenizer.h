@@ -42,6 +42,9 @@ struct Matcher {
   // By scanner if the pattern is known, otherwise by PCRE2. Error: Regex.
   [[nodiscard]] static Matcher regex(std::string_view pattern, std::string_view origin);
   [[nodiscard]] static Matcher text(std::string exactly) { return {std::move(exactly)}; }
+
+  // With `content` for each match.
+  [[nodiscard]] std::string replace(std::string_view text, std::string_view content) const;
 };
 
 struct SplitStep {

@@ -177,15 +177,22 @@ class Translator {
       return Escape{complement ? set.complement() : std::move(set), 0};
     };
     switch (c) {
-      case 'r': return {{}, '\r'};
-      case 'n': return {{}, '\n'};
-      case 't': return {{}, '\t'};
-      case 'f': return {{}, '\f'};
-      case 'v': return {{}, '\v'};
+      case 'r':
+        return {{}, '\r'};
+      case 'n':
+        return {{}, '\n'};
+      case 't':
+        return {{}, '\t'};
+      case 'f':
+        return {{}, '\f'};
+      case 'v':
+        return {{}, '\v'};
       case 's':
-      case 'S': return set_or_complement(CodePointSet::white_space(), c == 'S');
+      case 'S':
+        return set_or_complement(CodePointSet::white_space(), c == 'S');
       case 'd':
-      case 'D': return set_or_complement(*CodePointSet::of_category("Nd"), c == 'D');
+      case 'D':
+        return set_or_complement(*CodePointSet::of_category("Nd"), c == 'D');
       case 'w':
       case 'W': {
         CodePointSet word = CodePointSet::word();
@@ -194,10 +201,13 @@ class Translator {
         return set_or_complement(std::move(word), c == 'W');
       }
       case 'p':
-      case 'P': return set_or_complement(property(), c == 'P');
+      case 'P':
+        return set_or_complement(property(), c == 'P');
       case 'x':
-      case 'u': return {{}, hex(c)};
-      default: break;
+      case 'u':
+        return {{}, hex(c)};
+      default:
+        break;
     }
     if (is_ascii_word(c)) refuse(fmt::format("\\{}", static_cast<char>(c)));
     return {{}, c};

@@ -107,14 +107,18 @@ struct WordPart {
 WordPart word_part(char32_t c) {
   switch (category(c)) {
     case Category::Lu:
-    case Category::Lt: return {true, false};
-    case Category::Ll: return {false, true};
+    case Category::Lt:
+      return {true, false};
+    case Category::Ll:
+      return {false, true};
     case Category::Lm:
     case Category::Lo:
     case Category::Mn:
     case Category::Mc:
-    case Category::Me: return {true, true};
-    default: return {false, false};
+    case Category::Me:
+      return {true, true};
+    default:
+      return {false, false};
   }
 }
 
@@ -191,13 +195,20 @@ constexpr KnownRegex kKnown[] = {
 
 size_t pretoken_end(SplitPattern pattern, std::string_view text, size_t begin) {
   switch (pattern) {
-    case SplitPattern::whole: return text.size();
-    case SplitPattern::gpt2: return gpt2_pretoken_end(text, begin);
-    case SplitPattern::cl100k: return llama3_end(text, begin, {3, false, true});
-    case SplitPattern::llama3: return llama3_end(text, begin, {3, false, false});
-    case SplitPattern::qwen2: return llama3_end(text, begin, {1, false, false});
-    case SplitPattern::o200k: return o200k_end(text, begin, {3, true, false}, true);
-    case SplitPattern::tekken: return o200k_end(text, begin, {1, true, false}, false);
+    case SplitPattern::whole:
+      return text.size();
+    case SplitPattern::gpt2:
+      return gpt2_pretoken_end(text, begin);
+    case SplitPattern::cl100k:
+      return llama3_end(text, begin, {3, false, true});
+    case SplitPattern::llama3:
+      return llama3_end(text, begin, {3, false, false});
+    case SplitPattern::qwen2:
+      return llama3_end(text, begin, {1, false, false});
+    case SplitPattern::o200k:
+      return o200k_end(text, begin, {3, true, false}, true);
+    case SplitPattern::tekken:
+      return o200k_end(text, begin, {1, true, false}, false);
   }
   return text.size();
 }

@@ -1,0 +1,39 @@
+#include "partita/tokenizer/decoder.h"
+
+#include <algorithm>
+
+#include "partita/tokenizer/pre_tokenizer.h"
+
+namespace partita {
+namespace {
+
+// The value of a digit of "<0x0A>": upper case alone, as vocabularies have it, or lower.
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+std::string Decoder::bytes_of(std::string_view token) const {
+  std::string text(token);
+  for (const auto& [from, to] : replacements) text = Matcher::text(from).replace(text, to);
+  if (byte_fallback && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>')) {
+    const int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    if (high >= 0 && low >= 0) return {static_cast<char>(high * 16 + low)};
+  }
+  return text;
+}
+
+std::string Decoder::first_bytes_of(std::string_view token) const {
+  if (left_out_of_first.empty()) return bytes_of(token);
+  return bytes_of(Matcher::text(left_out_of_first).replace(token, ""));
+}
+
+std::string Decoder::finish(std::string text) const {
+  const size_t spaces = std::min(text.find_first_not_of(' '), text.size());
+  return text.erase(0, std::min(strip_front, spaces));
+}
+
+}  // namespace partita

@@ -1,0 +1,35 @@
+// The normalizers of tokenizer.json: what is done to a text before it is cut.
+//
+//   const Normalizer normalizer{{PrependStep{"▁"}, ReplaceStep{Matcher::text(" "), "▁"}}};
+//   normalizer.apply("a b") == "▁a▁b"
+#pragma once
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "partita/tokenizer/normal_forms.h"
+#include "partita/tokenizer/pre_tokenizer.h"
+
+namespace partita {
+
+struct PrependStep {
+  std::string text;  // in front of a text that is not empty
+};
+struct ReplaceStep {
+  Matcher matcher;
+  std::string content;
+};
+struct StripStep {  // white space at the ends
+  bool left, right;
+};
+struct StripAccentsStep {};  // is_mark(): NFD comes before
+using NormalizerStep = std::variant<NormalForm, PrependStep, ReplaceStep, StripStep, StripAccentsStep>;
+
+struct Normalizer {
+  std::vector<NormalizerStep> steps;
+
+  [[nodiscard]] std::string apply(std::string_view text) const;
+};
+
+}  // namespace partita

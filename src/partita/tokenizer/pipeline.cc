@@ -1,0 +1,131 @@
+#include "partita/tokenizer/pipeline.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "partita/base/error.h"
+#include "partita/tokenizer/unicode.h"
+
+namespace partita {
+namespace {
+
+class PipelineEncoder final : public Encoder {
+ public:
+  PipelineEncoder(const Pipeline& pipeline, const EncodeOptions& options)
+      : pipeline_(&pipeline), options_(options), model_(pipeline.parts().model->make_encoder()) {}
+
+  void encode(std::string_view text, std::vector<TokenId>& ids) override {
+    const PipelineParts& parts = pipeline_->parts();
+    if (options_.add_special) ids.insert(ids.end(), parts.before.begin(), parts.before.end());
+    std::string valid;
+    if (parts.needs_valid_utf8 && find_invalid_utf8(text)) text = valid = replace_invalid_utf8(text);
+    for_each_part(pipeline_->raw_added(), text, ids, [&](std::string_view part, bool at_start) {
+      if (parts.normalizer.steps.empty()) return encode_normalized(part, at_start, ids);
+      encode_normalized(parts.normalizer.apply(part), at_start, ids);
+    });
+    if (options_.add_special) ids.insert(ids.end(), parts.after.begin(), parts.after.end());
+  }
+
+ private:
+  // encode_part(text, whether it stands at the beginning) for what is no added token.
+  template <typename F>
+  void for_each_part(const AddedTokens& added, std::string_view text, std::vector<TokenId>& ids, F encode_part) {
+    if (!added.any(options_.allow_special)) {
+      if (!text.empty()) encode_part(text, true);
+      return;
+    }
+    std::vector<AddedTokens::Part> parts;
+    added.split(text, options_.allow_special, parts);
+    for (const auto& [begin, end, id] : parts) {
+      if (id) {
+        ids.push_back(*id);
+      } else {
+        encode_part(text.substr(begin, end - begin), begin == 0);
+      }
+    }
+  }
+
+  void encode_normalized(std::string_view text, bool at_start, std::vector<TokenId>& ids) {
+    for_each_part(pipeline_->normalized_added(), text, ids, [&](std::string_view part, bool first) {
+      const PipelineParts& parts = pipeline_->parts();
+      if (parts.pre_tokenizer) {
+        arena_.clear();
+        for (std::string_view piece : parts.pre_tokenizer->split(part, at_start && first, arena_)) {
+          model_->encode(piece, ids);
+        }
+      } else if (parts.add_prefix_space && !part.starts_with(' ')) {
+        model_->encode(" " + std::string(part), ids);
+      } else {
+        model_->encode(part, ids);
+      }
+    });
+  }
+
+  const Pipeline* pipeline_;
+  EncodeOptions options_;
+  std::unique_ptr<Encoder> model_;
+  std::deque<std::string> arena_;
+};
+
+AddedTokens added_tokens(const PipelineParts& parts, bool normalized_ones) {
+  std::vector<AddedToken> tokens;
+  std::vector<std::string> spellings;
+  for (const AddedToken& token : parts.added) {
+    if (token.normalized != normalized_ones) continue;
+    tokens.push_back(token);
+    spellings.push_back(token.normalized ? parts.normalizer.apply(token.content) : token.content);
+  }
+  return {std::move(tokens), spellings};
+}
+
+// GPT-2, NeoX, Qwen; Llama 3; Llama 2, Mistral; DeepSeek; Gemma.
+std::optional<TokenId> find_end_of_document(const std::vector<AddedToken>& added) {
+  for (const char* name :
+       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<eos>"}) {
+    for (const AddedToken& token : added) {
+      if (token.special && token.content == name) return token.id;
+    }
+  }
+  const auto special = [](const AddedToken& token) { return token.special; };
+  const auto only = std::find_if(added.begin(), added.end(), special);
+  return std::count_if(added.begin(), added.end(), special) == 1 ? std::optional(only->id) : std::nullopt;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(PipelineParts parts)
+    : parts_(std::move(parts)),
+      raw_added_(added_tokens(parts_, false)),
+      normalized_added_(added_tokens(parts_, true)),
+      end_of_document_(find_end_of_document(parts_.added)) {
+  auto size = static_cast<size_t>(parts_.model->vocab_size());
+  for (const AddedToken& token : parts_.added) size = std::max(size, static_cast<size_t>(token.id) + 1);
+  bytes_.resize(size);
+  for (TokenId id = 0; id < parts_.model->vocab_size(); ++id) {
+    const std::string_view token = parts_.model->bytes_of(id);
+    bytes_[static_cast<size_t>(id)] = parts_.decoder ? parts_.decoder->bytes_of(token) : std::string(token);
+  }
+  for (const AddedToken& token : parts_.added) bytes_[static_cast<size_t>(token.id)] = token.content;
+}
+
+std::unique_ptr<Encoder> Pipeline::make_encoder(const EncodeOptions& options) const {
+  return std::make_unique<PipelineEncoder>(*this, options);
+}
+
+std::string_view Pipeline::bytes_of(TokenId id) const {
+  if (id < 0 || id >= vocab_size()) fail("token {} is outside the vocabulary 0..{}", id, vocab_size() - 1);
+  return bytes_[static_cast<size_t>(id)];
+}
+
+std::string Pipeline::decode(std::span<const TokenId> ids) const {
+  if (!parts_.decoder || ids.empty()) return Tokenizer::decode(ids);
+  const TokenId first = ids.front();
+  const auto is_first = [first](const AddedToken& token) { return token.id == first; };
+  std::string text(bytes_of(first));
+  if (std::none_of(parts_.added.begin(), parts_.added.end(), is_first)) {
+    text = parts_.decoder->first_bytes_of(parts_.model->bytes_of(first));
+  }
+  return parts_.decoder->finish(text + Tokenizer::decode(ids.subspan(1)));
+}
+
+}  // namespace partita

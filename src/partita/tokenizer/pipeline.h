@@ -1,0 +1,56 @@
+// A whole tokenizer: what a file has around its model, and the model.
+//
+// A text goes through these in turn, as in Hugging Face's tokenizers: added tokens that are looked for in the text as
+// it is; the normalizer; added tokens that are looked for in what it makes; the pre-tokenizer; the model; and the
+// tokens in front and behind, if EncodeOptions ask for them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/tokenizer/added_tokens.h"
+#include "partita/tokenizer/decoder.h"
+#include "partita/tokenizer/normalizer.h"
+#include "partita/tokenizer/pre_tokenizer.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct PipelineParts {
+  std::unique_ptr<Tokenizer> model;  // encodes a piece of normalised text
+  std::vector<AddedToken> added;
+  Normalizer normalizer;
+  // Cuts text for the model; nothing: the model cuts by itself.
+  std::optional<PreTokenizer> pre_tokenizer;
+  bool add_prefix_space = false;       // in front of each text for the model that does not begin with a space
+  bool needs_valid_utf8 = false;       // ill-formed parts become U+FFFD before anything else
+  std::vector<TokenId> before, after;  // EncodeOptions::add_special
+  std::optional<Decoder> decoder;      // nothing: the model's bytes_of() are the text
+};
+
+class Pipeline final : public Tokenizer {
+ public:
+  explicit Pipeline(PipelineParts parts);
+
+  using Tokenizer::make_encoder;
+  [[nodiscard]] std::unique_ptr<Encoder> make_encoder(const EncodeOptions& options) const override;
+  [[nodiscard]] int64_t vocab_size() const override { return static_cast<int64_t>(bytes_.size()); }
+  // The special token of a name that is known to end documents, or the only special token.
+  [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
+  [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
+
+  [[nodiscard]] const PipelineParts& parts() const { return parts_; }
+  [[nodiscard]] const AddedTokens& raw_added() const { return raw_added_; }
+  [[nodiscard]] const AddedTokens& normalized_added() const { return normalized_added_; }
+
+ private:
+  PipelineParts parts_;
+  AddedTokens raw_added_, normalized_added_;
+  std::vector<std::string> bytes_;  // of each id
+  std::optional<TokenId> end_of_document_;
+};
+
+}  // namespace partita
