@@ -25,6 +25,7 @@ readonly kPackages=(
   build-essential cmake ninja-build ccache mold pkg-config git make
   libopenmpi-dev openmpi-bin                                      # ranks on CPUs
   libcli11-dev nlohmann-json3-dev libsimdjson-dev libtomlplusplus-dev libspdlog-dev libfmt-dev
+  libisal-dev libzstd-dev libicu-dev                              # gzip and zstd input, sentences
   libhwy-dev libtbb-dev libxxhash-dev libpcre2-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   gnuplot-nox                                                     # partita plot

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "partita/base/file.h"
 #include "partita/data/chunk_parser.h"
 #include "partita/data/text_chunks.h"
 #include "partita/data/text_input.h"
+#include "tests/data/compressed.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -23,11 +26,12 @@ class TextInput : public testing::Test {
     ChunkReader reader({folder_ / name}, options, chunk_bytes);
     ChunkParser parser(options);
     std::vector<std::string> found, problems;
-    int64_t lines = 0, at = 0;
+    int64_t lines = 0, at = 0, input_bytes = 0;
     while (const auto chunk = reader.next()) {
       EXPECT_EQ(chunk->first_byte, at);
       EXPECT_FALSE(chunk->text.empty());
       at += static_cast<int64_t>(chunk->text.size());
+      input_bytes += chunk->input_bytes;
       const ChunkSummary summary =
           parser.parse(*chunk, false, [&](size_t, std::string_view text) { found.emplace_back(text); });
       for (const TextProblem& problem : summary.problems) {
@@ -35,7 +39,9 @@ class TextInput : public testing::Test {
       }
       lines += summary.lines;
     }
-    EXPECT_EQ(at, reader.total_bytes());
+    if (at > 0) {
+      EXPECT_EQ(input_bytes, reader.total_bytes());
+    }
     found.insert(found.end(), problems.begin(), problems.end());
     return found;
   }
@@ -43,8 +49,12 @@ class TextInput : public testing::Test {
   void expect_documents(const std::string& content, const TextInputOptions& options,
                         const std::vector<std::string>& expected, const std::string& name = "f.txt") {
     write_file(folder_ / name, content);
+    write_file(folder_ / (name + ".gz"), gzip(content.substr(0, content.size() / 2)) + gzip(content.substr(content.size() / 2)));
+    write_file(folder_ / (name + ".zst"), zstd(content));
     for (int64_t chunk_bytes : {1, 2, 3, 5, 8, 13, 1000}) {
-      EXPECT_EQ(documents(name, options, chunk_bytes), expected) << "chunks of " << chunk_bytes;
+      for (const char* ending : {"", ".gz", ".zst"}) {
+        EXPECT_EQ(documents(name + ending, options, chunk_bytes), expected) << ending << ", chunks of " << chunk_bytes;
+      }
     }
   }
 
@@ -101,12 +111,51 @@ TEST_F(TextInput, PatternsFindFilesInOrder) {
   EXPECT_THAT(expand_inputs({at("[x].txt")}), ElementsAre(at("[x].txt")));
   EXPECT_THAT(error_message([&] { return expand_inputs({at("*.csv")}); }), HasSubstr("*.csv: no such input file"));
   EXPECT_THAT(error_message([&] { return expand_inputs({at("c.txt"), at("c*")}); }), HasSubstr("given twice"));
-  EXPECT_THAT(error_message([&] { return expand_inputs({at("*.gz")}); }), HasSubstr("decompress it first"));
+  EXPECT_THAT(expand_inputs({"-", at("*.gz")}), ElementsAre("-", at("d.json.gz")));
+  EXPECT_THAT(error_message([&] { return expand_inputs({"-", "-"}); }), HasSubstr("standard input is read once"));
   EXPECT_THAT(error_message([&] { return expand_inputs({folder_.path().string()}); }), HasSubstr("a folder"));
   EXPECT_TRUE(is_json_lines("x.jsonl", TextFormat::automatic));
   EXPECT_FALSE(is_json_lines("x.txt", TextFormat::automatic));
   EXPECT_TRUE(is_json_lines("x.txt", TextFormat::json_lines));
   EXPECT_FALSE(is_json_lines("x.json", TextFormat::text));
+  EXPECT_TRUE(is_json_lines("x.jsonl.gz", TextFormat::automatic));
+  EXPECT_TRUE(is_json_lines("x.json.zst", TextFormat::automatic));
+  EXPECT_FALSE(is_json_lines("jsonl.gz", TextFormat::automatic));
+  EXPECT_TRUE(is_json_lines("-", TextFormat::automatic));
+}
+
+// More files than are read ahead, of all kinds, with documents longer than a block.
+TEST_F(TextInput, ManyFilesKeepTheirOrder) {
+  std::vector<fs::path> files;
+  std::vector<std::string> expected;
+  std::mt19937 random(12);
+  for (int f = 0; f < 17; ++f) {
+    std::string content;
+    for (auto n = 1 + random() % 5; n > 0; --n) {
+      const size_t length = random() % 7 == 0 ? 2'500'000 : random() % 3000;
+      expected.push_back(fmt::format("{}{}", f, std::string(length, 'x')));
+      content += fmt::format("{{\"text\": \"{}\"}}\n", expected.back());
+    }
+    files.push_back(folder_ / fmt::format("{}.jsonl{}", f, f % 3 == 1 ? ".gz" : f % 3 == 2 ? ".zst" : ""));
+    write_file(files.back(), f % 3 == 1 ? gzip(content) : f % 3 == 2 ? zstd(content) : content);
+  }
+  ChunkReader reader(files, {});
+  ChunkParser parser(TextInputOptions{});
+  std::vector<std::string> found;
+  int64_t input_bytes = 0;
+  while (const auto chunk = reader.next()) {
+    (void)parser.parse(*chunk, true, [&](size_t, std::string_view text) { found.emplace_back(text); });
+    input_bytes += chunk->input_bytes;
+  }
+  EXPECT_TRUE(found == expected);
+  EXPECT_EQ(input_bytes, reader.total_bytes());
+}
+
+TEST_F(TextInput, NamesThatSayCompressedAreBelieved) {
+  write_file(folder_ / "a.jsonl.gz", "{\"text\": \"a\"}\n");
+  EXPECT_THAT(error_message([&] { ChunkReader({folder_ / "a.jsonl.gz"}, {}); }), HasSubstr("neither gzip nor zstd data"));
+  write_file(folder_ / "b.jsonl", gzip("{\"text\": \"a\"}\n"));  // but content without a name is found
+  EXPECT_EQ(documents("b.jsonl", {}, 100), std::vector<std::string>{"a"});
 }
 
 }  // namespace

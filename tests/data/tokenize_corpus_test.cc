@@ -8,6 +8,7 @@
 
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
+#include "tests/data/compressed.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -35,10 +36,13 @@ class TokenizeCorpus : public testing::Test {
   std::vector<std::string> documents(const std::string& prefix) {
     const IndexedDataset dataset(folder_ / prefix);
     std::vector<std::string> found;
-    for (int64_t s = 0; s < dataset.sequences(); ++s) {
-      std::vector<int32_t> ids(static_cast<size_t>(dataset.length(s)));
-      dataset.read(s, 0, ids);
-      found.push_back(tokenizer_->decode(ids));
+    for (int64_t d = 0; d < dataset.documents(); ++d) {
+      found.emplace_back();
+      for (int64_t s = dataset.document_begin(d); s < dataset.document_begin(d + 1); ++s) {
+        std::vector<int32_t> ids(static_cast<size_t>(dataset.length(s)));
+        dataset.read(s, 0, ids);
+        found.back() += (s > dataset.document_begin(d) ? "|" : "") + tokenizer_->decode(ids);
+      }
     }
     return found;
   }
@@ -53,8 +57,8 @@ TEST_F(TokenizeCorpus, DocumentsComeBack) {
   auto chosen = options("a.jsonl");
   chosen.inputs.push_back(folder_ / "b.txt");
   const TokenizeReport report = run(chosen);
-  EXPECT_THAT(documents("out_text_document"), ElementsAre("Hello\nworld", "<|endoftext|>", "plain text\n"));
-  EXPECT_EQ(report.progress.documents, 3);
+  EXPECT_THAT(documents("out_text_document"), ElementsAre("Hello\nworld", "", "<|endoftext|>", "plain text\n"));
+  EXPECT_EQ(report.progress.documents, 4);
   EXPECT_EQ(report.empty_documents, 1);
   EXPECT_EQ(report.bad_documents, 0);
   EXPECT_EQ(report.progress.bytes, report.progress.total_bytes);
@@ -69,6 +73,7 @@ TEST_F(TokenizeCorpus, EndOfDocumentIsCountedInTheLength) {
   run(chosen);
   const IndexedDataset dataset(folder_ / "out_text_document");
   ASSERT_EQ(dataset.sequences(), 2);  // none for the empty document
+  EXPECT_EQ(dataset.documents(), 3);  // which is one
   std::vector<int32_t> ids(static_cast<size_t>(dataset.length(1)));
   dataset.read(1, 0, ids);
   EXPECT_THAT(ids, ElementsAre(66, 699));  // "c", <|endoftext|>
@@ -79,7 +84,7 @@ TEST_F(TokenizeCorpus, ADatasetForEachKey) {
   auto chosen = options("a.jsonl");
   chosen.text.json_keys = {"title", "body"};
   const TokenizeReport report = run(chosen);
-  EXPECT_THAT(documents("out_title_document"), ElementsAre("T1"));
+  EXPECT_THAT(documents("out_title_document"), ElementsAre("T1", ""));
   EXPECT_THAT(documents("out_body_document"), ElementsAre("B1", "B2"));
   EXPECT_EQ(report.empty_documents, 1);
 }
@@ -130,6 +135,57 @@ TEST_F(TokenizeCorpus, BadDocumentsEndTheRunOrAreSkipped) {
   EXPECT_THAT(report.problems, ElementsAre(HasSubstr(place)));
   EXPECT_EQ(report.progress.documents, 200'001);
   EXPECT_EQ(documents("out_text_document").back(), "last");
+}
+
+TEST_F(TokenizeCorpus, SentencesAreSequences) {
+  write_file(folder_ / "a.jsonl", "{\"text\": \"One. Two!\\nThree\"}\n{\"text\": \" \\n\"}\n{\"text\": \"Four\"}\n");
+  auto chosen = options("a.jsonl");
+  chosen.sentences.emplace();
+  chosen.append_eod = true;
+  const TokenizeReport report = run(chosen);
+  EXPECT_THAT(report.prefixes, ElementsAre(folder_ / "out_text_sentence"));
+  EXPECT_THAT(documents("out_text_sentence"), ElementsAre("One.|Two!|Three<|endoftext|>", "", "Four<|endoftext|>"));
+  EXPECT_EQ(report.empty_documents, 1);
+  chosen.sentences->keep_newlines = true;
+  run(chosen);
+  EXPECT_THAT(documents("out_text_sentence")[0], "One. |Two!\n|Three<|endoftext|>");
+  chosen.sentences->language = "zz";
+  EXPECT_THAT(error_message([&] { run(chosen); }), HasSubstr("no rules for sentences of the language \"zz\""));
+}
+
+// However the input is compressed and cut into files, and by any number of workers.
+TEST_F(TokenizeCorpus, CompressionChangesNoByte) {
+  std::mt19937 random(11);
+  std::string content;
+  while (content.size() < 5'000'000) {
+    std::string text;
+    for (auto n = random() % 300; n > 0; --n) text += fmt::format("{} ", random() % 3000);
+    content += nlohmann::json({{"text", text}}).dump() + (random() % 50 == 0 ? "\n[1]\n" : "\n");
+  }
+  write_file(folder_ / "a.jsonl", content);
+  write_file(folder_ / "a.jsonl.gz", gzip(content));
+  write_file(folder_ / "a.jsonl.zst", zstd(content));
+  std::string bin, index;
+  for (const char* input : {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"}) {
+    for (int workers : {1, 4}) {
+      auto chosen = options(input);
+      chosen.workers = workers;
+      chosen.skip_bad_documents = true;
+      const TokenizeReport report = run(chosen);
+      EXPECT_EQ(report.progress.text_bytes, static_cast<int64_t>(content.size()));
+      EXPECT_EQ(report.progress.bytes, report.progress.total_bytes);
+      EXPECT_THAT(report.problems[0], HasSubstr(fmt::format("{}:", input)));
+      if (bin.empty()) {
+        bin = read_file(folder_ / "out_text_document.bin");
+        index = read_file(folder_ / "out_text_document.idx");
+      }
+      EXPECT_TRUE(read_file(folder_ / "out_text_document.bin") == bin) << input;
+      EXPECT_TRUE(read_file(folder_ / "out_text_document.idx") == index) << input;
+    }
+  }
+  const std::string whole = read_file(folder_ / "a.jsonl.gz");
+  write_file(folder_ / "b.jsonl.gz", whole.substr(0, whole.size() / 3));
+  EXPECT_THAT(error_message([&] { run(options("b.jsonl.gz")); }), HasSubstr("b.jsonl.gz: gzip data that is cut short"));
 }
 
 TEST_F(TokenizeCorpus, RefusesWhatCannotWork) {

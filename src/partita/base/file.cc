@@ -1,11 +1,13 @@
 #include "partita/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -105,7 +107,27 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), reason(errno));
+    // The lock says that the writer lives. Who removes abandoned files may have been quicker; where there are no locks,
+    // nobody removes any.
+    if (file_ && (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !fs::exists(temporary_))) file_ = {};
   }
+}
+
+int remove_abandoned(const fs::path& path) {
+  const std::string beginning = path.filename().string() + ".";
+  int removed = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory_of(path), ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string_view rest = std::string_view(name).substr(std::min(beginning.size(), name.size()));
+    if (!name.starts_with(beginning) || !rest.ends_with(".tmp") ||
+        rest.find_first_not_of("0123456789-") != rest.size() - 4)
+      continue;
+    const FileDescriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (::unlink(entry.path().c_str()) == 0) ++removed;
+  }
+  return removed;
 }
 
 AtomicFile::~AtomicFile() {
@@ -113,7 +135,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  PARTITA_CHECK(file_, "write to {} after sync", path_.string());
+  PARTITA_CHECK(file_ && !synced_, "write to {} after sync", path_.string());
   while (!bytes.empty()) {
     const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -124,15 +146,16 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::sync() {
-  PARTITA_CHECK(file_, "second sync of {}", path_.string());
+  PARTITA_CHECK(file_ && !synced_, "second sync of {}", path_.string());
   if (::fsync(file_.get()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
-  file_.close(path_);
+  synced_ = true;
 }
 
 void AtomicFile::publish() {
-  PARTITA_CHECK(!file_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
+  PARTITA_CHECK(synced_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
   temporary_.clear();
+  file_.close(path_);  // not before: it holds the lock
   sync_directory(directory_of(path_));
 }
 

@@ -60,6 +60,10 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
+// Removes the temporary files that writers of `path` left behind when they were killed, and returns how many. Those of
+// writers at work, on this machine or another that shares the file system, are locked and stay.
+int remove_abandoned(const std::filesystem::path& path);
+
 // A file written piece by piece that appears under its name only by commit(), or its two halves: several files that
 // belong together are first all synced, which takes long and may fail, and then published one after the other.
 class AtomicFile {
@@ -69,7 +73,8 @@ class AtomicFile {
       : path_(std::move(other.path_)),
         temporary_(std::exchange(other.temporary_, {})),
         file_(std::move(other.file_)),
-        size_(other.size_) {}
+        size_(other.size_),
+        synced_(other.synced_) {}
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
@@ -86,8 +91,9 @@ class AtomicFile {
  private:
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once published
-  FileDescriptor file_;
+  FileDescriptor file_;  // locked
   int64_t size_ = 0;
+  bool synced_ = false;
 };
 
 // A file mapped for reading. Pages come in when touched; the address is stable when the object is moved.

@@ -1,9 +1,11 @@
 #include "partita/data/indexed_writer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 
 namespace partita {
 namespace {
@@ -54,7 +56,12 @@ IndexedWriter::IndexedWriter(std::filesystem::path prefix, TokenType type)
       type_(type),
       bin_(bin_path(prefix_)),
       lengths_(folder_of(prefix_)),
-      document_ends_(folder_of(prefix_)) {}
+      document_ends_(folder_of(prefix_)) {
+  const int removed = remove_abandoned(bin_path(prefix_)) + remove_abandoned(idx_path(prefix_));
+  if (removed > 0)
+    log::info("removed {} temporary file{} of {} that a killed run left", removed, removed == 1 ? "" : "s",
+              prefix_.string());
+}
 
 void IndexedWriter::add_document(std::span<const int32_t> tokens) {
   add_sequence(tokens);
@@ -78,6 +85,24 @@ void IndexedWriter::add_sequence(std::span<const int32_t> tokens) {
 void IndexedWriter::end_document() {
   document_ends_.append(sequences_);
   ++documents_;
+}
+
+void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
+  if (dataset.type() != type_) {
+    fail("{} has tokens of {}, {} expected: tokenize both with the same tokenizer", dataset.prefix().string(),
+         name_of(dataset.type()), name_of(type_));
+  }
+  flush();
+  for (int64_t s = 0; s < dataset.sequences(); ++s) lengths_.append(static_cast<int32_t>(dataset.length(s)));
+  for (int64_t d = 0; d < dataset.documents(); ++d) document_ends_.append(sequences_ + dataset.document_begin(d + 1));
+  for (auto rest = dataset.token_bytes(); !rest.empty();) {
+    const auto piece = rest.first(std::min(rest.size(), kFlushBytes));
+    bin_.write(piece);
+    rest = rest.subspan(piece.size());
+  }
+  sequences_ += dataset.sequences();
+  documents_ += dataset.documents();
+  tokens_ += dataset.tokens();
 }
 
 void IndexedWriter::flush() {

@@ -5,7 +5,8 @@
 //   writer.close();
 //
 // Both files appear under their names only in close(), the index last: what carries the names is whole, and without
-// an index there is no dataset. A writer destroyed without close() leaves nothing behind.
+// an index there is no dataset. A writer destroyed without close() leaves nothing behind; what a killed one leaves, the next
+// of the same prefix removes.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "partita/base/file.h"
+#include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_format.h"
 #include "partita/data/spill_file.h"
 
@@ -30,6 +32,8 @@ class IndexedWriter {
   // A document of several sequences: add_sequence each, then end_document.
   void add_sequence(std::span<const int32_t> tokens);
   void end_document();
+  // All documents of another dataset. Error: another type of token.
+  void add_dataset(const IndexedDataset& dataset);
 
   // finish and publish.
   void close();

@@ -7,7 +7,6 @@
 //   }
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <string>
 
 #include "partita/base/error.h"
@@ -18,9 +17,9 @@ namespace partita {
 class LineCounter {
  public:
   // "file:line: byte N: what" of a problem in the chunk that begins at first_byte.
-  [[nodiscard]] std::string place(const std::filesystem::path& file, int64_t first_byte, const TextProblem& problem) {
+  [[nodiscard]] std::string place(const std::string& file, int64_t first_byte, const TextProblem& problem) {
     enter(first_byte);
-    return fmt::format("{}:{}: byte {}: {}", file.string(), lines_ + problem.line + 1, problem.byte, problem.what);
+    return fmt::format("{}:{}: byte {}: {}", file, lines_ + problem.line + 1, problem.byte, problem.what);
   }
   // That chunk had so many lines.
   void leave(int64_t first_byte, int64_t lines) {

@@ -3,51 +3,174 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/data/text_lines.h"
 
 namespace partita {
+namespace fs = std::filesystem;
 namespace {
 
-// Where the chunk that begins at `begin` ends: at the first end of a document that is `wanted` bytes away.
-size_t chunk_end(std::string_view text, size_t begin, size_t wanted, bool json, const TextInputOptions& options) {
-  if (text.size() - begin <= wanted) return text.size();
-  if (json) return line_end(text, begin + wanted);
-  if (!options.separator) return text.size();
-  // Separators are whole lines: begin to look at the next line's start.
-  for (size_t at = line_end(text, begin + wanted); at < text.size();) {
-    const size_t end = line_end(text, at);
-    if (line_content(text.substr(at, end - at)) == *options.separator) return end;
-    at = end;
+// Finds where a chunk ends in a text that may still grow: at the first end of a document that is `wanted` bytes away.
+class EndFinder {
+ public:
+  EndFinder(bool json, const TextInputOptions& options, size_t wanted)
+      : json_(json), separator_(options.separator), wanted_(wanted) {}
+
+  // Behind the document's end; nothing: it is not in the text so far. What was looked at once is not looked at again.
+  [[nodiscard]] std::optional<size_t> find(std::string_view text) {
+    if (text.size() <= wanted_) return std::nullopt;
+    if (json_) return find_line(text, std::max(at_, wanted_));
+    if (!separator_) return std::nullopt;
+    // Separators are whole lines: begin to look at a line's start.
+    if (at_ == 0) {
+      const auto begin = find_line(text, wanted_);
+      if (!begin) return std::nullopt;
+      at_ = *begin;
+    }
+    while (const auto end = find_line(text, at_)) {
+      const std::string_view line = text.substr(at_, *end - at_);
+      if (line_content(line) == *separator_) return end;
+      at_ = *end;
+      searched_ = 0;
+    }
+    return std::nullopt;
   }
-  return text.size();
-}
+  // The next chunk begins where the last one ended.
+  void restart() { at_ = searched_ = 0; }
+
+ private:
+  // Behind the first '\n' at or behind `from`.
+  std::optional<size_t> find_line(std::string_view text, size_t from) {
+    const size_t newline = text.find('\n', std::max(from, searched_));
+    searched_ = newline == std::string_view::npos ? text.size() : 0;
+    if (newline == std::string_view::npos) return std::nullopt;
+    return newline + 1;
+  }
+
+  bool json_;
+  const std::optional<std::string>& separator_;
+  size_t wanted_;
+  size_t at_ = 0;        // the line that is looked at
+  size_t searched_ = 0;  // no '\n' from `at_` to here
+};
+
+class MappedChunks : public FileChunks {
+ public:
+  MappedChunks(const fs::path& path, const TextInputOptions& options, size_t chunk_bytes)
+      : file_(std::make_shared<const MappedFile>(path, MappedFile::Access::sequential)),
+        json_(is_json_lines(path, options.format)),
+        finder_(json_, options, chunk_bytes) {}
+
+  std::optional<TextChunk> next() override {
+    const std::string_view rest = file_->text().substr(at_);
+    if (rest.empty()) return std::nullopt;
+    const size_t size = finder_.find(rest).value_or(rest.size());
+    finder_.restart();
+    TextChunk chunk{file_->path().string(), file_, rest.substr(0, size), static_cast<int64_t>(at_),
+                    static_cast<int64_t>(size), json_};
+    at_ += size;
+    return chunk;
+  }
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  bool json_;
+  EndFinder finder_;
+  size_t at_ = 0;
+};
+
+class StreamedChunks : public FileChunks {
+ public:
+  StreamedChunks(const fs::path& path, std::unique_ptr<ReadAhead> ahead, const TextInputOptions& options,
+                 size_t chunk_bytes)
+      : name_(input_name(path)),
+        ahead_(std::move(ahead)),
+        json_(is_json_lines(path, options.format)),
+        finder_(json_, options, chunk_bytes) {}
+
+  std::optional<TextChunk> next() override {
+    for (;;) {
+      if (const auto end = finder_.find(text_)) return cut(*end);
+      auto block = ahead_->next();
+      if (!block) break;
+      consumed_ = block->consumed;
+      if (text_.empty())
+        text_ = std::move(block->bytes);
+      else
+        text_ += block->bytes;
+    }
+    if (text_.empty()) return std::nullopt;
+    return cut(text_.size());
+  }
+
+ private:
+  TextChunk cut(size_t size) {
+    std::string rest = text_.substr(size);
+    text_.resize(size);
+    const auto owner = std::make_shared<const std::string>(std::exchange(text_, std::move(rest)));
+    finder_.restart();
+    TextChunk chunk{name_, owner, *owner, first_byte_, consumed_ - counted_, json_};
+    first_byte_ += static_cast<int64_t>(size);
+    counted_ = consumed_;
+    return chunk;
+  }
+
+  std::string name_;
+  std::unique_ptr<ReadAhead> ahead_;
+  bool json_;
+  EndFinder finder_;
+  std::string text_;  // read and not handed out
+  int64_t first_byte_ = 0, consumed_ = 0, counted_ = 0;
+};
 
 }  // namespace
 
-ChunkReader::ChunkReader(std::vector<std::filesystem::path> files, TextInputOptions options, int64_t chunk_bytes)
-    : files_(std::move(files)), options_(std::move(options)), chunk_bytes_(chunk_bytes) {
-  for (const auto& file : files_) {
+ChunkReader::ChunkReader(std::vector<fs::path> files, TextInputOptions options, int64_t chunk_bytes)
+    : options_(std::move(options)), chunk_bytes_(static_cast<size_t>(chunk_bytes)) {
+  for (const auto& file : files) {
     std::error_code error;
-    const auto bytes = std::filesystem::file_size(file, error);
+    const auto status = is_standard_input(file) ? fs::file_status(fs::file_type::fifo) : fs::status(file, error);
+    if (error || !fs::exists(status)) fail("{}: cannot be read: {}", file.string(), error.message());
+    if (!fs::is_regular_file(status)) {
+      total_bytes_.reset();
+      waiting_.push_back({file, true, nullptr});
+      continue;
+    }
+    const auto bytes = fs::file_size(file, error);
     if (error) fail("{}: cannot be read: {}", file.string(), error.message());
-    total_bytes_ += static_cast<int64_t>(bytes);
+    if (total_bytes_) *total_bytes_ += static_cast<int64_t>(bytes);
     if (bytes == 0) log::warn("{} is empty", file.string());
+    const bool compressed = compression_of(file) != Compression::none;
+    if (!compressed && compression_named(file))
+      fail("{}: neither gzip nor zstd data, as its name says: damaged, or wrongly named", file.string());
+    waiting_.push_back({file, compressed, nullptr});
   }
 }
 
-std::optional<TextChunk> ChunkReader::next() {
-  while (!file_ || at_ == file_->text().size()) {
-    if (next_file_ == files_.size()) return std::nullopt;
-    file_ = std::make_shared<const MappedFile>(files_[next_file_++], MappedFile::Access::sequential);
-    at_ = 0;
+std::unique_ptr<FileChunks> ChunkReader::open_next() {
+  size_t begun = 0;
+  for (Waiting& file : waiting_) {
+    if (begun == kFilesAhead) break;
+    if (!file.streamed) continue;
+    if (!file.ahead) file.ahead = std::make_unique<ReadAhead>(open_bytes(file.file));
+    ++begun;
   }
-  const bool json = is_json_lines(file_->path(), options_.format);
-  const std::string_view text = file_->text();
-  const size_t end = chunk_end(text, at_, static_cast<size_t>(chunk_bytes_), json, options_);
-  TextChunk chunk{file_, text.substr(at_, end - at_), static_cast<int64_t>(at_), json};
-  at_ = end;
-  return chunk;
+  Waiting file = std::move(waiting_.front());
+  waiting_.pop_front();
+  if (file.streamed) return std::make_unique<StreamedChunks>(file.file, std::move(file.ahead), options_, chunk_bytes_);
+  return std::make_unique<MappedChunks>(file.file, options_, chunk_bytes_);
+}
+
+std::optional<TextChunk> ChunkReader::next() {
+  for (;;) {
+    if (current_) {
+      if (auto chunk = current_->next()) return chunk;
+      current_.reset();
+    }
+    if (waiting_.empty()) return std::nullopt;
+    current_ = open_next();
+  }
 }
 
 }  // namespace partita

@@ -2,40 +2,65 @@
 //
 //   ChunkReader reader(expand_inputs(patterns), options);
 //   while (auto chunk = reader.next()) work_on(*chunk);
+//
+// Plain files are mapped, and their pages come in where the chunks are worked on. Compressed files, pipes and standard input
+// are read by threads of their own, some files ahead.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "partita/base/file.h"
+#include "partita/data/read_ahead.h"
 #include "partita/data/text_input.h"
 
 namespace partita {
 
 // Whole documents of one file.
 struct TextChunk {
-  std::shared_ptr<const MappedFile> file;
+  std::string name;  // of the file, for messages
+  std::shared_ptr<const void> owner;
   std::string_view text;
-  int64_t first_byte = 0;  // in the file
+  int64_t first_byte = 0;   // in the (decompressed) file
+  int64_t input_bytes = 0;  // of the file as it lies there; those of all chunks add up to it, if there is any
   bool json = false;
 };
 
-// Cuts files into chunks of about `chunk_bytes`, at ends of documents only. Error: a file that cannot be read.
+// The next chunks of one file. Implementation of ChunkReader.
+class FileChunks {
+ public:
+  virtual ~FileChunks() = default;
+  [[nodiscard]] virtual std::optional<TextChunk> next() = 0;
+};
+
+// Cuts files into chunks of about `chunk_bytes`, at ends of documents only. Error: a file that cannot be read, or not
+// decompressed.
 class ChunkReader {
  public:
   ChunkReader(std::vector<std::filesystem::path> files, TextInputOptions options, int64_t chunk_bytes = 1 << 20);
   [[nodiscard]] std::optional<TextChunk> next();
-  [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }  // of all files
+  // Of all files, as they lie there; nothing where it is not known (standard input, pipes).
+  [[nodiscard]] std::optional<int64_t> total_bytes() const { return total_bytes_; }
 
  private:
-  std::vector<std::filesystem::path> files_;
+  static constexpr size_t kFilesAhead = 4;
+
+  struct Waiting {
+    std::filesystem::path file;
+    bool streamed = false;             // not to be mapped
+    std::unique_ptr<ReadAhead> ahead;  // of a streamed one, once it is begun
+  };
+  [[nodiscard]] std::unique_ptr<FileChunks> open_next();
+
   TextInputOptions options_;
-  int64_t chunk_bytes_, total_bytes_ = 0;
-  size_t next_file_ = 0, at_ = 0;
-  std::shared_ptr<const MappedFile> file_;
+  size_t chunk_bytes_;
+  std::optional<int64_t> total_bytes_ = 0;
+  std::deque<Waiting> waiting_;
+  std::unique_ptr<FileChunks> current_;
 };
 
 }  // namespace partita

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/data/byte_source.h"
 
 namespace partita {
 namespace fs = std::filesystem;
@@ -23,14 +24,16 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
   std::vector<fs::path> files;
   for (const std::string& pattern : patterns) {
+    if (is_standard_input(pattern)) {
+      if (std::ranges::any_of(files, is_standard_input)) fail("-: given twice as input: standard input is read once");
+      files.emplace_back(pattern);
+      continue;
+    }
     // A file that exists is meant, even if its name reads like a pattern.
     const auto paths = fs::exists(pattern) ? std::vector{pattern} : matches_of(pattern);
     if (paths.empty()) fail("{}: no such input file", pattern);
     for (const std::string& path : paths) {
       if (fs::is_directory(path)) fail("{}: a folder, a file expected: give {}", path, (fs::path(path) / "*").string());
-      for (const char* ending : {".gz", ".zst", ".bz2", ".xz"}) {
-        if (path.ends_with(ending)) fail("{}: compressed input is not supported: decompress it first", path);
-      }
       if (std::find(files.begin(), files.end(), path) != files.end()) fail("{}: given twice as input", path);
       files.emplace_back(path);
     }
@@ -38,9 +41,15 @@ std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
   return files;
 }
 
+bool compression_named(const fs::path& file) {
+  const auto ending = file.extension();
+  return ending == ".gz" || ending == ".zst";
+}
+
 bool is_json_lines(const fs::path& file, TextFormat format) {
   if (format != TextFormat::automatic) return format == TextFormat::json_lines;
-  const auto ending = file.extension();
+  if (is_standard_input(file)) return true;
+  const auto ending = compression_named(file) ? file.stem().extension() : file.extension();
   return ending == ".jsonl" || ending == ".json" || ending == ".ndjson";
 }
 

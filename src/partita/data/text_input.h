@@ -3,6 +3,8 @@
 //   json_lines  a JSON object a line; the texts are the values of `json_keys`; blank lines mean nothing
 //   text        a file is one document, byte for byte; with `separator`, each line equal to it ends a document
 //
+// Files may be compressed by gzip or zstd; "-" is standard input.
+//
 //   const auto files = expand_inputs({"data/*.jsonl", "extra.txt"});
 #pragma once
 #include <cstdint>
@@ -17,15 +19,19 @@ enum class TextFormat : uint8_t { automatic, json_lines, text };
 enum class InvalidUtf8 : uint8_t { error, replace, keep };  // refuse the document; U+FFFD; the bytes as they are
 
 struct TextInputOptions {
-  TextFormat format = TextFormat::automatic;  // by ending: .jsonl, .json and .ndjson are JSON lines
+  // automatic: .jsonl, .json and .ndjson, also before .gz and .zst, are JSON lines; so is standard input.
+  TextFormat format = TextFormat::automatic;
   std::vector<std::string> json_keys = {"text"};
   std::optional<std::string> separator;  // a line of text files; "" is an empty line
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
 };
 
-// Files that match the patterns (glob(7)), each pattern's in order of name. Error: a pattern without a match, a file
-// given twice, a compressed file.
+// Files that match the patterns (glob(7)), each pattern's in order of name; "-" stays as it is. Error: a pattern without
+// a match, a file given twice, a folder.
 [[nodiscard]] std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& patterns);
+
+// Whether the name says that it is compressed.
+[[nodiscard]] bool compression_named(const std::filesystem::path& file);
 
 // Whether the file holds JSON lines.
 [[nodiscard]] bool is_json_lines(const std::filesystem::path& file, TextFormat format);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "partita/base/error.h"
+#include "partita/data/byte_source.h"
 #include "partita/data/chunk_parser.h"
 #include "partita/data/indexed_writer.h"
 #include "partita/data/line_counter.h"
@@ -13,15 +14,15 @@
 namespace partita {
 namespace {
 
-// The documents of a chunk for one key: ids end to end, and how many each has.
+// The documents of a chunk for one key: ids end to end, how many each sequence has, how many sequences each document.
 struct TokenizedDocuments {
   std::vector<TokenId> ids;
-  std::vector<size_t> counts;
+  std::vector<size_t> lengths, sequences;
 };
 
 struct TokenizedChunk {
-  std::filesystem::path file;
-  int64_t first_byte = 0, bytes = 0;
+  std::string file;
+  int64_t first_byte = 0, bytes = 0, input_bytes = 0;
   int64_t empty_documents = 0;
   ChunkSummary summary;
   std::vector<TokenizedDocuments> keys;
@@ -31,22 +32,33 @@ struct TokenizedChunk {
 struct Worker {
   ChunkParser parser;
   std::unique_ptr<Encoder> encoder;
+  std::optional<SentenceSplitter> splitter;
 };
 
 TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOptions& options,
                         std::optional<TokenId> end_of_document) {
-  TokenizedChunk result{chunk.file->path(), chunk.first_byte, static_cast<int64_t>(chunk.text.size()), 0, {}, {}};
+  TokenizedChunk result{chunk.name, chunk.first_byte, static_cast<int64_t>(chunk.text.size()), chunk.input_bytes, 0, {}, {}};
   result.keys.resize(options.text.json_keys.size());
   result.summary = worker.parser.parse(chunk, !options.skip_bad_documents, [&](size_t key, std::string_view text) {
-    if (text.empty()) {
-      ++result.empty_documents;
-      return;
-    }
     TokenizedDocuments& documents = result.keys[key];
-    const size_t before = documents.ids.size();
-    worker.encoder->encode(text, documents.ids);
-    if (end_of_document) documents.ids.push_back(*end_of_document);
-    documents.counts.push_back(documents.ids.size() - before);
+    const size_t sequences = documents.lengths.size();
+    const auto encode = [&](std::string_view piece) {
+      const size_t before = documents.ids.size();
+      worker.encoder->encode(piece, documents.ids);
+      if (documents.ids.size() > before) documents.lengths.push_back(documents.ids.size() - before);
+    };
+    if (worker.splitter) {
+      for (const std::string_view sentence : worker.splitter->split(text)) encode(sentence);
+    } else if (!text.empty()) {
+      encode(text);
+    }
+    documents.sequences.push_back(documents.lengths.size() - sequences);
+    if (documents.sequences.back() == 0) {
+      ++result.empty_documents;
+    } else if (end_of_document) {
+      documents.ids.push_back(*end_of_document);
+      ++documents.lengths.back();
+    }
   });
   return result;
 }
@@ -76,11 +88,14 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
   std::vector<IndexedWriter> writers;
   for (const std::string& key : options.text.json_keys) {
     report.prefixes.push_back(options.output_prefix);
-    report.prefixes.back() += fmt::format("_{}_document", key);
+    report.prefixes.back() += fmt::format("_{}_{}", key, options.sentences ? "sentence" : "document");
     writers.emplace_back(report.prefixes.back(), token_type_for(tokenizer.vocab_size()));
   }
   std::vector<Worker> workers;
-  for (int i = 0; i < options.workers; ++i) workers.push_back({ChunkParser(options.text), tokenizer.make_encoder()});
+  for (int i = 0; i < options.workers; ++i) {
+    workers.push_back({ChunkParser(options.text), tokenizer.make_encoder(options.encode), std::nullopt});
+    if (options.sentences) workers.back().splitter.emplace(*options.sentences);
+  }
 
   const auto start = std::chrono::steady_clock::now();
   ChunkReader reader(options.inputs, options.text);
@@ -96,16 +111,23 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
     }
     lines.leave(chunk.first_byte, chunk.summary.lines);
     for (size_t key = 0; key < writers.size(); ++key) {
-      std::span<const TokenId> ids = chunk.keys[key].ids;
-      for (const size_t count : chunk.keys[key].counts) {
-        writers[key].add_document(ids.first(count));
-        ids = ids.subspan(count);
+      const TokenizedDocuments& documents = chunk.keys[key];
+      std::span<const TokenId> ids = documents.ids;
+      std::span<const size_t> lengths = documents.lengths;
+      for (const size_t sequences : documents.sequences) {
+        for (const size_t length : lengths.first(sequences)) {
+          writers[key].add_sequence(ids.first(length));
+          ids = ids.subspan(length);
+        }
+        lengths = lengths.subspan(sequences);
+        writers[key].end_document();
       }
-      report.tokens += static_cast<int64_t>(chunk.keys[key].ids.size());
-      report.progress.documents += static_cast<int64_t>(chunk.keys[key].counts.size());
+      report.tokens += static_cast<int64_t>(documents.ids.size());
+      report.progress.documents += static_cast<int64_t>(documents.sequences.size());
     }
     report.empty_documents += chunk.empty_documents;
-    report.progress.bytes += chunk.bytes;
+    report.progress.bytes += chunk.input_bytes;
+    report.progress.text_bytes += chunk.bytes;
     report.progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (progress) progress(report.progress);
   };
@@ -117,12 +139,12 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
       write);
 
   for (const IndexedWriter& writer : writers) {
-    if (writer.documents() > 0) continue;
+    if (writer.sequences() > 0) continue;
     const std::string inputs = options.inputs.empty()       ? "no input files"
-                               : options.inputs.size() == 1 ? options.inputs[0].string()
+                               : options.inputs.size() == 1 ? input_name(options.inputs[0])
                                                             : fmt::format("{} input files", options.inputs.size());
     fail("{}: no document with text ({}, {} empty documents, {} bad ones): {} is not written", inputs,
-         human_bytes(report.progress.total_bytes), report.empty_documents, report.bad_documents,
+         human_bytes(report.progress.text_bytes), report.empty_documents, report.bad_documents,
          bin_path(writer.prefix()).string());
   }
   for (IndexedWriter& writer : writers) writer.finish();
@@ -138,7 +160,7 @@ void for_each_document(const std::vector<std::filesystem::path>& inputs, const T
   while (const auto chunk = reader.next()) {
     const ChunkSummary summary = parser.parse(*chunk, true, [&use](size_t, std::string_view text) { use(text); });
     if (!summary.problems.empty()) {
-      throw Error(lines.place(chunk->file->path(), chunk->first_byte, summary.problems[0]));
+      throw Error(lines.place(chunk->name, chunk->first_byte, summary.problems[0]));
     }
     lines.leave(chunk->first_byte, summary.lines);
   }

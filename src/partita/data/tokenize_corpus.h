@@ -5,14 +5,18 @@
 //   // data/corpus_text_document.bin and .idx
 //
 // For each JSON key (plain text: "text") PREFIX_KEY_document.{bin,idx}, named as Megatron-LM's preprocess_data.py names
-// them. The same bytes for any number of workers. Nothing appears under the output names unless all went well.
+// them (PREFIX_KEY_sentence if documents are cut into sentences, a sequence each). The same bytes for any number of workers.
+// Nothing appears under the output names unless all went well. An empty document is a document without sequences, so that
+// document d is the d-th of the input.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "partita/data/sentences.h"
 #include "partita/data/text_input.h"
 #include "partita/tokenizer/tokenizer.h"
 
@@ -24,19 +28,26 @@ struct TokenizeOptions {
   TextInputOptions text;
   bool append_eod = false;          // the tokenizer's end-of-document token after each document
   bool skip_bad_documents = false;  // count them and go on, in the place of an error
+  std::optional<SentenceOptions> sentences;
+  EncodeOptions encode;  // of each document, or of each sentence
   int workers = 1;
 };
 
 struct TokenizeProgress {
-  int64_t bytes = 0, total_bytes = 0;  // of input
+  int64_t bytes = 0;  // of the input as it lies there, compressed or not
+  std::optional<int64_t> total_bytes;  // nothing: not known, of standard input
+  int64_t text_bytes = 0;  // decompressed, with what is around the texts
   int64_t documents = 0;
   double seconds = 0;
 
-  [[nodiscard]] double megabytes_per_second() const {
-    return seconds > 0 ? 1e-6 * static_cast<double>(bytes) / seconds : 0;
+  [[nodiscard]] double megabytes_per_second() const {  // of text
+    return seconds > 0 ? 1e-6 * static_cast<double>(text_bytes) / seconds : 0;
   }
+  // 0 where it is not known.
   [[nodiscard]] double seconds_left() const {
-    return bytes > 0 ? seconds * static_cast<double>(total_bytes - bytes) / static_cast<double>(bytes) : 0;
+    return bytes > 0 && total_bytes
+               ? seconds * static_cast<double>(*total_bytes - bytes) / static_cast<double>(bytes)
+               : 0;
   }
 };
 

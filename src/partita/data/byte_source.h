@@ -1,0 +1,42 @@
+// Bytes of a file or of standard input, decompressed where they are compressed.
+//
+//   const std::unique_ptr<ByteSource> source = open_bytes("corpus.jsonl.gz");
+//   while (const size_t n = source->read(buffer)) use(buffer.first(n));
+//
+// gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames) are recognised by
+// their first bytes, not by the file's name.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace partita {
+
+enum class Compression : uint8_t { none, gzip, zstd };
+
+// Of content that begins so; four bytes are enough. Error: bzip2 and xz, which are not read.
+[[nodiscard]] Compression compression_of(std::string_view head, std::string_view name);
+
+// The same of a regular file. Error: it cannot be read.
+[[nodiscard]] Compression compression_of(const std::filesystem::path& file);
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Fills the front of `out`; 0: the end. Error: cut short, damaged, a failing disk.
+  [[nodiscard]] virtual size_t read(std::span<char> out) = 0;
+  // Bytes taken from the file so far, as they lie there.
+  [[nodiscard]] virtual int64_t consumed() const = 0;
+};
+
+constexpr std::string_view kStandardInput = "-";
+[[nodiscard]] inline bool is_standard_input(const std::filesystem::path& file) { return file == kStandardInput; }
+// "standard input", or the path: for messages.
+[[nodiscard]] std::string input_name(const std::filesystem::path& file);
+
+// "-" is standard input.
+[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& file);
+
+}  // namespace partita

@@ -1,0 +1,131 @@
+#include "partita/data/byte_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "partita/base/file.h"
+#include "partita/data/read_ahead.h"
+#include "tests/data/compressed.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_directory.h"
+
+namespace partita {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string words(size_t bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string text;
+  while (text.size() < bytes) text += std::to_string(random() % 5000) + (random() % 9 == 0 ? "\n" : " ");
+  text.resize(bytes);
+  return text;
+}
+
+class ByteSources : public testing::Test {
+ protected:
+  // Everything of a file with this content, asked for in pieces of these sizes at most.
+  std::string read(const std::string& content, size_t most = 70'001) {
+    write_file(path_, content);
+    const auto source = open_bytes(path_);
+    std::string found, piece(most, '\0');
+    int64_t consumed = 0;
+    std::mt19937 random(1);
+    for (;;) {
+      const size_t n = source->read(std::span(piece).first(1 + random() % most));
+      if (n == 0) break;
+      found.append(piece, 0, n);
+      EXPECT_GE(source->consumed(), consumed);
+      consumed = source->consumed();
+    }
+    EXPECT_EQ(source->consumed(), static_cast<int64_t>(content.size()));
+    return found;
+  }
+  std::string refusal(const std::string& content) {
+    return error_message([&] { read(content); });
+  }
+  TemporaryDirectory folder_;
+  std::filesystem::path path_ = folder_ / "x";
+};
+
+TEST_F(ByteSources, EverySizeComesBack) {
+  for (const size_t size : {0UL, 1UL, 3UL, 255UL, 65'536UL, 262'144UL, 700'001UL}) {
+    const std::string text = words(size, static_cast<uint32_t>(size));
+    for (const size_t most : {1UL, 7UL, 4096UL, 1'000'000UL}) {
+      if (most < 100 && size > 70'000) continue;
+      EXPECT_TRUE(read(text, most) == text) << size << " in " << most;
+      EXPECT_TRUE(read(gzip(text), most) == text) << size << " in " << most;
+      EXPECT_TRUE(read(zstd(text), most) == text) << size << " in " << most;
+    }
+  }
+}
+
+TEST_F(ByteSources, MembersAndFramesFollowEachOther) {
+  std::string text, gzipped, zstded;
+  for (uint32_t part = 0; part < 40; ++part) {
+    const std::string piece = words(part * 1237 % 30'000, part);
+    text += piece;
+    gzipped += gzip(piece);
+    zstded += zstd(piece);
+  }
+  EXPECT_TRUE(read(gzipped) == text);
+  EXPECT_TRUE(read(zstded) == text);
+  EXPECT_TRUE(read(gzipped + std::string(1025, '\0')) == text);  // filled up as on a tape
+}
+
+TEST_F(ByteSources, DamageIsFound) {
+  const std::string text = words(300'000, 4), gzipped = gzip(text), zstded = zstd(text);
+  for (const std::string& whole : {gzipped, zstded}) {
+    for (const size_t size : {whole.size() - 1, whole.size() / 2, size_t{40}})
+      EXPECT_THAT(refusal(whole.substr(0, size)), AllOf(HasSubstr(path_.string()), HasSubstr("cut short"))) << size;
+  }
+  EXPECT_THAT(refusal(gzipped + "more"), HasSubstr("something else follows the gzip data"));
+  EXPECT_THAT(refusal(zstded + "more"), HasSubstr("damaged zstd data"));
+  // A flipped bit is found by the checksum, if by nothing else.
+  std::mt19937 random(6);
+  for (int round = 0; round < 40; ++round) {
+    std::string bad = gzipped;
+    bad[10 + random() % (bad.size() - 14)] ^= static_cast<char>(1 << random() % 8);
+    EXPECT_THAT(refusal(bad), HasSubstr("gzip data")) << round;
+  }
+}
+
+TEST_F(ByteSources, OtherCompressionsAreNamed) {
+  EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("bzcat FILE |"));
+  EXPECT_THAT(refusal(std::string("\xFD\x37zXZ\0\0", 7)), HasSubstr("xzcat FILE |"));
+  EXPECT_EQ(read("BZh is a word"), "BZh is a word");
+  EXPECT_THAT(error_message([] { return open_bytes("/nowhere"); }), HasSubstr("/nowhere"));
+}
+
+TEST_F(ByteSources, ReadingAheadKeepsOrderAndErrors) {
+  const std::string text = words(5'000'000, 9), gzipped = gzip(text);
+  write_file(path_, gzipped);
+  std::string found;
+  int64_t consumed = 0;
+  ReadAhead ahead(open_bytes(path_));
+  while (const auto block = ahead.next()) {
+    found += block->bytes;
+    EXPECT_GE(block->consumed, consumed);
+    consumed = block->consumed;
+  }
+  EXPECT_TRUE(found == text);
+  EXPECT_EQ(consumed, static_cast<int64_t>(gzipped.size()));
+
+  write_file(path_, gzipped.substr(0, gzipped.size() / 2));
+  ReadAhead cut(open_bytes(path_));
+  EXPECT_THAT(error_message([&] {
+                while (cut.next()) {
+                }
+              }),
+              HasSubstr("cut short"));
+  // One that nobody empties ends with its owner.
+  write_file(path_, words(ReadAhead::kBlock * (ReadAhead::kMostBlocks + 3), 2));
+  const ReadAhead unread(open_bytes(path_));
+}
+
+}  // namespace
+}  // namespace partita
