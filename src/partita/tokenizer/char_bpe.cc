@@ -13,23 +13,41 @@ namespace {
 class Encoding final : public Encoder {
  public:
   Encoding(const CharBpeTable& table, const UnknownChars& unknown, int64_t vocab_size,
-           const std::unordered_map<std::string_view, TokenId>* whole_texts)
-      : encoder_(table, unknown, vocab_size), whole_texts_(whole_texts) {}
+           const std::unordered_map<std::string_view, TokenId>& tokens, bool whole_texts)
+      : encoder_(table, unknown, vocab_size),
+        tokens_(&tokens),
+        whole_texts_(whole_texts),
+        drops_(unknown.as == UnknownChars::As::dropped) {}
 
   void encode(std::string_view text, std::vector<TokenId>& ids) override {
-    if (whole_texts_ != nullptr) {
-      if (const auto found = whole_texts_->find(text); found != whole_texts_->end()) {
+    if (whole_texts_) {
+      if (const auto found = tokens_->find(text); found != tokens_->end()) {
         ids.push_back(found->second);
         return;
       }
     }
+    if (drops_) text = keep_known(text);
     encoder_.begin_text();
     encoder_.encode_part(text, ids);
   }
 
  private:
+  // Dropped characters leave no gap: what stands beside them may merge.
+  std::string_view keep_known(std::string_view text) {
+    kept_.clear();
+    for (size_t at = 0; at < text.size();) {
+      const std::string_view character = text.substr(at, char_bytes(text, at));
+      if (tokens_->contains(character)) kept_ += character;
+      at += character.size();
+    }
+    return kept_;
+  }
+
   CharBpeEncoder encoder_;
-  const std::unordered_map<std::string_view, TokenId>* whole_texts_;  // nullptr: none is looked up
+  const std::unordered_map<std::string_view, TokenId>* tokens_;
+  bool whole_texts_;  // are looked up
+  bool drops_;        // characters without a token
+  std::string kept_;
 };
 
 std::unordered_map<std::string_view, TokenId> ids_of(const BpeModel& model, std::string_view origin) {
@@ -121,7 +139,7 @@ CharBpe::CharBpe(BpeModel model, std::string_view origin, CharBpeOptions options
       table_(make_table(model_, ids_, options, origin)) {}
 
 std::unique_ptr<Encoder> CharBpe::make_encoder(const EncodeOptions& /*options*/) const {
-  return std::make_unique<Encoding>(table_, unknown_, vocab_size(), ignore_merges_ ? &ids_ : nullptr);
+  return std::make_unique<Encoding>(table_, unknown_, vocab_size(), ids_, ignore_merges_);
 }
 
 std::string_view CharBpe::bytes_of(TokenId id) const {
