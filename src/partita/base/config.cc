@@ -51,6 +51,19 @@ std::string toml_string(std::string_view text) {
   return out + '"';
 }
 
+std::string toml_array(const ConfigList& items) {
+  std::string out = "[";
+  for (const std::string& item : items) out += (out.size() > 1 ? ", " : "") + toml_string(item);
+  return out + "]";
+}
+
+ConfigList words_of(std::string_view text) {
+  ConfigList words;
+  std::istringstream stream{std::string(text)};
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
 // The shortest text that reads back to the same double, always marked as a float.
 std::string number(double value) {
   std::string text = fmt::format("{}", value);
@@ -62,7 +75,8 @@ bool is_boolean_name(std::string_view name) { return name == "true" || name == "
 std::string text_of(const ConfigValue& value) {
   return std::visit(
       Overload{[](bool v) { return std::string(v ? "true" : "false"); }, [](int64_t v) { return fmt::format("{}", v); },
-               [](double v) { return number(v); }, [](const std::string& v) { return toml_string(v); }},
+               [](double v) { return number(v); }, [](const std::string& v) { return toml_string(v); },
+               [](const ConfigList& v) { return toml_array(v); }},
       value);
 }
 
@@ -96,6 +110,11 @@ size_t as_choice(const ConfigField& field, const ConfigChoice& choice, const Con
   return static_cast<size_t>(at - choice.names.begin());
 }
 
+ConfigList as_list(const ConfigField& field, const ConfigValue& value, std::string_view where) {
+  if (const std::string* text = std::get_if<std::string>(&value)) return words_of(*text);
+  return as<ConfigList>(field, value, where);
+}
+
 // Sets the field to the value, or says why not.
 void set(const ConfigField& field, const ConfigValue& value, std::string_view where) {
   const auto in_range = [&](auto number_given) {
@@ -107,6 +126,7 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
                       [&](double* target) { *target = in_range(as_number(field, value, where)); },
                       [&](std::string* target) { *target = as<std::string>(field, value, where); },
                       [&](std::filesystem::path* target) { *target = as<std::string>(field, value, where); },
+                      [&](ConfigList* target) { *target = as_list(field, value, where); },
                       [&](const ConfigChoice& choice) { choice.set(as_choice(field, choice, value, where)); }},
              field.target);
 }
@@ -137,6 +157,20 @@ ConfigValue value_of(const ConfigField& field, const toml::node& node, std::stri
   if (const auto* v = node.as_integer()) return v->get();
   if (const auto* v = node.as_floating_point()) return v->get();
   if (const auto* v = node.as_string()) return v->get();
+  if (const auto* v = node.as_array(); v != nullptr && std::holds_alternative<ConfigList*>(field.target)) {
+    ConfigList items;
+    for (const toml::node& item : *v) {
+      if (const auto* text = item.as_string())
+        items.push_back(text->get());
+      else if (const auto* integer = item.as_integer())
+        items.push_back(fmt::format("{}", integer->get()));
+      else if (const auto* real = item.as_floating_point())
+        items.push_back(fmt::format("{}", real->get()));
+      else
+        wrong_value(field, where, "an array that holds something else");
+    }
+    return items;
+  }
   std::ostringstream kind;
   kind << node.type();
   wrong_value(field, where, fmt::format("a value of type {}", kind.str()));
@@ -171,6 +205,7 @@ std::string ConfigField::expected() const {
       Overload{[](bool*) { return std::string("true or false"); }, [&](int64_t*) { return with_range("an integer"); },
                [&](double*) { return with_range("a number"); }, [](std::string*) { return std::string("a string"); },
                [](std::filesystem::path*) { return std::string("a path"); },
+               [](ConfigList*) { return std::string("a list of strings and numbers"); },
                [](const ConfigChoice& choice) { return join(choice.names); }},
       target);
 }
@@ -180,6 +215,7 @@ std::string ConfigField::value() const {
       Overload{[](const bool* v) { return text_of(*v); }, [](const int64_t* v) { return text_of(*v); },
                [](const double* v) { return text_of(*v); }, [](const std::string* v) { return text_of(*v); },
                [](const std::filesystem::path* v) { return text_of(v->string()); },
+               [](const ConfigList* v) { return text_of(*v); },
                [](const ConfigChoice& choice) {
                  const std::string& name = choice.names.at(choice.get());
                  return is_boolean_name(name) ? name : toml_string(name);
@@ -206,6 +242,9 @@ ConfigSchema& ConfigSchema::field(std::string name, std::string& target, std::st
   return add(std::move(name), std::move(meaning), {}, &target);
 }
 ConfigSchema& ConfigSchema::field(std::string name, std::filesystem::path& target, std::string meaning) {
+  return add(std::move(name), std::move(meaning), {}, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, ConfigList& target, std::string meaning) {
   return add(std::move(name), std::move(meaning), {}, &target);
 }
 ConfigSchema& ConfigSchema::field(std::string name, int64_t& target, Range range, std::string meaning) {
@@ -276,6 +315,9 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
       text = argument.substr(equals + 1);
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
       text = arguments[++i];
+      if (std::holds_alternative<ConfigList*>(field.target)) {
+        for (; i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"); ++i) text += " " + arguments[i + 1];
+      }
     } else if (std::holds_alternative<bool*>(field.target)) {
       text = "true";
     } else {

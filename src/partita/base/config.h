@@ -54,14 +54,16 @@ struct ConfigChoice {
   std::function<void(size_t)> set;
 };
 
+using ConfigList = std::vector<std::string>;
+
 // A value as it stands in a file or on the command line, before it meets its key's type.
-using ConfigValue = std::variant<bool, int64_t, double, std::string>;
+using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList>;
 
 struct ConfigField {
   std::string key;  // "train.steps"
   std::string meaning;
   Range range;
-  std::variant<bool*, int64_t*, double*, std::string*, std::filesystem::path*, ConfigChoice> target;
+  std::variant<bool*, int64_t*, double*, std::string*, std::filesystem::path*, ConfigList*, ConfigChoice> target;
 
   [[nodiscard]] std::string expected() const;  // "an integer of at least 1"
   [[nodiscard]] std::string value() const;     // as TOML
@@ -75,6 +77,9 @@ class ConfigSchema {
   ConfigSchema& field(std::string name, bool& target, std::string meaning);
   ConfigSchema& field(std::string name, std::string& target, std::string meaning);
   ConfigSchema& field(std::string name, std::filesystem::path& target, std::string meaning);
+  // In TOML an array of strings and numbers; on the command line, words: "--data.blend 0.7 a 0.3 b", or one argument of
+  // them. Numbers are taken as text.
+  ConfigSchema& field(std::string name, ConfigList& target, std::string meaning);
   ConfigSchema& field(std::string name, int64_t& target, Range range, std::string meaning);
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);
   // A name "true" or "false" is also met by the TOML boolean.
@@ -91,7 +96,8 @@ class ConfigSchema {
   // nearest), wrong type or range; each with file and line.
   void read_toml(std::string_view text, std::string_view file, ConfigSources* sources = nullptr);
 
-  // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true.
+  // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true, a list takes
+  // all values that follow it.
   void read_overrides(std::span<const std::string> arguments, ConfigSources* sources = nullptr);
 
   // All keys as valid TOML; with sources, each line ends in where its value came from.

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/data/batch_plan.h"
+#include "partita/data/blend.h"
 #include "partita/data/split.h"
 #include "partita/optim/loss_scale.h"
 
@@ -61,8 +62,13 @@ void validate_batches(const Config& c, int64_t ranks) {
 void validate_data(const Config& c) {
   const DataConfig& d = c.data;
   const bool prompts = d.format == DataFormat::prompts;
+  if (prompts && !d.blend.empty()) fail("data.blend is of token files, data.format is prompts: use data.path");
+  if (!d.path.empty() && !d.blend.empty())
+    fail("data.path is \"{}\" and data.blend is given too: leave one of them out", d.path.string());
+  if (!d.blend.empty()) (void)parse_blend(d.blend);
   if (d.path.empty() && prompts) fail("data.path is not set: give a file of JSON lines with prompt and completion");
-  if (d.path.empty()) fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
+  if (d.path.empty() && d.blend.empty())
+    fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
   if (d.tokenizer.empty() && c.from.empty() && (prompts || c.model.vocab_size == 0)) {
     fail("data.tokenizer is not set: give the tokenizer.json {}",
          prompts ? "of the model" : "that the token files were made with, or model.vocab_size");
@@ -98,17 +104,17 @@ void validate_schedule(const Config& c) {
 
 }  // namespace
 
+const char* name_of(Fp8Recipe recipe) {
+  constexpr std::array kNames = {"off", "current", "delayed"};
+  return kNames[static_cast<size_t>(recipe)];
+}
+
 void validate_step(const Config& c, int64_t ranks) {
   validate(c.model);
   validate(c.lora, c.model.kind);
   validate_precision(c);
   validate_memory(c);
   validate_parallel(c.parallel, ranks);
-const char* name_of(Fp8Recipe recipe) {
-  constexpr std::array kNames = {"off", "current", "delayed"};
-  return kNames[static_cast<size_t>(recipe)];
-}
-
   validate_batches(c, ranks);
 }
 

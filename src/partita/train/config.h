@@ -31,10 +31,13 @@ enum class DataFormat : uint8_t { tokens, prompts };
 struct DataConfig {
   DataFormat format = DataFormat::tokens;
   std::filesystem::path path;        // tokens: prefix of PATH.bin and PATH.idx; prompts: the file
+  ConfigList blend;                  // tokens, in the place of path: weights and prefixes in turn (data/blend.h)
   std::filesystem::path validation;  // likewise; empty: a part of `path`
   std::filesystem::path tokenizer;   // tokenizer.json
   std::string split = "969,30,1";    // weights of training, validation and test documents, or examples
   int64_t seed = 1234;               // of the order of samples
+  // Folder that keeps the order; empty: PREFIX_cache beside the token files; "none": none does.
+  std::filesystem::path cache;
   // Positions begin anew in each document, and attention stays within it. automatic: of prompts.
   Switch separate_documents = Switch::automatic;
   // Of prompts.
@@ -181,13 +184,13 @@ struct Config {
 
 // What single values cannot show, for a job of `ranks` processes: batch and ranks, lengths, schedule.
 void validate(const Config& config, int64_t ranks);
+// Those of them that a step on given batches has: model, precision, memory, ranks and batch sizes.
+void validate_step(const Config& config, int64_t ranks);
 
 // Micro-batches a rank and step. The config is valid.
 [[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);
 
 // The schedule in its own unit, zeros filled in.
-// Those of them that a step on given batches has: model, precision, memory, ranks and batch sizes.
-void validate_step(const Config& config, int64_t ranks);
 [[nodiscard]] Schedule make_schedule(const Config& config);
 
 // The rate of a step, counted from 1, behind which `consumed_samples` samples are consumed.

@@ -56,10 +56,16 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
       .choice("format", d.format, {"tokens", "prompts"},
               "tokens: files of `partita tokenize`; prompts: JSON lines with prompt and completion, which alone counts")
       .field("path", d.path, "tokens: prefix of the token files PATH.bin and PATH.idx; prompts: the file of JSON lines")
+      .field("blend", d.blend,
+             "tokens, in the place of path: weights and prefixes in turn, [0.7, \"data/a\", 0.3, \"data/b\"]; without "
+             "weights each counts by its size")
       .field("validation", d.validation, "data of the same format for validation; empty: a part of path, by split")
       .field("tokenizer", d.tokenizer, "tokenizer.json that the token files were made with; empty: that of model.from")
       .field("split", d.split, "weights of training, validation and test documents, or examples")
       .field("seed", d.seed, between(0, 4294967295), "seed of the order of samples")
+      .field("cache", d.cache,
+             "tokens: folder that keeps the order of samples, made once and shared by all ranks of a machine; empty: "
+             "PREFIX_cache beside the token files; none: each rank holds its own")
       .choice("separate_documents", d.separate_documents, {"auto", "true", "false"},
               "positions begin anew in each document, and attention stays within it; auto: of prompts")
       .field("prompt_key", d.prompt_key, "prompts: key of the text that is given")

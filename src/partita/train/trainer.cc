@@ -72,7 +72,9 @@ class TrainingRun {
     const std::filesystem::path from = resume_folder();
     if (!from.empty()) read_position(from);
     data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
-                                           RunPosition{.step = step_, .consumed_samples = consumed_samples_});
+                                           RunPosition{.step = step_,
+                                                       .consumed_samples = consumed_samples_,
+                                                       .planned_samples = planned_samples_});
     engine_ = build_training_engine(
         config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data(), device_);
     set_weights(from);
@@ -159,19 +161,20 @@ class TrainingRun {
     consumed_samples_ = saved.consumed_samples;
     skipped_steps_ = saved.skipped_steps;
     nan_steps_ = saved.nan_steps;
+    planned_samples_ = saved.planned_samples;
     saved_identity_ = saved.identity;
     saved_base_ = saved.base;
+    amax_history_ = saved.amax_history;
     stored_as_ = saved.stored_as;
   }
 
-    amax_history_ = saved.amax_history;
   void resume(const std::filesystem::path& folder) {
     (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
     engine_->publish_weights();
+    engine_->set_amax_history(amax_history_);
     for (const std::string& difference : differences(saved_identity_, identity()))
       warn("{}: {}, so the run will not be the one that was begun", folder.string(), difference);
     log::info("resuming from {}", folder.string());
-    engine_->set_amax_history(amax_history_);
   }
 
   void start() {
@@ -303,15 +306,16 @@ class TrainingRun {
     State state = saved_state(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
     state.scalars = to_json(RunState{.step = step_,
                                      .consumed_samples = consumed_samples_,
+                                     .planned_samples = data_->planned_samples(),
                                      .skipped_steps = skipped_steps_,
                                      .nan_steps = nan_steps_,
                                      .loss_scale = scales_loss() ? loss_scale_.scale : 0,
                                      .clean_steps = loss_scale_.clean_steps,
+                                     .amax_history = engine_->amax_history(),
                                      .model = config_.model,
                                      .lora = config_.lora,
                                      .base = base_,
                                      .stored_as = stored_as_,
-                                     .amax_history = engine_->amax_history(),
                                      .identity = identity()});
     view_->checkpoint = save_checkpoint(
         checkpoints_folder(config_.run.directory), step_, state, peers_,
@@ -357,13 +361,14 @@ class TrainingRun {
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
+  std::vector<int64_t> planned_samples_;  // of the checkpoint
   std::map<std::string, std::string> saved_identity_;
+  std::vector<float> amax_history_;  // of the checkpoint
   std::filesystem::path saved_base_;
   std::string stored_as_;       // element type that the weights came in, for an export; empty: not known
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t workspace_ = 0;       // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
-  std::vector<float> amax_history_;  // of the checkpoint
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
-#include "partita/data/gpt_dataset.h"
 #include "partita/data/prompt_dataset.h"
+#include "partita/train/token_samples.h"
 
 namespace partita {
 
@@ -34,10 +34,12 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
       buffers_(static_cast<size_t>(plan_.accumulation())) {
   const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
   const int64_t samples = position.consumed_samples + steps_left * config.train.global_batch;
+  planned_ = std::move(position.planned_samples);
+  if (planned_.empty() || planned_.back() < samples) planned_.push_back(samples);
   if (config.data.format == DataFormat::prompts)
-    open_prompts(config, samples);
+    open_prompts(config, planned_.back());
   else
-    open_tokens(config, samples);
+    open_tokens(config);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
   if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
   identity_["data.seed"] = std::to_string(config.data.seed);
@@ -45,28 +47,14 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
 }
 
-void TrainingData::open_tokens(const Config& config, int64_t samples) {
-  const DataConfig& d = config.data;
-  const bool own_validation = !d.validation.empty();
-  const auto open = [&](const std::filesystem::path& prefix, SplitName name, int64_t count) {
-    const auto tokens = std::make_shared<const IndexedDataset>(prefix);
-    const SequenceRange range = own_validation ? SequenceRange{0, tokens->sequences()}
-                                               : split_range(parse_split(d.split), name, tokens->sequences());
-    if (name == SplitName::train) identity_["tokens in data.path"] = std::to_string(tokens->tokens());
-    return std::make_unique<GptDataset>(tokens, range,
-                                        GptIndexSpec{.split = std::string(name_of(name)),
-                                                     .sequence_length = config.train.sequence_length,
-                                                     .samples = count,
-                                                     .seed = static_cast<uint32_t>(d.seed)},
-                                        documents_of(d));
-  };
-  auto train = open(d.path, SplitName::train, samples);
-  examples_ = (train->tokens_per_epoch() - 1) / config.train.sequence_length;
-  train_ = std::move(train);
-  identity_["samples of the whole run, by which epochs are shuffled"] = std::to_string(samples);
+void TrainingData::open_tokens(const Config& config) {
+  TokenSamples train = open_token_samples(config, SplitName::train, planned_);
+  train_ = std::move(train.source);
+  examples_ = train.samples_per_epoch;
+  identity_["the token files"] = train.parts;
   if (config.eval.every > 0) {
-    valid_ =
-        open(own_validation ? d.validation : d.path, SplitName::valid, config.eval.batches * config.train.global_batch);
+    const int64_t samples = config.eval.batches * config.train.global_batch;
+    valid_ = open_token_samples(config, SplitName::valid, std::span(&samples, 1)).source;
   }
 }
 

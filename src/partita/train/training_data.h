@@ -17,6 +17,7 @@ namespace partita {
 // Where a run stands.
 struct RunPosition {
   int64_t step = 0, consumed_samples = 0;
+  std::vector<int64_t> planned_samples;  // of the whole run, each time it was planned: TrainingData::planned_samples()
 };
 
 class TrainingData {
@@ -31,12 +32,14 @@ class TrainingData {
   // Global batch number `index` of validation: the same samples in every evaluation.
   [[nodiscard]] std::vector<Batch> validation(int64_t index);
 
+  // Of the whole run: as it was begun, then each time it was prolonged. A run that goes on is told, so that its samples stay.
+  [[nodiscard]] const std::vector<int64_t>& planned_samples() const { return planned_; }
   [[nodiscard]] int64_t examples() const { return examples_; }  // training samples of one epoch
   // What must stay for a resumed run to read the same samples, by name.
   [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:
-  void open_tokens(const Config&, int64_t samples);
+  void open_tokens(const Config&);
   void open_prompts(const Config&, int64_t samples);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
@@ -44,6 +47,7 @@ class TrainingData {
   std::unique_ptr<SampleSource> train_, valid_;
   std::unique_ptr<BatchReader> train_reader_, valid_reader_;
   std::vector<TokenBatch> buffers_;  // one a micro-batch
+  std::vector<int64_t> planned_;
   int64_t examples_ = 0;
   std::map<std::string, std::string> identity_;
 };

@@ -1,0 +1,83 @@
+#include "partita/train/token_samples.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/data/blend.h"
+#include "partita/data/blended_dataset.h"
+#include "partita/train/training_data.h"
+
+namespace partita {
+namespace {
+
+constexpr const char* kNoCache = "none";
+
+IndexCache cache_beside(const std::filesystem::path& prefix, const DataConfig& d) {
+  if (d.cache == kNoCache) return {};
+  if (!d.cache.empty()) return IndexCache(d.cache);
+  std::filesystem::path folder = prefix;
+  folder += "_cache";
+  return IndexCache(folder);
+}
+
+struct OpenPart {
+  std::optional<double> weight;
+  std::shared_ptr<const IndexedDataset> tokens;
+  SequenceRange range;
+  int64_t samples_per_epoch;
+};
+
+OpenPart open_part(const BlendPart& part, const Config& config, SplitName split) {
+  OpenPart open{part.weight, std::make_shared<const IndexedDataset>(part.prefix), {}, 0};
+  const int64_t sequences = open.tokens->sequences();
+  open.range = config.data.validation.empty() ? split_range(parse_split(config.data.split), split, sequences)
+                                              : SequenceRange{0, sequences};
+  int64_t tokens = 0;
+  for (int64_t s = open.range.begin; s < open.range.end; ++s) tokens += open.tokens->length(s);
+  open.samples_per_epoch = (tokens - 1) / config.train.sequence_length;
+  return open;
+}
+
+}  // namespace
+
+TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned) {
+  const DataConfig& d = config.data;
+  const bool own_validation = split == SplitName::valid && !d.validation.empty();
+  const bool blended = !d.blend.empty() && !own_validation;
+  const std::vector<BlendPart> wanted =
+      blended ? parse_blend(d.blend) : std::vector<BlendPart>{{{}, own_validation ? d.validation : d.path}};
+
+  TokenSamples found;
+  std::vector<OpenPart> parts;
+  for (const BlendPart& part : wanted) {
+    parts.push_back(open_part(part, config, split));
+    found.samples_per_epoch += parts.back().samples_per_epoch;
+    found.parts += fmt::format("{}{}{} tokens of {}", found.parts.empty() ? "" : ", ",
+                               part.weight ? fmt::format("{} of ", *part.weight) : "", parts.back().tokens->tokens(),
+                               part.prefix.filename().string());
+  }
+  const GptIndexSpec spec{.split = std::string(name_of(split)),
+                          .sequence_length = config.train.sequence_length,
+                          .samples = planned.front(),
+                          .seed = static_cast<uint32_t>(d.seed)};
+  const GptDataset::Options options{.documents = documents_of(d),
+                                    .cache = cache_beside(wanted[0].prefix, d),
+                                    .prolonged = {planned.begin() + 1, planned.end()}};
+  if (!blended) {
+    found.source = std::make_unique<GptDataset>(parts[0].tokens, parts[0].range, spec, options);
+    return found;
+  }
+  std::vector<BlendedDataset::Part> blend;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const OpenPart& part = parts[i];
+    // Too small a part is an error of its own below; here it only must not count as nothing.
+    const double weight = part.weight.value_or(static_cast<double>(std::max<int64_t>(part.samples_per_epoch, 1)));
+    blend.push_back({weight, part.tokens, part.range, cache_beside(wanted[i].prefix, d)});
+  }
+  found.source = std::make_unique<BlendedDataset>(blend, spec, options);
+  return found;
+}
+
+}  // namespace partita

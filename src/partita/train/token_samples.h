@@ -1,0 +1,27 @@
+// The samples of token files that a configuration names: of one dataset, or of several blended.
+//
+//   const TokenSamples train = open_token_samples(config, SplitName::train, {steps * global_batch});
+//   train.source->read(k, slots);
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "partita/data/sample_source.h"
+#include "partita/data/split.h"
+#include "partita/train/config.h"
+
+namespace partita {
+
+struct TokenSamples {
+  std::unique_ptr<SampleSource> source;
+  int64_t samples_per_epoch = 0;  // of all parts together
+  std::string parts;              // "0.7 of data/a with 1000 tokens, 0.3 of ...": what must stay for the samples to stay
+};
+
+// planned: samples of the whole, at each time it was planned; the order that the first ones made stays as it is. Validation
+// comes from data.validation if that is set. Error: missing or damaged files, too few tokens.
+[[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned);
+
+}  // namespace partita
