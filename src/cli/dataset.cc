@@ -1,25 +1,34 @@
-// partita dataset: look into .bin/.idx token files and check them.
+// partita dataset: look into .bin/.idx token files, check them, put them together.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/dataset_index.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
+#include "partita/data/indexed_writer.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace {
 
 using namespace partita;
+namespace fs = std::filesystem;
 
 struct Arguments {
   std::string prefix, tokenizer;
   int64_t documents = 3, first = 0;
+};
+
+struct MergeArguments {
+  std::string output;
+  std::vector<std::string> inputs;
 };
 
 void print_summary(const IndexedDataset& dataset) {
@@ -34,27 +43,81 @@ void print_summary(const IndexedDataset& dataset) {
              dataset.sequences(), dataset.tokens(), name_of(dataset.type()),
              human_bytes(dataset.tokens() * size_of(dataset.type())));
   fmt::print("tokens a sequence: {} to {}, {:.1f} on average\n", shortest, longest, mean);
+  int64_t empty = 0, several = 0;
+  for (int64_t d = 0; d < dataset.documents(); ++d) {
+    const int64_t sequences = dataset.document_begin(d + 1) - dataset.document_begin(d);
+    empty += sequences == 0 ? 1 : 0;
+    several += sequences > 1 ? 1 : 0;
+  }
+  if (empty > 0) fmt::print("documents without sequences: {}\n", empty);
+  if (several > 0) fmt::print("documents of several sequences: {}\n", several);
+}
+
+// Error: an id that the tokenizer does not know.
+void check_ids(std::span<const TokenId> ids, const Tokenizer& tokenizer, const IndexedDataset& dataset, int64_t sequence) {
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < tokenizer.vocab_size()) continue;
+    fail("{}: sequence {} holds the token {}, {} expected: another tokenizer's", bin_path(dataset.prefix()).string(),
+         sequence, id, fmt::format("0 to {}", tokenizer.vocab_size() - 1));
+  }
 }
 
 void inspect(const Arguments& arguments) {
   const auto tokenizer = arguments.tokenizer.empty() ? nullptr : load_tokenizer(arguments.tokenizer);
   const IndexedDataset dataset(arguments.prefix);
   print_summary(dataset);
-  const int64_t end = std::min(dataset.documents(), arguments.first + arguments.documents);
+  if (arguments.documents > 0 && arguments.first > 0 && arguments.first >= dataset.documents())
+    fail("--first {}: {} has the documents 0 to {}", arguments.first, arguments.prefix, dataset.documents() - 1);
+  const int64_t end = std::min(dataset.documents() - arguments.first, arguments.documents) + arguments.first;
   for (int64_t d = arguments.first; d < end; ++d) {
-    std::vector<TokenId> ids;
-    for (int64_t s = dataset.document_begin(d); s < dataset.document_begin(d + 1); ++s) {
-      const size_t before = ids.size();
-      ids.resize(before + static_cast<size_t>(dataset.length(s)));
-      dataset.read(s, 0, std::span(ids).subspan(before));
-    }
-    fmt::print("--- document {}: {} tokens\n", d, ids.size());
-    if (tokenizer) {
-      fmt::print("{}\n", tokenizer->decode(ids));
-    } else {
-      fmt::print("[{}]\n", fmt::join(ids, ", "));
+    const int64_t begin = dataset.document_begin(d), sequences = dataset.document_begin(d + 1) - begin;
+    int64_t tokens = 0;
+    for (int64_t s = begin; s < begin + sequences; ++s) tokens += dataset.length(s);
+    fmt::print("--- document {}: {} tokens{}\n", d, tokens,
+               sequences > 1 ? fmt::format(" in {} sequences", sequences) : "");
+    for (int64_t s = begin; s < begin + sequences; ++s) {
+      std::vector<TokenId> ids(static_cast<size_t>(dataset.length(s)));
+      dataset.read(s, 0, ids);
+      if (tokenizer) {
+        check_ids(ids, *tokenizer, dataset, s);
+        fmt::print("{}\n", tokenizer->decode(ids));
+      } else {
+        fmt::print("[{}]\n", fmt::join(ids, ", "));
+      }
     }
   }
+}
+
+// OUT with the documents of all inputs, in their order; a folder stands for all token files in it, by name.
+void merge(const MergeArguments& arguments) {
+  std::vector<fs::path> prefixes;
+  for (const std::string& input : arguments.inputs) {
+    if (!fs::is_directory(input)) {
+      prefixes.emplace_back(input);
+      continue;
+    }
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(input)) {
+      if (entry.path().extension() == ".idx") found.push_back(fs::path(entry.path()).replace_extension());
+    }
+    if (found.empty()) fail("{}: no token files (*.idx) in this folder", input);
+    std::ranges::sort(found);
+    prefixes.insert(prefixes.end(), found.begin(), found.end());
+  }
+  const auto place = [](const fs::path& prefix) { return fs::weakly_canonical(idx_path(prefix)); };
+  std::vector<std::unique_ptr<const IndexedDataset>> datasets;
+  for (const fs::path& prefix : prefixes) {
+    if (place(prefix) == place(arguments.output)) fail("{} would be read and replaced: give another output", arguments.output);
+    datasets.push_back(std::make_unique<const IndexedDataset>(prefix));
+    if (datasets.back()->type() != datasets[0]->type()) {
+      fail("{} has tokens of {}, {} has {}: tokenize both with the same tokenizer", prefix.string(),
+           name_of(datasets.back()->type()), prefixes[0].string(), name_of(datasets[0]->type()));
+    }
+  }
+  IndexedWriter writer(arguments.output, datasets[0]->type());
+  for (const auto& dataset : datasets) writer.add_dataset(*dataset);
+  writer.close();
+  print_summary(IndexedDataset(arguments.output));
 }
 
 void verify(const Arguments& arguments) {
@@ -65,12 +128,10 @@ void verify(const Arguments& arguments) {
   for (int64_t s = 0; s < dataset.sequences(); ++s) {
     ids.resize(static_cast<size_t>(dataset.length(s)));
     dataset.read(s, 0, ids);
-    for (TokenId id : ids) {
+    if (tokenizer) check_ids(ids, *tokenizer, dataset, s);
+    for (const TokenId id : ids) {
       largest = std::max(largest, id);
-      if (id < 0 || (tokenizer && id >= tokenizer->vocab_size())) {
-        fail("{}: sequence {} holds the token {}, {} expected", bin_path(arguments.prefix).string(), s, id,
-             tokenizer ? fmt::format("0 to {}", tokenizer->vocab_size() - 1) : "0 or more");
-      }
+      if (id < 0) fail("{}: sequence {} holds the token {}, 0 or more expected", bin_path(arguments.prefix).string(), s, id);
     }
   }
   print_summary(dataset);
@@ -89,7 +150,7 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Argu
 }  // namespace
 
 void add_dataset_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("dataset", "Looks into .bin/.idx token files and checks them");
+  CLI::App* command = app.add_subcommand("dataset", "Looks into .bin/.idx token files, checks them, puts them together");
   command->require_subcommand(1);
 
   const auto inspected = std::make_shared<Arguments>();
@@ -115,4 +176,19 @@ void add_dataset_command(CLI::App& app) {
       ->type_name("PATH");
   verify_command->footer("Example:\n  partita dataset verify data/corpus_text_document --tokenizer tokenizer.json");
   verify_command->callback([verified] { verify(*verified); });
+
+  const auto merged = std::make_shared<MergeArguments>();
+  CLI::App* merge_command = command->add_subcommand("merge", "Puts token files together, document after document");
+  merge_command->add_option("output,--output-prefix", merged->output, "Path of the files to write, without .bin or .idx")
+      ->required()
+      ->type_name("OUT");
+  merge_command->add_option("inputs,--input", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
+      ->required()
+      ->type_name("IN...");
+  merge_command->footer(
+      "All inputs have the same type of token. A folder stands for the token files in it, by name.\n\n"
+      "Example:\n  partita dataset merge data/all data/part-0_text_document data/part-1_text_document");
+  merge_command->callback([merged] { merge(*merged); });
+
+  add_dataset_index_command(*command);
 }

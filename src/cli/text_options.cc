@@ -25,14 +25,15 @@ void add_choice(CLI::App& command, const std::string& name, T& value, const std:
 }  // namespace
 
 void add_text_options(CLI::App& command, TextArguments& arguments) {
-  command.add_option("--input", arguments.inputs, "Input files; patterns such as 'data/*.jsonl' too (quote them)")
+  command.add_option("--input", arguments.inputs, "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' too (quote them); -: "
+                     "standard input")
       ->required()
       ->type_name("FILE");
   add_choice<TextFormat>(
       command, "--format", arguments.options.format,
       {{"auto", TextFormat::automatic}, {"jsonl", TextFormat::json_lines}, {"text", TextFormat::text}},
       "jsonl: a JSON object a line; text: a file is one document; auto (default): jsonl for files "
-      "named .jsonl, .json or .ndjson, else text");
+      "named .jsonl, .json or .ndjson (also before .gz or .zst) and for standard input, else text");
   command.add_option("--json-keys", arguments.options.json_keys, "Keys of the JSON object that hold the text")
       ->type_name("KEY")
       ->capture_default_str();

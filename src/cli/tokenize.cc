@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/megatron_options.h"
 #include "cli/text_options.h"
 #include "partita/base/duration.h"
 #include "partita/base/error.h"
@@ -20,16 +21,23 @@ using namespace partita;
 
 struct Arguments {
   TextArguments text;
+  MegatronArguments megatron;
+  EncodeOptions encode;
+  SentenceOptions sentences;
   std::string tokenizer, output_prefix, bad_lines = "error";
-  bool append_eod = false, quiet = false;
+  bool append_eod = false, split_sentences = false, quiet = false;
   int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 };
 
 std::string progress_line(const TokenizeProgress& progress) {
+  const double megabytes = 1e-6 * static_cast<double>(progress.bytes);
+  if (!progress.total_bytes)
+    return fmt::format("tokenized {} documents, {:.1f} MB, {:.1f} MB/s", progress.documents, megabytes,
+                       progress.megabytes_per_second());
+  const double total = 1e-6 * static_cast<double>(*progress.total_bytes);
   return fmt::format("tokenized {} documents, {:.1f} of {:.1f} MB ({:.0f} %), {:.1f} MB/s, {} left", progress.documents,
-                     1e-6 * static_cast<double>(progress.bytes), 1e-6 * static_cast<double>(progress.total_bytes),
-                     100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total_bytes),
-                     progress.megabytes_per_second(), human_duration(progress.seconds_left()));
+                     megabytes, total, 100 * megabytes / total, progress.megabytes_per_second(),
+                     human_duration(progress.seconds_left()));
 }
 
 // On a terminal a last line, renewed several times a second; else a line every ten seconds.
@@ -56,22 +64,24 @@ void print_report(const TokenizeReport& report) {
     log::warn("skipped: {} more", more);
   std::string text =
       fmt::format("{} documents, {} tokens from {:.1f} MB in {:.1f} s ({:.1f} MB/s)", report.progress.documents,
-                  report.tokens, 1e-6 * static_cast<double>(report.progress.bytes), report.progress.seconds,
+                  report.tokens, 1e-6 * static_cast<double>(report.progress.text_bytes), report.progress.seconds,
                   report.progress.megabytes_per_second());
-  if (report.empty_documents > 0) text += fmt::format("; {} empty documents passed over", report.empty_documents);
+  if (report.empty_documents > 0) text += fmt::format("; {} empty documents", report.empty_documents);
   if (report.bad_documents > 0) text += fmt::format("; {} bad documents skipped", report.bad_documents);
   for (const auto& prefix : report.prefixes) text += fmt::format("\n{}.bin, {}.idx", prefix.string(), prefix.string());
   log::print(text);
 }
 
 void run(const CLI::App& command, const Arguments& arguments) {
-  const auto tokenizer = load_tokenizer(arguments.tokenizer);
+  const auto tokenizer = load_tokenizer_of(arguments.tokenizer, arguments.megatron);
   TokenizeOptions options;
   options.inputs = expand_inputs(arguments.text.inputs);
   options.output_prefix = arguments.output_prefix;
   options.text = text_options(command, arguments.text);
   options.append_eod = arguments.append_eod;
   options.skip_bad_documents = arguments.bad_lines == "skip";
+  if (arguments.split_sentences) options.sentences = arguments.sentences;
+  options.encode = arguments.encode;
   options.workers = arguments.workers;
   auto printer = std::make_unique<ProgressPrinter>();
   const TokenizeReport report = tokenize_corpus(
@@ -88,15 +98,27 @@ void add_tokenize_command(CLI::App& app) {
   add_text_options(*command, arguments->text);
   command
       ->add_option("--tokenizer", arguments->tokenizer,
-                   "tokenizer.json, GPT-2's vocab.json (merges.txt beside it), or a folder that holds them")
-      ->required()
+                   "tokenizer.json, SentencePiece's tokenizer.model, a tiktoken file, GPT-2's vocab.json (merges.txt "
+                   "beside it), or a folder that holds one of them")
       ->type_name("PATH");
   command
       ->add_option("--output-prefix", arguments->output_prefix,
-                   "Writes PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text)")
+                   "Writes PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text), with "
+                   "--split-sentences PREFIX_KEY_sentence")
       ->required()
       ->type_name("PREFIX");
   command->add_flag("--append-eod", arguments->append_eod, "End each document with the end-of-document token");
+  command->add_flag("--add-special", arguments->encode.add_special,
+                    "Put around each text what the tokenizer's file says, such as <s> in front");
+  command->add_flag("--allow-special", arguments->encode.allow_special,
+                    "Text that spells a special token is that token; else it is text");
+  command->add_flag("--split-sentences", arguments->split_sentences,
+                    "Make each sentence a sequence, by ICU's rules; the end of a line ends a sentence");
+  command->add_option("--lang", arguments->sentences.language, "Language of the sentences: en, de, ...")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_flag("--keep-newlines", arguments->sentences.keep_newlines,
+                    "Keep the white space between sentences, with the sentence before it");
   command->add_option("--workers", arguments->workers, "Threads; the output is the same for any number")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -109,12 +131,13 @@ void add_tokenize_command(CLI::App& app) {
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--quiet", arguments->quiet, "No progress on stderr");
+  add_megatron_options(*command, arguments->megatron);
   command->footer(
-      "Example:\n"
-      "  partita tokenize --input 'corpus/*.jsonl' --tokenizer tokenizer.json --append-eod --output-prefix "
-      "data/corpus\n"
-      "writes data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. Empty "
-      "documents\n"
-      "are passed over and counted. Nothing is written unless the whole input is good.");
+      "Examples:\n"
+      "  partita tokenize --input 'corpus/*.jsonl.zst' --tokenizer tokenizer.json --append-eod --output-prefix data/corpus\n"
+      "  xzcat corpus.jsonl.xz | partita tokenize --input - --tokenizer llama2/tokenizer.model --append-eod "
+      "--output-prefix data/corpus\n"
+      "write data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. An empty document is a\n"
+      "document without tokens. Nothing appears under these names unless the whole input is good.");
   command->callback([command, arguments] { run(*command, *arguments); });
 }

@@ -27,16 +27,6 @@ std::string Tokenizer::decode(std::span<const TokenId> ids) const {
 
 namespace {
 
-std::unique_ptr<Tokenizer> load_gpt2(const fs::path& vocab) {
-  BpeModel model = load_gpt2_files(vocab, vocab.parent_path() / "merges.txt");
-  PipelineParts parts;
-  for (const TokenId id : model.special) {
-    parts.added.push_back({.content = model.tokens[static_cast<size_t>(id)], .id = id, .special = true});
-  }
-  parts.model = std::make_unique<ByteLevelBpe>(std::move(model), vocab.string());
-  return std::make_unique<Pipeline>(std::move(parts));
-}
-
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
     if (fs::exists(folder / name)) return load_tokenizer(folder / name);
@@ -70,9 +60,19 @@ std::optional<std::pair<fs::path, std::string>> file_and_kind(const fs::path& pa
 
 }  // namespace
 
+std::unique_ptr<Tokenizer> load_gpt2(const fs::path& vocab, const fs::path& merges) {
+  BpeModel model = load_gpt2_files(vocab, merges);
+  PipelineParts parts;
+  for (const TokenId id : model.special) {
+    parts.added.push_back({.content = model.tokens[static_cast<size_t>(id)], .id = id, .special = true});
+  }
+  parts.model = std::make_unique<ByteLevelBpe>(std::move(model), vocab.string());
+  return std::make_unique<Pipeline>(std::move(parts));
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
   if (fs::is_directory(path)) return load_folder(path);
-  if (path.filename() == "vocab.json") return load_gpt2(path);
+  if (path.filename() == "vocab.json") return load_gpt2(path, path.parent_path() / "merges.txt");
   if (const auto named = file_and_kind(path)) return load_tiktoken(named->first, named->second);
   const std::string head = head_of(path);
   if (looks_like_tiktoken(head)) return load_tiktoken(path);

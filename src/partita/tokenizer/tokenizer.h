@@ -64,4 +64,8 @@ class Tokenizer {
 // Error: names the file, and the field that is not supported.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
+// GPT-2's pair of files, whatever their names (gpt2_files.h).
+[[nodiscard]] std::unique_ptr<Tokenizer> load_gpt2(const std::filesystem::path& vocab,
+                                                   const std::filesystem::path& merges);
+
 }  // namespace partita

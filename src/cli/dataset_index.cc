@@ -1,0 +1,121 @@
+// partita dataset index: the order of samples as numpy arrays.
+#include "cli/dataset_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/data/blended_dataset.h"
+#include "partita/data/npy.h"
+
+namespace {
+
+using namespace partita;
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> data;
+  std::string split = "969,30,1", part = "train", output;
+  int64_t samples = 0, sequence_length = 0, seed = 1234;
+};
+
+template <class To, class From>
+std::vector<To> as(std::span<const From> values) {
+  return {values.begin(), values.end()};
+}
+
+// The types that Megatron's own files have.
+void write_index(const fs::path& folder, const GptIndexView& index, int64_t longest) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  fs::create_directories(folder);
+  const auto sequences = as<int32_t>(index.sequences);
+  write_npy(folder / "document_index.npy", std::span<const int32_t>(sequences));
+  std::vector<int64_t> starts;
+  for (const TokenPosition& start : index.starts) starts.insert(starts.end(), {start.entry, start.offset});
+  if (std::max(static_cast<int64_t>(sequences.size()), longest) <= kMost) {
+    const auto narrow = as<int32_t>(std::span<const int64_t>(starts));
+    write_npy(folder / "sample_index.npy", std::span<const int32_t>(narrow), 2);
+  } else {
+    write_npy(folder / "sample_index.npy", std::span<const int64_t>(starts), 2);
+  }
+  if (index.size() < std::numeric_limits<uint32_t>::max() - 1) {
+    const auto narrow = as<uint32_t>(index.shuffle);
+    write_npy(folder / "shuffle_index.npy", std::span<const uint32_t>(narrow));
+  } else {
+    write_npy(folder / "shuffle_index.npy", index.shuffle);
+  }
+}
+
+SplitName split_named(const std::string& name) {
+  for (const SplitName split : {SplitName::train, SplitName::valid, SplitName::test})
+    if (name_of(split) == name) return split;
+  fail("--part {}: train, valid or test expected", name);
+}
+
+void run(const Arguments& a) {
+  const std::vector<BlendPart> parts = parse_blend(a.data);
+  const bool blended = parts.size() > 1 || parts[0].weight.has_value();
+  if (blended && !parts[0].weight) fail("several datasets and no weights: give weights and prefixes in turn");
+  if (blended && a.samples == 0) fail("--samples is missing: a blend has no end of its own");
+  const SplitName name = split_named(a.part);
+  const GptIndexSpec spec{.split = a.part,
+                          .sequence_length = a.sequence_length,
+                          .samples = a.samples,
+                          .seed = static_cast<uint32_t>(a.seed)};
+  std::vector<BlendedDataset::Part> open;
+  for (const BlendPart& part : parts) {
+    const auto tokens = std::make_shared<const IndexedDataset>(part.prefix);
+    open.push_back({part.weight.value_or(1), tokens, split_range(parse_split(a.split), name, tokens->sequences()), {}});
+  }
+  const auto longest = [&open](size_t d) {
+    int64_t most = 0;
+    for (int64_t s = 0; s < open[d].tokens->sequences(); ++s) most = std::max(most, open[d].tokens->length(s));
+    return most;
+  };
+  const fs::path folder = a.output;
+  if (!blended) {
+    const GptDataset dataset(open[0].tokens, open[0].range, spec);
+    write_index(folder, dataset.index(), longest(0));
+    fmt::print("{}: {} samples\n", folder.string(), dataset.size());
+    return;
+  }
+  const BlendedDataset blend(open, spec, {});
+  for (size_t d = 0; d < open.size(); ++d)
+    write_index(folder / std::to_string(d), blend.parts()[d].index(), longest(d));
+  write_npy(folder / "dataset_index.npy", blend.datasets());
+  write_npy(folder / "dataset_sample_index.npy", blend.samples());
+  fmt::print("{}: {} samples of {} datasets\n", folder.string(), blend.size(), open.size());
+}
+
+}  // namespace
+
+void add_dataset_index_command(CLI::App& parent) {
+  const auto a = std::make_shared<Arguments>();
+  CLI::App* command = parent.add_subcommand("index", "Writes the order of samples as numpy arrays");
+  command->add_option("data", a->data, "A prefix of token files; or weights and prefixes in turn")
+      ->required()
+      ->type_name("PREFIX | WEIGHT PREFIX ...");
+  command->add_option("--sequence-length", a->sequence_length, "Tokens a sample")->required()->check(CLI::PositiveNumber);
+  command->add_option("--samples", a->samples, "Samples asked for; default: those of one epoch")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", a->seed, "Of the order")->check(CLI::Range(int64_t{0}, int64_t{4294967295}))->capture_default_str();
+  command->add_option("--split", a->split, "Weights of training, validation and test sequences")->capture_default_str();
+  command->add_option("--part", a->part, "train, valid or test")
+      ->check(CLI::IsMember({"train", "valid", "test"}))
+      ->capture_default_str();
+  command->add_option("--output", a->output, "Folder to write to")->required()->type_name("FOLDER");
+  command->footer(
+      "Writes document_index.npy, sample_index.npy and shuffle_index.npy, as Megatron-LM keeps them: sample k lies between\n"
+      "rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). Of a blend these lie in\n"
+      "FOLDER/0, FOLDER/1, ..., beside dataset_index.npy and dataset_sample_index.npy.\n\n"
+      "Example:\n"
+      "  partita dataset index 0.7 data/web_text_document 0.3 data/books_text_document --sequence-length 1024 "
+      "--samples 100000 --output order");
+  command->callback([a] { run(*a); });
+}

@@ -1,0 +1,5 @@
+// `partita dataset index`, a subcommand of `partita dataset`.
+#pragma once
+#include <CLI/CLI.hpp>
+
+void add_dataset_index_command(CLI::App& parent);
