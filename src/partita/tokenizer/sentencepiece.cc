@@ -149,11 +149,13 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path)
 }
 
 bool looks_like_sentencepiece(std::string_view head) {
-  // The first piece: field 1 of kind bytes, its length, and then its text: field 1 of kind bytes again.
-  if (head.size() < 3 || head[0] != '\x0A') return false;
-  size_t at = 1;
-  while (at < head.size() && at < 6 && static_cast<unsigned char>(head[at]) >= 0x80) ++at;
-  return at + 1 < head.size() && (head[at + 1] == '\x0A' || head[at + 1] == '\x15' || head[at + 1] == '\x18');
+  // A piece comes first: field 1, its length below 128, in it field 1 again, the piece's text, and then a score (field 2)
+  // or a type (field 3).
+  constexpr char kField1 = '\x0A', kField2 = '\x15', kField3 = '\x18';
+  if (head.size() < 5 || head[0] != kField1 || head[2] != kField1) return false;
+  const size_t piece = static_cast<unsigned char>(head[1]), text = static_cast<unsigned char>(head[3]);
+  if (piece >= 128 || text + 2 >= piece || text + 4 >= head.size()) return false;
+  return head[4 + text] == kField2 || head[4 + text] == kField3;
 }
 
 }  // namespace partita

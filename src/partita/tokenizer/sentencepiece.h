@@ -53,7 +53,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 // Error: names the file and the field.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path);
 
-// Does a file that begins with `head` look like a tokenizer.model, and not like lines of text (tiktoken) or JSON?
+// Does a file that begins with `head`, its first 64 bytes or more, look like a tokenizer.model, and not like lines of
+// text (tiktoken) or JSON?
 [[nodiscard]] bool looks_like_sentencepiece(std::string_view head);
 
 }  // namespace partita
