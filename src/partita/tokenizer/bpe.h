@@ -16,44 +16,11 @@
 #include <vector>
 
 #include "partita/tokenizer/bpe_model.h"
+#include "partita/tokenizer/merge_table.h"
 #include "partita/tokenizer/splitter.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
-
-// (left, right) -> rank and result, a flat open-addressing table: the lookup that merging spends its time on.
-class MergeTable {
- public:
-  struct Found {
-    int32_t rank;  // kNone: the pair does not merge
-    TokenId result;
-  };
-  static constexpr int32_t kNone = -1;
-
-  MergeTable(std::span<const BpeMerge> merges, MergeRank rank);
-  [[nodiscard]] Found find(TokenId left, TokenId right) const {
-    const uint64_t key = key_of(left, right);
-    for (size_t slot = slot_of(key);; slot = (slot + 1) & mask_) {
-      if (slots_[slot].key == key) return slots_[slot].found;
-      if (slots_[slot].key == kEmpty) return {kNone, 0};
-    }
-  }
-
- private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // ids are not negative
-  struct Slot {
-    uint64_t key = kEmpty;
-    Found found{kNone, 0};
-  };
-  static uint64_t key_of(TokenId left, TokenId right) {
-    return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
-  }
-  [[nodiscard]] size_t slot_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15) >> shift_; }
-
-  std::vector<Slot> slots_;
-  size_t mask_ = 0;
-  int shift_ = 0;
-};
 
 struct ByteLevelBpeOptions {
   SplitPattern pattern = SplitPattern::gpt2;
@@ -78,7 +45,7 @@ class ByteLevelBpe final : public Tokenizer {
   // The token of exactly these bytes that text may become, if there is one.
   [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;
   [[nodiscard]] const MergeTable& merges() const { return merges_; }
-  [[nodiscard]] TokenId byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
+  [[nodiscard]] const std::array<TokenId, 256>& byte_tokens() const { return byte_tokens_; }
 
  private:
   BpeModel model_;

@@ -1,36 +1,37 @@
-// Merges the bytes of one pretoken: a linked list of tokens in an array, and a heap of the pairs that may merge.
+// Merges the bytes of one pretoken: short ones in small arrays, long ones in a linked list with a heap of the pairs
+// that may merge.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "partita/tokenizer/merge_table.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
 
-class ByteLevelBpe;
-
 class BpeMerger {
  public:
-  explicit BpeMerger(const ByteLevelBpe& tokenizer) : tokenizer_(&tokenizer) {}
+  // byte_tokens: the token of each byte. `table` is referred to.
+  BpeMerger(const MergeTable& table, const std::array<TokenId, 256>& byte_tokens);
   // Appends the ids of `pretoken`. The buffers are kept for the next.
   void merge(std::string_view pretoken, std::vector<TokenId>& ids);
 
  private:
+  void merge_short(std::string_view pretoken, std::vector<TokenId>& ids) const;
+  void merge_long(std::string_view pretoken, std::vector<TokenId>& ids);
+  [[nodiscard]] TokenId byte_token(char byte) const { return byte_tokens_[static_cast<unsigned char>(byte)]; }
+
   struct Node {  // a token of the list; `before` and `after` are indices, kNone at the ends
     TokenId id;
-    int64_t before, after;
+    uint32_t before, after;
   };
-  struct Candidate {  // a pair whose left token stands at `at`
-    int32_t rank;
-    TokenId result;
-    int64_t at;
-  };
-  void add_candidate(int64_t at);
-
-  const ByteLevelBpe* tokenizer_;
+  const MergeTable* table_;
+  std::array<TokenId, 256> byte_tokens_;
+  std::vector<uint32_t> byte_pairs_;  // rank of each pair of bytes
   std::vector<Node> nodes_;
-  std::vector<Candidate> heap_;
+  std::vector<uint64_t> heap_;  // rank, then place of the left token
 };
 
 }  // namespace partita

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
+#include "partita/tokenizer/contractions.h"
 #include "partita/tokenizer/unicode.h"
 
 namespace partita {
 namespace {
-
-// Bytes of the contraction at `at`, where an apostrophe stands; 0 if there is none. Case matters to GPT-2.
-size_t contraction_bytes(std::string_view text, size_t at) {
-  const std::string_view two = text.substr(at + 1, 2);
-  if (two == "re" || two == "ve" || two == "ll") return 3;
-  return !two.empty() && std::string_view("stmd").find(two[0]) != std::string_view::npos ? 2 : 0;
-}
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
