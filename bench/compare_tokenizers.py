@@ -148,6 +148,17 @@ def cases(data, scratch):
         # Patterns whose own vocabularies no package brings, with another's.
         for kind in ("cl100k_base", "o200k_base") if importlib.util.find_spec("tiktoken_ext") else ():
             yield pattern_case(kind, path, scratch)
+    yield from feature_cases(scratch)
+
+
+def feature_cases(scratch):
+    """The small tokenizers of the tests, one for each thing that a tokenizer.json may hold."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/golden"))
+    import make_tokenizer
+    for name, tokenizer in make_tokenizer.features():
+        path = scratch / f"{name}.json"
+        tokenizer.save(str(path))
+        yield f"feature {name}", path, lambda path=path: TokenizersPeer(path)
 
 
 def gpt2_cases(folder, scratch):
@@ -188,7 +199,7 @@ def pattern_case(kind, path, scratch):
 def report(name, peer, allow_special, texts, found, expected):
     wrong = [i for i in range(len(texts)) if i >= len(found) or found[i] != expected[i]]
     mode = "special allowed" if allow_special else "as documents"
-    print(f"{name:16} {mode:16} {peer.name:20} {len(texts)} strings, {sum(map(len, expected))} ids, "
+    print(f"{name:24} {mode:16} {peer.name:20} {len(texts)} strings, {sum(map(len, expected))} ids, "
           f"{len(wrong)} differ", flush=True)
     for i in wrong[:3]:
         print(f"    {ascii(texts[i])[:300]}\n    found    {str(found[i] if i < len(found) else None)[:300]}\n"

@@ -67,22 +67,42 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
   }
 }
 
-// Each line of stdin is a text (without its line end), or with --whole all of stdin is one.
-void encode(const std::string& path, bool whole) {
-  const auto tokenizer = load_tokenizer(path);
-  const auto encoder = tokenizer->make_encoder();
+struct StreamArguments {
+  std::string tokenizer;
+  bool whole = false, json = false;
+  EncodeOptions options;
+};
+
+[[noreturn]] void refuse_line(int64_t number, std::string_view expected, const std::string& line) {
+  fail("line {} of stdin: {} expected, found \"{}\"", number, expected, line.substr(0, 60));
+}
+
+// Each line of stdin is a text (without its line end) or a JSON string, or with --whole all of stdin is one.
+void encode(const StreamArguments& arguments) {
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
+  const auto encoder = tokenizer->make_encoder(arguments.options);
   std::vector<TokenId> ids;
   const auto print = [&](std::string_view text) {
     ids.clear();
     encoder->encode(text, ids);
     fmt::print("[{}]\n", fmt::join(ids, ", "));
   };
-  if (whole) return print(std::string(std::istreambuf_iterator<char>(std::cin), {}));
-  for (std::string line; std::getline(std::cin, line);) print(line);
+  if (arguments.whole) return print(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    ++number;
+    if (!arguments.json) {
+      print(line);
+      continue;
+    }
+    const auto text = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!text.is_string()) refuse_line(number, "a JSON string", line);
+    print(text.get_ref<const std::string&>());
+  }
 }
 
-void decode(const std::string& path, bool whole) {
-  const auto tokenizer = load_tokenizer(path);
+void decode(const StreamArguments& arguments) {
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
   int64_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
@@ -90,12 +110,12 @@ void decode(const std::string& path, bool whole) {
     try {
       nlohmann::json::parse(line).get_to(ids);
     } catch (const nlohmann::json::exception&) {
-      fail("line {} of stdin: ids as a JSON array expected, such as [15496, 995], found \"{}\"", number,
-           line.substr(0, 60));
+      refuse_line(number, "ids as a JSON array, such as [15496, 995],", line);
     }
-    const std::string text = tokenizer->decode(ids);
+    std::string text = tokenizer->decode(ids);
+    if (arguments.json) text = nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     std::fwrite(text.data(), 1, text.size(), stdout);
-    if (!whole) std::fputc('\n', stdout);
+    if (!arguments.whole) std::fputc('\n', stdout);
   }
 }
 
@@ -127,21 +147,42 @@ void add_train(CLI::App& parent) {
   command->callback([command, arguments] { train(*command, *arguments); });
 }
 
-// encode and decode differ in little.
-void add_stream_command(CLI::App& parent, const char* name, const char* help, const char* whole_help,
-                        const char* footer, void (*run)(const std::string&, bool)) {
-  struct Arguments {
-    std::string tokenizer;
-    bool whole = false;
-  };
-  const auto arguments = std::make_shared<Arguments>();
+// What encode and decode have in common.
+CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* help, void (*run)(const StreamArguments&),
+                             const std::shared_ptr<StreamArguments>& arguments) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command->add_option("tokenizer", arguments->tokenizer, "tokenizer.json, vocab.json, or a folder that holds them")
+  command
+      ->add_option("tokenizer", arguments->tokenizer,
+                   "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (merges.txt "
+                   "beside it), or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its "
+                   "kind: r50k_base, p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
       ->required()
       ->type_name("PATH");
-  command->add_flag("--whole", arguments->whole, whole_help);
-  command->footer(footer);
-  command->callback([arguments, run] { run(arguments->tokenizer, arguments->whole); });
+  command->callback([arguments, run] { run(*arguments); });
+  return command;
+}
+
+void add_encode(CLI::App& parent) {
+  const auto arguments = std::make_shared<StreamArguments>();
+  CLI::App* command =
+      add_stream_command(parent, "encode", "Turns lines of stdin into arrays of ids on stdout", encode, arguments);
+  auto* whole = command->add_flag("--whole", arguments->whole, "All of stdin is one text, line ends included");
+  command->add_flag("--json", arguments->json, "Each line is a JSON string, so that a text may hold line ends")
+      ->excludes(whole);
+  command->add_flag("--allow-special", arguments->options.allow_special,
+                    "Text that spells a special token is that token; without it, as in documents, ordinary text");
+  command->add_flag("--add-special-tokens", arguments->options.add_special,
+                    "Put around each text what the tokenizer's file says, such as <s> in front");
+  command->footer("Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json");
+}
+
+void add_decode(CLI::App& parent) {
+  const auto arguments = std::make_shared<StreamArguments>();
+  CLI::App* command = add_stream_command(
+      parent, "decode", "Turns arrays of ids, one a line of stdin, into text on stdout", decode, arguments);
+  command->add_flag("--whole", arguments->whole, "No line end after each text");
+  command->add_flag("--json", arguments->json, "Each text as a JSON string; U+FFFD for what is not UTF-8");
+  command->footer("Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json");
 }
 
 }  // namespace
@@ -150,10 +191,6 @@ void add_tokenizer_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenizer", "Trains a tokenizer; encodes and decodes text");
   command->require_subcommand(1);
   add_train(*command);
-  add_stream_command(*command, "encode", "Turns lines of stdin into arrays of ids on stdout",
-                     "All of stdin is one text, line ends included",
-                     "Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json", encode);
-  add_stream_command(*command, "decode", "Turns arrays of ids, one a line of stdin, into text on stdout",
-                     "No line end after each text",
-                     "Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json", decode);
+  add_encode(*command);
+  add_decode(*command);
 }

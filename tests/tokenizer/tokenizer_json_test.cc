@@ -43,7 +43,7 @@ TEST(TokenizerJson, MergesMayBeStringsOrPairs) {
   for (json& merge : document["model"]["merges"]) {
     merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
   }
-  EXPECT_TRUE(equal(parse_tokenizer_json(document.dump(), "t.json"), load_tokenizer_json(kGoldenFile)));
+  EXPECT_TRUE(equal(parse_tokenizer_json_model(document.dump(), "t.json"), load_tokenizer_json(kGoldenFile)));
 }
 
 TEST(TokenizerJson, OlderFilesLeaveFieldsOut) {
@@ -51,7 +51,7 @@ TEST(TokenizerJson, OlderFilesLeaveFieldsOut) {
   document["pre_tokenizer"].erase("use_regex");
   for (const char* name : {"ignore_merges", "byte_fallback", "fuse_unk"}) document["model"].erase(name);
   document["model"]["continuing_subword_prefix"] = "";
-  EXPECT_TRUE(equal(parse_tokenizer_json(document.dump(), "t.json"), load_tokenizer_json(kGoldenFile)));
+  EXPECT_TRUE(equal(parse_tokenizer_json_model(document.dump(), "t.json"), load_tokenizer_json(kGoldenFile)));
 }
 
 // What would change ids is refused by name.
@@ -61,36 +61,93 @@ TEST(TokenizerJson, RefusesWhatItDoesNotSupport) {
     json value;
     const char* message;
   };
+  const json split = {{"type", "Split"}, {"pattern", {{"Regex", "\\bx"}}}, {"behavior", "Isolated"}, {"invert", false}};
   const std::vector<Case> cases = {
-      {"/normalizer", {{"type", "NFC"}}, "t.json: normalizer = {\"type\":\"NFC\"} is not supported: null expected"},
-      {"/pre_tokenizer/add_prefix_space", true, "pre_tokenizer.add_prefix_space = true is not supported"},
-      {"/pre_tokenizer/use_regex", false, "pre_tokenizer.use_regex = false is not supported"},
-      {"/pre_tokenizer/type", "Metaspace", "pre_tokenizer of type Metaspace is not supported: ByteLevel expected"},
-      {"/pre_tokenizer/extra", 1, "pre_tokenizer.extra is not supported (found 1)"},
-      {"/pre_tokenizer", nullptr, "pre_tokenizer is missing or null: ByteLevel expected"},
-      {"/post_processor", {{"type", "TemplateProcessing"}}, "post_processor of type TemplateProcessing is not"},
-      {"/decoder", {{"type", "Fuse"}}, "decoder of type Fuse is not supported"},
-      {"/truncation", {{"max_length", 8}}, "truncation = {\"max_length\":8} is not supported"},
-      {"/model/type", "Unigram", "model.type = \"Unigram\" is not supported: \"BPE\" expected"},
-      {"/model/dropout", 0.1, "model.dropout = 0.1 is not supported"},
-      {"/model/ignore_merges", true, "model.ignore_merges = true is not supported: false expected"},
-      {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix = \"</w>\" is not supported"},
-      {"/model/vocab", 3, "model.vocab: an object expected, found 3"},
-      {"/model/vocab/a", "x", "model.vocab[\"a\"]: an integer expected, found \"x\""},
-      {"/model/vocab/a", -1, "token \"a\" has the id -1"},
-      {"/model/vocab/a", 65, "both have the id 65"},
-      {"/model/vocab/a", 5000, "\"a\" has the id 5000: ids are expected to be 0 to 699 without holes"},
-      {"/model/vocab/a b", 700, "token 700 (\"a b\") is not the printable form of bytes"},
-      {"/model/merges/3", "abc", "model.merges[3]: \"left right\" or [left, right] expected, found \"abc\""},
-      {"/model/merges/3", json::array({"a", "zzz"}), "merge 4 (\"a\" \"zzz\"): \"zzz\" is not in the vocabulary"},
-      {"/added_tokens/0/special", false, "added_tokens[0].special = false (\"<|endoftext|>\") is not supported"},
-      {"/added_tokens/0/id", 3, "both have the id 3"},
-  };
-  for (const Case& item : cases) {
-    json document = golden();
-    document[json::json_pointer(item.pointer)] = item.value;
-    EXPECT_THAT(refusal(document), HasSubstr(item.message)) << item.pointer;
-  }
+      {"/normalizer", {{"type", "Lowercase"}}, "t.json: normalizer of type Lowercase is not supported: NFC, NFD"},
+      {"/normalizer", {{"type", "NFC"}, {"x", 1}}, "t.json: normalizer.x is not supported (found 1)"},
+      {"/normalizer", json::parse(R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Bert"}]})"),
+       "t.json: normalizer.normalizers[1] of type Bert is not supported"},
+      {"/normalizer", json::parse(R"x({"type":"Replace","pattern":{"Regex":"(?<n>x)"},"content":""})x"),
+       "t.json: normalizer.pattern.Regex: the regular expression (?<n>x) is not supported: the group (?<n"
+}
+, {"/pre_tokenizer/add_prefix_space", 1, "pre_tokenizer.add_prefix_space: true or false expected, found 1"},
+    {"/pre_tokenizer/type", "BertPreTokenizer", "t.json: pre_tokenizer of type BertPreTokenizer is not supported"},
+    {"/pre_tokenizer/extra", 1, "pre_tokenizer.extra is not supported (found 1)"},
+    {"/pre_tokenizer", split, "pre_tokenizer.pattern.Regex: the regular expression \\bx is not supported: \\b"},
+    {"/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "X"}}, "pre_tokenizer.behavior = \"X\" is not supported"},
+    {"/pre_tokenizer",
+     {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "x"}},
+     "pre_tokenizer.prepend_scheme = \"x\" is not supported: always, first or never expected"},
+    {"/post_processor", {{"type", "X"}}, "t.json: post_processor of type X is not supported"},
+    {"/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", 5}}, "post_processor.cls: an array"},
+    {"/post_processor",
+     {{"type", "BertProcessing"}, {"sep", {"x", -1}}, {"cls", {"y", 2}}},
+     "post_processor.sep: an id, 0 or more, expected, found -1"},
+    {"/post_processor",
+     {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", {"y", 700}}},
+     "t.json: post_processor: token 700 is outside the vocabulary of 700"},
+    {"/decoder", {{"type", "WordPiece"}}, "t.json: decoder of type WordPiece is not supported"},
+    {"/truncation", {{"max_length", 8}}, "truncation = {\"max_length\":8} is not supported"},
+    {"/model/type", "WordPiece", "model.type = \"WordPiece\" is not supported: BPE or Unigram expected"},
+    {"/model/type", "Unigram", "model.type = \"Unigram\" with a ByteLevel pre_tokenizer is not supported"},
+    {"/model/dropout", 0.1, "model.dropout = 0.1 is not supported"},
+    {"/model/ignore_merges", 1, "model.ignore_merges: true or false expected, found 1"},
+    {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix = \"</w>\" is not supported"},
+    {"/model/vocab", 3, "model.vocab: an object expected, found 3"},
+    {"/model/vocab/a", "x", "model.vocab[\"a\"]: an integer expected, found \"x\""},
+    {"/model/vocab/a", -1, "token \"a\" has the id -1"}, {"/model/vocab/a", 65, "both have the id 65"},
+    {"/model/vocab/a", 5000, "700 tokens, but \"a\" has the id 5000: ids are expected to be below 2424"},
+    {"/model/vocab/a b", 700, "token 700 (\"a b\") is not the printable form of bytes"},
+    {"/model/merges/3", "abc", "model.merges[3]: \"left right\" or [left, right] expected, found \"abc\""},
+    {"/model/merges/3", json::array({"a", "zzz"}), "merge 4 (\"a\" \"zzz\"): \"zzz\" is not in the vocabulary"},
+    {"/added_tokens/0/special", 1, "added_tokens[0].special: true or false expected, found 1"},
+    {"/added_tokens/0/id", 3, "both have the id 3"},
+    {"/added_tokens/0/id", 4294967296, "added_tokens[0].id: an id, 0 or more, expected, found 4294967296"},
+};
+for (const Case& item : cases) {
+  json document = golden();
+  document[json::json_pointer(item.pointer)] = item.value;
+  EXPECT_THAT(refusal(document), HasSubstr(item.message)) << item.pointer;
+}
+}
+
+// Of a vocabulary of characters.
+TEST(TokenizerJson, RefusesWhatAVocabularyOfCharactersCannotBe) {
+  json document = golden();
+  document["pre_tokenizer"] = nullptr;
+  document["decoder"] = nullptr;
+  document["model"]["unk_token"] = "<nothing>";
+  EXPECT_THAT(refusal(document), HasSubstr("t.json: model.unk_token \"<nothing>\" is not in the vocabulary"));
+  document["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", json::array({json::array({"a", "b"})})}};
+  EXPECT_THAT(refusal(document), HasSubstr("t.json: model.vocab[0]: [token, score] expected, found [\"a\",\"b\"]"));
+  document["decoder"] =
+      json::parse(R"({"type":"Sequence","decoders":[{"type":"Strip","content":" ","start":1,"stop":0}]})");
+  EXPECT_THAT(refusal(document), HasSubstr("decoder.decoders[0] of type Strip is not supported in front of Fuse"));
+  EXPECT_THAT(error_message([&] { return parse_tokenizer_json_model(document.dump(), "t.json"); }),
+              HasSubstr("t.json: a model of type BPE with a ByteLevel pre_tokenizer expected"));
+}
+
+// GPT-NeoX's vocabulary has no tokens for bytes that stand in no UTF-8.
+TEST(TokenizerJson, BytesOfNoTextMayLackTokens) {
+  json document = golden();
+  document["model"]["vocab"].erase("À");  // 0xC0
+  document["added_tokens"] = json::array();
+  document["model"]["merges"] = json::array();
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  EXPECT_EQ(tokenizer->encode("a\xC0 b"), tokenizer->encode("a\uFFFD b"));
+  EXPECT_EQ(tokenizer->encode("À"), parse_tokenizer_json(golden().dump(), "t.json")->encode("À"));
+  document["model"]["vocab"].erase("Ã");  // 0xC3, which does
+  EXPECT_THAT(refusal(document), HasSubstr("t.json: no token for byte 0xC3"));
+}
+
+TEST(TokenizerJson, IdsMayLeaveHoles) {
+  json document = golden();
+  document["added_tokens"][0]["id"] = 1234;
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  EXPECT_EQ(tokenizer->vocab_size(), 1235);
+  EXPECT_EQ(tokenizer->end_of_document(), 1234);
+  EXPECT_EQ(tokenizer->bytes_of(1000), "");
+  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{1234}), "<|endoftext|>");
 }
 
 TEST(TokenizerJson, NamesWhatIsMissing) {
@@ -106,7 +163,8 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("{", "t.json"); }), HasSubstr("t.json: not JSON"));
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("[]", "t.json"); }), HasSubstr("an object expected"));
   const TemporaryDirectory folder;
-  EXPECT_THAT(error_message([&] { return load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json, or vocab.json"));
+  EXPECT_THAT(error_message([&] { return load_tokenizer(folder.path()); }),
+              HasSubstr("tokenizer.json, tokenizer.model, vocab.json"));
   EXPECT_THAT(error_message([&] { return load_tokenizer(folder / "no.json"); }), HasSubstr("no.json"));
 }
 

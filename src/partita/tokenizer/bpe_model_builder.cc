@@ -27,10 +27,13 @@ void BpeModelBuilder::add_special(const std::string& name, int64_t id) {
   special_.push_back(static_cast<TokenId>(id));
 }
 
-void BpeModelBuilder::add_added(const std::string& name, int64_t id) {
+void BpeModelBuilder::add_added(const std::string& name, int64_t id, bool whole_words) {
   const auto known = ids_.find(name);
-  const bool in_vocabulary = known != ids_.end() && known->second == id;
-  if (!in_vocabulary || (kind_ == TokenNames::printable_bytes && !from_printable(name))) add_special(name, id);
+  if (known == ids_.end() || known->second != id) return add_special(name, id);
+  if (kind_ == TokenNames::text) return;
+  const auto bytes = from_printable(name);
+  if (!bytes) return special_.push_back(known->second);
+  if (bytes->size() > 1 && !whole_words) special_unless_merged_.push_back(known->second);
 }
 
 void BpeModelBuilder::add_merge(std::string_view left, std::string_view right) { add_merge(left, right, origin_); }
@@ -70,6 +73,11 @@ BpeModel BpeModelBuilder::build() {
     }
   }
   model.tokens.resize(size);
+  std::vector<bool> merged(size);
+  for (const BpeMerge& merge : merges_) merged[static_cast<size_t>(merge.result)] = true;
+  for (const TokenId id : special_unless_merged_) {
+    if (!merged[static_cast<size_t>(id)]) special_.push_back(id);
+  }
   std::sort(special_.begin(), special_.end());
   special_.erase(std::unique(special_.begin(), special_.end()), special_.end());
   for (const auto& [id, name] : names_) {

@@ -27,8 +27,9 @@ class BpeModelBuilder {
   void add_token(std::string name, int64_t id);
   // May repeat a token of the same name and id: it becomes special. Its name is text, not printable bytes.
   void add_special(const std::string& name, int64_t id);
-  // The same, but a token of the vocabulary whose name is one stays what text may become.
-  void add_added(const std::string& name, int64_t id);
+  // The same for an added token, which is no special one if the vocabulary has it and text may become it: a merge makes
+  // it, it is one byte, `whole_words` are looked up (ignore_merges), or names are text.
+  void add_added(const std::string& name, int64_t id, bool whole_words);
   // In rank order, after the tokens. Error: left, right, or the two joined are no tokens.
   void add_merge(std::string_view left, std::string_view right);
   // For a file in its own right: merges.txt.
@@ -46,7 +47,7 @@ class BpeModelBuilder {
   TokenNames kind_;
   std::unordered_map<std::string, TokenId> ids_;
   std::unordered_map<TokenId, std::string> names_;
-  std::vector<TokenId> special_;
+  std::vector<TokenId> special_, special_unless_merged_;
   std::vector<BpeMerge> merges_;
 };
 

@@ -102,10 +102,12 @@ Pipeline::Pipeline(PipelineParts parts)
   for (const AddedToken& token : parts_.added) size = std::max(size, static_cast<size_t>(token.id) + 1);
   bytes_.resize(size);
   for (TokenId id = 0; id < parts_.model->vocab_size(); ++id) {
-    const std::string_view token = parts_.model->bytes_of(id);
-    bytes_[static_cast<size_t>(id)] = parts_.decoder ? parts_.decoder->bytes_of(token) : std::string(token);
+    bytes_[static_cast<size_t>(id)] = parts_.model->bytes_of(id);
   }
   for (const AddedToken& token : parts_.added) bytes_[static_cast<size_t>(token.id)] = token.content;
+  if (!parts_.decoder) return;
+  if (!parts_.decoder->left_out_of_first.empty()) names_ = bytes_;
+  for (std::string& bytes : bytes_) bytes = parts_.decoder->bytes_of(bytes);
 }
 
 std::unique_ptr<Encoder> Pipeline::make_encoder(const EncodeOptions& options) const {
@@ -118,14 +120,11 @@ std::string_view Pipeline::bytes_of(TokenId id) const {
 }
 
 std::string Pipeline::decode(std::span<const TokenId> ids) const {
-  if (!parts_.decoder || ids.empty()) return Tokenizer::decode(ids);
-  const TokenId first = ids.front();
-  const auto is_first = [first](const AddedToken& token) { return token.id == first; };
-  std::string text(bytes_of(first));
-  if (std::none_of(parts_.added.begin(), parts_.added.end(), is_first)) {
-    text = parts_.decoder->first_bytes_of(parts_.model->bytes_of(first));
-  }
-  return parts_.decoder->finish(text + Tokenizer::decode(ids.subspan(1)));
+  if (!parts_.decoder) return Tokenizer::decode(ids);
+  if (names_.empty() || ids.empty()) return parts_.decoder->finish(Tokenizer::decode(ids));
+  static_cast<void>(bytes_of(ids.front()));  // is in the vocabulary
+  const std::string first = parts_.decoder->first_bytes_of(names_[static_cast<size_t>(ids.front())]);
+  return parts_.decoder->finish(first + Tokenizer::decode(ids.subspan(1)));
 }
 
 }  // namespace partita

@@ -50,6 +50,7 @@ class Pipeline final : public Tokenizer {
   PipelineParts parts_;
   AddedTokens raw_added_, normalized_added_;
   std::vector<std::string> bytes_;  // of each id
+  std::vector<std::string> names_;  // of each id, where the decoder treats the first token of a text by its name
   std::optional<TokenId> end_of_document_;
 };
 

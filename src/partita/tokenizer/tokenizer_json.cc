@@ -91,7 +91,7 @@ Bpe read_bpe(const JsonNode& model, TokenNames names, const std::vector<AddedTok
       fail("{}: model.unk_token \"{}\" is not in the vocabulary", model.origin(), unk);
     }
   }
-  for (const AddedToken& token : added) builder.add_added(token.content, token.id);
+  for (const AddedToken& token : added) builder.add_added(token.content, token.id, bpe.options.ignore_merges);
   size_t index = 0;
   for (const json& merge : model.array("merges")) add_merge(builder, merge, model, index++);
   bpe.model = builder.build();
