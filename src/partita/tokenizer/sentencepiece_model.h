@@ -15,6 +15,13 @@
 
 namespace partita {
 
+struct SentencePieceNormalizerSpec {
+  std::string precompiled_charsmap;
+  bool add_dummy_prefix = true;          // a space in front (or behind) of each text
+  bool remove_extra_whitespaces = true;  // at both ends, and of two neighbours
+  bool escape_whitespaces = true;        // spaces become U+2581
+};
+
 struct SentencePieceModel {
   enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
   struct Piece {
@@ -28,12 +35,7 @@ struct SentencePieceModel {
     }
   };
   enum class Type : uint8_t { unigram = 1, bpe = 2, word = 3, character = 4 };
-  struct NormalizerSpec {
-    std::string precompiled_charsmap;
-    bool add_dummy_prefix = true;          // a space in front (or behind) of each text
-    bool remove_extra_whitespaces = true;  // at both ends, and of two neighbours
-    bool escape_whitespaces = true;        // spaces become U+2581
-  };
+  using NormalizerSpec = SentencePieceNormalizerSpec;
 
   std::vector<Piece> pieces;  // by id
   // trainer_spec

@@ -1,5 +1,8 @@
 // SentencePiece's unigram model: the segmentation of the highest score (unigram_lattice.h) in floats, with a bonus for
 // user-defined pieces.
+//
+// Units are remembered with their pieces and the sum of scores up to which these are certain (unigram_certainty.h);
+// what is not certain is segmented each time.
 #pragma once
 #include <vector>
 
@@ -18,6 +21,7 @@ class SentencePieceUnigram final : public SentencePieceAlgorithm {
 
   UnknownChars unknown_;
   UnigramLattice<float> lattice_;
+  std::vector<float> scores_;  // by id, as the lattice adds them
 };
 
 }  // namespace partita

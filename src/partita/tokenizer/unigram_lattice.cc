@@ -41,16 +41,8 @@ std::span<const UnigramPiece> UnigramLattice<Score>::segment(std::string_view un
       sum = 0;
     }
     const auto character = static_cast<uint32_t>(char_bytes(unit, begin));
-    bool is_piece = false;
-    uint32_t node = ByteTrie::kRoot;
-    for (uint32_t end = begin; end < size && trie_.step(node, unit[end]);) {
-      ++end;
-      const int32_t piece = trie_.value(node);
-      if (piece < 0) continue;
-      reach(end, scores_[static_cast<size_t>(piece)] + sum, begin, ids_[static_cast<size_t>(piece)]);
-      is_piece |= end - begin == character;
-    }
-    if (!is_piece) reach(begin + character, unknown_score_ + sum, begin, UnigramPiece::kUnknown);
+    for_each_piece(unit, begin, character,
+                   [&](uint32_t end, TokenId id, Score score) { reach(end, score + sum, begin, id); });
     begin += character;
   }
   walk.sum_ = places[size].sum;

@@ -42,6 +42,9 @@ class UnigramLattice {
   class Walk {
    public:
     void begin_text() { sum_ = 0; }
+    // The best sum up to here. It may be carried over a unit that was not segmented by this walk.
+    [[nodiscard]] Score sum() const { return sum_; }
+    void set_sum(Score sum) { sum_ = sum; }
 
    private:
     friend class UnigramLattice;
@@ -58,6 +61,23 @@ class UnigramLattice {
   // Valid until the next call with `walk`. Error: a unit of 4 GiB.
   [[nodiscard]] std::span<const UnigramPiece> segment(std::string_view unit, Walk& walk) const;
   [[nodiscard]] const CharJoins& joins() const { return joins_; }
+
+  // use(end, id, score) for each piece that begins at unit[begin], the shortest first; at last for an unknown character,
+  // if the character, of so many bytes, is no piece.
+  template <class Use>
+  void for_each_piece(std::string_view unit, uint32_t begin, uint32_t character_bytes, Use use) const {
+    bool is_piece = false;
+    uint32_t node = ByteTrie::kRoot;
+    for (uint32_t end = begin; end < unit.size() && trie_.step(node, unit[end]);) {
+      ++end;
+      const int32_t piece = trie_.value(node);
+      if (piece < 0) continue;
+      use(end, ids_[static_cast<size_t>(piece)], scores_[static_cast<size_t>(piece)]);
+      is_piece |= end - begin == character_bytes;
+    }
+    if (!is_piece) use(begin + character_bytes, UnigramPiece::kUnknown, unknown_score_);
+  }
+  [[nodiscard]] Score reset_beyond() const { return reset_beyond_; }
 
  private:
   static constexpr uint32_t kUnreached = UINT32_MAX;
