@@ -76,6 +76,27 @@ TEST(NormalForms, FormsAgreeWithEachOther) {
   }
 }
 
+// Text that is ASCII is passed over eight bytes at a time: the same wherever the mark stands.
+TEST(NormalForms, MarksBehindAsciiOfAnyLength) {
+  for (size_t before = 0; before < 40; ++before) {
+    for (size_t after = 0; after < 20; ++after) {
+      const std::string left(before, 'x'), right(after, 'e');
+      ASSERT_EQ(nfc(left + "e\u0301" + right), left + "\u00E9" + right);
+      ASSERT_EQ(nfc(left + "\u0301" + right), before == 0 ? "\u0301" + right : left + "\u0301" + right);
+      ASSERT_EQ(nfc(left + "\u00E9" + right + "\u0327"),
+                after == 0 ? left + "\u0229\u0301" : left + "\u00E9" + right.substr(1) + "\u0229");
+    }
+  }
+}
+
+TEST(NormalForms, UnchangedTextIsNotCopied) {
+  const std::string text = "plain text, \u00E9 and \u4E2D";
+  std::string buffer;
+  EXPECT_EQ(normalized(NormalForm::nfc, text, buffer).data(), text.data());
+  const std::string_view changed = normalized(NormalForm::nfd, text, buffer);
+  EXPECT_EQ(changed.data(), buffer.data());
+}
+
 TEST(NormalForms, IllFormedBytesStay) {
   EXPECT_EQ(nfc("e\u0301\xFF\u0301\xE4\xB8"), "\u00E9\xFF\u0301\xE4\xB8");
   EXPECT_EQ(nfd("\xC3\u00E9\xC3"),

@@ -1,7 +1,9 @@
 #include "partita/tokenizer/normal_forms.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -133,6 +135,18 @@ const Tables& tables() {
   return made;
 }
 
+// The end of the ASCII text at `at`, eight bytes at a time.
+size_t ascii_end(std::string_view text, size_t at) {
+  for (uint64_t eight; text.size() - at >= sizeof eight; at += sizeof eight) {
+    std::memcpy(&eight, text.data() + at, sizeof eight);
+    if (const uint64_t high = eight & 0x8080808080808080; high != 0) {
+      return at + static_cast<size_t>(std::countr_zero(high)) / 8;  // little-endian, as all supported processors
+    }
+  }
+  while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
+  return at;
+}
+
 bool contains(std::span<const internal::CodePointRange> ranges, char32_t c) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
                                       [](char32_t value, const auto& range) { return value < range.first; });
@@ -142,14 +156,23 @@ bool contains(std::span<const internal::CodePointRange> ranges, char32_t c) {
 }  // namespace
 
 std::string normalized(NormalForm form, std::string_view text) {
+  std::string buffer;
+  return std::string(normalized(form, text, buffer));
+}
+
+std::string_view normalized(NormalForm form, std::string_view text, std::string& out) {
   const Tables& all = tables();
   const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
   const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
-  std::string out;
-  out.reserve(text.size());
+  out.clear();
   std::u32string part;
   size_t copied = 0, before = text.size();  // the character before `at`, if it may compose with what comes
   for (size_t at = 0; at < text.size();) {
+    if (const size_t end = ascii_end(text, at); end > at) {  // no ASCII character changes or composes with one before
+      before = end - 1;
+      at = end;
+      continue;
+    }
     const CodePoint c = decode_utf8(text, at);
     if (!all.may_change(form, c.value)) {
       before = c.value == kInvalidByte ? text.size() : at;
@@ -178,6 +201,7 @@ std::string normalized(NormalForm form, std::string_view text) {
     copied = at;
     before = text.size();
   }
+  if (copied == 0) return text;
   return out.append(text, copied);
 }
 

@@ -13,6 +13,8 @@ namespace partita {
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 [[nodiscard]] std::string normalized(NormalForm form, std::string_view text);
+// The same without a copy where nothing changes: `text` itself, or a view of `buffer`.
+[[nodiscard]] std::string_view normalized(NormalForm form, std::string_view text, std::string& buffer);
 
 // General category M, as of the same version.
 [[nodiscard]] bool is_mark(char32_t code_point);

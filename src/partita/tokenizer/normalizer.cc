@@ -34,26 +34,38 @@ std::string without_marks(std::string_view text) {
   return out;
 }
 
-std::string apply_step(const NormalizerStep& step, std::string_view text) {
-  if (const auto* form = std::get_if<NormalForm>(&step)) return normalized(*form, text);
+// `text` itself where nothing changes, or a view of `out`, which is not `text`'s.
+std::string_view apply_step(const NormalizerStep& step, std::string_view text, std::string& out) {
+  if (const auto* form = std::get_if<NormalForm>(&step)) return normalized(*form, text, out);
   if (const auto* prepend = std::get_if<PrependStep>(&step)) {
-    return text.empty() ? std::string() : prepend->text + std::string(text);
+    if (text.empty()) return text;
+    return out.assign(prepend->text).append(text);
   }
-  if (const auto* replace = std::get_if<ReplaceStep>(&step)) return replace->matcher.replace(text, replace->content);
-  if (const auto* strip = std::get_if<StripStep>(&step)) return stripped(*strip, text);
-  return without_marks(text);
+  if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
+    return out = replace->matcher.replace(text, replace->content);
+  }
+  if (const auto* strip = std::get_if<StripStep>(&step)) return out = stripped(*strip, text);
+  return out = without_marks(text);
 }
 
 }  // namespace
 
-std::string Normalizer::apply(std::string_view text) const {
-  std::string result;
-  bool first = true;
+std::string_view Normalizer::apply(std::string_view text, Buffers& buffers) const {
   for (const NormalizerStep& step : steps) {
-    result = apply_step(step, first ? text : std::string_view(result));
-    first = false;
+    const std::string_view after = apply_step(step, text, buffers.next);
+    if (after.data() == text.data()) {
+      text = after;
+      continue;
+    }
+    buffers.now.swap(buffers.next);
+    text = buffers.now;  // short strings move when they are swapped
   }
-  return first ? std::string(text) : result;
+  return text;
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  Buffers buffers;
+  return std::string(apply(text, buffers));
 }
 
 }  // namespace partita

@@ -30,6 +30,11 @@ struct Normalizer {
   std::vector<NormalizerStep> steps;
 
   [[nodiscard]] std::string apply(std::string_view text) const;
+  // The same without a copy where nothing changes: `text` itself, or a view of one of the two buffers.
+  struct Buffers {
+    std::string now, next;
+  };
+  [[nodiscard]] std::string_view apply(std::string_view text, Buffers& buffers) const;
 };
 
 }  // namespace partita

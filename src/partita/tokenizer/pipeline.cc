@@ -20,8 +20,7 @@ class PipelineEncoder final : public Encoder {
     std::string valid;
     if (parts.needs_valid_utf8 && find_invalid_utf8(text)) text = valid = replace_invalid_utf8(text);
     for_each_part(pipeline_->raw_added(), text, ids, [&](std::string_view part, bool at_start) {
-      if (parts.normalizer.steps.empty()) return encode_normalized(part, at_start, ids);
-      encode_normalized(parts.normalizer.apply(part), at_start, ids);
+      encode_normalized(parts.normalizer.apply(part, normalizer_buffers_), at_start, ids);
     });
     if (options_.add_special) ids.insert(ids.end(), parts.after.begin(), parts.after.end());
   }
@@ -64,6 +63,7 @@ class PipelineEncoder final : public Encoder {
   const Pipeline* pipeline_;
   EncodeOptions options_;
   std::unique_ptr<Encoder> model_;
+  Normalizer::Buffers normalizer_buffers_;
   std::deque<std::string> arena_;
 };
 

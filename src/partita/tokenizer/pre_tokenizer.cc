@@ -136,6 +136,16 @@ Matcher Matcher::regex(std::string_view pattern, std::string_view origin) {
 
 std::string Matcher::replace(std::string_view text, std::string_view content) const {
   std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  if (const auto* exactly = std::get_if<std::string>(&what); exactly != nullptr && !exactly->empty()) {
+    for (size_t at = 0;;) {
+      const size_t found = text.find(*exactly, at);
+      out.append(text, at, found - at);
+      if (found == std::string_view::npos) return out;
+      out += content;
+      at = found + exactly->size();
+    }
+  }
   for (const Part& part : find_parts(*this, text)) {
     out += part.match ? content : text.substr(part.begin, part.end - part.begin);
   }
