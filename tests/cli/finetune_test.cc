@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/cli/small_run.h"
+#include "tests/cli/tutorial.h"
 
 namespace partita::test {
 namespace {
@@ -13,37 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// The text of each ```sh block.
-std::vector<std::string> shell_blocks(const std::string& markdown) {
-  std::vector<std::string> blocks;
-  std::istringstream lines(markdown);
-  bool inside = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (!inside && line == "```sh") {
-      inside = true;
-      blocks.emplace_back();
-    } else if (inside && line == "```") {
-      inside = false;
-    } else if (inside) {
-      blocks.back() += line + "\n";
-    }
-  }
-  return blocks;
-}
-
-class Finetune : public testing::Test {
+class Finetune : public ShellTest {
  protected:
-  // In the folder, with the program on the path; ends at the first command that fails.
-  Result shell(const std::string& commands) {
-    const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
-    return Process({"bash", "-euo", "pipefail", "-c", "cd '" + folder_.path().string() + "'\n" + commands},
-                   {{"OMP_NUM_THREADS", "1"}, {"PATH", path}})
-        .end(std::chrono::seconds(120));
-  }
-  void must(const std::string& commands) {
-    const Result r = shell(commands);
-    ASSERT_EQ(r.code, 0) << commands << r.error << r.output;
-  }
   // What `partita eval --json` printed last.
   static std::optional<nlohmann::json> evaluation(const std::string& output) {
     std::optional<nlohmann::json> last;
@@ -57,8 +29,6 @@ class Finetune : public testing::Test {
     EXPECT_EQ(r.code, 0) << r.error;
     return evaluation(r.output).value().at("loss");
   }
-
-  TemporaryDirectory folder_;
 };
 
 TEST_F(Finetune, TheTutorialWorksAsWritten) {

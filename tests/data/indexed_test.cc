@@ -253,6 +253,80 @@ TEST_F(Indexed, FilesOfTheWrongSize) {
   EXPECT_THAT(open_message(), HasSubstr("give the path without its ending"));
 }
 
+TEST_F(Indexed, DatasetsArePutTogether) {
+  std::mt19937 random(31);
+  std::vector<std::vector<int32_t>> sequences;
+  std::vector<int64_t> begins = {0};
+  IndexedWriter merged(folder_ / "merged", TokenType::u16);
+  for (int part = 0; part < 5; ++part) {
+    const fs::path prefix = folder_ / fmt::format("part{}", part);
+    IndexedWriter writer(prefix, TokenType::u16);
+    for (auto documents = part == 2 ? 0 : random() % 40; documents > 0; --documents) {  // one part is empty
+      for (auto n = random() % 4; n > 0; --n) {
+        std::vector<int32_t> tokens(random() % 5000);
+        for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 65536);
+        writer.add_sequence(tokens);
+        sequences.push_back(std::move(tokens));
+      }
+      writer.end_document();
+      begins.push_back(static_cast<int64_t>(sequences.size()));
+    }
+    writer.close();
+    merged.add_dataset(IndexedDataset(prefix));
+  }
+  merged.add_document(std::vector<int32_t>{7});  // documents may follow
+  merged.close();
+  sequences.push_back({7});
+  begins.push_back(static_cast<int64_t>(sequences.size()));
+  const IndexedDataset dataset(folder_ / "merged");
+  ASSERT_EQ(dataset.sequences(), static_cast<int64_t>(sequences.size()));
+  ASSERT_EQ(dataset.documents(), static_cast<int64_t>(begins.size()) - 1);
+  for (size_t s = 0; s < sequences.size(); ++s) ASSERT_EQ(read_all(dataset, static_cast<int64_t>(s)), sequences[s]);
+  for (size_t d = 0; d < begins.size(); ++d) ASSERT_EQ(dataset.document_begin(static_cast<int64_t>(d)), begins[d]);
+  IndexedWriter wide(folder_ / "wide", TokenType::i32);
+  EXPECT_THAT(error_message([&] { wide.add_dataset(dataset); }), HasSubstr("merged has tokens of u16, i32 expected"));
+}
+
+// Beyond 2^31 tokens and 2^32 bytes, in a file with holes.
+TEST_F(Indexed, OffsetsBeyond32Bits) {
+  const std::vector<int32_t> lengths = {2'000'000'000, 1'500'000'000, 3};
+  const IndexHeader header{TokenType::u16, 3, 2};
+  std::string index(format_header(header).data(), IndexHeader::kBytes);
+  const auto append = [&index](auto value) { index.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (const int32_t length : lengths) append(length);
+  for (const int64_t offset : {int64_t{0}, int64_t{4'000'000'000}, int64_t{7'000'000'000}}) append(offset);
+  for (const int64_t end : {int64_t{0}, int64_t{2}, int64_t{3}}) append(end);
+  overwrite(idx_path(prefix_), index);
+  {
+    std::ofstream bin(bin_path(prefix_), std::ios::binary);
+    bin.seekp(7'000'000'000 - 2);
+    bin << std::string_view("\x05\x00\x06\x00\x07\x00\x08\x00", 8);
+  }
+  const IndexedDataset dataset(prefix_);
+  EXPECT_EQ(dataset.tokens(), 3'500'000'003);
+  EXPECT_THAT(read_all(dataset, 2), ElementsAre(6, 7, 8));
+  std::vector<int32_t> last(2);
+  dataset.read(1, 1'499'999'998, last);
+  EXPECT_THAT(last, ElementsAre(0, 5));
+}
+
+TEST_F(Indexed, WhatAKilledWriterLeftIsRemoved) {
+  const fs::path other = folder_ / "gold.v1.bin.x-0.tmp", abandoned = folder_ / "gold.v1.bin.4194399-0.tmp";
+  for (const fs::path& path : {other, abandoned}) overwrite(path, "half");
+  IndexedWriter first(prefix_, TokenType::u16);
+  first.add_document(std::vector<int32_t>{1, 2});
+  EXPECT_FALSE(fs::exists(abandoned));
+  EXPECT_TRUE(fs::exists(other));  // no writer's name
+  IndexedWriter second(prefix_, TokenType::u16);  // does not take what a living one writes
+  second.add_document(std::vector<int32_t>{3});
+  second.finish();
+  IndexedWriter third(prefix_, TokenType::u16);
+  first.close();
+  EXPECT_EQ(IndexedDataset(prefix_).tokens(), 2);
+  second.publish();
+  EXPECT_EQ(IndexedDataset(prefix_).tokens(), 1);
+}
+
 TEST_F(Indexed, AnEmptyDatasetIsADataset) {
   IndexedWriter(prefix_, TokenType::u16).close();
   EXPECT_EQ(IndexedDataset(prefix_).tokens(), 0);

@@ -1,0 +1,164 @@
+// `partita tokenize` and `partita dataset` as a user starts them: what they take, what they refuse, and what is there when
+// they are killed.
+#include <gmock/gmock.h>
+
+#include "tests/cli/small_run.h"
+#include "tests/cli/tutorial.h"
+
+namespace partita::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TokenizeCommand : public ShellTest {
+ protected:
+  void SetUp() override {
+    fs::copy_file(SmallRun::get().text(), folder_ / "text.jsonl");
+    fs::copy_file(SmallRun::get().tokenizer(), folder_ / "tokenizer.json");
+  }
+  void expect_error(const std::string& command, const testing::Matcher<std::string>& message, int code = 1) {
+    const Result r = shell(command);
+    EXPECT_EQ(r.code, code) << command << "\n" << r.error << r.output;
+    EXPECT_THAT(r.error, message) << command;
+  }
+  std::string bytes(const std::string& prefix) {
+    return read_file(folder_ / (prefix + "_text_document.bin")) + read_file(folder_ / (prefix + "_text_document.idx"));
+  }
+  std::vector<std::string> names_with(const std::string& beginning) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+      if (const std::string name = entry.path().filename(); name.starts_with(beginning)) names.push_back(name);
+    std::ranges::sort(names);
+    return names;
+  }
+};
+
+TEST_F(TokenizeCommand, InputOfEveryKindGivesTheSameFiles) {
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix a");
+  must("gzip -k text.jsonl && partita tokenize --quiet --input text.jsonl.gz --tokenizer tokenizer.json --output-prefix b");
+  must("partita tokenize --quiet --input - --tokenizer tokenizer.json --output-prefix c --workers 3 < text.jsonl");
+  must("cat text.jsonl.gz | partita tokenize --quiet --input - --tokenizer tokenizer.json --output-prefix d");
+  must("partita tokenize --quiet --input <(head -n 50 text.jsonl) <(tail -n +51 text.jsonl) --format jsonl --tokenizer "
+       "tokenizer.json --output-prefix e");
+  for (const char* prefix : {"b", "c", "d", "e"}) EXPECT_TRUE(bytes(prefix) == bytes("a")) << prefix;
+}
+
+TEST_F(TokenizeCommand, MegatronsNamesWork) {
+  must("partita tokenizer train --input text.jsonl --vocab-size 300 --output vocab.json");
+  must("mv vocab.json gpt2-vocab.json && mv merges.txt gpt2-merges.txt");
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --append-eod --output-prefix a");
+  must("partita tokenize --input text.jsonl --output-prefix b --vocab gpt2-vocab.json --merge-file gpt2-merges.txt "
+       "--dataset-impl mmap --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 --log-interval 100 --partitions 2 "
+       "--keep-sequential-samples --json-keys text");
+  must("partita tokenize --quiet --input text.jsonl --output-prefix c --tokenizer-type HuggingFaceTokenizer "
+       "--tokenizer-model tokenizer.json --append-eod");
+  EXPECT_TRUE(bytes("b") == bytes("a"));
+  EXPECT_TRUE(bytes("c") == bytes("a"));
+  const std::string command = "partita tokenize --input text.jsonl --output-prefix x ";
+  expect_error(command, HasSubstr("no tokenizer: give --tokenizer PATH"), 2);
+  expect_error(command + "--tokenizer tokenizer.json --vocab-file gpt2-vocab.json", HasSubstr("two tokenizers"), 2);
+  expect_error(command + "--vocab-file gpt2-vocab.json", HasSubstr("--merge-file is missing"), 2);
+  expect_error(command + "--tokenizer-type BertWordPieceCase --tokenizer tokenizer.json",
+               HasSubstr("BertWordPieceCase is not read"), 2);
+  expect_error(command + "--tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-2-7b",
+               HasSubstr("names of a hub are not looked up"));
+  expect_error(command + "--tokenizer tokenizer.json --dataset-impl lazy", HasSubstr("--dataset-impl lazy"), 2);
+  expect_error(command + "--tokenizer tokenizer.json --split-sentences --lang klingon", HasSubstr("\"klingon\""));
+  EXPECT_THAT(names_with("x"), ElementsAre());
+}
+
+TEST_F(TokenizeCommand, BadInputIsNamed) {
+  const std::string with = " --quiet --tokenizer tokenizer.json --output-prefix x";
+  must("printf '%s\\n' '{\"text\": \"a\"}' '' 'no' '{\"text\": \"b\"}' > bad.jsonl && gzip -k bad.jsonl");
+  expect_error("partita tokenize --input bad.jsonl.gz" + with, HasSubstr("bad.jsonl.gz:3: byte 15: not JSON"));
+  expect_error("partita tokenize --input - < bad.jsonl" + with, HasSubstr("standard input:3: byte 15: not JSON"));
+  const Result skipped = shell("partita tokenize --input - --bad-lines skip < bad.jsonl" + with);
+  EXPECT_EQ(skipped.code, 0);
+  EXPECT_THAT(skipped.error, HasSubstr("skipped: standard input:3"));
+  EXPECT_THAT(skipped.output, AllOf(HasSubstr("2 documents"), HasSubstr("1 bad documents skipped")));
+  const std::string before = bytes("x");
+  must("head -c 600 bad.jsonl.gz > cut.jsonl.gz; gzip -c text.jsonl | head -c 2000 > cut.jsonl.gz");
+  expect_error("partita tokenize --input cut.jsonl.gz" + with, HasSubstr("cut.jsonl.gz: gzip data that is cut short"));
+  must("bzip2 -k bad.jsonl 2> /dev/null || printf 'BZh91AY' > bad.jsonl.bz2");
+  expect_error("partita tokenize --input bad.jsonl.bz2" + with, HasSubstr("bzcat FILE |"));
+  expect_error("partita tokenize --input - -" + with + " < bad.jsonl", HasSubstr("standard input is read once"));
+  EXPECT_TRUE(bytes("x") == before) << "what was there stays";
+}
+
+TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
+  must("mkfifo pipe");
+  const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
+  Process run({"bash", "-c", "cd '" + folder_.path().string() + "' && { cat text.jsonl; sleep 60; } > pipe & cd '" +
+                                 folder_.path().string() +
+                                 "' && exec partita tokenize --input pipe --format jsonl --tokenizer tokenizer.json "
+                                 "--output-prefix x"},
+              {{"PATH", path}});
+  // Its temporary file is there.
+  ASSERT_TRUE(run.until([&] { return !names_with("x_text_document.bin.").empty(); }, std::chrono::seconds(60)));
+  kill(run.pid(), SIGKILL);
+  kill(-run.pid(), SIGKILL);
+  EXPECT_EQ(run.end(std::chrono::seconds(60)).code, 128 + SIGKILL);
+  EXPECT_EQ(names_with("x").size(), 1U);
+  EXPECT_FALSE(fs::exists(folder_ / "x_text_document.idx"));
+  expect_error("partita dataset verify x_text_document", HasSubstr("x_text_document.idx does not exist"));
+
+  const Result again = shell("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix x");
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.error, HasSubstr("removed 1 temporary file of x_text_document that a killed run left"));
+  EXPECT_THAT(names_with("x"), ElementsAre("x_text_document.bin", "x_text_document.idx"));
+}
+
+TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
+  must("printf '%s\\n' '{\"text\": \"One. Two!\"}' '{\"text\": \"\"}' '{\"text\": \"Three\"}' > s.jsonl");
+  must("partita tokenize --quiet --input s.jsonl --tokenizer tokenizer.json --split-sentences --output-prefix s");
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix t");
+  const Result all = shell("partita dataset inspect s_text_sentence --tokenizer tokenizer.json");
+  EXPECT_THAT(all.output, AllOf(HasSubstr("3 documents, 3 sequences"), HasSubstr("documents without sequences: 1"),
+                                HasSubstr("in 2 sequences\nOne.\nTwo!\n--- document 1: 0 tokens\n--- document 2"),
+                                HasSubstr("\nThree\n")));
+  const Result last = shell("partita dataset inspect s_text_sentence --first 2 --documents 9223372036854775807");
+  EXPECT_EQ(last.code, 0);
+  EXPECT_THAT(last.output, AllOf(HasSubstr("--- document 2"), testing::Not(HasSubstr("--- document 1"))));
+  expect_error("partita dataset inspect s_text_sentence --first 3", HasSubstr("has the documents 0 to 2"));
+  must("partita dataset merge m s_text_sentence t_text_document s_text_sentence");
+  EXPECT_THAT(shell("partita dataset verify m").output, AllOf(HasSubstr("126 documents"), HasSubstr("everything agrees")));
+  must("mkdir parts && cp t_text_document.* parts && cp s_text_sentence.* parts && partita dataset merge n parts");
+  EXPECT_THAT(shell("partita dataset inspect n --documents 0").output, HasSubstr("123 documents"));
+  expect_error("partita dataset merge m m t_text_document", HasSubstr("would be read and replaced"));
+  expect_error("mkdir none && partita dataset merge x none", HasSubstr("no token files"));
+  expect_error("partita dataset merge x t_text_document missing", HasSubstr("missing.idx does not exist"));
+  expect_error("partita dataset index s_text_sentence --sequence-length 1000 --output o", HasSubstr("fewer than the 1001"));
+  expect_error("partita dataset index 0.5 s_text_sentence 0.5 t_text_document --sequence-length 2 --output o",
+               HasSubstr("--samples is missing"));
+  // A token that the tokenizer does not have.
+  must("printf '\\377\\377' | dd of=t_text_document.bin conv=notrunc status=none");
+  expect_error("partita dataset verify t_text_document --tokenizer tokenizer.json", HasSubstr("sequence 0 holds the token 65535"));
+  expect_error("partita dataset inspect t_text_document --tokenizer tokenizer.json", HasSubstr("another tokenizer's"));
+  must("truncate -s -2 t_text_document.bin");
+  expect_error("partita dataset verify t_text_document", HasSubstr("cut short"));
+  EXPECT_THAT(names_with("x"), ElementsAre());
+}
+
+TEST_F(TokenizeCommand, BlendsOfARunAreChecked) {
+  const std::string config = SmallRun::get().config(), data = SmallRun::get().prefix();
+  const auto error = [&](const std::string& options) {
+    const Result r = shell("partita train " + config + " --run.directory=run " + options);
+    EXPECT_EQ(r.code, 1) << options;
+    EXPECT_FALSE(fs::exists(folder_ / "run"));
+    return r.error;
+  };
+  EXPECT_THAT(error("--data.blend 1 x"), HasSubstr("data.blend is given too"));
+  EXPECT_THAT(error("--data.path= --data.blend 1"), HasSubstr("no prefix follows the weight 1"));
+  EXPECT_THAT(error("--data.path= --data.blend \"1 nowhere\""), HasSubstr("nowhere.idx does not exist"));
+  EXPECT_THAT(error("--data.path= --data.format=prompts --data.blend \"1 a\""), HasSubstr("data.blend is of token files"));
+  const Result printed = shell("partita train " + config + " --print-config --data.path= --data.blend 0.7 a 0.3 b");
+  EXPECT_THAT(printed.output, HasSubstr("blend = [\"0.7\", \"a\", \"0.3\", \"b\"]"));
+  // One part alone is the dataset by itself, but for the margin in what it is asked for.
+  must("partita train " + config + " --run.directory=one --train.steps=2 --eval.every=0 --data.path= --data.blend " + data);
+}
+
+}  // namespace
+}  // namespace partita::test
