@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-gpu quickstart bench compare compare-hf compare-setup fuzz format tidy clean
+.PHONY: help setup build test test-gpu quickstart bench compare compare-data compare-hf compare-setup fuzz format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -40,9 +40,13 @@ bench: build ## times the kernels alone, and shows what recomputation saves and 
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@for model in gpt2 llama; do build/partita bench recompute --model $$model || exit; done
 
-compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf
+compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf, -data
 	@bench/train_cpu.py
 	@bench/compare_hf.py
+	@bench/compare_datasets.py
+
+compare-data: compare-setup ## checks token files and sample orders against megatron-core, byte for byte
+	@bench/compare_datasets.py
 
 compare-hf: compare-setup ## checks weights, losses, training, adapters and texts against transformers and PEFT
 	@bench/compare_hf.py

@@ -19,6 +19,7 @@ readonly kCudaPackages=("torch==$kTorchVersion" nvidia-cudnn-frontend==1.32.0)  
 readonly kTestPythonPackages=(tensorboard==2.21.0)
 readonly kPeerPackages=(
   "torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2
+  megatron-core==0.16.1                                           # token files and sample orders
   nvidia-cudnn-frontend==1.32.0                                   # headers, for builds with PARTITA_CUDA
 )
 readonly kPackages=(

@@ -12,6 +12,7 @@
 namespace partita {
 namespace {
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -200,6 +201,31 @@ TEST(ConfigSchema, RoundTripsRandomValues) {
     ConfigSources sources{{"train.steps", "b # c.toml:7"}};
     EXPECT_EQ(read(bind(s).to_toml(&sources)).name, s.name);
   }
+}
+
+TEST(ConfigSchema, ListsAreArraysOrWords) {
+  ConfigList list;
+  int64_t after = 0;
+  ConfigSchema schema;
+  schema.section("data", "").field("blend", list, "parts").field("after", after, any_number(), "");
+  schema.read_toml("[data]\nblend = [0.7, \"a b\", 3, \"c\"]\n", "a.toml");
+  EXPECT_THAT(list, ElementsAre("0.7", "a b", "3", "c"));
+  const std::string printed = schema.to_toml();
+  EXPECT_THAT(printed, HasSubstr("blend = [\"0.7\", \"a b\", \"3\", \"c\"]\n"));
+  list.clear();
+  schema.read_toml(printed, "b.toml");
+  EXPECT_THAT(list, ElementsAre("0.7", "a b", "3", "c"));
+  schema.read_overrides(std::vector<std::string>{"--data.blend", "0.1", "x", "0.9", "y", "--data.after", "5"});
+  EXPECT_THAT(list, ElementsAre("0.1", "x", "0.9", "y"));
+  EXPECT_EQ(after, 5);
+  schema.read_overrides(std::vector<std::string>{"--data.blend= 2 z\t1 w "});
+  EXPECT_THAT(list, ElementsAre("2", "z", "1", "w"));
+  schema.read_overrides(std::vector<std::string>{"--data.blend="});
+  EXPECT_THAT(list, ElementsAre());
+  EXPECT_THAT(error_message([&] { schema.read_toml("[data]\nblend = [[1]]\n", "c.toml"); }),
+              HasSubstr("c.toml:2: data.blend = an array that holds something else: expected a list"));
+  EXPECT_THAT(error_message([&] { schema.read_toml("[data]\nblend = 1\n", "c.toml"); }), HasSubstr("expected a list"));
+  EXPECT_THAT(error_message([&] { schema.read_toml("[data]\nafter = [1]\n", "c.toml"); }), HasSubstr("type array"));
 }
 
 TEST(Range, ContainsItsEndsUnlessOpen) {
