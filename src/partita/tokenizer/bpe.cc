@@ -19,19 +19,24 @@ BpeModel validated(BpeModel model, std::string_view origin) {
   return model;
 }
 
+std::array<TokenId, 256> byte_tokens(const std::unordered_map<std::string_view, TokenId>& ids) {
+  std::array<TokenId, 256> tokens{};
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const auto found = ids.find(std::string(1, static_cast<char>(byte)));
+    // Without a token: one of has_all_bytes()'s exceptions, which stands in no text that arrives here.
+    tokens[byte] = found != ids.end() ? found->second : ids.at("?");
+  }
+  return tokens;
+}
+
 }  // namespace
 
 ByteLevelBpe::ByteLevelBpe(BpeModel model, std::string_view origin, ByteLevelBpeOptions options)
     : model_(validated(std::move(model), origin)),
       options_(options),
-      merges_(model_.merges, model_.rank, model_.vocab_size()),
       ids_(token_ids(model_)),
-      end_of_document_(find_end_of_document(model_)) {
-  for (size_t byte = 0; byte < 256; ++byte) {
-    // Without a token: one of has_all_bytes()'s exceptions, which stands in no text that arrives here.
-    byte_tokens_[byte] = find(std::string(1, static_cast<char>(byte))).value_or(ids_.at("?"));
-  }
-}
+      merges_(model_, byte_tokens(ids_)),
+      end_of_document_(find_end_of_document(model_)) {}
 
 std::optional<TokenId> ByteLevelBpe::find(std::string_view bytes) const {
   const auto found = ids_.find(bytes);

@@ -7,7 +7,6 @@
 // Which merge comes next: always the lowest rank in the pretoken, the leftmost of equals, as in Hugging Face's
 // tokenizers. A pretoken of n bytes takes O(n log n).
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,14 +44,12 @@ class ByteLevelBpe final : public Tokenizer {
   // The token of exactly these bytes that text may become, if there is one.
   [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;
   [[nodiscard]] const MergeTable& merges() const { return merges_; }
-  [[nodiscard]] const std::array<TokenId, 256>& byte_tokens() const { return byte_tokens_; }
 
  private:
   BpeModel model_;
   ByteLevelBpeOptions options_;
-  MergeTable merges_;
   std::unordered_map<std::string_view, TokenId> ids_;  // views into model_
-  std::array<TokenId, 256> byte_tokens_{};
+  MergeTable merges_;
   std::optional<TokenId> end_of_document_;
 };
 

@@ -10,9 +10,7 @@ constexpr size_t kSlack = ShortPretokens::kInside + 1;  // ids written past the 
 }  // namespace
 
 BpeEncoder::BpeEncoder(const ByteLevelBpe& tokenizer)
-    : tokenizer_(&tokenizer),
-      scanner_(tokenizer.options().pattern),
-      merger_(tokenizer.merges(), tokenizer.byte_tokens()) {}
+    : tokenizer_(&tokenizer), scanner_(tokenizer.options().pattern), merger_(tokenizer.merges()) {}
 
 void BpeEncoder::encode(std::string_view text, std::vector<TokenId>& ids) {
   for (size_t begin = 0; begin < text.size();) {

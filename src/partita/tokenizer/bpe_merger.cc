@@ -1,32 +1,39 @@
 #include "partita/tokenizer/bpe_merger.h"
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 
 #include "partita/base/error.h"
 
 namespace partita {
 namespace {
 
-constexpr size_t kShort = 32;  // up to here looking through all pairs beats a heap
+constexpr size_t kShort = 32;     // bytes up to which looking through all pairs beats a heap
+constexpr size_t kMedium = 4096;  // and a heap beats lists
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr TokenId kGone = -1;
 
 }  // namespace
 
-BpeMerger::BpeMerger(const MergeTable& table, const std::array<TokenId, 256>& byte_tokens)
-    : table_(&table), byte_tokens_(byte_tokens), byte_pairs_(size_t{1} << 16) {
-  for (size_t left = 0; left < 256; ++left) {
-    for (size_t right = 0; right < 256; ++right) {
-      byte_pairs_[left << 8 | right] = table_->rank(byte_tokens_[left], byte_tokens_[right]);
-    }
-  }
-}
-
 void BpeMerger::merge(std::string_view pretoken, std::vector<TokenId>& ids) {
   if (pretoken.size() <= kShort) return merge_short(pretoken, ids);
-  merge_long(pretoken, ids);
+  size_t begin = 0;
+  for (size_t i = 1; i < pretoken.size(); ++i) {
+    if (table_->joins(pretoken[i - 1], pretoken[i])) continue;
+    merge_part(pretoken.substr(begin, i - begin), ids);
+    begin = i;
+  }
+  merge_part(pretoken.substr(begin), ids);
+}
+
+void BpeMerger::merge_part(std::string_view part, std::vector<TokenId>& ids) {
+  if (part.size() <= kShort) return merge_short(part, ids);
+  if (part.size() <= kMedium) return merge_list(part, heap_, ids);
+  if (part.size() >= kNone) {
+    fail("a piece of {} bytes to merge as one, fewer than {} expected: cut the document", part.size(), kNone);
+  }
+  RankLists lists(table_->ranks());
+  merge_list(part, lists, ids);
+  nodes_ = {};  // so much memory is not kept
 }
 
 void BpeMerger::merge_short(std::string_view pretoken, std::vector<TokenId>& ids) const {
@@ -34,10 +41,9 @@ void BpeMerger::merge_short(std::string_view pretoken, std::vector<TokenId>& ids
   uint32_t ranks[kShort];  // of token i and the next
   size_t count = pretoken.size();
   if (count == 0) return;
-  for (size_t i = 0; i < count; ++i) tokens[i] = byte_token(pretoken[i]);
+  for (size_t i = 0; i < count; ++i) tokens[i] = table_->byte_token(pretoken[i]);
   for (size_t i = 0; i + 1 < count; ++i) {
-    const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<unsigned char>(pretoken[at])); };
-    ranks[i] = byte_pairs_[byte(i) << 8 | byte(i + 1)];
+    ranks[i] = table_->byte_rank(pretoken[i], pretoken[i + 1]);
   }
   while (count > 1) {
     uint32_t least = ranks[0];
@@ -57,46 +63,33 @@ void BpeMerger::merge_short(std::string_view pretoken, std::vector<TokenId>& ids
   ids.insert(ids.end(), tokens, tokens + count);
 }
 
-void BpeMerger::merge_long(std::string_view pretoken, std::vector<TokenId>& ids) {
-  if (pretoken.size() >= kNone) {
-    fail("a piece of {} bytes to merge as one, fewer than {} expected: cut the document", pretoken.size(), kNone);
-  }
+template <class Queue>
+void BpeMerger::merge_list(std::string_view pretoken, Queue& queue, std::vector<TokenId>& ids) {
   const auto count = static_cast<uint32_t>(pretoken.size());
-  const auto candidate = [this](uint32_t at) -> std::optional<uint64_t> {
+  // Of the token at a place and the next.
+  const auto rank_at = [this](uint32_t at) {
     const Node& node = nodes_[at];
-    if (node.after == kNone) return std::nullopt;
-    const uint32_t rank = table_->rank(node.id, nodes_[node.after].id);
-    if (rank == MergeTable::kNone) return std::nullopt;
-    return uint64_t{rank} << 32 | at;
+    return node.after == kNone ? MergeTable::kNone : table_->rank(node.id, nodes_[node.after].id);
+  };
+  const auto push = [&](uint32_t at) {
+    if (const uint32_t rank = rank_at(at); rank != MergeTable::kNone) queue.push(rank, at);
   };
   nodes_.resize(count);
-  heap_.clear();
-  for (uint32_t i = 0; i < count; ++i) nodes_[i] = {byte_token(pretoken[i]), i - 1, i + 1 < count ? i + 1 : kNone};
-  for (uint32_t i = 0; i < count; ++i) {
-    if (const auto pair = candidate(i)) heap_.push_back(*pair);
-  }
-  std::make_heap(heap_.begin(), heap_.end(), std::greater());
+  for (uint32_t i = 0; i < count; ++i)
+    nodes_[i] = {table_->byte_token(pretoken[i]), i - 1, i + 1 < count ? i + 1 : kNone};
+  for (uint32_t i = 0; i < count; ++i) push(i);
 
-  while (!heap_.empty()) {
-    const uint64_t next = heap_.front();
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater());
-    heap_.pop_back();
-    const auto at = static_cast<uint32_t>(next);
-    Node& left = nodes_[at];
-    // One of the two has merged with another since: the pair that stands here now has a candidate of its own.
-    if (left.id == kGone || candidate(at) != next) continue;
+  while (const auto next = queue.pop()) {
+    Node& left = nodes_[next->place];
+    // One of the two has merged with another since: the pair that stands here now has been pushed by itself.
+    if (left.id == kGone || rank_at(next->place) != next->rank) continue;
     Node& right = nodes_[left.after];
-    left.id = table_->result(static_cast<uint32_t>(next >> 32));
+    left.id = table_->result(next->rank);
     left.after = right.after;
     right.id = kGone;
-    if (left.after != kNone) nodes_[left.after].before = at;
-    for (const uint32_t changed : {left.before, at}) {
-      if (changed == kNone) continue;
-      if (const auto pair = candidate(changed)) {
-        heap_.push_back(*pair);
-        std::push_heap(heap_.begin(), heap_.end(), std::greater());
-      }
-    }
+    if (left.after != kNone) nodes_[left.after].before = next->place;
+    if (left.before != kNone) push(left.before);
+    push(next->place);
   }
   for (uint32_t i = 0; i != kNone; i = nodes_[i].after) ids.push_back(nodes_[i].id);
 }
