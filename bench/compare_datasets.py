@@ -11,7 +11,6 @@ as the .npy files that theirs keeps, for random lengths, splits, seeds and numbe
 import argparse
 import gzip
 import json
-import os
 import pathlib
 import random
 import subprocess
@@ -19,12 +18,14 @@ import sys
 import tempfile
 import time
 import types
+import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / ".deps/peer"
 if PEER.exists():
     sys.path.insert(0, str(PEER))
 sys.dont_write_bytecode = True
+warnings.filterwarnings("ignore")  # of what megatron-core could use and need not
 try:
     import numpy
     import torch

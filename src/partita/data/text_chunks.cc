@@ -1,6 +1,11 @@
 #include "partita/data/text_chunks.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -55,6 +60,25 @@ class EndFinder {
   size_t searched_ = 0;  // no '\n' from `at_` to here
 };
 
+// A piece of a mapped file. Its pages leave the process's memory with it (and stay in the kernel's cache): a file of any size
+// takes no more of it than the chunks under way.
+class MappedPiece {
+ public:
+  MappedPiece(std::shared_ptr<const MappedFile> file, std::string_view text) : file_(std::move(file)), text_(text) {}
+  MappedPiece(const MappedPiece&) = delete;
+  MappedPiece& operator=(const MappedPiece&) = delete;
+  ~MappedPiece() {
+    static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<uintptr_t>(text_.data()) / page * page;
+    const auto end = reinterpret_cast<uintptr_t>(text_.data() + text_.size()) / page * page;
+    if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::string_view text_;
+};
+
 class MappedChunks : public FileChunks {
  public:
   MappedChunks(const fs::path& path, const TextInputOptions& options, size_t chunk_bytes)
@@ -67,8 +91,9 @@ class MappedChunks : public FileChunks {
     if (rest.empty()) return std::nullopt;
     const size_t size = finder_.find(rest).value_or(rest.size());
     finder_.restart();
-    TextChunk chunk{file_->path().string(), file_, rest.substr(0, size), static_cast<int64_t>(at_),
-                    static_cast<int64_t>(size), json_};
+    const std::string_view text = rest.substr(0, size);
+    TextChunk chunk{file_->path().string(), std::make_shared<const MappedPiece>(file_, text), text,
+                    static_cast<int64_t>(at_),      static_cast<int64_t>(size),                json_};
     at_ += size;
     return chunk;
   }
