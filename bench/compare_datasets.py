@@ -138,7 +138,7 @@ def random_dataset(prefix, draw):
     for _ in range(draw.randint(20, 400)):
         lengths = [draw.choice((0, 1, 7, 60, 900)) for _ in range(draw.randint(1, 3))]
         builder.add_document(list(range(1, sum(lengths) + 1)), lengths)
-    builder.add_document([1] * 2000, [1000, 1000])  # the validation split is not without tokens: theirs would not end
+    builder.add_document([1] * 2000, [1000, 1000])  # theirs does not end where a split has no tokens
     builder.finalize(f"{prefix}.idx")
 
 
@@ -152,7 +152,7 @@ def order_of(c, draw, number):
         random_dataset(prefix, draw)
     weights = None if parts == 1 else [round(draw.uniform(0.05, 3), 3) for _ in prefixes]
     samples, length, seed = draw.randint(1, 6000), draw.choice((2, 5, 16, 33, 128)), draw.randint(1, 2**32 - 1)
-    split = draw.choice(("100,0,0", "969,30,1", "50,50,0"))
+    split = draw.choice(("100,0,0", "969,31,0", "50,50,0"))
     cache = folder / "theirs"
     tokenizer = types.SimpleNamespace(eod=0, pad=None, vocab_size=50257, unique_identifiers={"class": "none"})
     config = GPTDatasetConfig(

@@ -54,7 +54,8 @@ void print_summary(const IndexedDataset& dataset) {
 }
 
 // Error: an id that the tokenizer does not know.
-void check_ids(std::span<const TokenId> ids, const Tokenizer& tokenizer, const IndexedDataset& dataset, int64_t sequence) {
+void check_ids(std::span<const TokenId> ids, const Tokenizer& tokenizer, const IndexedDataset& dataset,
+               int64_t sequence) {
   for (const TokenId id : ids) {
     if (id >= 0 && id < tokenizer.vocab_size()) continue;
     fail("{}: sequence {} holds the token {}, {} expected: another tokenizer's", bin_path(dataset.prefix()).string(),
@@ -107,7 +108,8 @@ void merge(const MergeArguments& arguments) {
   const auto place = [](const fs::path& prefix) { return fs::weakly_canonical(idx_path(prefix)); };
   std::vector<std::unique_ptr<const IndexedDataset>> datasets;
   for (const fs::path& prefix : prefixes) {
-    if (place(prefix) == place(arguments.output)) fail("{} would be read and replaced: give another output", arguments.output);
+    if (place(prefix) == place(arguments.output))
+      fail("{} would be read and replaced: give another output", arguments.output);
     datasets.push_back(std::make_unique<const IndexedDataset>(prefix));
     if (datasets.back()->type() != datasets[0]->type()) {
       fail("{} has tokens of {}, {} has {}: tokenize both with the same tokenizer", prefix.string(),
@@ -131,7 +133,8 @@ void verify(const Arguments& arguments) {
     if (tokenizer) check_ids(ids, *tokenizer, dataset, s);
     for (const TokenId id : ids) {
       largest = std::max(largest, id);
-      if (id < 0) fail("{}: sequence {} holds the token {}, 0 or more expected", bin_path(arguments.prefix).string(), s, id);
+      if (id < 0)
+        fail("{}: sequence {} holds the token {}, 0 or more expected", bin_path(arguments.prefix).string(), s, id);
     }
   }
   print_summary(dataset);
@@ -150,7 +153,8 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Argu
 }  // namespace
 
 void add_dataset_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("dataset", "Looks into .bin/.idx token files, checks them, puts them together");
+  CLI::App* command =
+      app.add_subcommand("dataset", "Looks into .bin/.idx token files, checks them, puts them together");
   command->require_subcommand(1);
 
   const auto inspected = std::make_shared<Arguments>();
@@ -179,10 +183,12 @@ void add_dataset_command(CLI::App& app) {
 
   const auto merged = std::make_shared<MergeArguments>();
   CLI::App* merge_command = command->add_subcommand("merge", "Puts token files together, document after document");
-  merge_command->add_option("output,--output-prefix", merged->output, "Path of the files to write, without .bin or .idx")
+  merge_command
+      ->add_option("output,--output-prefix", merged->output, "Path of the files to write, without .bin or .idx")
       ->required()
       ->type_name("OUT");
-  merge_command->add_option("inputs,--input", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
+  merge_command
+      ->add_option("inputs,--input", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
       ->required()
       ->type_name("IN...");
   merge_command->footer(

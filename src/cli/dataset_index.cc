@@ -101,18 +101,24 @@ void add_dataset_index_command(CLI::App& parent) {
   command->add_option("data", a->data, "A prefix of token files; or weights and prefixes in turn")
       ->required()
       ->type_name("PREFIX | WEIGHT PREFIX ...");
-  command->add_option("--sequence-length", a->sequence_length, "Tokens a sample")->required()->check(CLI::PositiveNumber);
+  command->add_option("--sequence-length", a->sequence_length, "Tokens a sample")
+      ->required()
+      ->check(CLI::PositiveNumber);
   command->add_option("--samples", a->samples, "Samples asked for; default: those of one epoch")
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", a->seed, "Of the order")->check(CLI::Range(int64_t{0}, int64_t{4294967295}))->capture_default_str();
+  command->add_option("--seed", a->seed, "Of the order")
+      ->check(CLI::Range(int64_t{0}, int64_t{4294967295}))
+      ->capture_default_str();
   command->add_option("--split", a->split, "Weights of training, validation and test sequences")->capture_default_str();
   command->add_option("--part", a->part, "train, valid or test")
       ->check(CLI::IsMember({"train", "valid", "test"}))
       ->capture_default_str();
   command->add_option("--output", a->output, "Folder to write to")->required()->type_name("FOLDER");
   command->footer(
-      "Writes document_index.npy, sample_index.npy and shuffle_index.npy, as Megatron-LM keeps them: sample k lies between\n"
-      "rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). Of a blend these lie in\n"
+      "Writes document_index.npy, sample_index.npy and shuffle_index.npy, as Megatron-LM keeps them: sample k lies "
+      "between\n"
+      "rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). Of a blend these lie "
+      "in\n"
       "FOLDER/0, FOLDER/1, ..., beside dataset_index.npy and dataset_sample_index.npy.\n\n"
       "Example:\n"
       "  partita dataset index 0.7 data/web_text_document 0.3 data/books_text_document --sequence-length 1024 "

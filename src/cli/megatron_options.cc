@@ -14,10 +14,9 @@ using partita::UsageError;
 
 constexpr std::string_view kGpt2 = "GPT2BPETokenizer";
 // Of these the file alone says what they are.
-constexpr std::array<std::string_view, 8> kOneFile = {"HuggingFaceTokenizer",      "SentencePieceTokenizer",
-                                                      "GPTSentencePieceTokenizer", "Llama2Tokenizer",
-                                                      "Llama3Tokenizer",           "MistralTokenizer",
-                                                      "TikTokenizer",              "MultimodalTokenizer"};
+constexpr std::array<std::string_view, 8> kOneFile = {
+    "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "Llama3Tokenizer",
+    "MistralTokenizer",     "TikTokenizer",           "MultimodalTokenizer"};
 
 [[noreturn]] void wrong(const std::string& what) { throw UsageError(what); }
 
@@ -40,7 +39,8 @@ void add_megatron_options(CLI::App& command, MegatronArguments& a) {
   option("--partitions", a.partitions, "Passed over: threads share every file, and the order is the input's")
       ->type_name("N");
   option("--log-interval", a.log_interval, "Passed over: progress is shown by time")->type_name("N");
-  command.add_flag("--keep-sequential-samples", a.keep_sequential_samples, "Passed over: the order always is the input's")
+  command
+      .add_flag("--keep-sequential-samples", a.keep_sequential_samples, "Passed over: the order always is the input's")
       ->group(kGroup);
 }
 
@@ -50,12 +50,15 @@ std::unique_ptr<partita::Tokenizer> load_tokenizer_of(const std::string& tokeniz
   const bool pair = !a.vocab.empty() || !a.merges.empty();
   const int given = (tokenizer.empty() ? 0 : 1) + (a.model.empty() ? 0 : 1) + (pair ? 1 : 0);
   if (given == 0) wrong("no tokenizer: give --tokenizer PATH, or --vocab-file and --merge-file");
-  if (given > 1) wrong("two tokenizers: give one of --tokenizer, --tokenizer-model, and --vocab-file with --merge-file");
+  if (given > 1)
+    wrong("two tokenizers: give one of --tokenizer, --tokenizer-model, and --vocab-file with --merge-file");
   if (pair) {
     if (!a.type.empty() && a.type != kGpt2)
-      wrong(fmt::format("--tokenizer-type {} with --vocab-file: {} expected, or --tokenizer-model PATH", a.type, kGpt2));
+      wrong(
+          fmt::format("--tokenizer-type {} with --vocab-file: {} expected, or --tokenizer-model PATH", a.type, kGpt2));
     if (a.vocab.empty() || a.merges.empty())
-      wrong(fmt::format("{} is missing: GPT-2's tokenizer is two files", a.vocab.empty() ? "--vocab-file" : "--merge-file"));
+      wrong(fmt::format("{} is missing: GPT-2's tokenizer is two files",
+                        a.vocab.empty() ? "--vocab-file" : "--merge-file"));
     return partita::load_gpt2(a.vocab, a.merges);
   }
   if (a.type == kGpt2 && !a.model.empty()) wrong("GPT2BPETokenizer takes --vocab-file and --merge-file");
@@ -63,7 +66,7 @@ std::unique_ptr<partita::Tokenizer> load_tokenizer_of(const std::string& tokeniz
     wrong(fmt::format("--tokenizer-type {} is not read: {} or {} expected", a.type, kGpt2, fmt::join(kOneFile, ", ")));
   const std::string& path = tokenizer.empty() ? a.model : tokenizer;
   if (!a.model.empty() && !fs::exists(path) && path.find(':') == std::string::npos)
-    partita::fail("--tokenizer-model {}: no such file or folder: names of a hub are not looked up, give a tokenizer.json",
-                  path);
+    partita::fail(
+        "--tokenizer-model {}: no such file or folder: names of a hub are not looked up, give a tokenizer.json", path);
   return partita::load_tokenizer(path);
 }

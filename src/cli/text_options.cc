@@ -25,8 +25,11 @@ void add_choice(CLI::App& command, const std::string& name, T& value, const std:
 }  // namespace
 
 void add_text_options(CLI::App& command, TextArguments& arguments) {
-  command.add_option("--input", arguments.inputs, "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' too (quote them); -: "
-                     "standard input")
+  command
+      .add_option(
+          "--input", arguments.inputs,
+          "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' too (quote them); -: "
+          "standard input")
       ->required()
       ->type_name("FILE");
   add_choice<TextFormat>(

@@ -134,10 +134,12 @@ void add_tokenize_command(CLI::App& app) {
   add_megatron_options(*command, arguments->megatron);
   command->footer(
       "Examples:\n"
-      "  partita tokenize --input 'corpus/*.jsonl.zst' --tokenizer tokenizer.json --append-eod --output-prefix data/corpus\n"
+      "  partita tokenize --input 'corpus/*.jsonl.zst' --tokenizer tokenizer.json --append-eod --output-prefix "
+      "data/corpus\n"
       "  xzcat corpus.jsonl.xz | partita tokenize --input - --tokenizer llama2/tokenizer.model --append-eod "
       "--output-prefix data/corpus\n"
-      "write data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. An empty document is a\n"
+      "write data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. An empty "
+      "document is a\n"
       "document without tokens. Nothing appears under these names unless the whole input is good.");
   command->callback([command, arguments] { run(*command, *arguments); });
 }

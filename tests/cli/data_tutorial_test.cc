@@ -44,16 +44,21 @@ TEST_F(DataTutorial, AProlongedRunReadsTheSamplesThatItWouldHaveRead) {
     if (block.find("blend.toml <<") != std::string::npos) config = block.substr(0, block.find("partita train"));
   must(config);
   const std::string train =
-      "partita train blend.toml --schedule.kind=constant --log.every=1 --eval.every=0 --checkpoint.every=4 --checkpoint.keep_last=0 "
+      "partita train blend.toml --schedule.kind=constant --log.every=1 --eval.every=0 --checkpoint.every=4 "
+      "--checkpoint.keep_last=0 "
       "--data.split=20,80,0 --model.dropout=0.1 ";
   must(train + "--run.directory=runs/whole --train.steps=9");
-  must(train + "--run.directory=runs/stopped --train.steps=9 && rm -r runs/stopped/checkpoints/step-00000009 "
-               "runs/stopped/checkpoints/step-00000008");
+  must(train +
+       "--run.directory=runs/stopped --train.steps=9 && rm -r runs/stopped/checkpoints/step-00000009 "
+       "runs/stopped/checkpoints/step-00000008");
   must("head -n 4 runs/stopped/metrics.jsonl > m && mv m runs/stopped/metrics.jsonl");
   // So many samples are several epochs, which one plan would shuffle together.
   const Result r = shell(train + "--run.directory=runs/stopped --train.steps=40");
   ASSERT_EQ(r.code, 0) << r.error;
   EXPECT_THAT(r.error, AllOf(HasSubstr("resuming from"), testing::Not(HasSubstr("will not be the one"))));
+  must(train + "--run.directory=runs/begun-anew --train.steps=40");
+  EXPECT_NE(metrics(folder_ / "runs/begun-anew")[8].at("loss"), metrics(folder_ / "runs/whole")[8].at("loss"))
+      << "one plan of all epochs has the same order: the test shows nothing";
   const auto whole = metrics(folder_ / "runs/whole"), prolonged = metrics(folder_ / "runs/stopped");
   ASSERT_EQ(prolonged.size(), 40U);
   for (size_t i = 0; i < 9; ++i) {

@@ -38,11 +38,14 @@ class TokenizeCommand : public ShellTest {
 
 TEST_F(TokenizeCommand, InputOfEveryKindGivesTheSameFiles) {
   must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix a");
-  must("gzip -k text.jsonl && partita tokenize --quiet --input text.jsonl.gz --tokenizer tokenizer.json --output-prefix b");
+  must(
+      "gzip -k text.jsonl && partita tokenize --quiet --input text.jsonl.gz --tokenizer tokenizer.json --output-prefix "
+      "b");
   must("partita tokenize --quiet --input - --tokenizer tokenizer.json --output-prefix c --workers 3 < text.jsonl");
   must("cat text.jsonl.gz | partita tokenize --quiet --input - --tokenizer tokenizer.json --output-prefix d");
-  must("partita tokenize --quiet --input <(head -n 50 text.jsonl) <(tail -n +51 text.jsonl) --format jsonl --tokenizer "
-       "tokenizer.json --output-prefix e");
+  must(
+      "partita tokenize --quiet --input <(head -n 50 text.jsonl) <(tail -n +51 text.jsonl) --format jsonl --tokenizer "
+      "tokenizer.json --output-prefix e");
   for (const char* prefix : {"b", "c", "d", "e"}) EXPECT_TRUE(bytes(prefix) == bytes("a")) << prefix;
 }
 
@@ -50,11 +53,14 @@ TEST_F(TokenizeCommand, MegatronsNamesWork) {
   must("partita tokenizer train --input text.jsonl --vocab-size 300 --output vocab.json");
   must("mv vocab.json gpt2-vocab.json && mv merges.txt gpt2-merges.txt");
   must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --append-eod --output-prefix a");
-  must("partita tokenize --input text.jsonl --output-prefix b --vocab gpt2-vocab.json --merge-file gpt2-merges.txt "
-       "--dataset-impl mmap --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 --log-interval 100 --partitions 2 "
-       "--keep-sequential-samples --json-keys text");
-  must("partita tokenize --quiet --input text.jsonl --output-prefix c --tokenizer-type HuggingFaceTokenizer "
-       "--tokenizer-model tokenizer.json --append-eod");
+  must(
+      "partita tokenize --input text.jsonl --output-prefix b --vocab gpt2-vocab.json --merge-file gpt2-merges.txt "
+      "--dataset-impl mmap --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 --log-interval 100 --partitions "
+      "2 "
+      "--keep-sequential-samples --json-keys text");
+  must(
+      "partita tokenize --quiet --input text.jsonl --output-prefix c --tokenizer-type HuggingFaceTokenizer "
+      "--tokenizer-model tokenizer.json --append-eod");
   EXPECT_TRUE(bytes("b") == bytes("a"));
   EXPECT_TRUE(bytes("c") == bytes("a"));
   const std::string command = "partita tokenize --input text.jsonl --output-prefix x ";
@@ -91,11 +97,12 @@ TEST_F(TokenizeCommand, BadInputIsNamed) {
 TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
   must("mkfifo pipe");
   const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
-  Process run({"bash", "-c", "cd '" + folder_.path().string() + "' && { cat text.jsonl; sleep 60; } > pipe & cd '" +
-                                 folder_.path().string() +
-                                 "' && exec partita tokenize --input pipe --format jsonl --tokenizer tokenizer.json "
-                                 "--output-prefix x"},
-              {{"PATH", path}});
+  Process run(
+      {"bash", "-c",
+       "cd '" + folder_.path().string() + "' && { cat text.jsonl; sleep 60; } > pipe & cd '" + folder_.path().string() +
+           "' && exec partita tokenize --input pipe --format jsonl --tokenizer tokenizer.json "
+           "--output-prefix x"},
+      {{"PATH", path}});
   // Its temporary file is there.
   ASSERT_TRUE(run.until([&] { return !names_with("x_text_document.bin.").empty(); }, std::chrono::seconds(60)));
   kill(run.pid(), SIGKILL);
@@ -105,7 +112,8 @@ TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
   EXPECT_FALSE(fs::exists(folder_ / "x_text_document.idx"));
   expect_error("partita dataset verify x_text_document", HasSubstr("x_text_document.idx does not exist"));
 
-  const Result again = shell("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix x");
+  const Result again =
+      shell("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix x");
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.error, HasSubstr("removed 1 temporary file of x_text_document that a killed run left"));
   EXPECT_THAT(names_with("x"), ElementsAre("x_text_document.bin", "x_text_document.idx"));
@@ -124,18 +132,21 @@ TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
   EXPECT_THAT(last.output, AllOf(HasSubstr("--- document 2"), testing::Not(HasSubstr("--- document 1"))));
   expect_error("partita dataset inspect s_text_sentence --first 3", HasSubstr("has the documents 0 to 2"));
   must("partita dataset merge m s_text_sentence t_text_document s_text_sentence");
-  EXPECT_THAT(shell("partita dataset verify m").output, AllOf(HasSubstr("126 documents"), HasSubstr("everything agrees")));
+  EXPECT_THAT(shell("partita dataset verify m").output,
+              AllOf(HasSubstr("126 documents"), HasSubstr("everything agrees")));
   must("mkdir parts && cp t_text_document.* parts && cp s_text_sentence.* parts && partita dataset merge n parts");
   EXPECT_THAT(shell("partita dataset inspect n --documents 0").output, HasSubstr("123 documents"));
   expect_error("partita dataset merge m m t_text_document", HasSubstr("would be read and replaced"));
   expect_error("mkdir none && partita dataset merge x none", HasSubstr("no token files"));
   expect_error("partita dataset merge x t_text_document missing", HasSubstr("missing.idx does not exist"));
-  expect_error("partita dataset index s_text_sentence --sequence-length 1000 --output o", HasSubstr("fewer than the 1001"));
+  expect_error("partita dataset index s_text_sentence --sequence-length 1000 --output o",
+               HasSubstr("fewer than the 1001"));
   expect_error("partita dataset index 0.5 s_text_sentence 0.5 t_text_document --sequence-length 2 --output o",
                HasSubstr("--samples is missing"));
   // A token that the tokenizer does not have.
   must("printf '\\377\\377' | dd of=t_text_document.bin conv=notrunc status=none");
-  expect_error("partita dataset verify t_text_document --tokenizer tokenizer.json", HasSubstr("sequence 0 holds the token 65535"));
+  expect_error("partita dataset verify t_text_document --tokenizer tokenizer.json",
+               HasSubstr("sequence 0 holds the token 65535"));
   expect_error("partita dataset inspect t_text_document --tokenizer tokenizer.json", HasSubstr("another tokenizer's"));
   must("truncate -s -2 t_text_document.bin");
   expect_error("partita dataset verify t_text_document", HasSubstr("cut short"));
@@ -153,11 +164,13 @@ TEST_F(TokenizeCommand, BlendsOfARunAreChecked) {
   EXPECT_THAT(error("--data.blend 1 x"), HasSubstr("data.blend is given too"));
   EXPECT_THAT(error("--data.path= --data.blend 1"), HasSubstr("no prefix follows the weight 1"));
   EXPECT_THAT(error("--data.path= --data.blend \"1 nowhere\""), HasSubstr("nowhere.idx does not exist"));
-  EXPECT_THAT(error("--data.path= --data.format=prompts --data.blend \"1 a\""), HasSubstr("data.blend is of token files"));
+  EXPECT_THAT(error("--data.path= --data.format=prompts --data.blend \"1 a\""),
+              HasSubstr("data.blend is of token files"));
   const Result printed = shell("partita train " + config + " --print-config --data.path= --data.blend 0.7 a 0.3 b");
   EXPECT_THAT(printed.output, HasSubstr("blend = [\"0.7\", \"a\", \"0.3\", \"b\"]"));
   // One part alone is the dataset by itself, but for the margin in what it is asked for.
-  must("partita train " + config + " --run.directory=one --train.steps=2 --eval.every=0 --data.path= --data.blend " + data);
+  must("partita train " + config + " --run.directory=one --train.steps=2 --eval.every=0 --data.path= --data.blend " +
+       data);
 }
 
 }  // namespace

@@ -155,8 +155,7 @@ TEST_F(Blends, ProlongedBlendsBeginAsTheShorterOnes) {
     std::vector<int64_t> plans;
     std::unique_ptr<BlendedDataset> shorter;
     for (int plan = 0; plan < 4; ++plan) {
-      auto longer = std::make_unique<BlendedDataset>(
-          of, spec, GptDataset::Options{Documents::joined, {}, plans});
+      auto longer = std::make_unique<BlendedDataset>(of, spec, GptDataset::Options{Documents::joined, {}, plans});
       const int64_t wanted = plans.empty() ? spec.samples : plans.back();
       ASSERT_GE(longer->size(), wanted);
       for (int64_t k = 0; k < longer->size(); ++k) (void)read_sample(*longer, k);  // none is missing in its part

@@ -175,7 +175,8 @@ TEST_F(Prolonged, SamplesStay) {
     std::vector<int64_t> plans;
     std::unique_ptr<GptDataset> shorter;
     for (int plan = 0; plan < 4; ++plan) {
-      auto longer = std::make_unique<GptDataset>(tokens, all, spec, GptDataset::Options{Documents::joined, cache, plans});
+      auto longer =
+          std::make_unique<GptDataset>(tokens, all, spec, GptDataset::Options{Documents::joined, cache, plans});
       const GptDataset in_memory(tokens, all, spec, GptDataset::Options{Documents::joined, {}, plans});
       ASSERT_EQ(longer->size(), in_memory.size());
       ASSERT_GE(longer->size(), plans.empty() ? spec.samples : plans.back());

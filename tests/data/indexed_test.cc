@@ -316,7 +316,7 @@ TEST_F(Indexed, WhatAKilledWriterLeftIsRemoved) {
   IndexedWriter first(prefix_, TokenType::u16);
   first.add_document(std::vector<int32_t>{1, 2});
   EXPECT_FALSE(fs::exists(abandoned));
-  EXPECT_TRUE(fs::exists(other));  // no writer's name
+  EXPECT_TRUE(fs::exists(other));                 // no writer's name
   IndexedWriter second(prefix_, TokenType::u16);  // does not take what a living one writes
   second.add_document(std::vector<int32_t>{3});
   second.finish();

@@ -38,7 +38,8 @@ TEST(Sentences, AreTheTextWhereNewlinesAreKept) {
   EXPECT_THAT(split("  \n one. \n\n\ntwo\n", keep), ElementsAre("  \n one. \n\n\n", "two\n"));
   // Of any bytes, invalid UTF-8 among them.
   std::mt19937 random(7);
-  const std::vector<std::string> pieces = {"a", "B", ". ", "! ", "\n", " ", "é", "。", "\xFF", "\xE3\x80", "Dr. ", "\u2029", "1.2"};
+  const std::vector<std::string> pieces = {"a",  "B",    ". ",       "! ",   "\n",     " ",  "é",
+                                           "。", "\xFF", "\xE3\x80", "Dr. ", "\u2029", "1.2"};
   SentenceSplitter splitter(keep), trimming({});
   for (int round = 0; round < 2000; ++round) {
     std::string text = "x";

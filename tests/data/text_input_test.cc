@@ -49,7 +49,8 @@ class TextInput : public testing::Test {
   void expect_documents(const std::string& content, const TextInputOptions& options,
                         const std::vector<std::string>& expected, const std::string& name = "f.txt") {
     write_file(folder_ / name, content);
-    write_file(folder_ / (name + ".gz"), gzip(content.substr(0, content.size() / 2)) + gzip(content.substr(content.size() / 2)));
+    write_file(folder_ / (name + ".gz"),
+               gzip(content.substr(0, content.size() / 2)) + gzip(content.substr(content.size() / 2)));
     write_file(folder_ / (name + ".zst"), zstd(content));
     for (int64_t chunk_bytes : {1, 2, 3, 5, 8, 13, 1000}) {
       for (const char* ending : {"", ".gz", ".zst"}) {
@@ -153,7 +154,8 @@ TEST_F(TextInput, ManyFilesKeepTheirOrder) {
 
 TEST_F(TextInput, NamesThatSayCompressedAreBelieved) {
   write_file(folder_ / "a.jsonl.gz", "{\"text\": \"a\"}\n");
-  EXPECT_THAT(error_message([&] { ChunkReader({folder_ / "a.jsonl.gz"}, {}); }), HasSubstr("neither gzip nor zstd data"));
+  EXPECT_THAT(error_message([&] { ChunkReader({folder_ / "a.jsonl.gz"}, {}); }),
+              HasSubstr("neither gzip nor zstd data"));
   write_file(folder_ / "b.jsonl", gzip("{\"text\": \"a\"}\n"));  // but content without a name is found
   EXPECT_EQ(documents("b.jsonl", {}, 100), std::vector<std::string>{"a"});
 }

@@ -118,5 +118,55 @@ TEST_F(TrainingDataTest, TokenFilesMayHaveSeparateDocumentsAndAFileForValidation
   }
 }
 
+// Samples come from the datasets in proportion, by weights or by size; orders lie beside the data or nowhere; and what a run
+// was planned for decides its samples.
+TEST_F(TrainingDataTest, TokenFilesAreBlended) {
+  const auto write = [&](const char* name, int32_t token, int documents) {
+    IndexedWriter writer(folder_ / name, TokenType::u16);
+    for (int d = 0; d < documents; ++d)
+      writer.add_document(std::vector<int32_t>(static_cast<size_t>(30 + d % 7), token));
+    writer.close();
+  };
+  write("a", 7, 60);
+  write("b", 9, 20);
+  Config c = test::small_prompt_config("", ModelKind::gpt2);
+  c.data.path.clear();
+  c.data.format = DataFormat::tokens;
+  c.data.split = "1";
+  c.train.global_batch = c.train.micro_batch = 12;
+  c.train.steps = 5;
+  const auto of_b = [&](TrainingData& data, int64_t samples) {
+    int64_t count = 0;
+    for (int64_t at = 0; at < samples; at += 12)
+      count += (data.training(at)[0].tokens.select(1, 0) == 9).sum().item<int64_t>();
+    return count;
+  };
+  c.data.blend = {"1", folder_ / "a", "3", folder_ / "b"};
+  TrainingData weighted(c, 0, 1);
+  EXPECT_EQ(of_b(weighted, 60), 45);
+  EXPECT_EQ(weighted.identity().at("data.blend"), "1 of a with 1965 tokens, 3 of b with 650 tokens");
+  EXPECT_THAT(weighted.planned_samples(), testing::ElementsAre(60));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a_cache"));
+  c.data.blend = {folder_ / "a", folder_ / "b"};
+  c.data.cache = "none";
+  std::filesystem::remove_all(folder_ / "a_cache");
+  TrainingData by_size(c, 0, 1);
+  EXPECT_EQ(of_b(by_size, 60), 15);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a_cache"));
+
+  // Begun with 5 steps and prolonged to 100 behind the third, against begun with 100.
+  TrainingData begun(c, 0, 1);
+  c.train.steps = 100;
+  const RunPosition position{.step = 3, .consumed_samples = 36, .planned_samples = begun.planned_samples()};
+  TrainingData prolonged(c, 0, 1, position);
+  EXPECT_THAT(prolonged.planned_samples(), testing::ElementsAre(60, 1200));
+  for (int64_t at = 0; at < 60; at += 12)
+    EXPECT_TRUE(prolonged.training(at)[0].tokens.equal(begun.training(at)[0].tokens)) << at;
+  (void)prolonged.training(1188);
+  c.train.steps = 4;
+  const TrainingData shortened(c, 0, 1, position);
+  EXPECT_THAT(shortened.planned_samples(), testing::ElementsAre(60));
+}
+
 }  // namespace
 }  // namespace partita

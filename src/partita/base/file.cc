@@ -109,7 +109,8 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), reason(errno));
     // The lock says that the writer lives. Who removes abandoned files may have been quicker; where there are no locks,
     // nobody removes any.
-    if (file_ && (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !fs::exists(temporary_))) file_ = {};
+    if (file_ && (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !fs::exists(temporary_)))
+      file_ = {};
   }
 }
 

@@ -91,7 +91,7 @@ class AtomicFile {
  private:
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once published
-  FileDescriptor file_;  // locked
+  FileDescriptor file_;              // locked
   int64_t size_ = 0;
   bool synced_ = false;
 };

@@ -50,14 +50,16 @@ int64_t share_of(double weight, int64_t samples) {
 }  // namespace
 
 std::vector<BlendPart> parse_blend(std::span<const std::string> items) {
-  constexpr const char* kExpected = "weights and prefixes of token files in turn expected, such as 0.7 data/a 0.3 data/b";
+  constexpr const char* kExpected =
+      "weights and prefixes of token files in turn expected, such as 0.7 data/a 0.3 data/b";
   std::vector<BlendPart> parts;
   for (size_t i = 0; i < items.size(); ++i) {
     BlendPart part{as_number(items[i]), items[i]};
     if (part.weight) {
       if (!(*part.weight > 0) || !std::isfinite(*part.weight)) fail("blend: weight {}, more than 0 expected", items[i]);
       if (++i == items.size()) fail("blend: no prefix follows the weight {}: {}", items[i - 1], kExpected);
-      if (as_number(items[i])) fail("blend: weight {} is followed by the number {}: {}", items[i - 1], items[i], kExpected);
+      if (as_number(items[i]))
+        fail("blend: weight {} is followed by the number {}: {}", items[i - 1], items[i], kExpected);
       part.prefix = items[i];
     }
     if (part.prefix.empty()) fail("blend: an empty prefix: {}", kExpected);
@@ -66,7 +68,8 @@ std::vector<BlendPart> parse_blend(std::span<const std::string> items) {
            parts[0].weight ? "has" : "has not", part.prefix.string(), part.weight ? "has" : "has not");
     }
     const auto same = [&](const BlendPart& other) { return other.prefix == part.prefix; };
-    if (std::ranges::any_of(parts, same)) fail("blend: \"{}\" is given twice: add its weights up", part.prefix.string());
+    if (std::ranges::any_of(parts, same))
+      fail("blend: \"{}\" is given twice: add its weights up", part.prefix.string());
     parts.push_back(std::move(part));
   }
   if (parts.size() > static_cast<size_t>(std::numeric_limits<int16_t>::max()))

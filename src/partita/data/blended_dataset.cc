@@ -27,8 +27,8 @@ BlendedDataset::BlendedDataset(const std::vector<Part>& parts, const GptIndexSpe
   int64_t most = spec.samples;
   for (const int64_t samples : options.prolonged) most = std::max(most, samples);
   const int64_t size = blend_size(weights, most);
-  const SharedArrays arrays = options.cache.get(spec.split + "-blend", describe(weights, size), 2,
-                                                [&] { return build(weights, size); });
+  const SharedArrays arrays =
+      options.cache.get(spec.split + "-blend", describe(weights, size), 2, [&] { return build(weights, size); });
   owner_ = arrays.owner;
   dataset_ = arrays.as<int16_t>(0);
   sample_ = arrays.as<int64_t>(1);
@@ -50,8 +50,7 @@ BlendedDataset::BlendedDataset(const std::vector<Part>& parts, const GptIndexSpe
   for (size_t d = 0; d < parts.size(); ++d) {
     GptIndexSpec of_part = spec;
     of_part.samples = asked[d][0];
-    const GptDataset::Options with{
-        options.documents, parts[d].cache, {asked[d].begin() + 1, asked[d].end()}};
+    const GptDataset::Options with{options.documents, parts[d].cache, {asked[d].begin() + 1, asked[d].end()}};
     parts_.emplace_back(parts[d].tokens, parts[d].range, of_part, with);
   }
 }

@@ -141,7 +141,7 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
     if (!folder) fail("{}", error ? error.message() : std::strerror(ENOENT));
     write(path, description, built);
   } catch (const Error& problem) {
-    warn_once(folder_, problem.what());
+    if (warns_) warn_once(folder_, problem.what());
     return built;
   }
   auto mapped = map(path, description, count);

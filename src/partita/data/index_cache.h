@@ -37,7 +37,8 @@ class IndexCache {
 
   // Keeps nothing: every call builds.
   IndexCache() = default;
-  explicit IndexCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // warns: says where it cannot write; of many ranks one does.
+  explicit IndexCache(std::filesystem::path folder, bool warns = true) : folder_(std::move(folder)), warns_(warns) {}
 
   // Error: only what build() throws.
   [[nodiscard]] SharedArrays get(const std::string& name, const std::string& description, size_t count,
@@ -49,6 +50,7 @@ class IndexCache {
 
  private:
   std::filesystem::path folder_;  // empty: none
+  bool warns_ = false;
 };
 
 // 32 hexadecimal digits of the bytes: XXH3, 128 bits.

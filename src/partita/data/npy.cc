@@ -7,8 +7,8 @@
 
 namespace partita {
 
-void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values, int64_t rows,
-               int64_t columns) {
+void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
+               int64_t rows, int64_t columns) {
   constexpr size_t kAligned = 64, kBefore = 10;  // magic, version and length of the header stand before it
   const std::string shape = columns == 0 ? fmt::format("({},)", rows) : fmt::format("({}, {})", rows, columns);
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);

@@ -12,8 +12,8 @@
 namespace partita {
 
 // `type` as numpy names it, such as "<i4"; columns 0: 1-D.
-void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values, int64_t rows,
-               int64_t columns);
+void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
+               int64_t rows, int64_t columns);
 
 template <class T>
 requires std::is_integral_v<T>

@@ -14,10 +14,23 @@ namespace partita {
 namespace {
 
 // Megatron's --lang names languages as punkt does.
-constexpr std::array<std::pair<std::string_view, const char*>, 17> kLanguages = {
-    {{"czech", "cs"},      {"danish", "da"},  {"dutch", "nl"},   {"english", "en"},  {"estonian", "et"}, {"finnish", "fi"},
-     {"french", "fr"},     {"german", "de"},  {"greek", "el"},   {"italian", "it"},  {"norwegian", "nb"}, {"polish", "pl"},
-     {"portuguese", "pt"}, {"russian", "ru"}, {"spanish", "es"}, {"swedish", "sv"}, {"turkish", "tr"}}};
+constexpr std::array<std::pair<std::string_view, const char*>, 17> kLanguages = {{{"czech", "cs"},
+                                                                                  {"danish", "da"},
+                                                                                  {"dutch", "nl"},
+                                                                                  {"english", "en"},
+                                                                                  {"estonian", "et"},
+                                                                                  {"finnish", "fi"},
+                                                                                  {"french", "fr"},
+                                                                                  {"german", "de"},
+                                                                                  {"greek", "el"},
+                                                                                  {"italian", "it"},
+                                                                                  {"norwegian", "nb"},
+                                                                                  {"polish", "pl"},
+                                                                                  {"portuguese", "pt"},
+                                                                                  {"russian", "ru"},
+                                                                                  {"spanish", "es"},
+                                                                                  {"swedish", "sv"},
+                                                                                  {"turkish", "tr"}}};
 
 constexpr std::string_view kSpace = " \t\n\v\f\r";
 

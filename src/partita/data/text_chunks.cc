@@ -92,8 +92,12 @@ class MappedChunks : public FileChunks {
     const size_t size = finder_.find(rest).value_or(rest.size());
     finder_.restart();
     const std::string_view text = rest.substr(0, size);
-    TextChunk chunk{file_->path().string(), std::make_shared<const MappedPiece>(file_, text), text,
-                    static_cast<int64_t>(at_),      static_cast<int64_t>(size),                json_};
+    TextChunk chunk{file_->path().string(),
+                    std::make_shared<const MappedPiece>(file_, text),
+                    text,
+                    static_cast<int64_t>(at_),
+                    static_cast<int64_t>(size),
+                    json_};
     at_ += size;
     return chunk;
   }

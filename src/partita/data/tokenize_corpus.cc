@@ -37,7 +37,8 @@ struct Worker {
 
 TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOptions& options,
                         std::optional<TokenId> end_of_document) {
-  TokenizedChunk result{chunk.name, chunk.first_byte, static_cast<int64_t>(chunk.text.size()), chunk.input_bytes, 0, {}, {}};
+  TokenizedChunk result{chunk.name, chunk.first_byte, static_cast<int64_t>(chunk.text.size()), chunk.input_bytes, 0, {},
+                        {}};
   result.keys.resize(options.text.json_keys.size());
   result.summary = worker.parser.parse(chunk, !options.skip_bad_documents, [&](size_t key, std::string_view text) {
     TokenizedDocuments& documents = result.keys[key];

@@ -34,9 +34,9 @@ struct TokenizeOptions {
 };
 
 struct TokenizeProgress {
-  int64_t bytes = 0;  // of the input as it lies there, compressed or not
+  int64_t bytes = 0;                   // of the input as it lies there, compressed or not
   std::optional<int64_t> total_bytes;  // nothing: not known, of standard input
-  int64_t text_bytes = 0;  // decompressed, with what is around the texts
+  int64_t text_bytes = 0;              // decompressed, with what is around the texts
   int64_t documents = 0;
   double seconds = 0;
 
@@ -45,9 +45,8 @@ struct TokenizeProgress {
   }
   // 0 where it is not known.
   [[nodiscard]] double seconds_left() const {
-    return bytes > 0 && total_bytes
-               ? seconds * static_cast<double>(*total_bytes - bytes) / static_cast<double>(bytes)
-               : 0;
+    return bytes > 0 && total_bytes ? seconds * static_cast<double>(*total_bytes - bytes) / static_cast<double>(bytes)
+                                    : 0;
   }
 };
 

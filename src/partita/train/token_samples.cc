@@ -14,12 +14,12 @@ namespace {
 
 constexpr const char* kNoCache = "none";
 
-IndexCache cache_beside(const std::filesystem::path& prefix, const DataConfig& d) {
+IndexCache cache_beside(const std::filesystem::path& prefix, const DataConfig& d, bool warns) {
   if (d.cache == kNoCache) return {};
-  if (!d.cache.empty()) return IndexCache(d.cache);
+  if (!d.cache.empty()) return IndexCache(d.cache, warns);
   std::filesystem::path folder = prefix;
   folder += "_cache";
-  return IndexCache(folder);
+  return IndexCache(folder, warns);
 }
 
 struct OpenPart {
@@ -42,7 +42,7 @@ OpenPart open_part(const BlendPart& part, const Config& config, SplitName split)
 
 }  // namespace
 
-TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned) {
+TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned, bool warns) {
   const DataConfig& d = config.data;
   const bool own_validation = split == SplitName::valid && !d.validation.empty();
   const bool blended = !d.blend.empty() && !own_validation;
@@ -54,16 +54,20 @@ TokenSamples open_token_samples(const Config& config, SplitName split, std::span
   for (const BlendPart& part : wanted) {
     parts.push_back(open_part(part, config, split));
     found.samples_per_epoch += parts.back().samples_per_epoch;
-    found.parts += fmt::format("{}{}{} tokens of {}", found.parts.empty() ? "" : ", ",
-                               part.weight ? fmt::format("{} of ", *part.weight) : "", parts.back().tokens->tokens(),
-                               part.prefix.filename().string());
+    const int64_t tokens = parts.back().tokens->tokens();
+    if (!blended)
+      found.parts = fmt::to_string(tokens);
+    else
+      found.parts +=
+          fmt::format("{}{}{} with {} tokens", found.parts.empty() ? "" : ", ",
+                      part.weight ? fmt::format("{} of ", *part.weight) : "", part.prefix.filename().string(), tokens);
   }
   const GptIndexSpec spec{.split = std::string(name_of(split)),
                           .sequence_length = config.train.sequence_length,
                           .samples = planned.front(),
                           .seed = static_cast<uint32_t>(d.seed)};
   const GptDataset::Options options{.documents = documents_of(d),
-                                    .cache = cache_beside(wanted[0].prefix, d),
+                                    .cache = cache_beside(wanted[0].prefix, d, warns),
                                     .prolonged = {planned.begin() + 1, planned.end()}};
   if (!blended) {
     found.source = std::make_unique<GptDataset>(parts[0].tokens, parts[0].range, spec, options);
@@ -74,7 +78,7 @@ TokenSamples open_token_samples(const Config& config, SplitName split, std::span
     const OpenPart& part = parts[i];
     // Too small a part is an error of its own below; here it only must not count as nothing.
     const double weight = part.weight.value_or(static_cast<double>(std::max<int64_t>(part.samples_per_epoch, 1)));
-    blend.push_back({weight, part.tokens, part.range, cache_beside(wanted[i].prefix, d)});
+    blend.push_back({weight, part.tokens, part.range, cache_beside(wanted[i].prefix, d, warns)});
   }
   found.source = std::make_unique<BlendedDataset>(blend, spec, options);
   return found;

@@ -17,11 +17,14 @@ namespace partita {
 struct TokenSamples {
   std::unique_ptr<SampleSource> source;
   int64_t samples_per_epoch = 0;  // of all parts together
-  std::string parts;              // "0.7 of data/a with 1000 tokens, 0.3 of ...": what must stay for the samples to stay
+  std::string
+      parts;  // "1000", tokens; of a blend "0.7 of a with 1000 tokens, 0.3 of ...": what stays for the samples to stay
 };
 
 // planned: samples of the whole, at each time it was planned; the order that the first ones made stays as it is. Validation
-// comes from data.validation if that is set. Error: missing or damaged files, too few tokens.
-[[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned);
+// comes from data.validation if that is set. warns: says where orders cannot be kept; of all ranks one does. Error: missing
+// or damaged files, too few tokens.
+[[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned,
+                                              bool warns = true);
 
 }  // namespace partita

@@ -39,7 +39,7 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   if (config.data.format == DataFormat::prompts)
     open_prompts(config, planned_.back());
   else
-    open_tokens(config);
+    open_tokens(config, rank == 0);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
   if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
   identity_["data.seed"] = std::to_string(config.data.seed);
@@ -47,14 +47,14 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
 }
 
-void TrainingData::open_tokens(const Config& config) {
-  TokenSamples train = open_token_samples(config, SplitName::train, planned_);
+void TrainingData::open_tokens(const Config& config, bool warns) {
+  TokenSamples train = open_token_samples(config, SplitName::train, planned_, warns);
   train_ = std::move(train.source);
   examples_ = train.samples_per_epoch;
-  identity_["the token files"] = train.parts;
+  identity_[config.data.blend.empty() ? "tokens in data.path" : "data.blend"] = train.parts;
   if (config.eval.every > 0) {
     const int64_t samples = config.eval.batches * config.train.global_batch;
-    valid_ = open_token_samples(config, SplitName::valid, std::span(&samples, 1)).source;
+    valid_ = open_token_samples(config, SplitName::valid, std::span(&samples, 1), warns).source;
   }
 }
 

@@ -39,7 +39,7 @@ class TrainingData {
   [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:
-  void open_tokens(const Config&);
+  void open_tokens(const Config&, bool warns);
   void open_prompts(const Config&, int64_t samples);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
