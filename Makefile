@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-gpu quickstart bench compare compare-data compare-hf compare-setup fuzz format tidy clean
+.PHONY: help setup build test test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -40,16 +40,21 @@ bench: build ## times the kernels alone, and shows what recomputation saves and 
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@for model in gpt2 llama; do build/partita bench recompute --model $$model || exit; done
 
-compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf, -data
+compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf, -data, -tokenizers
 	@bench/train_cpu.py
 	@bench/compare_hf.py
 	@bench/compare_datasets.py
+	@$(MAKE) --no-print-directory compare-tokenizers
 
 compare-data: compare-setup ## checks token files and sample orders against megatron-core, byte for byte
 	@bench/compare_datasets.py
 
 compare-hf: compare-setup ## checks weights, losses, training, adapters and texts against transformers and PEFT
 	@bench/compare_hf.py
+
+compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and sentencepiece (half an hour)
+	@bench/compare_tokenizers.py
+	@PYTHONPATH=.deps/peer bench/compare_sentencepiece.py --build build
 
 compare-setup:
 	@scripts/setup.sh --peer

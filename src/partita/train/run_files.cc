@@ -7,20 +7,14 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/host.h"
+#include "partita/tokenizer/tokenizer_files.h"
 
 namespace partita {
 namespace {
 
-// The forms that load_tokenizer takes: tokenizer.json under any name, vocab.json with merges.txt, a folder of either.
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& folder) {
   if (from.empty()) return;
-  const bool is_folder = std::filesystem::is_directory(from);
-  const std::filesystem::path place = is_folder ? from : from.parent_path();
-  if (from.filename() == "vocab.json" || (is_folder && !std::filesystem::exists(from / "tokenizer.json"))) {
-    for (const char* name : {"vocab.json", "merges.txt"}) write_file(folder / name, read_file(place / name));
-  } else {
-    write_file(folder / "tokenizer.json", read_file(is_folder ? from / "tokenizer.json" : from));
-  }
+  for (const auto& [file, name] : find_tokenizer_files(from).copies()) write_file(folder / name, read_file(file));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // What lies in a run's folder beside logs and checkpoints, so that it can be understood and used on its own:
 //   config.toml     the effective configuration
 //   versions.json   the program's version, libtorch's, the compiler, the host
-//   tokenizer.json  a copy of the tokenizer, where one is configured (or vocab.json and merges.txt, if it is those)
+//   tokenizer.json  a copy of the tokenizer, where one is configured (or tokenizer.model, vocab.json and merges.txt,
+//                   *.tiktoken, whatever it is)
 #pragma once
 #include "partita/train/config.h"
 
