@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "partita/tokenizer/byte_tokens.h"
 #include "tests/support/error_message.h"
@@ -145,6 +146,74 @@ TEST(CharBpe, IsTheDefinitionOnRandomModels) {
       encoder->encode(text, ids);
       ASSERT_EQ(ids, merged_slowly(model, characters, 0)) << text;
     }
+  }
+}
+
+// The same with an ordered set of candidates, for long texts.
+std::vector<TokenId> merged_by_set(const BpeModel& model, std::vector<TokenId> ids) {
+  std::map<std::pair<TokenId, TokenId>, size_t> rank_of;
+  for (size_t rank = model.merges.size(); rank-- > 0;) {
+    rank_of[{model.merges[rank].left, model.merges[rank].right}] = rank;
+  }
+  std::map<size_t, TokenId> at;  // place -> token
+  for (size_t i = 0; i < ids.size(); ++i) at[i] = ids[i];
+  std::set<std::pair<size_t, size_t>> candidates;  // rank, left place
+  const auto change = [&](auto left, bool add) {
+    const auto right = std::next(left);
+    if (right == at.end()) return;
+    const auto found = rank_of.find({left->second, right->second});
+    if (found == rank_of.end()) return;
+    if (add) {
+      candidates.insert({found->second, left->first});
+    } else {
+      candidates.erase({found->second, left->first});
+    }
+  };
+  for (auto i = at.begin(); i != at.end(); ++i) change(i, true);
+  while (!candidates.empty()) {
+    const auto [rank, place] = *candidates.begin();
+    const auto left = at.find(place);
+    if (left != at.begin()) change(std::prev(left), false);
+    change(left, false);
+    change(std::next(left), false);
+    left->second = model.merges[rank].result;
+    at.erase(std::next(left));
+    if (left != at.begin()) change(std::prev(left), true);
+    change(left, true);
+  }
+  ids.clear();
+  for (const auto& [place, id] : at) ids.push_back(id);
+  return ids;
+}
+
+// Ranks out of order, so that merges make candidates of ranks that are past.
+TEST(CharBpe, IsTheDefinitionOnLongTexts) {
+  std::mt19937 draw(12);
+  for (const size_t size : {1000, 65535, 65536, 65537, 90001}) {
+    BpeModel model;
+    model.tokens = {"a", "b", "c"};
+    for (int tries = 0; tries < 300; ++tries) {
+      const auto left = static_cast<TokenId>(draw() % model.tokens.size());
+      const auto right = static_cast<TokenId>(draw() % model.tokens.size());
+      const std::string text = model.tokens[static_cast<size_t>(left)] + model.tokens[static_cast<size_t>(right)];
+      if (text.size() > 7) continue;
+      const auto found = std::find(model.tokens.begin(), model.tokens.end(), text);
+      const auto result = static_cast<TokenId>(found - model.tokens.begin());
+      if (found == model.tokens.end()) model.tokens.push_back(text);
+      const BpeMerge merge{left, right, result};
+      if (std::find(model.merges.begin(), model.merges.end(), merge) == model.merges.end())
+        model.merges.push_back(merge);
+    }
+    for (size_t i = 0; i < model.merges.size() / 4; ++i) {
+      std::swap(model.merges[draw() % model.merges.size()], model.merges[draw() % model.merges.size()]);
+    }
+    std::string text;
+    std::vector<TokenId> ids;
+    for (size_t i = 0; i < size; ++i) {
+      ids.push_back(static_cast<TokenId>(draw() % 3));
+      text += model.tokens[static_cast<size_t>(ids.back())];
+    }
+    ASSERT_EQ(CharBpe(model, "t").encode(text), merged_by_set(model, ids));
   }
 }
 

@@ -4,8 +4,11 @@
 //   CharBpeMerger merger;
 //   merger.merge(table, symbols);                 // in place
 //
-// n symbols take O(n log n) and some 24 n bytes; few take a plain search for the lowest, which is faster.
+// n symbols take O(n log n) and some 24 n bytes. Few take a plain search for the lowest, which is faster; very many are
+// kept in lists by rank, whose places are gone through in ascending order, and only what a merge makes of a rank that has
+// been reached already goes through a heap.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -28,20 +31,20 @@ class CharBpeMerger {
   void merge(const CharBpeTable& table, std::vector<SymbolAt>& symbols, OnPair on_pair);
 
  private:
-  struct Candidate {  // the pair whose left symbol stands at `left`; stale if another result stands there by now
+  struct Candidate {  // the pair whose left symbol stands at `left`; stale if it has another rank by now
     int32_t rank;
     uint32_t left;
-    Symbol result;
   };
   template <class OnPair>
   void merge_few(const CharBpeTable& table, std::vector<SymbolAt>& symbols, OnPair on_pair);
 
   static constexpr uint32_t kEnd = UINT32_MAX;
-  static constexpr size_t kFew = 48;
+  static constexpr size_t kFew = 48, kMany = 1 << 16;
   static constexpr Symbol kGone = INT32_MIN;  // merged into the symbol before it
 
   std::vector<CharBpeTable::Found> found_;
   std::vector<Candidate> heap_;
+  std::vector<std::vector<uint32_t>> by_rank_;  // left places of candidates of ranks to come
   std::vector<uint32_t> before_, after_;
 };
 
@@ -77,39 +80,62 @@ void CharBpeMerger::merge(const CharBpeTable& table, std::vector<SymbolAt>& symb
   constexpr auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank > b.rank || (a.rank == b.rank && a.left > b.left);
   };
+  int32_t rank = -1;  // whose candidates are being merged
+  // Lists by rank take memory of their own: for short texts a heap alone.
+  const bool by_rank = count > kMany;
   heap_.clear();
   before_.resize(count);
   after_.resize(count);
+  if (by_rank) by_rank_.resize(static_cast<size_t>(table.ranks()));
   const auto look_up = [&](uint32_t left, uint32_t right) {
     const auto found = table.find(symbols[left].symbol, symbols[right].symbol);
-    if (found.rank == CharBpeTable::kNever) return false;
+    if (found.rank == CharBpeTable::kNever) return;
     on_pair(symbols[left].symbol, symbols[right].symbol, found.result);
-    heap_.push_back({found.rank, left, found.result});
-    return true;
+    if (by_rank && found.rank > rank) {
+      by_rank_[static_cast<size_t>(found.rank)].push_back(left);
+    } else {
+      heap_.push_back({found.rank, left});
+      std::push_heap(heap_.begin(), heap_.end(), later);
+    }
+  };
+  // Merges the pair at `left` if one of this rank stands there still.
+  const auto merge_at = [&](int32_t its_rank, uint32_t left) {
+    if (symbols[left].symbol == kGone || after_[left] == kEnd) return;
+    const uint32_t right = after_[left];
+    const auto found = table.find(symbols[left].symbol, symbols[right].symbol);
+    if (found.rank != its_rank) return;
+    symbols[left].symbol = found.result;
+    symbols[right].symbol = kGone;
+    const uint32_t after = after_[left] = after_[right];
+    if (after != kEnd) before_[after] = left;
+    if (before_[left] != kEnd) look_up(before_[left], left);
+    if (after != kEnd) look_up(left, after);
+  };
+  const auto merge_heap_below = [&](int32_t its_rank, uint32_t left) {
+    while (!heap_.empty() && later({its_rank, left}, heap_.front())) {
+      const Candidate next = heap_.front();
+      std::pop_heap(heap_.begin(), heap_.end(), later);
+      heap_.pop_back();
+      merge_at(next.rank, next.left);
+    }
   };
   for (uint32_t i = 0; i < count; ++i) {
     before_[i] = i == 0 ? kEnd : i - 1;
     after_[i] = i + 1 == count ? kEnd : i + 1;
   }
   for (uint32_t i = 0; i + 1 < count; ++i) look_up(i, i + 1);
-  std::make_heap(heap_.begin(), heap_.end(), later);
-  while (!heap_.empty()) {
-    const Candidate next = heap_.front();
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    heap_.pop_back();
-    if (symbols[next.left].symbol == kGone || after_[next.left] == kEnd) continue;
-    const uint32_t right = after_[next.left];
-    const auto found = table.find(symbols[next.left].symbol, symbols[right].symbol);
-    if (found.rank != next.rank || found.result != next.result) continue;
-    symbols[next.left].symbol = next.result;
-    symbols[right].symbol = kGone;
-    const uint32_t after = after_[next.left] = after_[right];
-    if (after != kEnd) before_[after] = next.left;
-    if (before_[next.left] != kEnd && look_up(before_[next.left], next.left)) {
-      std::push_heap(heap_.begin(), heap_.end(), later);
+  for (size_t r = 0; by_rank && r < by_rank_.size(); ++r) {
+    rank = static_cast<int32_t>(r);
+    std::vector<uint32_t> lefts = std::move(by_rank_[r]);
+    by_rank_[r] = {};
+    std::sort(lefts.begin(), lefts.end());
+    for (const uint32_t left : lefts) {
+      merge_heap_below(rank, left);
+      merge_at(rank, left);
     }
-    if (after != kEnd && look_up(next.left, after)) std::push_heap(heap_.begin(), heap_.end(), later);
+    merge_heap_below(rank + 1, 0);
   }
+  merge_heap_below(CharBpeTable::kNever, 0);
   std::erase_if(symbols, [](const SymbolAt& s) { return s.symbol == kGone; });
 }
 

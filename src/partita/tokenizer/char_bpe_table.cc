@@ -1,5 +1,6 @@
 #include "partita/tokenizer/char_bpe_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -26,6 +27,7 @@ CharBpeTable::CharBpeTable(std::span<const Char> chars, std::span<const SymbolMe
     size_t slot = slot_of(key, pair_shift_);
     while (pairs_[slot].key != kEmpty && pairs_[slot].key != key) slot = (slot + 1) & (pairs_.size() - 1);
     pairs_[slot] = {key, {merge.rank, merge.result}};
+    ranks_ = std::max(ranks_, merge.rank + 1);
   }
 }
 

@@ -54,6 +54,8 @@ class CharBpeTable {
     }
   }
   [[nodiscard]] const CharJoins& joins() const { return joins_; }
+  // All ranks of merges are below.
+  [[nodiscard]] int32_t ranks() const { return ranks_; }
 
  private:
   static constexpr uint64_t kEmpty = ~uint64_t{0};  // symbols in pairs are not negative
@@ -70,6 +72,7 @@ class CharBpeTable {
   std::vector<Char> chars_;
   std::vector<Pair> pairs_;
   int char_shift_ = 0, pair_shift_ = 0;
+  int32_t ranks_ = 0;
   CharJoins joins_;
 };
 
