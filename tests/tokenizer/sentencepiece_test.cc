@@ -72,7 +72,7 @@ TEST_P(SentencePieceGolden, EncodesLongTextsAsTheReference) {
 INSTANTIATE_TEST_SUITE_P(, SentencePieceGolden,
                          testing::Values("bpe_bytes", "bpe_rules", "bpe_suffix", "bpe_unused", "bpe_unused_bytes",
                                          "unigram_bytes", "unigram_rules", "unigram_unused"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(SentencePiece, NamesItsSpecialTokens) {
   const auto tokenizer = load_sentencepiece(kFolder + "bpe_bytes.model");
