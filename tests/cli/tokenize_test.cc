@@ -2,6 +2,7 @@
 // they are killed.
 #include <gmock/gmock.h>
 
+#include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 #include "tests/cli/tutorial.h"
 
@@ -168,6 +169,18 @@ TEST_F(TokenizeCommand, BlendsOfARunAreChecked) {
               HasSubstr("data.blend is of token files"));
   const Result printed = shell("partita train " + config + " --print-config --data.path= --data.blend 0.7 a 0.3 b");
   EXPECT_THAT(printed.output, HasSubstr("blend = [\"0.7\", \"a\", \"0.3\", \"b\"]"));
+  // Two ranks read what one does, and one of them warns that there is no place for the order.
+  const std::string two_parts = " --train.steps=2 --eval.every=0 --data.path= --data.blend 2 " + data + " 1 " +
+                                (folder_ / "t_text_document").string();
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix t");
+  must("partita train " + config + " --run.directory=alone" + two_parts);
+  EXPECT_TRUE(fs::exists(folder_ / "t_text_document_cache"));
+  const Result ranks =
+      shell("partita launch -n 2 -- train " + config + " --run.directory=ranks --data.cache=/proc/none" + two_parts);
+  ASSERT_EQ(ranks.code, 0) << ranks.error;
+  expect_same_run(folder_ / "ranks", folder_ / "alone", 1e-5);
+  EXPECT_NE(ranks.error.find("cannot be kept in /proc/none"), std::string::npos) << ranks.error;
+  EXPECT_EQ(ranks.error.find("cannot be kept"), ranks.error.rfind("cannot be kept")) << ranks.error;
   // One part alone is the dataset by itself, but for the margin in what it is asked for.
   must("partita train " + config + " --run.directory=one --train.steps=2 --eval.every=0 --data.path= --data.blend " +
        data);

@@ -36,8 +36,6 @@ class IndexedDataset {
   }
   // The bytes of PREFIX.idx, which says all but the tokens themselves.
   [[nodiscard]] std::span<const std::byte> index_bytes() const { return index_.bytes(); }
-  // The bytes of PREFIX.bin.
-  [[nodiscard]] std::span<const std::byte> token_bytes() const { return bin_.bytes(); }
   // Copies tokens begin .. begin + out.size() - 1 of a sequence. Error: outside the sequence; a token that is no int32.
   void read(int64_t sequence, int64_t begin, std::span<int32_t> out) const;
 

@@ -95,7 +95,9 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
   flush();
   for (int64_t s = 0; s < dataset.sequences(); ++s) lengths_.append(static_cast<int32_t>(dataset.length(s)));
   for (int64_t d = 0; d < dataset.documents(); ++d) document_ends_.append(sequences_ + dataset.document_begin(d + 1));
-  for (auto rest = dataset.token_bytes(); !rest.empty();) {
+  const MappedFile tokens(bin_path(dataset.prefix()),
+                          MappedFile::Access::sequential);  // read ahead, unlike the dataset's
+  for (auto rest = tokens.bytes(); !rest.empty();) {
     const auto piece = rest.first(std::min(rest.size(), kFlushBytes));
     bin_.write(piece);
     rest = rest.subspan(piece.size());
