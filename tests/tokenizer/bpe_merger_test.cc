@@ -92,11 +92,11 @@ TEST(BpeMerger, MatchesTheDefinition) {
 
 TEST(BpeMerger, MergesLongOnesTheSame) {
   std::mt19937 random(7);
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 2; ++round) {
     const BpeModel model = random_model(random, "abc", round % 2 == 0 ? MergeRank::order : MergeRank::result);
     const MergeTable table(model, own_bytes());
     BpeMerger merger(table);
-    for (size_t size : {4095, 4096, 4097, 6001}) {
+    for (size_t size : {4096, 4097, 5003}) {
       std::string text(size, '\0');
       for (char& c : text) c = "abc"[random() % 3];
       std::vector<TokenId> ids;

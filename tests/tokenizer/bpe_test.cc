@@ -8,6 +8,7 @@
 #include <random>
 
 #include "partita/base/file.h"
+#include "partita/tokenizer/bpe_merger.h"
 #include "partita/tokenizer/bpe_trainer.h"
 #include "partita/tokenizer/gpt2_split.h"
 #include "partita/tokenizer/tokenizer_json.h"
@@ -117,6 +118,41 @@ TEST(Bpe, MatchesTheDefinitionOnRandomVocabulariesAndTexts) {
   }
 }
 
+// Pretokens of all lengths, from one to many ids each, again and again: from all levels of its memory.
+TEST(Bpe, AnEncoderGivesWhatMergingEachPretokenGives) {
+  const BpeModel model = load_tokenizer_json(kGolden + "tokenizer.json");
+  for (const SplitPattern pattern : {SplitPattern::gpt2, SplitPattern::llama3, SplitPattern::o200k}) {
+    for (const bool ignore_merges : {false, true}) {
+      const ByteLevelBpe tokenizer(model, "t.json", {pattern, ignore_merges});
+      const auto encoder = tokenizer.make_encoder();
+      BpeMerger merger(tokenizer.merges());
+      std::mt19937 random(11);
+      std::vector<std::string> words;
+      for (int i = 0; i < 3000; ++i) {
+        std::string word = i % 3 == 0 ? "" : " ";
+        const auto letters = 1 + random() % (i % 50 == 0 ? 300 : i % 5 == 0 ? 20 : 7);
+        for (size_t n = 0; n < letters; ++n) word += "etaoinshr0'.\n\x80"[random() % 14];
+        words.push_back(word);
+      }
+      for (int round = 0; round < 3; ++round) {
+        std::string text;
+        for (int i = 0; i < 5000; ++i) text += words[random() % words.size()];
+        std::vector<TokenId> ids, expected;
+        encoder->encode(text, ids);
+        for (size_t begin = 0; begin < text.size();) {
+          const size_t end = pretoken_end(pattern, text, begin);
+          const std::string_view pretoken = std::string_view(text).substr(begin, end - begin);
+          const auto whole = ignore_merges ? tokenizer.find(pretoken) : std::nullopt;
+          if (whole) expected.push_back(*whole);
+          if (!whole) merger.merge(pretoken, expected);
+          begin = end;
+        }
+        ASSERT_EQ(ids, expected);
+      }
+    }
+  }
+}
+
 TEST(Bpe, AnyBytesRoundTrip) {
   const ByteLevelBpe tokenizer(load_tokenizer_json(kGolden + "tokenizer.json"));
   const auto encoder = tokenizer.make_encoder();
@@ -162,8 +198,10 @@ TEST(Bpe, AMillionEqualCharactersTakeAboutLinearTime) {
 
 TEST(Bpe, NamesWhatIsWrongWithAModel) {
   BpeModel model = bytes_only();
-  model.tokens.pop_back();
-  EXPECT_THAT(error_message([&] { validate(model, "t.json"); }), HasSubstr("t.json: no token for byte 0xFF (\"ÿ\")"));
+  model.tokens.pop_back();  // 0xFF is in no UTF-8
+  EXPECT_NO_THROW(validate(model, "t.json"));
+  model.tokens[0xEF].clear();
+  EXPECT_THAT(error_message([&] { validate(model, "t.json"); }), HasSubstr("t.json: no token for byte 0xEF (\"ï\")"));
   model = bytes_only();
   model.merges.push_back({'a', 'b', 300});
   EXPECT_THAT(error_message([&] { validate(model, "t.json"); }), HasSubstr("merge 0 (97, 98) -> 300 is outside"));

@@ -34,7 +34,7 @@ TEST(ShortPretokens, WhatIsFoundIsWhatWasPut) {
   ShortPretokens cache;
   std::unordered_map<std::string, int> seen;
   int64_t found_again = 0, lookups = 0;
-  for (int i = 0; i < 3'000'000; ++i) {
+  for (int i = 0; i < 2'000'000; ++i) {
     const auto number = random() % (i % 3 == 0 ? 2'000 : i % 3 == 1 ? 100'000 : 5'000'000);
     const std::string text = std::to_string(number * 2654435761U % 10'000'000'000).substr(0, 1 + number % 15);
     if (i % 1000 == 0) cache.tidy();
@@ -62,7 +62,7 @@ TEST(ShortPretokens, WhatIsFoundIsWhatWasPut) {
 TEST(ShortPretokens, CommonOnesStay) {
   ShortPretokens cache;
   int missed = 0;
-  for (int i = 0; i < 2'000'000; ++i) {
+  for (int i = 0; i < 1'000'000; ++i) {
     if (i % 1000 == 0) cache.tidy();
     // One of a thousand that come again, then one that never does.
     for (const std::string& text : {"c" + std::to_string(i % 1000), "n" + std::to_string(i)}) {
