@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file}/.
+"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file,indexed}/.
 
     tests/fuzz/make_corpus.py FOLDER
 """
@@ -74,6 +74,17 @@ def archive(pickle, storages, wide=False):
     return out.getvalue()
 
 
+def index(code, documents):
+    """PREFIX.idx of documents, each a list of its sequences' lengths."""
+    size = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2}[code]
+    lengths = [length for document in documents for length in document]
+    offsets = [size * sum(lengths[:s]) for s in range(len(lengths))]
+    ends = [sum(map(len, documents[:d])) for d in range(len(documents) + 1)]
+    return (b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), len(ends))
+            + struct.pack(f"<{len(lengths)}i", *lengths) + struct.pack(f"<{len(offsets)}q", *offsets)
+            + struct.pack(f"<{len(ends)}q", *ends))
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     corpus = {
@@ -83,6 +94,12 @@ def main():
             "several": safetensors([("a", "BF16", [], b"ab"), ("none", "I64", [0, 5], b""), ("b", "U8", [5], b"12345")]),
         },
         "pickle": PICKLES,
+        "indexed": {
+            "empty": index(8, []),
+            "documents": index(8, [[4], [2], [3]]),
+            "sentences": index(4, [[1, 0, 5], [], [2147483647]]),
+            "old": b"TNTIDX\0\0" + b"\0" * 32,
+        },
         "torch_file": {
             key: archive(pickle, [("m/data/0", b"x" * 24), ("m/data/1", b"y" * 6)], wide)
             for key, pickle, wide in [("empty", PICKLES["empty"], False), ("plain", PICKLES["plain"], False),

@@ -4,16 +4,16 @@
 #   tests/fuzz/run.sh                      # 10 minutes each
 #   SECONDS_EACH=60 tests/fuzz/run.sh pickle
 #
-# A finding stops it and stays in build-fuzz/findings: make it a test of tests/checkpoint, then mend the reader. The inputs
+# A finding stops it and stays in build-fuzz/findings: make it a test of tests/checkpoint or tests/data, then mend the reader. The inputs
 # that fuzzing collects stay in build-fuzz/corpus, and the next run goes on with them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly kFolder=build-fuzz
-readonly kTargets=("${@:-safetensors pickle torch_file}")
+readonly kTargets=("${@:-safetensors pickle torch_file indexed}")
 readonly kSeconds=${SECONDS_EACH:-600}
 readonly kSources=(base/dtype base/error base/file checkpoint/safetensors checkpoint/zip_archive checkpoint/torch_pickle
-  checkpoint/torch_file)
+  checkpoint/torch_file data/indexed_format)
 
 command -v clang++ >/dev/null || { echo 'fuzz: install clang' >&2; exit 1; }
 mkdir -p "$kFolder/findings"
