@@ -1,5 +1,5 @@
-// Megatron-LM's options of preprocess_data.py, so that its command lines work here: what names the tokenizer, and what has no
-// meaning here and is passed over or refused.
+// Megatron-LM's options of preprocess_data.py, so that its command lines work here: what names the tokenizer, and what
+// has no meaning here and is passed over or refused.
 //
 //   MegatronArguments megatron;
 //   add_megatron_options(*command, megatron);
@@ -21,6 +21,7 @@ struct MegatronArguments {
 // The options, in a group of their own. `arguments` outlives the command.
 void add_megatron_options(CLI::App& command, MegatronArguments& arguments);
 
-// `tokenizer` is the path of --tokenizer, or empty. Error: none or two of them, a kind that is not read, a file missing.
+// `tokenizer` is the path of --tokenizer, or empty. Error: none or two of them, a kind that is not read, a file
+// missing.
 [[nodiscard]] std::unique_ptr<partita::Tokenizer> load_tokenizer_of(const std::string& tokenizer,
                                                                     const MegatronArguments& arguments);

@@ -34,8 +34,8 @@ TEST_F(DataTutorial, WorksAsWritten) {
   EXPECT_EQ(lines.back().at("step"), 12);
 }
 
-// The first plan's samples stay: the second half of a run that was begun with its whole length, and of one that was begun
-// with half of it and prolonged past an epoch's end, begin alike.
+// The first plan's samples stay: the second half of a run that was begun with its whole length, and of one that was
+// begun with half of it and prolonged past an epoch's end, begin alike.
 TEST_F(DataTutorial, AProlongedRunReadsTheSamplesThatItWouldHaveRead) {
   const auto blocks = shell_blocks(read_file(PARTITA_SOURCE_DIR "/docs/data.md"));
   must(blocks[0] + blocks[1]);

@@ -172,8 +172,8 @@ TEST_F(Indexed, NothingAppearsWithoutClose) {
               HasSubstr("no/such"));
 }
 
-// What fails before the files get their names leaves an older dataset as it was: a disk that fills while the first of two
-// writers that belong together is finished.
+// What fails before the files get their names leaves an older dataset as it was: a disk that fills while the first of
+// two writers that belong together is finished.
 TEST(IndexedWriters, AFailureKeepsTheOlderFiles) {
   const TemporaryDirectory folder;
   const auto write = [&](const char* name, int64_t documents) {

@@ -118,8 +118,8 @@ TEST_F(TrainingDataTest, TokenFilesMayHaveSeparateDocumentsAndAFileForValidation
   }
 }
 
-// Samples come from the datasets in proportion, by weights or by size; orders lie beside the data or nowhere; and what a run
-// was planned for decides its samples.
+// Samples come from the datasets in proportion, by weights or by size; orders lie beside the data or nowhere; and what
+// a run was planned for decides its samples.
 TEST_F(TrainingDataTest, TokenFilesAreBlended) {
   const auto write = [&](const char* name, int32_t token, int documents) {
     IndexedWriter writer(folder_ / name, TokenType::u16);

@@ -96,8 +96,8 @@ class ConfigSchema {
   // nearest), wrong type or range; each with file and line.
   void read_toml(std::string_view text, std::string_view file, ConfigSources* sources = nullptr);
 
-  // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true, a list takes
-  // all values that follow it.
+  // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true, a list
+  // takes all values that follow it.
   void read_overrides(std::span<const std::string> arguments, ConfigSources* sources = nullptr);
 
   // All keys as valid TOML; with sources, each line ends in where its value came from.

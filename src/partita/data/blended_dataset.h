@@ -3,8 +3,9 @@
 //   const BlendedDataset train({{0.7, web, range_of_web}, {0.3, books, range_of_books}},
 //                              {.split = "train", .sequence_length = 1024, .samples = steps * global_batch}, options);
 //
-// Each part is a GptDataset of the samples that the blend takes of it, with 0.5 % more. The same parts, weights, samples and
-// seed give the same samples as Megatron-LM's BlendedDataset. A prolonged blend begins with the shorter one.
+// Each part is a GptDataset of the samples that the blend takes of it, with 0.5 % more. The same parts, weights,
+// samples and seed give the same samples as Megatron-LM's BlendedDataset. A prolonged blend begins with the shorter
+// one.
 #pragma once
 #include <cstdint>
 #include <memory>

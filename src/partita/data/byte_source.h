@@ -3,8 +3,8 @@
 //   const std::unique_ptr<ByteSource> source = open_bytes("corpus.jsonl.gz");
 //   while (const size_t n = source->read(buffer)) use(buffer.first(n));
 //
-// gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames) are recognised by
-// their first bytes, not by the file's name.
+// gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames) are
+// recognised by their first bytes, not by the file's name.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -5,9 +5,9 @@
 //   const GptDataset train(tokens, range, {.split = "train", .sequence_length = 1024, .samples = steps * global_batch});
 //   train.read(k, slots);                             // BatchReader does
 //
-// A run that is prolonged keeps the order it has: what it was planned for stays the beginning, and behind the last sample
-// of those epochs others follow, shuffled with the next seed. (Megatron-LM shuffles all epochs of a run together: more
-// steps would give other samples from the first one on.)
+// A run that is prolonged keeps the order it has: what it was planned for stays the beginning, and behind the last
+// sample of those epochs others follow, shuffled with the next seed. (Megatron-LM shuffles all epochs of a run
+// together: more steps would give other samples from the first one on.)
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,9 +21,9 @@
 
 namespace partita {
 
-// Every token but a sample's last is an input, and the one behind it its label, also where that begins the next document:
-// what follows the end of a document is the beginning of any. Of documents of several sequences each sequence counts as
-// one, since the order of sequences is shuffled.
+// Every token but a sample's last is an input, and the one behind it its label, also where that begins the next
+// document: what follows the end of a document is the beginning of any. Of documents of several sequences each sequence
+// counts as one, since the order of sequences is shuffled.
 class GptDataset : public SampleSource {
  public:
   struct Options {

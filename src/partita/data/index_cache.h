@@ -2,13 +2,15 @@
 // memory.
 //
 //   const IndexCache cache("data/corpus_text_document_cache");
-//   const SharedArrays order = cache.get("train", "sequences 0 to 969\nsamples 1000\nseed 1234\n", 3, [&] { return build(); });
+//   const SharedArrays order = cache.get("train", "sequences 0 to 969\nsamples 1000\nseed 1234\n", 3,
+//                                        [&] { return build(); });
 //
-// `description` is the key: everything that the arrays depend on, as text. It stands whole in the file, NAME-HASH.order, is
-// compared whole, and can be read there. A file that is damaged, cut or another's is made anew. Files appear in one step.
-// Processes that want the same folder's arrays wait for each other by a lock on the folder, which the kernel lets go of when
-// a process dies; where a file system knows no locks, all build, and the last file stays. A folder that cannot be written
-// costs a warning, and the arrays lie in the memory of each process. The folder may be removed at any time.
+// `description` is the key: everything that the arrays depend on, as text. It stands whole in the file,
+// NAME-HASH.order, is compared whole, and can be read there. A file that is damaged, cut or another's is made anew.
+// Files appear in one step. Processes that want the same folder's arrays wait for each other by a lock on the folder,
+// which the kernel lets go of when a process dies; where a file system knows no locks, all build, and the last file
+// stays. A folder that cannot be written costs a warning, and the arrays lie in the memory of each process. The folder
+// may be removed at any time.
 #pragma once
 #include <cstddef>
 #include <filesystem>

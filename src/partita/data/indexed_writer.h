@@ -4,9 +4,9 @@
 //   for (const auto& ids : documents) writer.add_document(ids);
 //   writer.close();
 //
-// Both files appear under their names only in close(), the index last: what carries the names is whole, and without
-// an index there is no dataset. A writer destroyed without close() leaves nothing behind; what a killed one leaves, the next
-// of the same prefix removes.
+// Both files appear under their names only in close(), the index last: what carries the names is whole, and without an
+// index there is no dataset. A writer destroyed without close() leaves nothing behind; what a killed one leaves, the
+// next of the same prefix removes.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// The sentences of a text, by ICU's rules for a language (UAX #29) with its list of abbreviations ("Mr.", "etc."). The end of
-// a line ends a sentence.
+// The sentences of a text, by ICU's rules for a language (UAX #29) with its list of abbreviations ("Mr.", "etc."). The
+// end of a line ends a sentence.
 //
 //   SentenceSplitter splitter({.language = "en"});       // one a thread
 //   for (std::string_view sentence : splitter.split("It is late. Mr. Holmes sleeps.")) use(sentence);    // two
@@ -24,8 +24,8 @@ class SentenceSplitter {
   SentenceSplitter(SentenceSplitter&&) noexcept;
   ~SentenceSplitter();
 
-  // None is empty or white space alone. Views of `text`; valid until the next call. With keep_newlines, and but for texts of
-  // white space alone, they are the whole text when put together.
+  // None is empty or white space alone. Views of `text`; valid until the next call. With keep_newlines, and but for
+  // texts of white space alone, they are the whole text when put together.
   [[nodiscard]] std::span<const std::string_view> split(std::string_view text);
 
  private:

@@ -60,8 +60,8 @@ class EndFinder {
   size_t searched_ = 0;  // no '\n' from `at_` to here
 };
 
-// A piece of a mapped file. Its pages leave the process's memory with it (and stay in the kernel's cache): a file of any size
-// takes no more of it than the chunks under way.
+// A piece of a mapped file. Its pages leave the process's memory with it (and stay in the kernel's cache): a file of
+// any size takes no more of it than the chunks under way.
 class MappedPiece {
  public:
   MappedPiece(std::shared_ptr<const MappedFile> file, std::string_view text) : file_(std::move(file)), text_(text) {}

@@ -3,8 +3,8 @@
 //   ChunkReader reader(expand_inputs(patterns), options);
 //   while (auto chunk = reader.next()) work_on(*chunk);
 //
-// Plain files are mapped, and their pages come in where the chunks are worked on. Compressed files, pipes and standard input
-// are read by threads of their own, some files ahead.
+// Plain files are mapped, and their pages come in where the chunks are worked on. Compressed files, pipes and standard
+// input are read by threads of their own, some files ahead.
 #pragma once
 #include <cstdint>
 #include <deque>

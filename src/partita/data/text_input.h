@@ -26,8 +26,8 @@ struct TextInputOptions {
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
 };
 
-// Files that match the patterns (glob(7)), each pattern's in order of name; "-" stays as it is. Error: a pattern without
-// a match, a file given twice, a folder.
+// Files that match the patterns (glob(7)), each pattern's in order of name; "-" stays as it is. Error: a pattern
+// without a match, a file given twice, a folder.
 [[nodiscard]] std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& patterns);
 
 // Whether the name says that it is compressed.

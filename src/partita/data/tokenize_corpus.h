@@ -5,9 +5,9 @@
 //   // data/corpus_text_document.bin and .idx
 //
 // For each JSON key (plain text: "text") PREFIX_KEY_document.{bin,idx}, named as Megatron-LM's preprocess_data.py names
-// them (PREFIX_KEY_sentence if documents are cut into sentences, a sequence each). The same bytes for any number of workers.
-// Nothing appears under the output names unless all went well. An empty document is a document without sequences, so that
-// document d is the d-th of the input.
+// them (PREFIX_KEY_sentence if documents are cut into sentences, a sequence each). The same bytes for any number of
+// workers. Nothing appears under the output names unless all went well. An empty document is a document without
+// sequences, so that document d is the d-th of the input.
 #pragma once
 #include <cstdint>
 #include <filesystem>

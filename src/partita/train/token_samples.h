@@ -21,9 +21,9 @@ struct TokenSamples {
       parts;  // "1000", tokens; of a blend "0.7 of a with 1000 tokens, 0.3 of ...": what stays for the samples to stay
 };
 
-// planned: samples of the whole, at each time it was planned; the order that the first ones made stays as it is. Validation
-// comes from data.validation if that is set. warns: says where orders cannot be kept; of all ranks one does. Error: missing
-// or damaged files, too few tokens.
+// planned: samples of the whole, at each time it was planned; the order that the first ones made stays as it is.
+// Validation comes from data.validation if that is set. warns: says where orders cannot be kept; of all ranks one does.
+// Error: missing or damaged files, too few tokens.
 [[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned,
                                               bool warns = true);
 

@@ -22,8 +22,8 @@ struct RunPosition {
 
 class TrainingData {
  public:
-  // Of the steps after `position`. Errors: missing or damaged files; a split with fewer tokens than a sample, or without
-  // examples; those of PromptDataset.
+  // Of the steps after `position`. Errors: missing or damaged files; a split with fewer tokens than a sample, or
+  // without examples; those of PromptDataset.
   TrainingData(const Config&, int rank, int ranks, RunPosition position = {});
 
   // This rank's micro-batches of the step that begins behind `consumed_samples`. Views of buffers that the next call
@@ -32,7 +32,8 @@ class TrainingData {
   // Global batch number `index` of validation: the same samples in every evaluation.
   [[nodiscard]] std::vector<Batch> validation(int64_t index);
 
-  // Of the whole run: as it was begun, then each time it was prolonged. A run that goes on is told, so that its samples stay.
+  // Of the whole run: as it was begun, then each time it was prolonged. A run that goes on is told, so that its samples
+  // stay.
   [[nodiscard]] const std::vector<int64_t>& planned_samples() const { return planned_; }
   [[nodiscard]] int64_t examples() const { return examples_; }  // training samples of one epoch
   // What must stay for a resumed run to read the same samples, by name.
