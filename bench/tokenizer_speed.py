@@ -32,7 +32,7 @@ PATTERNS = {"llama3": ("cl100k", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}
                                  r"\s*[\r\n]+|\s+(?!\S)|\s+"),
             "qwen": ("qwen2", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                               r"\s*[\r\n]+|\s+(?!\S)|\s+")}
-MOST_OF_SLOW = 6_000_000  # bytes for those that take seconds for a megabyte
+MOST_OF_SLOW = 2_000_000  # bytes for those that take seconds for a megabyte
 
 
 def documents(text, size=4096):
