@@ -68,47 +68,49 @@ TEST(TokenizerJson, RefusesWhatItDoesNotSupport) {
       {"/normalizer", json::parse(R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Bert"}]})"),
        "t.json: normalizer.normalizers[1] of type Bert is not supported"},
       {"/normalizer", json::parse(R"x({"type":"Replace","pattern":{"Regex":"(?<n>x)"},"content":""})x"),
-       "t.json: normalizer.pattern.Regex: the regular expression (?<n>x) is not supported: the group (?<n"
-}
-, {"/pre_tokenizer/add_prefix_space", 1, "pre_tokenizer.add_prefix_space: true or false expected, found 1"},
-    {"/pre_tokenizer/type", "BertPreTokenizer", "t.json: pre_tokenizer of type BertPreTokenizer is not supported"},
-    {"/pre_tokenizer/extra", 1, "pre_tokenizer.extra is not supported (found 1)"},
-    {"/pre_tokenizer", split, "pre_tokenizer.pattern.Regex: the regular expression \\bx is not supported: \\b"},
-    {"/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "X"}}, "pre_tokenizer.behavior = \"X\" is not supported"},
-    {"/pre_tokenizer",
-     {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "x"}},
-     "pre_tokenizer.prepend_scheme = \"x\" is not supported: always, first or never expected"},
-    {"/post_processor", {{"type", "X"}}, "t.json: post_processor of type X is not supported"},
-    {"/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", 5}}, "post_processor.cls: an array"},
-    {"/post_processor",
-     {{"type", "BertProcessing"}, {"sep", {"x", -1}}, {"cls", {"y", 2}}},
-     "post_processor.sep: an id, 0 or more, expected, found -1"},
-    {"/post_processor",
-     {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", {"y", 700}}},
-     "t.json: post_processor: token 700 is outside the vocabulary of 700"},
-    {"/decoder", {{"type", "WordPiece"}}, "t.json: decoder of type WordPiece is not supported"},
-    {"/truncation", {{"max_length", 8}}, "truncation = {\"max_length\":8} is not supported"},
-    {"/model/type", "WordPiece", "model.type = \"WordPiece\" is not supported: BPE or Unigram expected"},
-    {"/model/type", "Unigram", "model.type = \"Unigram\" with a ByteLevel pre_tokenizer is not supported"},
-    {"/model/dropout", 0.1, "model.dropout = 0.1 is not supported"},
-    {"/model/ignore_merges", 1, "model.ignore_merges: true or false expected, found 1"},
-    {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix = \"</w>\" is not supported"},
-    {"/model/vocab", 3, "model.vocab: an object expected, found 3"},
-    {"/model/vocab/a", "x", "model.vocab[\"a\"]: an integer expected, found \"x\""},
-    {"/model/vocab/a", -1, "token \"a\" has the id -1"}, {"/model/vocab/a", 65, "both have the id 65"},
-    {"/model/vocab/a", 5000, "700 tokens, but \"a\" has the id 5000: ids are expected to be below 2424"},
-    {"/model/vocab/a b", 700, "token 700 (\"a b\") is not the printable form of bytes"},
-    {"/model/merges/3", "abc", "model.merges[3]: \"left right\" or [left, right] expected, found \"abc\""},
-    {"/model/merges/3", json::array({"a", "zzz"}), "merge 4 (\"a\" \"zzz\"): \"zzz\" is not in the vocabulary"},
-    {"/added_tokens/0/special", 1, "added_tokens[0].special: true or false expected, found 1"},
-    {"/added_tokens/0/id", 3, "both have the id 3"},
-    {"/added_tokens/0/id", 4294967296, "added_tokens[0].id: an id, 0 or more, expected, found 4294967296"},
-};
-for (const Case& item : cases) {
-  json document = golden();
-  document[json::json_pointer(item.pointer)] = item.value;
-  EXPECT_THAT(refusal(document), HasSubstr(item.message)) << item.pointer;
-}
+       "t.json: normalizer.pattern.Regex: the regular expression (?<n>x) is not supported: the group (?<n"},
+      {"/pre_tokenizer/add_prefix_space", 1, "pre_tokenizer.add_prefix_space: true or false expected, found 1"},
+      {"/pre_tokenizer/type", "BertPreTokenizer", "t.json: pre_tokenizer of type BertPreTokenizer is not supported"},
+      {"/pre_tokenizer/extra", 1, "pre_tokenizer.extra is not supported (found 1)"},
+      {"/pre_tokenizer", split, "pre_tokenizer.pattern.Regex: the regular expression \\bx is not supported: \\b"},
+      {"/pre_tokenizer",
+       {{"type", "Punctuation"}, {"behavior", "X"}},
+       "pre_tokenizer.behavior = \"X\" is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "x"}},
+       "pre_tokenizer.prepend_scheme = \"x\" is not supported: always, first or never expected"},
+      {"/post_processor", {{"type", "X"}}, "t.json: post_processor of type X is not supported"},
+      {"/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", 5}}, "post_processor.cls: an array"},
+      {"/post_processor",
+       {{"type", "BertProcessing"}, {"sep", {"x", -1}}, {"cls", {"y", 2}}},
+       "post_processor.sep: an id, 0 or more, expected, found -1"},
+      {"/post_processor",
+       {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", {"y", 700}}},
+       "t.json: post_processor: token 700 is outside the vocabulary of 700"},
+      {"/decoder", {{"type", "WordPiece"}}, "t.json: decoder of type WordPiece is not supported"},
+      {"/truncation", {{"max_length", 8}}, "truncation = {\"max_length\":8} is not supported"},
+      {"/model/type", "WordPiece", "model.type = \"WordPiece\" is not supported: BPE or Unigram expected"},
+      {"/model/type", "Unigram", "model.type = \"Unigram\" with a ByteLevel pre_tokenizer is not supported"},
+      {"/model/dropout", 0.1, "model.dropout = 0.1 is not supported"},
+      {"/model/ignore_merges", 1, "model.ignore_merges: true or false expected, found 1"},
+      {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix = \"</w>\" is not supported"},
+      {"/model/vocab", 3, "model.vocab: an object expected, found 3"},
+      {"/model/vocab/a", "x", "model.vocab[\"a\"]: an integer expected, found \"x\""},
+      {"/model/vocab/a", -1, "token \"a\" has the id -1"},
+      {"/model/vocab/a", 65, "both have the id 65"},
+      {"/model/vocab/a", 5000, "700 tokens, but \"a\" has the id 5000: ids are expected to be below 2424"},
+      {"/model/vocab/a b", 700, "token 700 (\"a b\") is not the printable form of bytes"},
+      {"/model/merges/3", "abc", "model.merges[3]: \"left right\" or [left, right] expected, found \"abc\""},
+      {"/model/merges/3", json::array({"a", "zzz"}), "merge 4 (\"a\" \"zzz\"): \"zzz\" is not in the vocabulary"},
+      {"/added_tokens/0/special", 1, "added_tokens[0].special: true or false expected, found 1"},
+      {"/added_tokens/0/id", 3, "both have the id 3"},
+      {"/added_tokens/0/id", 4294967296, "added_tokens[0].id: an id, 0 or more, expected, found 4294967296"},
+  };
+  for (const Case& item : cases) {
+    json document = golden();
+    document[json::json_pointer(item.pointer)] = item.value;
+    EXPECT_THAT(refusal(document), HasSubstr(item.message)) << item.pointer;
+  }
 }
 
 // Of a vocabulary of characters.
@@ -161,6 +163,8 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   document["model"]["vocab"].erase("a");
   EXPECT_THAT(refusal(document), HasSubstr("t.json: merge"));
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("{", "t.json"); }), HasSubstr("t.json: not JSON"));
+  const std::string deep = "{\"padding\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  EXPECT_THAT(error_message([&] { return parse_tokenizer_json(deep, "t.json"); }), HasSubstr("more than 64 deep"));
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("[]", "t.json"); }), HasSubstr("an object expected"));
   const TemporaryDirectory folder;
   EXPECT_THAT(error_message([&] { return load_tokenizer(folder.path()); }),

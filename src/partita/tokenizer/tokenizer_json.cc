@@ -19,8 +19,13 @@ namespace {
 using nlohmann::json;
 
 json parse_json(std::string_view text, std::string_view origin) {
+  constexpr int kDeepest = 64;  // what reads and shows values calls itself for each level
+  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kDeepest) fail("{}: objects and arrays are nested more than {} deep", origin, kDeepest);
+    return true;
+  };
   try {
-    return json::parse(text);
+    return json::parse(text, check_depth);
   } catch (const json::exception& error) {
     fail("{}: not JSON: {}", origin, error.what());
   }
