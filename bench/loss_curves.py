@@ -33,9 +33,12 @@ TRAINING = ["--optimizer.learning_rate=1e-3", "--optimizer.min_learning_rate=1e-
             "--eval.every=0", "--log.every=50", "--log.tensorboard=false", "--log.progress=false",
             "--checkpoint.resume=never", "--data.split=1,0,0", "--train.tune_matmul=false"]
 BF16 = "--train.precision=bf16"
+OTHER_ORDER = "--train.micro_batch=8"  # the same sums in another order: what rounding alone does to a curve
 VARIANTS = {  # what is added, and how far the smoothed loss may be from that of fp32
     "fp32": (["--train.precision=fp32"], 0.0),
-    "bf16": ([BF16], 0.005),
+    "fp32-again": (["--train.precision=fp32", OTHER_ORDER], 0.002),
+    "bf16": ([BF16], 0.01),
+    "bf16-again": ([BF16, OTHER_ORDER], 0.01),
     "bf16-states": ([BF16, "--train.states=bf16"], 0.01),
     "fp8-current": ([BF16, "--train.fp8=current"], 0.01),
     "fp8-delayed": ([BF16, "--train.fp8=delayed"], 0.01),
@@ -108,6 +111,11 @@ def draw(folder, model, curves):
     return bool(shutil.which("gnuplot")) and subprocess.run(["gnuplot", str(script)]).returncode == 0
 
 
+def merged(*lists):
+    """Options of all lists; of those with the same key the last."""
+    return list({option.split("=")[0]: option for options in lists for option in options}.values())
+
+
 def train(args, env, model, name, options, device, steps):
     """Losses of a new run."""
     run = args.output / f"{model}-{name}"
@@ -115,7 +123,7 @@ def train(args, env, model, name, options, device, steps):
     config = args.output / "empty.toml"
     config.write_text("# All keys are given on the command line.\n")
     command = [str(args.partita), "train", str(config), f"--model.vocab_size={args.vocabulary}",
-               f"--data.path={args.tokens}", *MODELS[model], *SIZE, *TRAINING, *options, f"--train.steps={steps}",
+               f"--data.path={args.tokens}", *merged(MODELS[model], SIZE, TRAINING, options), f"--train.steps={steps}",
                f"--schedule.warmup={min(30, args.steps // 2)}", f"--schedule.decay={args.steps}",
                f"--train.device={device}", f"--run.directory={run}"]
     begun = time.monotonic()

@@ -37,8 +37,11 @@ struct Case {
   }
 };
 
-// Of softmax weights that are rounded to the dtype before the products, as cuDNN does.
-double allowed(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-4 : dtype == at::kBFloat16 ? 5e-2 : 8e-3; }
+// Of softmax weights and outputs that are rounded to the dtype before the products, as cuDNN does. The worst elements are
+// gradients of the first few positions, which have few keys, so that the differences that their products add are large and
+// cancel: seen up to 5.7% in bf16 and 1.2% in fp16, where typical errors are at most 0.3% and 0.034%.
+double allowed(at::ScalarType dtype) { return dtype == at::kFloat ? 2e-5 : dtype == at::kBFloat16 ? 0.12 : 0.02; }
+double typical(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-6 : dtype == at::kBFloat16 ? 4e-3 : 5e-4; }
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 at::Tensor fp32(at::IntArrayRef shape) { return at::empty(shape, at::TensorOptions(at::kFloat)); }
@@ -69,12 +72,12 @@ void check_case(Report& report, at::ScalarType dtype, const Case& c, const at::T
   const at::Tensor on_qkv = to_device(qkv), on_first_keys = to_device(first_keys), on_d_out = to_device(d_out);
   const at::Tensor on_out = to_device(nan(out.sizes(), dtype)), on_log_sum = to_device(nan(log_sum.sizes()));
   cuda::attention_forward(on_out, on_log_sum, on_qkv, c.heads, dropped_on_device, on_first_keys);
-  expect_close(report, "attention " + name, on_out, out, allowed(dtype));
+  expect_rounded(report, "attention " + name, on_out, out, typical(dtype), allowed(dtype));
   expect_close(report, "attention log_sum " + name, on_log_sum, log_sum, dtype == at::kFloat ? 1e-5 : 1e-3);
   if (dropped.p == 0) {
     const at::Tensor alone = to_device(nan(out.sizes(), dtype));
     cuda::attention_forward(alone, {}, on_qkv, c.heads, {}, on_first_keys);
-    expect_close(report, "attention without log_sum " + name, alone, out, allowed(dtype));
+    expect_rounded(report, "attention without log_sum " + name, alone, out, typical(dtype), allowed(dtype));
   }
   for (const bool deterministic : {false, true}) {
     const std::string how = deterministic ? " repeatable " : " ";
@@ -89,7 +92,7 @@ void check_case(Report& report, at::ScalarType dtype, const Case& c, const at::T
         expect_same_bits(report, "attention_backward again " + name, on_d_qkv, first.cpu());
     }
     // Together: the gradients of q and k of a short sequence are differences of what is rounded on the scale of v's.
-    expect_close(report, "attention_backward" + how + name, first, d_qkv, allowed(dtype));
+    expect_rounded(report, "attention_backward" + how + name, first, d_qkv, typical(dtype), allowed(dtype));
   }
 }
 
@@ -135,10 +138,11 @@ void check_cudnn_dropout(Report& report, at::ScalarType dtype, float p) {
   const double seen = static_cast<double>(causal.sum().item<int64_t>() * c.samples * kHeads);
   const double share = static_cast<double>(kept.sum().item<int64_t>()) / seen;
   report.add(std::abs(share - (1 - p)) < 5 * std::sqrt(p * (1 - p) / seen), name, fmt::format("{:.4f} kept", share));
-  expect_close(report, name + " values", dropped, probability * mask, allowed(dtype));
+  expect_rounded(report, name + " values", dropped, probability * mask, typical(dtype), allowed(dtype));
 
   const auto [out, log_sum] = run(qkv, dropout);
-  expect_close(report, name + " output", by_head(out.cpu()), at::matmul(probability * mask, v), allowed(dtype));
+  expect_rounded(report, name + " output", by_head(out.cpu()), at::matmul(probability * mask, v), typical(dtype),
+                 allowed(dtype));
   const at::Tensor g = by_head(d_out), d_weight = mask * at::matmul(g, v.transpose(2, 3));
   const at::Tensor d_score = probability * (d_weight - (probability * d_weight).sum(3, true)) * scale;
   for (const bool deterministic : {false, true}) {
@@ -147,10 +151,11 @@ void check_cudnn_dropout(Report& report, at::ScalarType dtype, float p) {
                              c.heads, dropout, {}, deterministic);
     const at::Tensor found = d_qkv.cpu();
     const std::string how = name + (deterministic ? " repeatable" : "");
-    expect_close(report, how + " d_q", part(found, 0), at::matmul(d_score, k), allowed(dtype));
-    expect_close(report, how + " d_k", part(found, 1), at::matmul(d_score.transpose(2, 3), q), allowed(dtype));
-    expect_close(report, how + " d_v", part(found, 2), at::matmul((probability * mask).transpose(2, 3), g),
-                 allowed(dtype));
+    expect_rounded(report, how + " d_q", part(found, 0), at::matmul(d_score, k), typical(dtype), allowed(dtype));
+    expect_rounded(report, how + " d_k", part(found, 1), at::matmul(d_score.transpose(2, 3), q), typical(dtype),
+                   allowed(dtype));
+    expect_rounded(report, how + " d_v", part(found, 2), at::matmul((probability * mask).transpose(2, 3), g),
+                   typical(dtype), allowed(dtype));
   }
 }
 
@@ -230,7 +235,7 @@ void check_attention_cached(Report& report) {
         at::Tensor out = fp32({2, count, c.out_row()}), wide_keys = wide(keys), wide_values = wide(values);
         if (dtype == at::kFloat) wide_keys = keys.clone(), wide_values = values.clone();
         attention_cached(out, wide(qkv), wide_keys, wide_values, past, heads);
-        expect_close(report, "attention_cached " + name, on_out, out, allowed(dtype));
+        expect_rounded(report, "attention_cached " + name, on_out, out, typical(dtype), allowed(dtype));
         expect_same_bits(report, "attention_cached keys " + name, on_keys, wide_keys.to(dtype));
         expect_same_bits(report, "attention_cached values " + name, on_values, wide_values.to(dtype));
       }

@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "partita/base/error.h"
@@ -29,28 +31,86 @@ int Report::finish() const {
   return failed_ == 0 ? 0 : 1;
 }
 
-void expect_close(Report& report, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
-                  double relative) {
-  const at::Tensor a = actual.cpu().to(at::kDouble).contiguous(), e = expected.to(at::kDouble).contiguous();
-  if (a.sizes() != e.sizes())
-    return report.add(
-        false, name, fmt::format("shape [{}] instead of [{}]", fmt::join(a.sizes(), ", "), fmt::join(e.sizes(), ", ")));
-  const double *found = a.const_data_ptr<double>(), *wanted = e.const_data_ptr<double>();
-  double squares = 0, worst = 0;
-  for (int64_t i = 0; i < e.numel(); ++i) squares += wanted[i] * wanted[i];
-  const double scale = e.numel() > 0 ? std::sqrt(squares / static_cast<double>(e.numel())) : 0;
-  int64_t at = -1;
-  for (int64_t i = 0; i < e.numel(); ++i) {
-    const double bound = std::abs(wanted[i]) + scale + 1e-30;
-    const double error = std::abs(found[i] - wanted[i]) / bound;
-    if (!(error <= worst)) worst = error, at = i;  // NaN too
+namespace {
+
+struct Errors {
+  double worst = 0, typical = 0;
+  int64_t at = -1;  // of the worst; -1: none, or the shapes differ
+  double found = 0, wanted = 0;
+};
+
+// scale[i]: what the error of element i is relative to.
+Errors errors_of(const at::Tensor& actual, const at::Tensor& expected, const std::function<double(int64_t)>& scale) {
+  Errors errors;
+  const double *found = actual.const_data_ptr<double>(), *wanted = expected.const_data_ptr<double>();
+  double squares = 0;
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    const double error = std::abs(found[i] - wanted[i]) / (scale(i) + 1e-30);
+    squares += error * error;
+    if (!(error <= errors.worst))  // NaN too
+      errors = {.worst = error, .at = i, .found = found[i], .wanted = wanted[i]};
     if (std::isnan(error)) break;
   }
-  const bool passed = worst <= relative;
+  errors.typical = std::sqrt(squares / static_cast<double>(std::max<int64_t>(expected.numel(), 1)));
+  return errors;
+}
+
+// Root mean square.
+double size_of(const at::Tensor& values) {
+  const double* data = values.const_data_ptr<double>();
+  double squares = 0;
+  for (int64_t i = 0; i < values.numel(); ++i) squares += data[i] * data[i];
+  return std::sqrt(squares / static_cast<double>(std::max<int64_t>(values.numel(), 1)));
+}
+
+// Both in fp64 on the CPU; false, and a failed check, where the shapes differ.
+bool widen(Report& report, const std::string& name, at::Tensor& actual, at::Tensor& expected) {
+  actual = actual.cpu().to(at::kDouble).contiguous(), expected = expected.cpu().to(at::kDouble).contiguous();
+  if (actual.sizes() == expected.sizes()) return true;
+  report.add(
+      false, name,
+      fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "), fmt::join(expected.sizes(), ", ")));
+  return false;
+}
+
+std::string text_of(const Errors& e, double relative) {
+  return fmt::format("element {}: {} instead of {}, error {:.1e}, allowed {:.1e}", e.at, e.found, e.wanted, e.worst,
+                     relative);
+}
+
+}  // namespace
+
+void expect_close(Report& report, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
+                  double relative) {
+  at::Tensor a = actual, e = expected;
+  if (!widen(report, name, a, e)) return;
+  const double size = size_of(e), *wanted = e.const_data_ptr<double>();
+  const Errors errors = errors_of(a, e, [&](int64_t i) { return std::abs(wanted[i]) + size; });
+  const bool passed = errors.worst <= relative;
+  report.add(passed, name, passed ? fmt::format("error {:.1e}", errors.worst) : text_of(errors, relative));
+}
+
+void expect_rounded(Report& report, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
+                    double typical, double relative) {
+  at::Tensor a = actual, e = expected;
+  if (!widen(report, name, a, e)) return;
+  const double size = size_of(e), *wanted = e.const_data_ptr<double>();
+  const Errors errors = errors_of(a, e, [&](int64_t i) { return std::abs(wanted[i]) + size; });
+  report.add(
+      errors.worst <= relative && errors.typical <= typical, name,
+      fmt::format("typical error {:.1e} of {:.1e}, {}", errors.typical, typical,
+                  errors.worst <= relative ? fmt::format("error {:.1e}", errors.worst) : text_of(errors, relative)));
+}
+
+void expect_sum(Report& report, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
+                const at::Tensor& magnitudes, double relative) {
+  at::Tensor a = actual, e = expected;
+  if (!widen(report, name, a, e)) return;
+  const at::Tensor m = magnitudes.to(at::kDouble).contiguous();
+  const Errors errors = errors_of(a, e, [&](int64_t i) { return m.const_data_ptr<double>()[i]; });
+  const bool passed = errors.worst <= relative;
   report.add(passed, name,
-             passed ? fmt::format("error {:.1e}", worst)
-                    : fmt::format("element {}: {} instead of {}, error {:.1e}, allowed {:.1e}", at, found[at],
-                                  wanted[at], worst, relative));
+             passed ? fmt::format("error {:.1e} of {:.1e}", errors.worst, relative) : text_of(errors, relative));
 }
 
 void expect_same_bits(Report& report, const std::string& name, const at::Tensor& actual, const at::Tensor& expected) {
@@ -77,6 +137,12 @@ void expect_error(Report& report, const std::string& name, const std::string& te
 
 double one_rounding(at::ScalarType dtype) {
   return dtype == at::kFloat ? 1e-5 : dtype == at::kBFloat16 ? 1.0 / 128 : 1.0 / 1024;
+}
+
+void seed_numbers(int count, char** arguments) {
+  const uint64_t seed = count > 2 ? std::stoull(arguments[2]) : 1;
+  fmt::print("numbers of seed {}\n", seed);
+  at::manual_seed(seed);
 }
 
 at::Tensor normal(at::IntArrayRef shape, at::ScalarType dtype, double mean, double std) {

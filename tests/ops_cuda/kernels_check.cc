@@ -15,6 +15,7 @@ int main(int count, char** arguments) {
   const std::string what = count > 1 ? arguments[1] : "";
   try {
     at::globalContext().lazyInitDevice(at::kCUDA);
+    seed_numbers(count, arguments);
     Report report;
     if (what != "time") {
       check_norms(report);

@@ -3,6 +3,7 @@
 //
 //   libs_check            # both
 //   libs_check check      # only the checks (under compute-sanitizer, say)
+//   libs_check check 7    # with other numbers: of seed 7
 //   libs_check time
 #include <ATen/Context.h>
 #include <fmt/format.h>
@@ -16,6 +17,7 @@ int main(int count, char** arguments) {
   const std::string what = count > 1 ? arguments[1] : "";
   at::globalContext().lazyInitDevice(at::kCUDA);
   try {
+    seed_numbers(count, arguments);
     Report report;
     if (what != "time") {
       check_products(report);

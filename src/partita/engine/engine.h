@@ -99,7 +99,7 @@ class Engine {
   std::unique_ptr<GradStore> grads_;          // null: inference alone
   std::unique_ptr<ActivationOffload> moved_;  // null: all that is kept stays on the device
   Activations activations_;
-  std::unique_ptr<AmaxHistory> scales_;  // null: no tensor in 8 bits, or current scaling
+  std::unique_ptr<AmaxHistory> scales_;     // null: no tensor in 8 bits, or current scaling
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   StepMemory now_;
   Inputs inputs_;                           // [micro-batch]

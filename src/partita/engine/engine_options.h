@@ -43,10 +43,10 @@ struct EngineOptions {
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
   Offload offload;
   bool delayed_scales = false;  // of tensors in 8 bits: by what the steps before measured (amax_history.h)
-  uint64_t seed = 0;     // of dropout
-  bool graph = false;    // forward and backward are recorded once and repeated as a whole: for one rank alone
-  bool training = true;  // false: no gradients and optimizer states; step() may not be called
-  bool poison = false;   // released weight slots and fresh gradient buffers are filled with NaN
+  uint64_t seed = 0;            // of dropout
+  bool graph = false;           // forward and backward are recorded once and repeated as a whole: for one rank alone
+  bool training = true;         // false: no gradients and optimizer states; step() may not be called
+  bool poison = false;          // released weight slots and fresh gradient buffers are filled with NaN
 };
 
 struct StepInput {

@@ -167,7 +167,8 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
     bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(context, saved, n));
   }
   const bool measured = down_.adapters() > 0 || down_.is_fp8(n);  // by the kernel above
-  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads, measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
+  up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
+               measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
   add_norm_backward({.d_normed = d_h,
