@@ -31,6 +31,10 @@ namespace partita {
 using CharKey = uint32_t;
 [[nodiscard]] inline CharKey char_key(std::string_view text, size_t at, size_t bytes) {
   CharKey key = 0;
+  if (at + sizeof(key) <= text.size()) {
+    std::memcpy(&key, text.data() + at, sizeof(key));
+    return key & (~CharKey{0} >> (8 * (sizeof(key) - bytes)));
+  }
   std::memcpy(&key, text.data() + at, bytes);
   return key;
 }
@@ -81,26 +85,30 @@ class CharJoins {
   using Ends = std::array<size_t, kScan + 1>;
   size_t find_ends(std::string_view text, size_t& at, Ends& ends) const {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-    size_t count = 0;
+    if (at == text.size()) return 0;
+    size_t count = 0, length = char_bytes(text, at);
+    CharKey left = char_key(text, at, length);
     // Without a branch for each cut: they come as they like.
     for (const size_t until = at + kScan; at < until;) {
-      size_t next = at + 1;
-      bool cut = true;
-      if (next < text.size() && (bytes[at] | bytes[next]) < 128) {
-        cut = ascii_[bytes[at]][bytes[next]] == 0;
+      const size_t next = at + length;
+      if (next == text.size()) {
+        ends[count++] = next;
+        at = next;
+        break;
+      }
+      CharKey right = bytes[next];
+      length = 1;
+      bool joins = false;
+      if ((left | right) < 128) {
+        joins = ascii_[left][right] != 0;
       } else {
-        const size_t length = char_bytes(text, at);
-        const CharKey left = char_key(text, at, length);
-        next = at + length;
-        if (next == text.size()) {
-          ends[count++] = next;
-          at = next;
-          break;
-        }
-        cut = !may_join(left, char_key(text, next, char_bytes(text, next)));
+        length = char_bytes(text, next);
+        right = char_key(text, next, length);
+        joins = may_join(left, right);
       }
       ends[count] = next;
-      count += cut ? 1 : 0;
+      count += joins ? 0 : 1;
+      left = right;
       at = next;
     }
     return count;

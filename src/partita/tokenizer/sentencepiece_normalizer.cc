@@ -17,6 +17,13 @@ bool all_ascii(std::string_view text, size_t at) {  // the 8 bytes from `at`
   return (word & 0x8080808080808080) == 0;
 }
 
+// U+3000 to U+CFFF, most of East Asia, without the care that other well-formed UTF-8 takes.
+bool is_common_three_bytes(std::string_view text, size_t at) {
+  if (at + 3 > text.size()) return false;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  return byte(0) >= 0xE3 && byte(0) <= 0xEC && (byte(1) & 0xC0) == 0x80 && (byte(2) & 0xC0) == 0x80;
+}
+
 }  // namespace
 
 size_t longest_prefix(const ByteTrie& set, std::string_view text) {
@@ -74,6 +81,10 @@ size_t SentencePieceNormalizer::plain_prefix(std::string_view text) const {
   while (at < text.size()) {
     while (at + 8 <= text.size() && all_ascii(text, at)) at += 8;
     if (at == text.size()) break;
+    if (is_common_three_bytes(text, at)) {
+      at += 3;
+      continue;
+    }
     const CodePoint c = decode_utf8(text, at);
     if (c.value == kInvalidByte || c.value == 0x2581) break;
     at += c.bytes;
