@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file,indexed}/.
+"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file,indexed,sentencepiece,
+tokenizer_json,tiktoken}/.
 
     tests/fuzz/make_corpus.py FOLDER
 """
@@ -85,8 +86,26 @@ def index(code, documents):
             + struct.pack(f"<{len(ends)}q", *ends))
 
 
+def field(number, content):
+    """Of protobuf: bytes, a float or a small number."""
+    if isinstance(content, bytes):
+        return bytes([number << 3 | 2, len(content)]) + content
+    if isinstance(content, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", content)
+    return bytes([number << 3, content])
+
+
+def sentencepiece(kind, texts, extra=b""):
+    pieces = [("<unk>", 0.0, 2), ("</s>", 0.0, 3)] + [(text, -float(i), 4 if text == "ab" else 5 if text == "abc" else 1)
+                                                     for i, text in enumerate(texts)]
+    return (b"".join(field(1, field(1, text.encode()) + field(2, score) + field(3, type)) for text, score, type in pieces)
+            + field(2, field(3, kind)) + field(3, field(3, 1) + field(4, 0)) + extra)
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
+    golden = pathlib.Path(__file__).resolve().parent.parent / "golden" / "sentencepiece"
+    texts = ["a", "b", "c", "ab", "bc", "abc", "▁", "▁a", "é", "▁▁"]
     corpus = {
         "safetensors": {
             "empty": safetensors([]),
@@ -105,6 +124,14 @@ def main():
             for key, pickle, wide in [("empty", PICKLES["empty"], False), ("plain", PICKLES["plain"], False),
                                       ("wide", PICKLES["plain"], True), ("state_dict", PICKLES["state_dict"], False)]
         },
+        "sentencepiece": {
+            "bpe": sentencepiece(2, texts),
+            "unigram": sentencepiece(1, texts, field(5, field(3, 0))),
+            **{path.stem: path.read_bytes() for path in sorted(golden.glob("*.model"))},
+        },
+        "tokenizer_json": {feature["name"].replace(" ", "_"): json.dumps(feature["tokenizer"]).encode()
+                           for feature in json.loads((golden.parent / "tokenizer_features.json").read_text())},
+        "tiktoken": {"pairs": b"YWI= 256\nYmM= 257\nYWJj 258\n", "hole": b"YWI= 300\r\nYWI 299\n"},
     }
     for target, files in corpus.items():
         (root / target).mkdir(parents=True, exist_ok=True)

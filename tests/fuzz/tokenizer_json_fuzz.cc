@@ -1,0 +1,22 @@
+// A tokenizer.json from anyone: refused with an Error, or it encodes and decodes any text.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "partita/base/error.h"
+#include "partita/tokenizer/tokenizer_json.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const std::string_view text(reinterpret_cast<const char*>(data), size);
+    const auto tokenizer = partita::parse_tokenizer_json(text, "fuzz");
+    const std::string_view texts[] = {"the \u2581 Caf\u00E9 e\u0301 12\n\n <a>[L] QZ\xFF\xE4\xB8", text.substr(0, 300),
+                                      ""};
+    for (const std::string_view input : texts) {
+      const auto ids = tokenizer->encode(input, {.allow_special = true, .add_special = true});
+      static_cast<void>(tokenizer->decode(ids));
+    }
+  } catch (const partita::Error&) {
+  }
+  return 0;
+}
