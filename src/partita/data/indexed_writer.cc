@@ -16,19 +16,20 @@ std::filesystem::path folder_of(const std::filesystem::path& prefix) {
   return prefix.has_parent_path() ? prefix.parent_path() : std::filesystem::path(".");
 }
 
-// Appends the tokens as T; returns false at the first that T cannot hold.
+// Appends the tokens as T; returns false where T cannot hold one of them.
 template <class T>
 bool append_as(std::span<const int32_t> tokens, std::vector<std::byte>& out) {
   const size_t begin = out.size();
   out.resize(begin + tokens.size() * sizeof(T));
   std::byte* to = out.data() + begin;
+  bool fits = true;  // asked at the end: the loop has no branch
   for (int32_t token : tokens) {
     const T value = static_cast<T>(token);
-    if (static_cast<int64_t>(value) != token) return false;
+    fits &= static_cast<int64_t>(value) == token;
     std::memcpy(to, &value, sizeof value);
     to += sizeof value;
   }
-  return true;
+  return fits;
 }
 
 bool append(TokenType type, std::span<const int32_t> tokens, std::vector<std::byte>& out) {

@@ -40,6 +40,9 @@ TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOp
   TokenizedChunk result{chunk.name, chunk.first_byte, static_cast<int64_t>(chunk.text.size()), chunk.input_bytes, 0, {},
                         {}};
   result.keys.resize(options.text.json_keys.size());
+  constexpr size_t kBytesAToken = 4;  // of English; where there are fewer the vector grows
+  for (TokenizedDocuments& documents : result.keys)
+    documents.ids.reserve(chunk.text.size() / kBytesAToken / result.keys.size());
   result.summary = worker.parser.parse(chunk, !options.skip_bad_documents, [&](size_t key, std::string_view text) {
     TokenizedDocuments& documents = result.keys[key];
     const size_t sequences = documents.lengths.size();
