@@ -6,7 +6,7 @@
 //   ids.insert(ids.end(), cache.ids_of(*entry), cache.ids_of(*entry) + entry->count);
 //
 // Sets of four entries in two cache lines side by side. What is new or asked for comes to the front, where it is looked
-// for first; the last falls out. The table grows with what it holds, up to 32 MB.
+// for first; the last falls out. The table grows with what it holds, up to 32 MB, and 8 MB of further ids.
 #pragma once
 #include <algorithm>
 #include <array>
