@@ -52,14 +52,15 @@ compare-data: compare-setup ## checks token files and sample orders against mega
 compare-hf: compare-setup ## checks weights, losses, training, adapters and texts against transformers and PEFT
 	@bench/compare_hf.py
 
-compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and sentencepiece (half an hour)
+compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and sentencepiece, and times them (an hour)
 	@bench/compare_tokenizers.py
+	@bench/compare_bpe_speed.py
 	@PYTHONPATH=.deps/peer bench/compare_sentencepiece.py --build build
 
 compare-setup:
 	@scripts/setup.sh --peer
 	@$(CONFIGURE)
-	@cmake --build build --parallel $(JOBS) --target partita
+	@cmake --build build --parallel $(JOBS) --target partita tokenizer_speed
 
 fuzz: ## fuzzes the readers of files that others wrote, 10 minutes each (SECONDS_EACH=N); needs clang
 	@tests/fuzz/run.sh

@@ -1,9 +1,10 @@
 // Times the encoding of files with any tokenizer, on one thread, beside nothing else: no reading, no output.
 //
-//   tokenizer_speed TOKENIZER [--lines] [--rounds N] FILE...
+//   tokenizer_speed TOKENIZER [--lines | --documents BYTES] [--rounds N] FILE...
 //
-// A JSON line a file: bytes, ids, MB/s of processor time in the first round, in which the encoder has seen nothing yet,
-// and the median of those after it. --lines: each line is a text, otherwise the file is. Median of N rounds (9).
+// A JSON line a file: bytes, ids and their sum, MB/s of processor time in the first round, in which the encoder has seen
+// nothing yet, and the median of those after it. --lines: each line is a text; --documents: each of BYTES up to the next
+// line end, which belongs to it; otherwise the file is. Median of N rounds (9).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,9 +27,19 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-std::vector<std::string_view> texts_of(std::string_view file, bool lines) {
-  if (!lines) return {file};
+struct Cut {
+  bool lines = false;
+  size_t document_bytes = 0;  // 0: none
+};
+
+std::vector<std::string_view> texts_of(std::string_view file, const Cut& cut) {
+  if (!cut.lines && cut.document_bytes == 0) return {file};
   std::vector<std::string_view> texts;
+  while (!cut.lines && !file.empty()) {
+    const size_t end = file.size() > cut.document_bytes ? file.find('\n', cut.document_bytes) : std::string_view::npos;
+    texts.push_back(file.substr(0, end == std::string_view::npos ? end : end + 1));
+    file.remove_prefix(texts.back().size());
+  }
   for (size_t begin = 0; begin < file.size();) {
     const size_t end = std::min(file.find('\n', begin), file.size());
     texts.push_back(file.substr(begin, end - begin));
@@ -37,9 +48,9 @@ std::vector<std::string_view> texts_of(std::string_view file, bool lines) {
   return texts;
 }
 
-void time_file(const Tokenizer& tokenizer, const std::string& path, bool lines, int rounds) {
+void time_file(const Tokenizer& tokenizer, const std::string& path, const Cut& cut, int rounds) {
   const MappedFile file(path);
-  const auto texts = texts_of(file.text(), lines);
+  const auto texts = texts_of(file.text(), cut);
   const auto encoder = tokenizer.make_encoder();
   std::vector<TokenId> ids;
   ids.reserve(file.text().size());
@@ -52,31 +63,35 @@ void time_file(const Tokenizer& tokenizer, const std::string& path, bool lines, 
   }
   const double first = seconds[0];
   std::nth_element(seconds.begin() + 1, seconds.begin() + 1 + rounds / 2, seconds.end());
+  uint64_t sum = 0;
+  for (const TokenId id : ids) sum += static_cast<uint64_t>(id);
   const double megabytes = 1e-6 * static_cast<double>(file.size());
-  fmt::print("{{\"bytes\": {}, \"ids\": {}, \"first\": {:.1f}, \"median\": {:.1f}}}\n", file.size(), ids.size(),
-             megabytes / first, megabytes / seconds[static_cast<size_t>(1 + rounds / 2)]);
+  fmt::print("{{\"bytes\": {}, \"ids\": {}, \"sum\": {}, \"first\": {:.1f}, \"median\": {:.1f}}}\n", file.size(),
+             ids.size(), sum, megabytes / first, megabytes / seconds[static_cast<size_t>(1 + rounds / 2)]);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    bool lines = false;
+    Cut cut;
     int rounds = 9;
     std::vector<std::string> names;
     for (int i = 1; i < argc; ++i) {
       const std::string_view argument = argv[i];
       if (argument == "--lines") {
-        lines = true;
+        cut.lines = true;
+      } else if (argument == "--documents" && i + 1 < argc) {
+        cut.document_bytes = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
       } else if (argument == "--rounds" && i + 1 < argc) {
         rounds = std::max(1, std::atoi(argv[++i]));
       } else {
         names.emplace_back(argument);
       }
     }
-    if (names.size() < 2) fail("tokenizer_speed TOKENIZER [--lines] [--rounds N] FILE...");
+    if (names.size() < 2) fail("tokenizer_speed TOKENIZER [--lines | --documents BYTES] [--rounds N] FILE...");
     const auto tokenizer = load_tokenizer(names[0]);
-    for (size_t i = 1; i < names.size(); ++i) time_file(*tokenizer, names[i], lines, rounds);
+    for (size_t i = 1; i < names.size(); ++i) time_file(*tokenizer, names[i], cut, rounds);
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """MB of text a second and thread beside gigatoken, tokenizers and tiktoken (pip), in one run, a round after the other.
 
-    scripts/setup.sh --peer; pip install --target .deps/peer gigatoken
-    bench/tokenizer_speed.py --benchmark build/bench/tokenizer_benchmark
-    bench/tokenizer_speed.py --benchmark ... --tiktoken llama3=models/llama3/tokenizer.model --text news.txt
+    scripts/setup.sh --peer; ninja -C build tokenizer_speed
+    bench/compare_bpe_speed.py
+    bench/compare_bpe_speed.py --tiktoken llama3=models/llama3/tokenizer.model --text news.txt
 
 Each of --data's corpora is repeated up to --megabytes and cut into documents of 4 KB; --text adds a file as it is.
 "cold": the first pass of a new tokenizer, "warm": those after it. CPU time of the process; the table shows medians of
@@ -124,22 +124,23 @@ def peers(kind, path):
     yield "tiktoken", tiktoken, True
 
 
-def ours(benchmark, path, text, folder):
+def ours(program, path, text, folder):
     file = folder / "text"
     file.write_bytes(text)
-    out = subprocess.run([benchmark, str(path), str(file)], check=True, capture_output=True, text=True).stdout
-    return json.loads(out)
+    command = [program, str(path), "--documents", "4096", "--rounds", "2", str(file)]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {"cold": found["first"], "warm": found["median"], "ids": found["ids"], "sum": found["sum"]}
 
 
 def compare(kind, path, name, text, args, folder):
     rates = {}
     for _ in range(args.rounds):
-        found = ours(args.benchmark, path, text, folder)
+        found = ours(args.program, path, text, folder)
         texts = list(documents(text))
         part = []
         while sum(map(len, part)) < min(MOST_OF_SLOW, len(text)) and len(part) < len(texts):
             part.append(texts[len(part)])
-        found_of_part = ours(args.benchmark, path, b"".join(part), folder)
+        found_of_part = ours(args.program, path, b"".join(part), folder)
         for name_of_ours, result in (("ours", found), ("ours, part", found_of_part)):
             rates.setdefault(name_of_ours, []).append((result["cold"], result["warm"]))
         for peer, make, slow in peers(kind, path):
@@ -174,7 +175,7 @@ def compare(kind, path, name, text, args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmark", default=str(ROOT / "build/bench/tokenizer_benchmark"))
+    parser.add_argument("--program", default=str(ROOT / "build/bench/tokenizer_speed"))
     parser.add_argument("--data", type=pathlib.Path, default=ROOT.parent / "shared/data")
     parser.add_argument("--text", action="append", default=[], type=pathlib.Path, help="a file more")
     parser.add_argument("--tiktoken", action="append", default=[], metavar="llama3=FILE|qwen=FILE")
