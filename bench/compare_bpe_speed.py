@@ -23,9 +23,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-for folder in [str(ROOT / ".deps/peer")] + os.environ.get("PARTITA_PEERS", "").split(":"):
-    if folder and pathlib.Path(folder).exists():
-        sys.path.insert(0, folder)
+if (ROOT / ".deps/peer").exists():
+    sys.path.insert(0, str(ROOT / ".deps/peer"))
 sys.dont_write_bytecode = True
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
