@@ -35,8 +35,11 @@ PIECES = make_sentencepiece.PIECES + ["ＡＢＣ", "ﬁ", "\u212b", "①", "が�
 
 
 def trained(corpus):
-    """(name, model): each option beside others, so that a few models have them all."""
+    """(name, what trains the model): each option beside others, so that a few models have them all."""
     def train(**options):
+        return lambda: run(options)
+
+    def run(options):
         written = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus), model_writer=written, minloglevel=2,
                                                  hard_vocab_limit=False, **options)
@@ -47,36 +50,35 @@ def trained(corpus):
         yield f"{kind} bytes", train(vocab_size=3000, byte_fallback=True, normalization_rule_name="identity", split_digits=True,
                                      remove_extra_whitespaces=False, allow_whitespace_only_pieces=True,
                                      character_coverage=0.98, **common)
-        yield f"{kind} suffix", train(vocab_size=2000, treat_whitespace_as_suffix=True, normalization_rule_name="nfkc",
+        yield f"{kind} suffix", train(vocab_size=3000, treat_whitespace_as_suffix=True, normalization_rule_name="nfkc",
                                       **common)
-        yield f"{kind} user", train(vocab_size=2000, normalization_rule_name="nmt_nfkc_cf", character_coverage=0.98,
+        yield f"{kind} user", train(vocab_size=3000, normalization_rule_name="nmt_nfkc_cf", character_coverage=0.98,
                                     user_defined_symbols=["<sep>", "foo bar", "▁foo", "ab", "abc", "\n", "▁▁", "qu"],
                                     control_symbols=["<user>", "#"], **common)
-        yield f"{kind} user bytes", train(vocab_size=2500, byte_fallback=True, normalization_rule_name="identity",
+        yield f"{kind} user bytes", train(vocab_size=3500, byte_fallback=True, normalization_rule_name="identity",
                                           add_dummy_prefix=False, remove_extra_whitespaces=False,
                                           user_defined_symbols=["<sep>", "the", "\t", "▁▁", "▁▁▁▁"], **common)
-        yield f"{kind} sentences", train(vocab_size=2000, split_by_whitespace=False, split_by_unicode_script=False,
+        yield f"{kind} sentences", train(vocab_size=3000, split_by_whitespace=False, split_by_unicode_script=False,
                                          split_by_number=False, normalization_rule_name="nfkc_cf", add_dummy_prefix=False,
                                          **common)
-        yield f"{kind} names", train(vocab_size=2000, unk_surface="?", unk_piece="[UNK]", bos_id=-1, eos_id=5, pad_id=3,
+        yield f"{kind} names", train(vocab_size=3000, unk_surface="?", unk_piece="[UNK]", bos_id=-1, eos_id=5, pad_id=3,
                                      **common)
 
 
 def models(data, scratch, corpus):
-    """(name, path)"""
+    """(name, what gives its path)"""
     llama = data / "tokenizers/llama2/tokenizer.model"
     if llama.exists():
-        yield "llama2", llama
+        yield "llama2", lambda: llama
     if found := importlib.util.find_spec("mistral_common"):
         folder = pathlib.Path(found.submodule_search_locations[0], "data")
         for path in sorted(folder.glob("*.model*")):
-            yield f"mistral {path.name.removeprefix('mistral_instruct_')}", path
+            yield f"mistral {path.name.removeprefix('mistral_instruct_')}", lambda path=path: path
     for path in sorted((ROOT / "tests/golden/sentencepiece").glob("*.model")):
-        yield f"golden {path.stem}", path
-    for name, model in trained(corpus) if corpus else ():
+        yield f"golden {path.stem}", lambda path=path: path
+    for name, make in trained(corpus) if corpus else ():
         path = scratch / (name.replace(" ", "_") + ".model")
-        path.write_bytes(model)
-        yield name, path
+        yield name, lambda path=path, make=make: path.write_bytes(make()) and path
 
 
 def random_bytes(count, draw):
@@ -175,9 +177,10 @@ def main():
     differ = compared = 0
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        for name, path in models(arguments.data, scratch, training):
+        for name, make in models(arguments.data, scratch, training):
             if arguments.only and arguments.only not in name:
                 continue
+            path = make()
             differ += compare(str(arguments.build / "partita"), name, path, texts, broken, corpora, draw)
             compared += 1
             if arguments.speed:

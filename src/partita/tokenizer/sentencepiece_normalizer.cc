@@ -126,6 +126,12 @@ void SentencePieceNormalizer::normalize(std::string_view text, std::string& out)
       after_space = false;
       continue;
     }
+    if (text.size() > 1 && text[0] == ' ' && plain_[' '] && static_cast<unsigned char>(text[1]) < 128) {
+      if (!after_space) out += space_;  // what follows would do the same, with more looking up
+      after_space = remove_extra_;
+      text.remove_prefix(1);
+      continue;
+    }
     Step s = step(text);
     text.remove_prefix(s.bytes);
     while (after_space && s.result.starts_with(' ')) s.result.remove_prefix(1);
