@@ -70,6 +70,23 @@ TEST(UnigramCertainty, HoldsUpToTheSumThatItStates) {
   EXPECT_GT(rounded_away, 10);  // the bound is needed
 }
 
+// Sums begin again at zero beyond the stated magnitude, at the next place where a piece begins.
+TEST(UnigramLattice, SumsBeginAgain) {
+  const std::vector<UnigramLattice<float>::ScoredPiece> pieces = {{"a", 0, -4}, {"b", 1, 5}};
+  UnigramLattice<float>::Walk walk;
+  EXPECT_EQ(UnigramLattice<float>(pieces, -12, 1000).segment("aaaaaa", walk).size(), 6);
+  EXPECT_EQ(walk.sum(), -24);
+  const UnigramLattice<float> lattice(pieces, -12, 10);
+  walk.begin_text();
+  EXPECT_EQ(lattice.segment("aaaaaa", walk).size(), 6);
+  EXPECT_EQ(walk.sum(), -12);  // -4, -8, -12 and, from 0, the same again
+  EXPECT_EQ(lattice.segment("a", walk).size(), 1);
+  EXPECT_EQ(walk.sum(), -4);
+  walk.begin_text();
+  EXPECT_EQ(lattice.segment("bbbb", walk).size(), 4);
+  EXPECT_EQ(walk.sum(), 5);  // 15 is beyond as well
+}
+
 TEST(UnigramCertainty, EqualsAreNeverCertain) {
   const std::vector<UnigramLattice<float>::ScoredPiece> pieces = {{"a", 0, -1}, {"aa", 1, -2}, {"b", 2, -1}};
   const UnigramLattice<float> lattice(pieces, -12, 100000);
