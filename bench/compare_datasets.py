@@ -200,7 +200,7 @@ def main():
             order_of(c, draw, number)
     if c.different:
         sys.exit(f"compare_datasets: {c.different} differ")
-    print("compare_datasets: all the same")
+    print("compare_datasets: all the same" + ("" if arguments.data.exists() else ", text left out"))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,9 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--tokenizer", a->paths.tokenizer, "tokenizer.json; default: the one that lies there");
   add_compute_options(*command, a->compute);
   command->add_flag("--greedy", a->greedy, "always the likeliest token");
+  command->add_flag("--add-special", a->options.add_special,
+                    "around the prompt the tokens that the tokenizer's file puts around a text, such as <s>: for models "
+                    "that were trained with them, as Llama's own");
   command->footer(
       "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "
       "50");

@@ -133,5 +133,32 @@ TEST_F(Eval, GenerationIsRepeatableAndTimed) {
   EXPECT_THAT(one.error, AllOf(HasSubstr("tokens of prompt in"), HasSubstr(" a second")));
 }
 
+// What the tokenizer's file puts around a text stands around a prompt where it is asked for.
+TEST_F(Eval, GenerationAddsSpecialTokens) {
+  nlohmann::json file = nlohmann::json::parse(read_file(SmallRun::get().tokenizer()));
+  const nlohmann::json end = file.at("added_tokens").at(0);
+  const nlohmann::json special = {{"SpecialToken", {{"id", end.at("content")}, {"type_id", 0}}}};
+  const nlohmann::json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const std::string name = end.at("content");
+  file["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {special, text}},
+      {"pair", {text, text}},
+      {"special_tokens", {{name, {{"id", name}, {"ids", {end.at("id")}}, {"tokens", {name}}}}}}};
+  const fs::path changed = *folder_ / "with_special.json";
+  write_file(changed, file.dump());
+  const auto prompt_tokens = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"generate", run().string(), "--prompt", "the river", "--tokens", "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Result r = partita(command);
+    EXPECT_EQ(r.code, 0) << r.error;
+    const size_t at = r.error.find(" tokens of prompt");
+    return std::stoi(r.error.substr(r.error.find_last_of(" ]", at - 1) + 1));
+  };
+  const int plain = prompt_tokens({"--tokenizer", changed.string()});
+  EXPECT_EQ(prompt_tokens({}), plain);
+  EXPECT_EQ(prompt_tokens({"--tokenizer", changed.string(), "--add-special"}), plain + 1);
+}
+
 }  // namespace
 }  // namespace partita::test

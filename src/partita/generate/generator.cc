@@ -60,7 +60,7 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
                                    const std::function<void(std::string_view)>& piece) {
   validate(options.sampling);
   GenerateReport report;
-  std::vector<int32_t> next = tokenizer_->encode(prompt);
+  std::vector<int32_t> next = tokenizer_->encode(prompt, {.add_special = options.add_special});
   const auto end = tokenizer_->end_of_document();
   if (next.empty()) {
     if (!end) fail("an empty prompt needs a tokenizer with an end-of-document token: give a prompt");

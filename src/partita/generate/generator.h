@@ -20,6 +20,7 @@ struct GenerateOptions {
   int64_t tokens = 128;  // at most; generation ends earlier at the end of a document
   Sampling sampling;
   uint64_t seed = 1234;
+  bool add_special = false;  // the tokens that the tokenizer's file puts around a text, such as Llama's <s>
 };
 
 // What was read and written, and how long it took.
