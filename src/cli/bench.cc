@@ -15,7 +15,7 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
       ->check(CLI::NonNegativeNumber);
   command.add_option("--fp8", a.fp8, "as train.fp8: products of the layers' linears in 8 bits, beside precision bf16")
       ->capture_default_str()
-      ->check(CLI::IsMember({"off", "current", "delayed"}));
+      ->check(CLI::IsMember(std::vector<std::string>(partita::kFp8Recipes.begin(), partita::kFp8Recipes.end())));
   command.add_option("--states", a.states, "of master weights and optimizer states: fp32, or bf16 with precision bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));

@@ -79,9 +79,8 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.global_batch = s.batch * ranks * a.micro_batches;
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
-  c.train.fp8 = a.fp8 == "current"   ? partita::Fp8Recipe::current
-                : a.fp8 == "delayed" ? partita::Fp8Recipe::delayed
-                                     : partita::Fp8Recipe::off;
+  c.train.fp8 =
+      static_cast<partita::Fp8Recipe>(std::ranges::find(partita::kFp8Recipes, a.fp8) - partita::kFp8Recipes.begin());
   c.train.recompute = recompute;
   c.train.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
                        : a.cuda_graph == "true" ? partita::Switch::on
@@ -106,7 +105,9 @@ BenchJob::BenchJob(const BenchArguments& a)
       data(partita::on_device(world.group("data", all_ranks(world.size())), device)),
       self(partita::on_device(world.group("self", {world.rank()}), device)) {
   partita::log::configure(world.rank(), world.size());
-  if (a.tune && device.is_cpu()) partita::fail("--tune on the CPU: there is nothing to choose; leave it out");
+  if (a.tune && (device.is_cpu() || a.deterministic))
+    partita::fail("--tune {}: there is nothing to choose; leave it out",
+                  device.is_cpu() ? "on the CPU" : "--deterministic");
   partita::set_deterministic(a.deterministic);
   partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
   for (int64_t m = 0; m < a.micro_batches; ++m)

@@ -23,7 +23,7 @@ class Scaled final : public Block {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override { return {}; }
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override { return {}; }
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
-  [[nodiscard]] int64_t scales() const override { return scales_; }
+  [[nodiscard]] int64_t scale_count() const override { return scales_; }
   Residual forward(Weights, Residual x, Context&, Saved&) const override { return x; }
   void recompute(Weights, Context&, Saved&) const override {}
   ResidualGrad backward(Weights, ResidualGrad g, Context&, Saved&, Grads&) const override { return g; }
@@ -60,7 +60,7 @@ TEST_F(AmaxHistoryTest, TheLargestOfTheLastSixteenSteps) {
   EXPECT_FALSE(history.known());
   EXPECT_TRUE(history.values().empty());
   std::mt19937 random(3);
-  std::vector<std::vector<float>> steps;  // [step][scale]
+  std::vector<std::vector<float>> steps;  // [update][scale]
   for (int64_t step = 37; step < 90; ++step) {
     std::vector<float> now(8);
     for (float& amax : now) amax = std::ldexp(1.0F, static_cast<int>(random() % 20));
@@ -72,14 +72,13 @@ TEST_F(AmaxHistoryTest, TheLargestOfTheLastSixteenSteps) {
       history.skip();
       continue;
     }
-    // The step's number chooses its place: after a skipped one an older value stays one step longer.
-    steps.resize(AmaxHistory::kSteps, std::vector<float>(8));
-    steps[static_cast<size_t>(step % AmaxHistory::kSteps)] = now;
-    history.record(step, *self_, stream_);
+    steps.push_back(now);
+    history.record(37 + std::ssize(steps), *self_, stream_);
     EXPECT_TRUE(history.known());
     for (size_t s = 0; s < 8; ++s) {
       float largest = 0;
-      for (const auto& one : steps) largest = std::max(largest, one[s]);
+      for (size_t i = steps.size() - std::min(steps.size(), size_t{AmaxHistory::kSteps}); i < steps.size(); ++i)
+        largest = std::max(largest, steps[i][s]);
       ASSERT_EQ(expected(history, s < 3 ? 1 : 3, static_cast<int64_t>(s < 3 ? s : s - 3)), largest) << step;
     }
   }
@@ -96,6 +95,10 @@ TEST_F(AmaxHistoryTest, GoesOnFromItsValues) {
   EXPECT_EQ(expected(second, 3, 4), 16);  // steps 4 to 19
   EXPECT_EQ(second.values(), first.values());
   EXPECT_THROW(second.set(std::vector<float>(8 * AmaxHistory::kSteps + 1)), Error);
+  EXPECT_EQ(second.values(), first.values());
+  second.set({});
+  EXPECT_FALSE(second.known());
+  EXPECT_EQ(expected(second, 3, 4), 0);
 }
 
 TEST_F(AmaxHistoryTest, ForgetsWhatWasMeasuredUntilSomethingIsKnown) {
@@ -103,7 +106,8 @@ TEST_F(AmaxHistoryTest, ForgetsWhatWasMeasuredUntilSomethingIsKnown) {
   history.scales(1).fill_(3);
   history.begin();
   EXPECT_EQ(expected(history, 1, 0), 0);
-  history.record(0, *self_, stream_);
+  history.record(0, *self_, stream_);  // what was measured stays
+  EXPECT_EQ(expected(history, 1, 0), 3);
   history.scales(1).fill_(3);
   history.begin();
   EXPECT_EQ(expected(history, 1, 0), 3);

@@ -1,9 +1,10 @@
-// With products in 8 bits too every ZeRO stage is the same run: scales are those of a rank's own tensors, and stages do not
-// change which rank multiplies what.
+// With products in 8 bits too every ZeRO stage is the same run: current scales are those of a rank's own tensors, delayed ones
+// of all ranks', and stages do not change which rank multiplies what.
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/engine/small_model.h"
 #include "tests/support/ranks.h"
@@ -28,8 +29,8 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
   const auto self = test_world().group("self", {test_world().rank()});
   const auto data = test_world().group("data", test_ranks());
   const int rank = test_world().rank(), ranks = test_world().size();
-  for (const auto& [kind, delayed] : {std::pair(ModelKind::gpt2, false), std::pair(ModelKind::llama, false),
-                                      std::pair(ModelKind::llama, true)}) {
+  for (const auto& [kind, delayed] :
+       {std::pair(ModelKind::gpt2, false), std::pair(ModelKind::llama, false), std::pair(ModelKind::llama, true)}) {
     test::EngineCase c{.kind = kind,
                        .samples = 16,
                        .fp32_gradients = true,
@@ -42,6 +43,7 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
       c.keep = stage == 3 ? Keep::entry : Keep::all;
       const auto engine = test::make_engine(c, *self, *data);
       const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
+      EXPECT_EQ(engine->amax_history().empty(), !delayed);
       expect_equal_on_ranks(engine->amax_history(), *data);
       if (expected.empty()) expected = found;
       for (size_t i = 0; i < found.size(); ++i) {
@@ -51,6 +53,25 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
       }
     }
   }
+}
+
+// What is infinite on one rank alone is rounded into range there: all ranks must skip the step, and forget it.
+TEST(Fp8Ranks, WhatIsNotFiniteOnOneRankSkipsTheStepOnAll) {
+  const auto self = test_world().group("self", {test_world().rank()});
+  const auto data = test_world().group("data", test_ranks());
+  const int rank = test_world().rank(), ranks = test_world().size();
+  const test::EngineCase c{
+      .kind = ModelKind::llama, .samples = 16, .compute = DType::bf16, .fp8 = true, .delayed_scales = true};
+  const auto engine = test::make_engine(c, *self, *data);
+  test::run_steps(*engine, c, rank, ranks, 0, 2);
+  const std::vector<float> history = engine->amax_history();
+  if (rank == ranks - 1)
+    for (const OwnedRun& run : engine->owned_runs())
+      if (run.parameter->name == "layers.2.mlp.down.weight")
+        run.values[0].narrow(0, 5, 1).fill_(std::numeric_limits<float>::infinity());
+  engine->publish_weights();
+  EXPECT_TRUE(test::run_steps(*engine, c, rank, ranks, 2, 3).front().skipped);
+  EXPECT_EQ(engine->amax_history(), history);
 }
 
 }  // namespace

@@ -190,6 +190,7 @@ check "bf16 states" train states "${bits[@]}" train.states=bf16 "${llama[@]}"
 cp -r states states-again
 rm -r states-again/checkpoints/step-00000020
 check "bf16 states resumed" train states-again "${bits[@]}" train.states=bf16 "${llama[@]}"
+check "bf16 states: did resume" says states-again.log "resuming from"
 check "bf16 states: the same checkpoint" same_checkpoint states-again states
 check "recomputed in full" train recomputed "${bits[@]}" train.states=bf16 "${llama[@]}" \
   train.recompute=full debug.poison=true
@@ -216,6 +217,7 @@ check "8 bits, delayed: not current" differs delayed eight
 cp -r delayed delayed-again
 rm -r delayed-again/checkpoints/step-00000020
 check "8 bits, delayed, resumed" train delayed-again "${bits[@]}" train.fp8=delayed
+check "8 bits, delayed: did resume" says delayed-again.log "resuming from"
 check "8 bits, delayed: the same checkpoint" same_checkpoint delayed-again delayed
 check "tuned" train tuned train.precision=bf16 train.tune_matmul=true train.steps=30
 check "tuned: says so" says tuned.log "matrix products run another algorithm now"
@@ -260,6 +262,8 @@ if ((gpus >= 2)); then
   rm -r three-again/checkpoints/step-00000020
   check "ZeRO-3 resumed" train_ranks 2 three-again "${three[@]}"
   check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
+  check "ZeRO-3, 8 bits, delayed" train_ranks 2 three-eight "${three[@]}" train.fp8=delayed
+  check "ZeRO-3, 8 bits, delayed: close to bf16" same three-eight three 0.02
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
     train.offload_optimizer=true train.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5

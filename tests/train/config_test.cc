@@ -292,7 +292,6 @@ TEST(MakeSchedule, FillsInLengths) {
   EXPECT_EQ(make_schedule(config).wsd_decay, 7);
 }
 
-}  // namespace
 // What a step alone asks for: no data, no run directory, but sizes that fit.
 TEST(ValidateStep, AsksForNoMoreThanTheStep) {
   Config config = valid_config();
@@ -315,4 +314,5 @@ TEST(ValidateStep, AsksForNoMoreThanTheStep) {
   EXPECT_THAT(refused([](Config& c) { c.train.global_batch = 23; }), HasSubstr("global_batch 23"));
 }
 
+}  // namespace
 }  // namespace partita

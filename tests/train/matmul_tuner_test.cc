@@ -181,11 +181,13 @@ TEST_F(Tuner, ReplacesTheFileInOneStep) {
   EXPECT_EQ(files(), 2);
 }
 
-TEST_F(Tuner, AFileThatCannotBeWrittenIsAnError) {
+// Rank 0 alone writes: an error would leave the others behind.
+TEST_F(Tuner, GoesOnWhereItsFileCannotBeWritten) {
   kept_ = folder_ / "nowhere" / "matmul_tuning.json";
   TunerCase card(kCard);
   MatmulTuner tuner = make(card, true);
-  EXPECT_THAT(error_message([&] { card.run(tuner); }), HasSubstr("nowhere"));
+  card.run(tuner);
+  EXPECT_EQ(card.in_use, choices(card.tuning()));
   EXPECT_EQ(files(), 0);
 }
 

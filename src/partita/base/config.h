@@ -84,12 +84,18 @@ class ConfigSchema {
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);
   // A name "true" or "false" is also met by the TOML boolean.
   template <class Enum>
-  requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target,
-                                                     std::initializer_list<const char*> names, std::string meaning) {
+  requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target, std::span<const char* const> names,
+                                                     std::string meaning) {
     return add(std::move(name), std::move(meaning), {},
                ConfigChoice{{names.begin(), names.end()},
                             [&target] { return static_cast<size_t>(target); },
                             [&target](size_t index) { target = static_cast<Enum>(index); }});
+  }
+
+  template <class Enum>
+  requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target,
+                                                     std::initializer_list<const char*> names, std::string meaning) {
+    return choice(std::move(name), target, std::span(names.begin(), names.size()), std::move(meaning));
   }
 
   // Sets what the text says; `file` is for messages and sources. Error: not TOML, unknown section or key (names the

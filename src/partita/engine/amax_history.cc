@@ -11,13 +11,13 @@ namespace partita {
 
 AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device device) {
   int64_t all = 0;
-  for (const auto& block : blocks) all += block->scales();
+  for (const auto& block : blocks) all += block->scale_count();
   const auto options = at::TensorOptions(at::kFloat).device(device);
   scales_ = at::zeros({all, kFp8Scale}, options);
   history_ = at::zeros({all, kSteps}, options);
   int64_t first = 0;
   for (const auto& block : blocks) {
-    const int64_t count = block->scales();
+    const int64_t count = block->scale_count();
     of_block_.push_back(count > 0 ? scales_.narrow(0, first, count) : at::Tensor());
     first += count;
   }
@@ -26,15 +26,15 @@ AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Dev
 at::Tensor AmaxHistory::measured() const { return scales_.select(1, kFp8Measured); }
 
 void AmaxHistory::begin() {
-  if (!known_) scales_.zero_();
+  if (!known_) expected().zero_();
 }
 
 void AmaxHistory::poison(at::Tensor sum) const { sum.add_(measured().mul(0).sum()); }
 
-void AmaxHistory::record(int64_t step, Communicator& data, Stream& compute) {
+void AmaxHistory::record(int64_t update, Communicator& data, Stream& compute) {
   const at::Tensor now = measured().contiguous();
   compute.wait(data.all_reduce(now, Reduce::max, compute));
-  history_.select(1, step % kSteps).copy_(now);
+  history_.select(1, update % kSteps).copy_(now);
   expected().copy_(history_.amax({1}));
   measured().zero_();
   known_ = true;
@@ -50,13 +50,15 @@ std::vector<float> AmaxHistory::values() const {
 }
 
 void AmaxHistory::set(std::span<const float> values) {
-  if (std::ssize(values) != history_.numel())
+  if (!values.empty() && std::ssize(values) != history_.numel())
     fail("{} magnitudes of tensors in 8 bits, {} expected: they are of another model", values.size(), history_.numel());
+  scales_.zero_();
+  history_.zero_();
+  known_ = !values.empty();
+  if (!known_) return;
   // from_blob has no form for what is only read.
   history_.copy_(at::from_blob(const_cast<float*>(values.data()), history_.sizes(), at::kFloat));
-  scales_.zero_();
   expected().copy_(history_.amax({1}));
-  known_ = true;
 }
 
 }  // namespace partita

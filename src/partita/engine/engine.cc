@@ -203,8 +203,8 @@ void Engine::record_steps(bool on) {
 void Engine::accumulate_gradients() {
   const auto micro_batches = static_cast<size_t>(options_.micro_batches);
   sums_.zero_();
-  if (scales_) scales_->begin();
   for (size_t i = 0; i < micro_batches; ++i) {
+    if (scales_) scales_->begin();
     Context c = context(i, activations_, Mode::train);
     forward(c, activations_);
     states_.finish();  // the gradients that they read are about to be written
@@ -215,15 +215,17 @@ void Engine::accumulate_gradients() {
   if (scales_) scales_->poison(sums_.narrow(0, 0, 1));
 }
 
-void Engine::record_scales(int64_t step, bool skipped) {
+void Engine::record_scales(int64_t update, bool skipped) {
   if (skipped) return scales_->skip();
   const bool knew = scales_->known();
-  scales_->record(step, data_, *compute_);
+  scales_->record(update, data_, *compute_);
   if (!knew && accumulation_) accumulation_->forget();  // nothing is measured beforehand any more
 }
 
 void Engine::set_amax_history(std::span<const float> values) {
-  if (scales_ && !values.empty()) scales_->set(values);
+  if (!scales_) return;
+  scales_->set(values);
+  if (accumulation_) accumulation_->forget();
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
@@ -252,7 +254,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
-  if (scales_) record_scales(input.step, result.skipped);
+  if (scales_) record_scales(input.update, result.skipped);
   now.skip = result.skipped ? 1 : 0;
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
   now.gradient_scale = static_cast<float>(clip / scale);

@@ -83,7 +83,7 @@ class Engine {
   [[nodiscard]] Context context(size_t input, Activations&, Mode);
   void accumulate_gradients();  // of all micro-batches that were taken
   // What the step measured of tensors in 8 bits is kept for those to come.
-  void record_scales(int64_t step, bool skipped);
+  void record_scales(int64_t update, bool skipped);
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 

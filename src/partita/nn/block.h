@@ -73,7 +73,7 @@ struct Context {
   at::Tensor loss;                      // [1] double: the head adds its sum over counted tokens
   at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
   KvCache* cache = nullptr;             // infer: what was read before the batch; layers append to it
-  // Of the block's tensors in 8 bits, where scales outlive the micro-batch (ops/fp8.h): [Block::scales(), kFp8Scale].
+  // Of the block's tensors in 8 bits, where scales outlive the micro-batch (ops/fp8.h): [Block::scale_count(), kFp8Scale].
   // Undefined: each tensor is scaled by its own magnitude.
   at::Tensor scales;
   bool scales_known = false;  // by the steps before; false: measured anew, into scales
@@ -90,7 +90,7 @@ class Block {
   // Whether forward also leaves what it does not keep as recompute would.
   [[nodiscard]] virtual bool forward_fills_all() const { return true; }
   // Tensors that it rounds to 8 bits, each with a scale.
-  [[nodiscard]] virtual int64_t scales() const { return 0; }
+  [[nodiscard]] virtual int64_t scale_count() const { return 0; }
   // false: backward needs no weights (embedding), so none are gathered for it.
   [[nodiscard]] virtual bool backward_reads_weights() const { return true; }
 

@@ -1,6 +1,7 @@
 #include "partita/nn/gpt2_layer.h"
 
 #include "partita/ops/activation.h"
+#include "partita/ops/fp8.h"
 #include "partita/ops/linear_gelu.h"
 #include "partita/ops/matmul.h"
 
@@ -205,7 +206,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                      .d_weight = grads.target(kNorm1),
                      .d_norm_bias = grads.target(kNorm1Bias),
                      .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{},
-                     .amax = d_scale.defined() ? d_scale.narrow(0, 0, 1) : at::Tensor()});
+                     .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 

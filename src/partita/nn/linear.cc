@@ -85,7 +85,7 @@ at::Tensor Linear::scale(const Context& context, const Saved& saved, Scale which
 
 at::Tensor Linear::input_amax(const Context& context, const Saved& saved, int64_t rows) const {
   if (!is_fp8(rows) || context.scales.defined()) return {};
-  return scale(context, saved, kInput).narrow(0, 0, 1);
+  return scale(context, saved, kInput).narrow(0, kFp8Expected, 1);
 }
 
 at::Tensor Linear::gradient_scale(const Context& context, const Saved& saved, int64_t rows) const {
@@ -95,7 +95,7 @@ at::Tensor Linear::gradient_scale(const Context& context, const Saved& saved, in
 
 at::Tensor Linear::gradient_amax(const Context& context, const Saved& saved, int64_t rows) const {
   const at::Tensor whole = gradient_scale(context, saved, rows);
-  return whole.defined() ? whole.narrow(0, 0, 1) : at::Tensor();
+  return whole.defined() ? whole.narrow(0, kFp8Expected, 1) : at::Tensor();
 }
 
 at::Tensor Linear::transposed_input(const Saved& saved) const { return saved[transposed_].view(at::kFloat8_e4m3fn); }
@@ -114,7 +114,7 @@ at::Tensor Linear::quantise(at::Tensor rows, at::Tensor columns, Scale which, co
                             const Context& context, const Saved& saved, bool made, bool fresh) const {
   const at::Tensor its = scale(context, saved, which);
   const bool delayed = context.scales.defined();
-  if (fresh && (delayed ? !context.scales_known : !made)) fp8_measure(its.narrow(0, 0, 1), x);
+  if (fresh && (delayed ? !context.scales_known : !made)) fp8_measure(its.narrow(0, kFp8Expected, 1), x);
   fp8_quantise(rows, columns, its, x, fresh && delayed && context.mode == Mode::train);
   return its;
 }

@@ -104,7 +104,8 @@ class Linear {
   [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
   [[nodiscard]] at::Tensor transposed_input(const Saved&) const;
   [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
-  // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: for the first time in the step.
+  // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: not in a recomputation, nor of what
+  // the same micro-batch has rounded before.
   at::Tensor quantise(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
                       bool made, bool fresh) const;
   void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,

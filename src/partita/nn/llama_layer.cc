@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include "partita/ops/activation.h"
+#include "partita/ops/fp8.h"
 #include "partita/ops/norm.h"
 
 namespace partita {
@@ -195,7 +196,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                      .d_weight = grads.target(kNorm1),
                      .d_norm_bias = {},
                      .d_bias = {},
-                     .amax = d_scale.defined() ? d_scale.narrow(0, 0, 1) : at::Tensor()});
+                     .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()});
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 

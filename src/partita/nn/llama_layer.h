@@ -29,7 +29,7 @@ class LlamaLayer final : public Block {
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
   [[nodiscard]] bool forward_fills_all() const override { return !layer().fp8; }
-  [[nodiscard]] int64_t scales() const override { return layer().fp8 ? kLinears * kScalesOfLinear : 0; }
+  [[nodiscard]] int64_t scale_count() const override { return layer().fp8 ? kLinears * kScalesOfLinear : 0; }
   Residual forward(Weights, Residual, Context&, Saved&) const override;
   void recompute(Weights, Context&, Saved&) const override;
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;

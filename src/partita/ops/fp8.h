@@ -7,11 +7,11 @@
 //   fp8_matmul(d_x, {d_y8, d_y_scale}, {w8_transposed, w_scale}, false);
 //   fp8_matmul(d_w, {d_y8_transposed, d_y_scale}, {x8_transposed, x_scale}, true);
 //
-// A scale is a few fp32 numbers where the tensor lies, so that the host never waits: in front the largest magnitude that is
-// expected: of this very tensor (current scaling), which the kernel that makes it measures or fp8_measure, or of the steps
-// before (delayed scaling); at kFp8Measured what fp8_quantise itself measured; and at kFp8Inverse what a value of 8 bits is
-// multiplied with to get back, which fp8_quantise writes. Scales are powers of two: scaling rounds nothing, and a floating format loses no precision by
-// it, at most one binade at its lower end.
+// A scale is a few fp32 numbers where the tensor lies, so that the host never waits: at kFp8Expected the largest magnitude,
+// of this very tensor (current scaling), which the kernel that makes it measures or fp8_measure, or of the steps before
+// (delayed scaling); at kFp8Measured what fp8_quantise itself measured; and at kFp8Inverse what a value of 8 bits is
+// multiplied with to get back, which fp8_quantise writes. Scales are powers of two: scaling rounds nothing, and a floating
+// format loses no precision by it, at most one binade at its lower end.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -19,8 +19,8 @@
 
 namespace partita {
 
-// Elements of a scale, and the places of the other numbers. cuBLASLt reads the inverse only from a multiple of 16 bytes.
-inline constexpr int64_t kFp8Scale = 8, kFp8Measured = 1, kFp8Inverse = 4;
+// Elements of a scale, and the places of its numbers. cuBLASLt reads the inverse only from a multiple of 16 bytes.
+inline constexpr int64_t kFp8Scale = 8, kFp8Expected = 0, kFp8Measured = 1, kFp8Inverse = 4;
 
 // Whether a linear's three products exist: x [rows, in], w [out, in], each extent a multiple of 16.
 [[nodiscard]] bool fp8_fits(int64_t rows, int64_t in, int64_t out);

@@ -104,11 +104,6 @@ void validate_schedule(const Config& c) {
 
 }  // namespace
 
-const char* name_of(Fp8Recipe recipe) {
-  constexpr std::array kNames = {"off", "current", "delayed"};
-  return kNames[static_cast<size_t>(recipe)];
-}
-
 void validate_step(const Config& c, int64_t ranks) {
   validate(c.model);
   validate(c.lora, c.model.kind);

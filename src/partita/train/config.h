@@ -7,6 +7,7 @@
 //
 // Keys are `section.name`, named as the members below; `config_help()` lists them with type, default and meaning.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -53,7 +54,8 @@ enum class Recompute : uint8_t { none, selective, mlp, full };
 // Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied; delayed: of what
 // they were in the steps before, which is faster.
 enum class Fp8Recipe : uint8_t { off, current, delayed };
-[[nodiscard]] const char* name_of(Fp8Recipe);
+inline constexpr std::array kFp8Recipes = {"off", "current", "delayed"};  // names, in the order of Fp8Recipe
+[[nodiscard]] inline const char* name_of(Fp8Recipe recipe) { return kFp8Recipes[static_cast<size_t>(recipe)]; }
 
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run

@@ -85,9 +85,9 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "of the compute; fp16 scales the loss")
       .choice("states", t.states, {"fp32", "bf16"},
               "of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
-      .choice("fp8", t.fp8, {"off", "current", "delayed"},
+      .choice("fp8", t.fp8, kFp8Recipes,
               "products of the layers' linears in 8 bits, beside precision bf16; current: scaled by what they multiply; "
-              "delayed: by the largest of the last 16 steps")
+              "delayed: by the largest of the last 16 updates")
       .choice("cuda_graph", t.cuda_graph, {"auto", "true", "false"},
               "forward and backward given to a GPU as one recorded graph, by one rank at ZeRO 0 to 2 without offload; "
               "auto: where "

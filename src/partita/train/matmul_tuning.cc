@@ -149,7 +149,12 @@ void MatmulTuner::take(const MatmulTuning& tuning) {
   for (const TunedProduct& product : tuning.products) choices.push_back(product.choice);
   library_.use(choices);
   products_ = choices.size();
-  if (host_.rank() == 0 && !options_.kept.empty()) write_file(options_.kept, to_json(tuning));
+  if (host_.rank() != 0 || options_.kept.empty()) return;
+  try {
+    write_file(options_.kept, to_json(tuning));
+  } catch (const Error& error) {  // of this rank alone, and the run is as good without it
+    log::warn("the choice of algorithms is not kept: {}", error.what());
+  }
 }
 
 }  // namespace partita

@@ -68,7 +68,7 @@ class MatmulTuner {
     std::function<void(bool)> record_steps;
   };
   // host: all ranks of the job, which construct it together. A file that cannot be used is warned of, and left as it is until
-  // a choice has been made. Error: `kept` cannot be written.
+  // a choice has been made; so is that `kept` cannot be written.
   MatmulTuner(Communicator& host, MatmulLibrary, Options);
 
   // Steps are still being measured.

@@ -20,8 +20,8 @@ struct RunState {
   int64_t step = 0, consumed_samples = 0;
   std::vector<int64_t> planned_samples;  // of the whole run, each time it was planned (training_data.h)
   int64_t skipped_steps = 0, nan_steps = 0;
-  double loss_scale = 0;    // of fp16; 0: none
-  int64_t clean_steps = 0;  // since it changed
+  double loss_scale = 0;            // of fp16; 0: none
+  int64_t clean_steps = 0;          // since it changed
   std::vector<float> amax_history;  // of fp8 with delayed scales (engine/amax_history.h); empty: none
   ModelConfig model;
   LoraConfig lora;             // of a run with adapters, whose checkpoint holds these alone
