@@ -5,6 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/support/error_message.h"
@@ -134,6 +139,99 @@ TEST(AtomicFile, TwoWritersOfOneFileDoNotMeet) {
   second.commit();
   first.commit();
   EXPECT_EQ(read_file(folder / "a"), "first");
+}
+
+TEST(AtomicFile, PublishNewReplacesNothing) {
+  const TemporaryDirectory folder;
+  AtomicFile first(folder / "a"), second(folder / "a");
+  EXPECT_THROW((void)first.publish_new(), Error);  // before sync
+  first.write("first");
+  second.write("second");
+  first.sync();
+  second.sync();
+  EXPECT_TRUE(first.publish_new());
+  EXPECT_EQ(names_in(folder.path()).size(), 2U);
+  {
+    AtomicFile late(std::move(second));
+    EXPECT_FALSE(late.publish_new());
+  }
+  EXPECT_EQ(read_file(folder / "a"), "first");
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a"});
+}
+
+// A killed writer's file goes; names that are not quite a writer's, what is no file, and what is being written stay.
+TEST(RemoveAbandoned, TakesOnlyTheFilesOfDeadWriters) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> others = {"a.1-2.tmpx", "a.1-2-3.tmp", "a.12.tmp",  "a.-1.tmp", "a.1-.tmp",
+                                           "a.-.tmp",    "a..tmp",      "a.tmp",     "a.1-2.tm", "a.x-0.tmp",
+                                           "ab.1-2.tmp", "b.1-2.tmp",   "a.1_2.tmp", "a.1-2",    "a.1--2.tmp"};
+  for (const std::string& name : others) write_file(folder / name, "x");
+  fs::create_directory(folder / "a.1-3.tmp");
+  fs::create_symlink(folder / "b.1-2.tmp", folder / "a.1-4.tmp");
+  ASSERT_EQ(::mkfifo((folder / "a.1-5.tmp").c_str(), 0666), 0);
+  for (const char* name : {"a.1-6.tmp", "a.4194399-17.tmp"}) write_file(folder / name, "half");
+  AtomicFile alive(folder / "a");
+  alive.write("whole");
+  const size_t all = names_in(folder.path()).size();
+  EXPECT_EQ(remove_abandoned(folder / "a"), 2);
+  EXPECT_EQ(names_in(folder.path()).size(), all - 2);
+  EXPECT_FALSE(fs::exists(folder / "a.1-6.tmp"));
+  EXPECT_FALSE(fs::exists(folder / "a.4194399-17.tmp"));
+  EXPECT_EQ(remove_abandoned(folder / "a"), 0);
+  EXPECT_EQ(remove_abandoned(folder / "no" / "a"), 0);
+  alive.commit();
+  EXPECT_EQ(read_file(folder / "a"), "whole");
+}
+
+TEST(FileLock, IsHeldByOneAtATime) {
+  const TemporaryDirectory folder;
+  constexpr int kThreads = 4, kRounds = 200;
+  int inside = 0, most = 0;
+  std::mutex mutex;
+  std::atomic<int> unlocked = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        for (int round = 0; round < kRounds; ++round) {
+          const FileLock lock(folder / "lock");
+          if (!lock.held()) ++unlocked;
+          {
+            const std::lock_guard guard(mutex);
+            most = std::max(most, ++inside);
+          }
+          std::this_thread::yield();
+          const std::lock_guard guard(mutex);
+          --inside;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(unlocked, 0);
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{});
+}
+
+TEST(FileLock, SaysWhetherSomebodyHadIt) {
+  const TemporaryDirectory folder;
+  write_file(folder / "lock", "");  // as a killed process leaves it
+  auto first = std::make_unique<FileLock>(folder / "lock");
+  EXPECT_TRUE(first->held());
+  EXPECT_FALSE(first->waited());
+  std::jthread other([&] {
+    const FileLock second(folder / "lock");
+    EXPECT_TRUE(second.held());
+    EXPECT_TRUE(second.waited());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  first.reset();
+  other.join();
+  EXPECT_FALSE(FileLock(folder / "no" / "lock").held());
+  fs::create_directory(folder / "sub");
+  ASSERT_EQ(::mkfifo((folder / "sub" / "lock").c_str(), 0666), 0);
+  EXPECT_FALSE(FileLock(folder / "sub" / "lock").held());
+  fs::remove_all(folder / "sub");
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{});
 }
 
 TEST(FreeBytes, AsksTheNearestFolderThatExists) {

@@ -1,9 +1,11 @@
 #include "partita/base/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -38,6 +40,47 @@ int64_t size_of_regular_file(const FileDescriptor& file, const fs::path& path) {
 }
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// The path is a regular file, and it is this one: nobody has removed or replaced it since it was opened.
+bool is_still_at(const FileDescriptor& file, const fs::path& path) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(file.get(), &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && S_ISREG(named.st_mode) &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+// No other machine writes to it, so that the kernel knows every lock.
+bool is_of_this_machine(const fs::path& folder) {
+  constexpr uint32_t kF2fs = 0xF2F52010, kXfs = 0x58465342, kZfs = 0x2FC12FC1, kBcachefs = 0xCA451A4E;
+  struct statfs info {};
+  if (::statfs(folder.c_str(), &info) != 0) return false;
+  switch (static_cast<uint32_t>(info.f_type)) {
+    case EXT4_SUPER_MAGIC:  // ext2 and ext3 too
+    case BTRFS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case kF2fs:
+    case kXfs:
+    case kZfs:
+    case kBcachefs:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// "1234-0.tmp": what AtomicFile appends to the path and a dot.
+bool is_temporary_ending(std::string_view ending) {
+  const auto digits = [&ending] {
+    const size_t count = std::min(ending.find_first_not_of("0123456789"), ending.size());
+    ending.remove_prefix(count);
+    return count > 0;
+  };
+  if (!digits() || !ending.starts_with('-')) return false;
+  ending.remove_prefix(1);
+  return digits() && ending == ".tmp";
+}
 
 }  // namespace
 
@@ -109,23 +152,49 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), reason(errno));
     // The lock says that the writer lives. Who removes abandoned files may have been quicker; where there are no locks,
     // nobody removes any.
-    if (file_ && (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !fs::exists(temporary_)))
+    if (file_ &&
+        (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !is_still_at(file_, temporary_)))
       file_ = {};
   }
 }
 
+FileLock::FileLock(fs::path path) : path_(std::move(path)) {
+  for (;;) {
+    file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+    struct stat info {};
+    if (!file_ || ::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      file_ = {};
+      return;
+    }
+    int status = ::flock(file_.get(), LOCK_EX | LOCK_NB);
+    if (status != 0 && errno == EWOULDBLOCK) {
+      waited_ = true;
+      while ((status = ::flock(file_.get(), LOCK_EX)) != 0 && errno == EINTR) continue;
+    }
+    if (status != 0) {
+      file_ = {};
+      return;
+    }
+    // Who had it before has removed it: the next one to wait for is another file of this name.
+    if (is_still_at(file_, path_)) return;
+  }
+}
+
+FileLock::~FileLock() {
+  if (file_) ::unlink(path_.c_str());
+}
+
 int remove_abandoned(const fs::path& path) {
+  if (!is_of_this_machine(directory_of(path))) return 0;
   const std::string beginning = path.filename().string() + ".";
   int removed = 0;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory_of(path), ignored)) {
     const std::string name = entry.path().filename().string();
-    const std::string_view rest = std::string_view(name).substr(std::min(beginning.size(), name.size()));
-    if (!name.starts_with(beginning) || !rest.ends_with(".tmp") ||
-        rest.find_first_not_of("0123456789-") != rest.size() - 4)
-      continue;
-    const FileDescriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
-    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (!name.starts_with(beginning) || !is_temporary_ending(std::string_view(name).substr(beginning.size()))) continue;
+    // Opening must not wait (a pipe) and must not follow a link.
+    const FileDescriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_at(file, entry.path())) continue;
     if (::unlink(entry.path().c_str()) == 0) ++removed;
   }
   return removed;
@@ -155,6 +224,25 @@ void AtomicFile::sync() {
 void AtomicFile::publish() {
   PARTITA_CHECK(synced_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+  close_published();
+}
+
+bool AtomicFile::publish_new() {
+  PARTITA_CHECK(synced_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
+  // A file system without hard links may know the other way.
+  const bool linked = ::link(temporary_.c_str(), path_.c_str()) == 0;
+  if (!linked && errno == EEXIST) return false;
+  if (linked) {
+    ::unlink(temporary_.c_str());
+  } else if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
+    if (errno == EEXIST) return false;
+    fail("cannot write {}: {}", path_.string(), reason(errno));
+  }
+  close_published();
+  return true;
+}
+
+void AtomicFile::close_published() {
   temporary_.clear();
   file_.close(path_);  // not before: it holds the lock
   sync_directory(directory_of(path_));

@@ -60,8 +60,28 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Removes the temporary files that writers of `path` left behind when they were killed, and returns how many. Those of
-// writers at work, on this machine or another that shares the file system, are locked and stay.
+// A lock that processes take in turn: a file, held until this object is destroyed, which removes it. The kernel lets go
+// of a dead process's lock; the file that it leaves is in nobody's way. Where the file cannot be written, or the file
+// system knows no locks, there is none: held() is false. Some network file systems lock for one machine alone.
+class FileLock {
+ public:
+  explicit FileLock(std::filesystem::path path);  // waits for its turn
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock();
+
+  [[nodiscard]] bool held() const { return static_cast<bool>(file_); }
+  [[nodiscard]] bool waited() const { return waited_; }  // somebody else had it before
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  bool waited_ = false;
+};
+
+// Removes the temporary files that writers of `path` left behind when they were killed, and returns how many. A writer
+// at work has its file locked. A lock is sure to be seen by everybody only on a file system that one machine has for
+// itself; on any other (NFS, Lustre, FUSE, ...) nothing is removed.
 int remove_abandoned(const std::filesystem::path& path);
 
 // A file written piece by piece that appears under its name only by commit(), or its two halves: several files that
@@ -85,10 +105,14 @@ class AtomicFile {
   void sync();
   // After sync: rename, fsync of the directory.
   void publish();
+  // The same, but what has the name already stays: false, and this file is none. Error: a file system that cannot.
+  bool publish_new();
   // sync and publish.
   void commit();
 
  private:
+  void close_published();
+
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once published
   FileDescriptor file_;              // locked
