@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <numeric>
 #include <random>
@@ -118,19 +120,20 @@ TEST_F(Cache, FoldersThatCannotBeWrittenCostNoMoreThanTheTime) {
   EXPECT_TRUE(fs::is_empty(cache_.folder()));
 }
 
-// Processes that begin together: one of them builds, all have the same.
-TEST_F(Cache, OneProcessOfSeveralBuilds) {
-  constexpr int kProcesses = 4;
+// Builds in `count` processes at once and returns how many builds ended, and the seconds that all took together.
+std::pair<int, double> build_in_processes(const IndexCache& cache, int count, std::chrono::milliseconds build_time) {
+  const auto start = std::chrono::steady_clock::now();
   std::vector<pid_t> children;
-  for (int p = 0; p < kProcesses; ++p) {
+  for (int p = 0; p < count; ++p) {
     const pid_t pid = fork();
     if (pid == 0) {
-      const SharedArrays found = cache_.get("train", "seed 1", 2, [&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the others come meanwhile
-        return builder_.build()();
-      });
+      Builder builder;
       const SharedArrays expected = Builder{}.build()();
-      _exit(std::ranges::equal(found.arrays[0], expected.arrays[0]) ? builder_.built : 99);
+      const SharedArrays found = cache.get("train", "seed 1", 2, [&] {
+        std::this_thread::sleep_for(build_time);
+        return builder.build()();
+      });
+      _exit(std::ranges::equal(found.arrays[0], expected.arrays[0]) ? builder.built : 99);
     }
     children.push_back(pid);
   }
@@ -138,10 +141,59 @@ TEST_F(Cache, OneProcessOfSeveralBuilds) {
   for (const pid_t pid : children) {
     int status = 0;
     waitpid(pid, &status, 0);
-    ASSERT_TRUE(WIFEXITED(status));
-    built += WEXITSTATUS(status);
+    built += WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
   }
-  EXPECT_EQ(built, 1);
+  return {built, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+}
+
+// Processes that begin together: one of them builds, all have the same.
+TEST_F(Cache, OneProcessOfSeveralBuilds) {
+  EXPECT_EQ(build_in_processes(cache_, 4, std::chrono::milliseconds(100)).first, 1);
+}
+
+// Where nothing can be kept, ranks build beside each other and not in turn.
+TEST_F(Cache, WhereNothingCanBeKeptAllBuildAtOnce) {
+  write_file(folder_ / "file", "x");
+  const auto [built, seconds] =
+      build_in_processes(IndexCache(folder_ / "file" / "cache", false), 6, std::chrono::milliseconds(500));
+  EXPECT_EQ(built, 6);
+  EXPECT_LT(seconds, 2.0);
+  // A full disk: the first one finds out, the others then build at once.
+  const FileSizeLimit full(100);
+  const IndexCache cache(folder_ / "cache", false);
+  const auto [again, later] = build_in_processes(cache, 6, std::chrono::milliseconds(500));
+  EXPECT_EQ(again, 6);
+  EXPECT_LT(later, 2.5);
+  EXPECT_TRUE(fs::is_empty(cache.folder()));
+}
+
+// Another machine that does not see the lock has put its file there meanwhile: it stays, and is what all map.
+TEST_F(Cache, AFileThatIsThereIsNotReplaced) {
+  const fs::path path = cache_.file_of("train", "seed 1");
+  struct stat theirs {};
+  const SharedArrays ours = cache_.get("train", "seed 1", 2, [&] {
+    const IndexCache elsewhere(folder_ / "elsewhere");
+    (void)elsewhere.get("train", "seed 1", 2, Builder{}.build());
+    fs::rename(elsewhere.file_of("train", "seed 1"), path);
+    EXPECT_EQ(stat(path.c_str(), &theirs), 0);
+    return builder_.build()();
+  });
+  expect_same(ours, builder_.build()());
+  struct stat now {};
+  ASSERT_EQ(stat(path.c_str(), &now), 0);
+  EXPECT_EQ(now.st_ino, theirs.st_ino);
+  const fs::directory_iterator entries(cache_.folder());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST_F(Cache, WhatAKilledBuilderLeftIsRemoved) {
+  const fs::path path = cache_.file_of("train", "seed 1");
+  fs::create_directories(cache_.folder());
+  for (const char* ending : {".4194399-0.tmp", ".lock"}) write_file(path.string() + ending, "");
+  (void)get();
+  EXPECT_EQ(builder_.built, 1);
+  const fs::directory_iterator entries(cache_.folder());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
 }
 
 class Prolonged : public testing::Test {

@@ -1,10 +1,8 @@
 #include "partita/data/index_cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -51,6 +49,7 @@ uint64_t checksum_of(std::span<const std::span<const std::byte>> pieces) {
   return XXH3_64bits_digest(&state);
 }
 
+// Leaves what has the name as it is: somebody may have mapped it.
 void write(const fs::path& path, const std::string& description, const SharedArrays& arrays) {
   std::vector<uint64_t> numbers = {description.size(), arrays.arrays.size()};
   for (const auto array : arrays.arrays) numbers.push_back(array.size());
@@ -60,17 +59,19 @@ void write(const fs::path& path, const std::string& description, const SharedArr
   file.write(kMagic);
   file.write(std::as_bytes(std::span(&checksum, 1)));
   for (const auto piece : pieces) file.write(piece);
-  file.commit();
+  file.sync();
+  (void)file.publish_new();
 }
 
-// Nothing if the file is not there, damaged, or of something else.
-std::optional<SharedArrays> map(const fs::path& path, std::string_view description, size_t count) try {
-  if (!fs::exists(path)) return std::nullopt;
+struct Found {
+  std::optional<SharedArrays> arrays;  // nothing: the file is not there, damaged, or of something else
+  std::string problem;                 // why not, if it is there
+};
+
+Found map(const fs::path& path, std::string_view description, size_t count) try {
+  if (!fs::exists(path)) return {};
   const auto file = std::make_shared<const MappedFile>(path, MappedFile::Access::sequential);
-  const auto damaged = [&path](const char* what) {
-    log::warn("{} {}: it is made anew", path.string(), what);
-    return std::nullopt;
-  };
+  const auto damaged = [&path](const char* what) { return Found{{}, fmt::format("{} {}", path.string(), what)}; };
   std::span<const std::byte> rest = file->bytes();
   if (!file->text().starts_with(kMagic) || rest.size() < kChecked + 2 * sizeof(uint64_t))
     return damaged("is no sample order of this program");
@@ -100,9 +101,31 @@ std::optional<SharedArrays> map(const fs::path& path, std::string_view descripti
     found.arrays.push_back(rest.subspan(at, number(2 + i)));
     at += padded(number(2 + i));
   }
-  return found;
+  return {std::move(found), {}};
 } catch (const Error& error) {
-  log::warn("{}: it is made anew", error.what());
+  return {{}, error.what()};
+}
+
+// Which file has the name, and since when: a number that a removed file leaves free is soon used again.
+struct Identity {
+  explicit Identity(const fs::path& path) { there = ::stat(path.c_str(), &info) == 0; }
+  bool operator==(const Identity& other) const {
+    return there && other.there && info.st_dev == other.info.st_dev && info.st_ino == other.info.st_ino &&
+           info.st_mtim.tv_sec == other.info.st_mtim.tv_sec && info.st_mtim.tv_nsec == other.info.st_mtim.tv_nsec;
+  }
+  struct stat info {};
+  bool there = false;
+};
+
+// As map, but a file that cannot be used is removed. Where another machine does not see the lock, it may have put a
+// good file there while this one was read: that one stays.
+std::optional<SharedArrays> map_or_remove(const fs::path& path, std::string_view description, size_t count) {
+  const Identity before(path);
+  Found found = map(path, description, count);
+  if (found.problem.empty()) return std::move(found.arrays);
+  log::warn("{}: it is made anew", found.problem);
+  std::error_code ignored;
+  if (Identity(path) == before) fs::remove(path, ignored);
   return std::nullopt;
 }
 
@@ -130,21 +153,27 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
   const fs::path path = file_of(name, description);
   std::error_code error;
   fs::create_directories(folder_, error);
-  const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder) {
-    while (::flock(folder.get(), LOCK_EX) != 0 && errno == EINTR) continue;  // other errors: no locks there
-    if (auto found = map(path, description, count)) return *std::move(found);
+  // What is there is whole: no lock, all ranks read at once.
+  if (auto found = map(path, description, count).arrays) return *std::move(found);
+  fs::path lock_path = path;
+  lock_path += ".lock";
+  std::optional<FileLock> lock(lock_path);
+  if (lock->held()) {
+    if (auto found = map_or_remove(path, description, count)) return *std::move(found);
+    (void)remove_abandoned(path);
+    // The one before has built and could not write, or was killed: nobody waits for a second time.
+    if (lock->waited()) lock.reset();
   }
   SharedArrays built = build();
   PARTITA_CHECK(built.arrays.size() == count, "{} arrays built, {} expected", built.arrays.size(), count);
   try {
-    if (!folder) fail("{}", error ? error.message() : std::strerror(ENOENT));
+    if (error) fail("{}", error.message());
     write(path, description, built);
   } catch (const Error& problem) {
     if (warns_) warn_once(folder_, problem.what());
     return built;
   }
-  auto mapped = map(path, description, count);
+  auto mapped = map(path, description, count).arrays;
   return mapped ? *std::move(mapped) : built;
 }
 
