@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "partita/base/file.h"
 #include "partita/data/read_ahead.h"
@@ -77,6 +81,26 @@ TEST_F(ByteSources, MembersAndFramesFollowEachOther) {
   EXPECT_TRUE(read(gzipped + std::string(1025, '\0')) == text);  // filled up as on a tape
 }
 
+// As pzstd writes: before each frame one that is passed over and holds the frame's size.
+TEST_F(ByteSources, FramesThatAreSkippedMayComeFirst) {
+  for (int number = 0; number < 16; ++number) {
+    std::string text, content;
+    for (uint32_t part = 0; part < 3; ++part) {
+      const std::string piece = words(20'011 * (part + 1), part), frame = zstd(piece);
+      const auto size = static_cast<uint32_t>(frame.size());
+      content += static_cast<char>(0x50 + number);
+      content += std::string_view("\x2A\x4D\x18\x04\0\0\0", 7);
+      content.append(reinterpret_cast<const char*>(&size), 4);
+      content += frame;
+      text += piece;
+    }
+    EXPECT_TRUE(read(content) == text) << number;
+    EXPECT_EQ(compression_of(content, "x"), Compression::zstd);
+  }
+  for (const char* plain : {"\x60\x2A\x4D\x18", "\x4F\x2A\x4D\x18", "\x50\x2A\x4D\x19", "P*M"})
+    EXPECT_EQ(compression_of(std::string_view(plain), "x"), Compression::none);
+}
+
 TEST_F(ByteSources, DamageIsFound) {
   const std::string text = words(300'000, 4), gzipped = gzip(text), zstded = zstd(text);
   for (const std::string& whole : {gzipped, zstded}) {
@@ -125,6 +149,19 @@ TEST_F(ByteSources, ReadingAheadKeepsOrderAndErrors) {
   // One that nobody empties ends with its owner.
   write_file(path_, words(ReadAhead::kBlock * (ReadAhead::kMostBlocks + 3), 2));
   const ReadAhead unread(open_bytes(path_));
+}
+
+// Its writer stalls: who reads ahead can be given up all the same.
+TEST_F(ByteSources, AStallingPipeIsGivenUp) {
+  for (const std::string& begin : {std::string("text"), gzip("text").substr(0, 15), zstd("text").substr(0, 9)}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe(ends.data()), 0);
+    const FileDescriptor out(ends[0]), in(ends[1]);
+    ASSERT_EQ(write(in.get(), begin.data(), begin.size()), static_cast<ssize_t>(begin.size()));
+    auto ahead = std::make_unique<ReadAhead>(open_bytes(fmt::format("/proc/self/fd/{}", out.get())));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits
+    ahead.reset();
+  }
 }
 
 }  // namespace

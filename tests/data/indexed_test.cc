@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
+#include <thread>
 
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
@@ -325,6 +328,32 @@ TEST_F(Indexed, WhatAKilledWriterLeftIsRemoved) {
   EXPECT_EQ(IndexedDataset(prefix_).tokens(), 2);
   second.publish();
   EXPECT_EQ(IndexedDataset(prefix_).tokens(), 1);
+}
+
+// Two runs of one prefix end at the same time, again and again: both files are of one of them.
+TEST_F(Indexed, TwoWritersPublishOneAfterTheOther) {
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::unique_ptr<IndexedWriter>> writers;
+    for (int32_t w = 0; w < 2; ++w) {
+      writers.push_back(std::make_unique<IndexedWriter>(prefix_, TokenType::u16));
+      for (int32_t n = 0; n < 1 + 2 * w; ++n) writers.back()->add_document(std::vector<int32_t>(3, w));
+      writers.back()->finish();
+    }
+    {
+      std::barrier begin(2);
+      std::vector<std::jthread> threads;
+      for (auto& writer : writers) {
+        threads.emplace_back([&] {
+          begin.arrive_and_wait();
+          writer->publish();
+        });
+      }
+    }
+    const IndexedDataset dataset(prefix_);
+    ASSERT_EQ(dataset.documents(), read_all(dataset, 0)[0] == 0 ? 1 : 3) << round;
+    ASSERT_EQ(dataset.tokens(), 3 * dataset.documents()) << round;
+  }
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx"));
 }
 
 TEST_F(Indexed, AnEmptyDatasetIsADataset) {

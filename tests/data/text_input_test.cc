@@ -1,8 +1,12 @@
 // Input files to documents: patterns, chunks and parsing, in every size of chunk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <fstream>
+#include <future>
 #include <random>
+#include <thread>
 
 #include "partita/base/file.h"
 #include "partita/data/chunk_parser.h"
@@ -123,6 +127,26 @@ TEST_F(TextInput, PatternsFindFilesInOrder) {
   EXPECT_TRUE(is_json_lines("x.json.zst", TextFormat::automatic));
   EXPECT_FALSE(is_json_lines("jsonl.gz", TextFormat::automatic));
   EXPECT_TRUE(is_json_lines("-", TextFormat::automatic));
+}
+
+// One program writes to two pipes, one after the other: the second is opened when the first has ended.
+TEST_F(TextInput, PipesAreOpenedInTheirTurn) {
+  const std::vector<fs::path> pipes = {folder_ / "a.jsonl", folder_ / "b.jsonl"};
+  for (const fs::path& path : pipes) ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  write_file(folder_ / "c.jsonl.gz", gzip("{\"text\": \"c\"}\n"));
+  std::promise<void> first_read;
+  std::jthread writer([&] {
+    std::ofstream(pipes[0]) << "{\"text\": \"a\"}\n";
+    first_read.get_future().wait();
+    std::ofstream(pipes[1]) << "{\"text\": \"b\"}\n";
+  });
+  ChunkReader reader({pipes[0], pipes[1], folder_ / "c.jsonl.gz"}, {});
+  EXPECT_FALSE(reader.total_bytes());
+  EXPECT_EQ(reader.next()->text, "{\"text\": \"a\"}\n");
+  first_read.set_value();
+  EXPECT_EQ(reader.next()->text, "{\"text\": \"b\"}\n");
+  EXPECT_EQ(reader.next()->text, "{\"text\": \"c\"}\n");
+  EXPECT_FALSE(reader.next());
 }
 
 // More files than are read ahead, of all kinds, with documents longer than a block.

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <isa-l/igzip_lib.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -22,13 +24,20 @@ constexpr size_t kInput = size_t{1} << 18;
 
 constexpr std::string_view kGzip = "\x1F\x8B", kZstd = "\x28\xB5\x2F\xFD", kBzip2 = "BZh", kXz = "\xFD\x37zX";
 
-// A file descriptor with a look at what comes next.
+// A frame that zstd passes over: pzstd puts the size of the next one there.
+bool is_skippable_frame(std::string_view head) {
+  return head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xF0) == 0x50 &&
+         head.substr(1, 3) == "\x2A\x4D\x18";
+}
+
+// A file descriptor with a look at what comes next, whose reads another thread can end.
 class File {
  public:
   explicit File(const std::filesystem::path& path)
       : name_(input_name(path)),
-        file_(is_standard_input(path) ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (!file_) fail("cannot read {}: {}", name_, std::strerror(errno));
+        file_(is_standard_input(path) ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+        interrupt_(::eventfd(0, EFD_CLOEXEC)) {
+    if (!file_ || !interrupt_) fail("cannot read {}: {}", name_, std::strerror(errno));
   }
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -36,6 +45,8 @@ class File {
   // What was read and not yet taken.
   [[nodiscard]] std::string_view waiting() const { return std::string_view(buffer_).substr(at_, end_ - at_); }
   void take(size_t bytes) { at_ += bytes; }
+
+  void interrupt() { ::eventfd_write(interrupt_.get(), 1); }
 
   // Reads until `bytes` wait or the file ends; false: fewer wait.
   bool fill(size_t bytes) {
@@ -64,8 +75,13 @@ class File {
  private:
   size_t read_some(std::span<char> out) {
     for (;;) {
+      std::array<pollfd, 2> either = {{{file_.get(), POLLIN, 0}, {interrupt_.get(), POLLIN, 0}}};
+      if (::poll(either.data(), either.size(), -1) < 0 && errno != EINTR && errno != EAGAIN)
+        fail("cannot read {}: {}", name_, std::strerror(errno));
+      if (either[1].revents != 0) fail("{} is not read to its end", name_);
+      if (either[0].revents == 0) continue;
       const ssize_t n = ::read(file_.get(), out.data(), out.size());
-      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (n < 0) fail("cannot read {}: {}", name_, std::strerror(errno));
       taken_ += n;
       return static_cast<size_t>(n);
@@ -73,7 +89,7 @@ class File {
   }
 
   std::string name_;
-  FileDescriptor file_;
+  FileDescriptor file_, interrupt_;
   std::string buffer_ = std::string(kInput, '\0');
   size_t at_ = 0, end_ = 0;
   int64_t taken_ = 0;
@@ -84,6 +100,7 @@ class PlainBytes : public ByteSource {
   explicit PlainBytes(File file) : file_(std::move(file)) {}
   size_t read(std::span<char> out) override { return file_.read(out); }
   int64_t consumed() const override { return file_.consumed(); }
+  void interrupt() override { file_.interrupt(); }
 
  private:
   File file_;
@@ -113,6 +130,7 @@ class GzipBytes : public ByteSource {
     return wanted - state_->avail_out;
   }
   int64_t consumed() const override { return file_.consumed(); }
+  void interrupt() override { file_.interrupt(); }
 
  private:
   void begin_member() {
@@ -168,6 +186,7 @@ class ZstdBytes : public ByteSource {
     return to.pos;
   }
   int64_t consumed() const override { return file_.consumed(); }
+  void interrupt() override { file_.interrupt(); }
 
  private:
   struct Free {
@@ -186,7 +205,7 @@ std::string input_name(const std::filesystem::path& file) {
 
 Compression compression_of(std::string_view head, std::string_view name) {
   if (head.starts_with(kGzip)) return Compression::gzip;
-  if (head.starts_with(kZstd)) return Compression::zstd;
+  if (head.starts_with(kZstd) || is_skippable_frame(head)) return Compression::zstd;
   const bool bzip2 = head.starts_with(kBzip2) && head.size() > 3 && head[3] >= '1' && head[3] <= '9';
   if (bzip2 || head.starts_with(kXz)) {
     fail("{}: compressed by {}, which is not read: {} FILE | partita tokenize --input - ...", name,

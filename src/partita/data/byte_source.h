@@ -3,8 +3,8 @@
 //   const std::unique_ptr<ByteSource> source = open_bytes("corpus.jsonl.gz");
 //   while (const size_t n = source->read(buffer)) use(buffer.first(n));
 //
-// gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames) are
-// recognised by their first bytes, not by the file's name.
+// gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames, and
+// as pzstd makes them) are recognised by their first bytes, not by the file's name.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -29,6 +29,8 @@ class ByteSource {
   [[nodiscard]] virtual size_t read(std::span<char> out) = 0;
   // Bytes taken from the file so far, as they lie there.
   [[nodiscard]] virtual int64_t consumed() const = 0;
+  // From any thread: a read that waits for a pipe, and every later one that would ask the file, ends with an error.
+  virtual void interrupt() = 0;
 };
 
 constexpr std::string_view kStandardInput = "-";

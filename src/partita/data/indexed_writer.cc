@@ -149,6 +149,9 @@ void IndexedWriter::finish() {
 
 void IndexedWriter::publish() {
   PARTITA_CHECK(index_.has_value(), "{} is published before finish()", prefix_.string());
+  std::filesystem::path lock_path = prefix_;
+  lock_path += ".lock";
+  const FileLock lock(lock_path);  // of two runs of one prefix: the files of one, not one file of each
   // An index beside tokens that are not its own would be worse than none.
   std::error_code error;
   std::filesystem::remove(idx_path(prefix_), error);

@@ -40,7 +40,8 @@ class IndexedWriter {
   // Checks that lengths and bytes agree and makes both files durable under temporary names: what takes long and may
   // fail. Several writers whose files belong together all finish before the first publishes.
   void finish();
-  // After finish: gives the files their names, in place of older ones.
+  // After finish: gives the files their names, in place of older ones. Writers of one prefix do it one after the other:
+  // the two files that stay are the last one's.
   void publish();
 
   [[nodiscard]] const std::filesystem::path& prefix() const { return prefix_; }

@@ -1,4 +1,5 @@
-// A source read by a thread of its own, a bounded way ahead of who uses it.
+// A source read by a thread of its own, a bounded way ahead of who uses it. It may be given up at any time, also while
+// the thread waits for a pipe.
 //
 //   ReadAhead ahead(open_bytes("corpus.jsonl.zst"));
 //   while (const auto block = ahead.next()) use(block->bytes);
@@ -34,6 +35,7 @@ class ReadAhead {
       stop_ = true;
     }
     room_.notify_all();
+    source_->interrupt();
   }
 
   // Nothing: the end. Error: the source's, after what came before it.

@@ -163,7 +163,7 @@ ChunkReader::ChunkReader(std::vector<fs::path> files, TextInputOptions options, 
     if (error || !fs::exists(status)) fail("{}: cannot be read: {}", file.string(), error.message());
     if (!fs::is_regular_file(status)) {
       total_bytes_.reset();
-      waiting_.push_back({file, true, nullptr});
+      waiting_.push_back({file, Kind::pipe, nullptr});
       continue;
     }
     const auto bytes = fs::file_size(file, error);
@@ -173,7 +173,7 @@ ChunkReader::ChunkReader(std::vector<fs::path> files, TextInputOptions options, 
     const bool compressed = compression_of(file) != Compression::none;
     if (!compressed && compression_named(file))
       fail("{}: neither gzip nor zstd data, as its name says: damaged, or wrongly named", file.string());
-    waiting_.push_back({file, compressed, nullptr});
+    waiting_.push_back({file, compressed ? Kind::compressed : Kind::plain, nullptr});
   }
 }
 
@@ -181,13 +181,14 @@ std::unique_ptr<FileChunks> ChunkReader::open_next() {
   size_t begun = 0;
   for (Waiting& file : waiting_) {
     if (begun == kFilesAhead) break;
-    if (!file.streamed) continue;
+    if (file.kind != Kind::compressed) continue;
     if (!file.ahead) file.ahead = std::make_unique<ReadAhead>(open_bytes(file.file));
     ++begun;
   }
   Waiting file = std::move(waiting_.front());
   waiting_.pop_front();
-  if (file.streamed) return std::make_unique<StreamedChunks>(file.file, std::move(file.ahead), options_, chunk_bytes_);
+  if (file.kind == Kind::pipe) file.ahead = std::make_unique<ReadAhead>(open_bytes(file.file));
+  if (file.ahead) return std::make_unique<StreamedChunks>(file.file, std::move(file.ahead), options_, chunk_bytes_);
   return std::make_unique<MappedChunks>(file.file, options_, chunk_bytes_);
 }
 

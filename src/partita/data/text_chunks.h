@@ -4,7 +4,8 @@
 //   while (auto chunk = reader.next()) work_on(*chunk);
 //
 // Plain files are mapped, and their pages come in where the chunks are worked on. Compressed files, pipes and standard
-// input are read by threads of their own, some files ahead.
+// input are read by threads of their own: compressed files some files ahead, pipes in their turn, since who writes to
+// several of them may well do it one after the other.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -49,10 +50,11 @@ class ChunkReader {
  private:
   static constexpr size_t kFilesAhead = 4;
 
+  enum class Kind : uint8_t { plain, compressed, pipe };
   struct Waiting {
     std::filesystem::path file;
-    bool streamed = false;             // not to be mapped
-    std::unique_ptr<ReadAhead> ahead;  // of a streamed one, once it is begun
+    Kind kind;
+    std::unique_ptr<ReadAhead> ahead;  // of one that is not mapped, once it is begun
   };
   [[nodiscard]] std::unique_ptr<FileChunks> open_next();
 
