@@ -218,6 +218,11 @@ TEST(ConfigSchema, ListsAreArraysOrWords) {
   schema.read_overrides(std::vector<std::string>{"--data.blend", "0.1", "x", "0.9", "y", "--data.after", "5"});
   EXPECT_THAT(list, ElementsAre("0.1", "x", "0.9", "y"));
   EXPECT_EQ(after, 5);
+  schema.read_overrides(std::vector<std::string>{"--data.blend", "0.7", "my data/a", "", "0.3", " b"});
+  EXPECT_THAT(list, ElementsAre("0.7", "my data/a", "", "0.3", " b"));
+  schema.read_overrides(std::vector<std::string>{"--data.blend", "0.7 a  0.3 b", "--data.after", "6"});
+  EXPECT_THAT(list, ElementsAre("0.7", "a", "0.3", "b"));
+  EXPECT_EQ(after, 6);
   schema.read_overrides(std::vector<std::string>{"--data.blend= 2 z\t1 w "});
   EXPECT_THAT(list, ElementsAre("2", "z", "1", "w"));
   schema.read_overrides(std::vector<std::string>{"--data.blend="});

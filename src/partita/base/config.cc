@@ -311,19 +311,22 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     const size_t equals = argument.find('=');
     const ConfigField& field = find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kWhere);
     std::string text;
+    ConfigList words;  // of a list, each as it stands: the shell has told them apart
     if (equals != std::string::npos) {
       text = argument.substr(equals + 1);
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
       text = arguments[++i];
       if (std::holds_alternative<ConfigList*>(field.target)) {
-        for (; i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"); ++i) text += " " + arguments[i + 1];
+        words.push_back(text);
+        for (; i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"); ++i) words.push_back(arguments[i + 1]);
       }
     } else if (std::holds_alternative<bool*>(field.target)) {
       text = "true";
     } else {
       wrong_value(field, kWhere, "nothing");
     }
-    set(field, read_as(field, text), kWhere);
+    // One word alone may hold the whole list, as behind an equals sign.
+    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text), kWhere);
     remember(sources, field, kWhere);
   }
 }
