@@ -86,6 +86,7 @@ TEST_F(TokenizeCorpus, ADatasetForEachKey) {
   const TokenizeReport report = run(chosen);
   EXPECT_THAT(documents("out_title_document"), ElementsAre("T1", ""));
   EXPECT_THAT(documents("out_body_document"), ElementsAre("B1", "B2"));
+  EXPECT_EQ(report.progress.documents, 2);
   EXPECT_EQ(report.empty_documents, 1);
 }
 

@@ -127,8 +127,8 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
         writers[key].end_document();
       }
       report.tokens += static_cast<int64_t>(documents.ids.size());
-      report.progress.documents += static_cast<int64_t>(documents.sequences.size());
     }
+    report.progress.documents += static_cast<int64_t>(chunk.keys[0].sequences.size());  // every key has as many
     report.empty_documents += chunk.empty_documents;
     report.progress.bytes += chunk.input_bytes;
     report.progress.text_bytes += chunk.bytes;
