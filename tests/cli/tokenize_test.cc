@@ -181,9 +181,11 @@ TEST_F(TokenizeCommand, BlendsOfARunAreChecked) {
   expect_same_run(folder_ / "ranks", folder_ / "alone", 1e-5);
   EXPECT_NE(ranks.error.find("cannot be kept in /proc/none"), std::string::npos) << ranks.error;
   EXPECT_EQ(ranks.error.find("cannot be kept"), ranks.error.rfind("cannot be kept")) << ranks.error;
-  // One part alone is the dataset by itself, but for the margin in what it is asked for.
-  must("partita train " + config + " --run.directory=one --train.steps=2 --eval.every=0 --data.path= --data.blend " +
-       data);
+  // One part alone is the dataset by itself.
+  const std::string two_steps = " --train.steps=2 --eval.every=0";
+  must("partita train " + config + " --run.directory=one" + two_steps + " --data.path= --data.blend " + data);
+  must("partita train " + config + " --run.directory=path" + two_steps + " --data.path=" + data);
+  expect_same_run(folder_ / "one", folder_ / "path", 0);
 }
 
 }  // namespace
