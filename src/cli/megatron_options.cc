@@ -44,7 +44,7 @@ void add_megatron_options(CLI::App& command, MegatronArguments& a) {
       ->group(kGroup);
 }
 
-std::unique_ptr<partita::Tokenizer> load_tokenizer_of(const std::string& tokenizer, const MegatronArguments& a) {
+std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& tokenizer, const MegatronArguments& a) {
   if (a.dataset_impl != "mmap")
     wrong(fmt::format("--dataset-impl {}: an old format that is not written, mmap expected", a.dataset_impl));
   const bool pair = !a.vocab.empty() || !a.merges.empty();

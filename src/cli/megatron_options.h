@@ -3,7 +3,7 @@
 //
 //   MegatronArguments megatron;
 //   add_megatron_options(*command, megatron);
-//   const auto tokenizer = load_tokenizer_of(arguments.tokenizer, megatron);
+//   const auto tokenizer = tokenizer_of_arguments(arguments.tokenizer, megatron);
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -23,5 +23,5 @@ void add_megatron_options(CLI::App& command, MegatronArguments& arguments);
 
 // `tokenizer` is the path of --tokenizer, or empty. Error: none or two of them, a kind that is not read, a file
 // missing.
-[[nodiscard]] std::unique_ptr<partita::Tokenizer> load_tokenizer_of(const std::string& tokenizer,
-                                                                    const MegatronArguments& arguments);
+[[nodiscard]] std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& tokenizer,
+                                                                         const MegatronArguments& arguments);

@@ -73,7 +73,7 @@ void print_report(const TokenizeReport& report) {
 }
 
 void run(const CLI::App& command, const Arguments& arguments) {
-  const auto tokenizer = load_tokenizer_of(arguments.tokenizer, arguments.megatron);
+  const auto tokenizer = tokenizer_of_arguments(arguments.tokenizer, arguments.megatron);
   TokenizeOptions options;
   options.inputs = expand_inputs(arguments.text.inputs);
   options.output_prefix = arguments.output_prefix;

@@ -39,7 +39,6 @@ TEST_F(Batches, SamplesAreTheTokensOfTheShuffledSequences) {
   const std::vector<int32_t> lengths = {5, 3, 7, 0, 4, 6, 9, 2, 8, 0};
   const auto tokens = write(lengths);
   const GptDataset dataset(tokens, {1, 9}, {.sequence_length = 6, .samples = 15, .seed = 3});
-  EXPECT_EQ(dataset.tokens_per_epoch(), 39);
   std::vector<int32_t> written;
   for (int64_t s : dataset.index().sequences) {
     for (int32_t t = 0; t < lengths[static_cast<size_t>(s)]; ++t) written.push_back(static_cast<int32_t>(100 * s) + t);

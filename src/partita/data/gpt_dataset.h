@@ -44,7 +44,6 @@ class GptDataset : public SampleSource {
   [[nodiscard]] Documents documents() const override { return documents_; }
   void read(int64_t k, const SampleSlots& out) const override;
 
-  [[nodiscard]] int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
   // The order as it was first planned.
   [[nodiscard]] const GptIndexView& index() const { return parts_[0].index; }
 

@@ -8,7 +8,7 @@
 #include "partita/ops/deterministic.h"
 #include "partita/train/build_model.h"
 #include "partita/train/matmul_tuning.h"
-#include "partita/train/training_data.h"
+#include "partita/train/token_samples.h"
 
 namespace partita {
 

@@ -7,7 +7,6 @@
 #include "partita/base/error.h"
 #include "partita/data/blend.h"
 #include "partita/data/blended_dataset.h"
-#include "partita/train/training_data.h"
 
 namespace partita {
 namespace {
@@ -41,6 +40,12 @@ OpenPart open_part(const BlendPart& part, const Config& config, SplitName split)
 }
 
 }  // namespace
+
+Documents documents_of(const DataConfig& d) {
+  const bool separate =
+      d.separate_documents == Switch::automatic ? d.format == DataFormat::prompts : d.separate_documents == Switch::on;
+  return separate ? Documents::separate : Documents::joined;
+}
 
 TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned, bool warns) {
   const DataConfig& d = config.data;

@@ -14,6 +14,9 @@
 
 namespace partita {
 
+// Whether documents within a sample see each other: those of token files, and those packed from prompts.
+[[nodiscard]] Documents documents_of(const DataConfig&);
+
 struct TokenSamples {
   std::unique_ptr<SampleSource> source;
   int64_t samples_per_epoch = 0;  // of all parts together

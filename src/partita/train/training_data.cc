@@ -12,12 +12,6 @@
 
 namespace partita {
 
-Documents documents_of(const DataConfig& d) {
-  const bool separate =
-      d.separate_documents == Switch::automatic ? d.format == DataFormat::prompts : d.separate_documents == Switch::on;
-  return separate ? Documents::separate : Documents::joined;
-}
-
 Batch view_of(TokenBatch& buffer) {
   const auto view = [&](std::vector<int32_t>& values) {
     return values.empty() ? at::Tensor() : at::from_blob(values.data(), {buffer.samples, buffer.length}, at::kInt);

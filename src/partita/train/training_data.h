@@ -53,9 +53,6 @@ class TrainingData {
   std::map<std::string, std::string> identity_;
 };
 
-// Whether documents within a sample see each other.
-[[nodiscard]] Documents documents_of(const DataConfig&);
-
 // A micro-batch as the engine takes it: views of the buffer.
 [[nodiscard]] Batch view_of(TokenBatch& buffer);
 
