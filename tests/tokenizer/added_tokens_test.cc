@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 
 namespace partita {
@@ -62,6 +63,20 @@ TEST(AddedTokens, WhiteSpaceBesideThem) {
   EXPECT_THAT(split(tokens, "a \u3000[L] b"), ElementsAre("a", "#0: \u3000[L]", " b"));
   EXPECT_THAT(split(tokens, "a [R]\n b"), ElementsAre("a ", "#1:[R]\n ", "b"));
   EXPECT_THAT(split(tokens, "[R] [L]"), ElementsAre("#1:[R] ", "#0:[L]"));
+}
+
+// Tokens of spaces that take spaces with them: 12 s where each looked through the run again.
+TEST(AddedTokens, RunsOfSpacesTakeLinearTime) {
+  const std::string spaces(300'000, ' ');
+  for (const AddedToken& token :
+       {AddedToken{.content = " ", .lstrip = true}, AddedToken{.content = " ", .rstrip = true},
+        AddedToken{.content = " ", .lstrip = true, .rstrip = true}}) {
+    std::vector<AddedTokens::Part> parts;
+    const auto begin = std::chrono::steady_clock::now();
+    made({token}).split(spaces + "x" + spaces, true, parts);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+    EXPECT_EQ(parts.size(), 600'001U);
+  }
 }
 
 // The first two bytes pick the places that are looked at: the same as looking at all.

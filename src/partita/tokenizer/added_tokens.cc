@@ -20,8 +20,9 @@ CodePoint decode_before(std::string_view text, size_t end) {
   return {kInvalidByte, 1};
 }
 
-size_t space_begin(std::string_view text, size_t end) {
-  while (end > 0) {
+// Not before `least`.
+size_t space_begin(std::string_view text, size_t end, size_t least) {
+  while (end > least) {
     const CodePoint c = decode_before(text, end);
     if (!is_space(c.value)) break;
     end -= c.bytes;
@@ -96,7 +97,8 @@ bool AddedTokens::is_word(char32_t c) const {
 }
 
 void AddedTokens::split(std::string_view text, bool allow_special, std::vector<Part>& parts) const {
-  size_t done = 0;  // what stands before is in `parts`
+  size_t done = 0;                          // what stands before is in `parts`
+  size_t spaces_begin = 0, spaces_end = 0;  // white space that was found behind a token: not looked through again
   for (size_t at = 0; at < text.size();) {
     const bool may_begin = at + 1 < text.size() ? first_pairs_[byte_at(text, at) << 8 | byte_at(text, at + 1)]
                                                 : first_bytes_[byte_at(text, at)];
@@ -115,8 +117,15 @@ void AddedTokens::split(std::string_view text, bool allow_special, std::vector<P
     }
     // White space that went with the token before stays with it. What this one takes behind itself may be searched
     // again, and then a token of spaces in it is there as well: so the reference has it.
-    if (token.lstrip) begin = std::max(space_begin(text, begin), done);
-    if (token.rstrip) end = space_end(text, end);
+    // Each character is looked at once for lstrip and once for rstrip, so that runs of tokens stay linear.
+    if (token.lstrip) begin = std::max(space_begin(text, begin, done), done);
+    if (token.rstrip) {
+      if (end < spaces_begin || end >= spaces_end) {
+        spaces_begin = end;
+        spaces_end = space_end(text, end);
+      }
+      end = std::max(end, spaces_end);
+    }
     if (done < begin) parts.push_back({done, begin, std::nullopt});
     parts.push_back({begin, end, token.id});
     done = end;
