@@ -37,7 +37,7 @@ TEST(CharBpe, MergesAcrossTheWholeText) {
 }
 
 TEST(CharBpe, UnknownCharacters) {
-  const BpeModel model = model_of({"?", "a", "aa"}, {{"a", "a"}});
+  const BpeModel model = model_of({"<unk>", "a", "aa"}, {{"a", "a"}});
   const std::string text = "éaxyaa中";
   EXPECT_THAT(CharBpe(model, "t").encode(text), ElementsAre(2, 1));  // dropped characters leave no gap
   EXPECT_THAT(CharBpe(model, "t", {.unk = 0}).encode(text), ElementsAre(0, 1, 0, 0, 2, 0));
@@ -85,6 +85,9 @@ TEST(CharBpe, RefusesBrokenModels) {
   EXPECT_THAT(refusal(model), HasSubstr("merge 0 of \"a\" and \"b\" makes \"b\""));
   EXPECT_THAT(refusal(model_of({"a", "a"}, {})), HasSubstr("tokens 0 and 1 are both \"a\""));
   EXPECT_THAT(refusal(model_of({"a"}, {}), {.unk = 1}), HasSubstr("unk is token 1"));
+  // "?é" is [0, 0] in the reference, "éé" is [0].
+  EXPECT_THAT(refusal(model_of({"?", "a"}, {}), {.fuse_unk = true, .unk = 0}),
+              HasSubstr("t: fuse_unk with the unk token \"?\", which a text may spell, is not supported"));
   EXPECT_THAT(refusal(model_of({"a", "<0x41>"}, {}), {.byte_fallback = true}), HasSubstr("1 of the 256 tokens"));
   EXPECT_THAT(refusal(model_of({"u", "a", "ua"}, {{"u", "a"}}), {.unk = 0}),
               HasSubstr("token \"u\" of unknown characters"));

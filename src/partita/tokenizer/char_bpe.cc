@@ -64,7 +64,8 @@ std::unordered_map<std::string_view, TokenId> ids_of(const BpeModel& model, std:
 
 // What unknown characters become, and the tokens for it: no merge may take or make them.
 UnknownChars unknown_chars(const CharBpeOptions& options, const std::unordered_map<std::string_view, TokenId>& ids,
-                           int64_t vocab_size, std::string_view origin) {
+                           const std::vector<std::string>& tokens, std::string_view origin) {
+  const auto vocab_size = static_cast<int64_t>(tokens.size());
   UnknownChars unknown;
   if (options.unk && (*options.unk < 0 || *options.unk >= vocab_size)) {
     fail("{}: unk is token {}, outside the vocabulary 0..{}", origin, *options.unk, vocab_size - 1);
@@ -85,6 +86,14 @@ UnknownChars unknown_chars(const CharBpeOptions& options, const std::unordered_m
   if (unknown.as != UnknownChars::As::bytes && options.unk) {
     unknown.as = options.fuse_unk ? UnknownChars::As::fused : UnknownChars::As::each;
     unknown.unk = *options.unk;
+  }
+  // Only unknown characters are joined: a token that stands for them and for itself would need to be told apart.
+  const std::string_view name = unknown.unk < 0 ? std::string_view() : tokens[static_cast<size_t>(unknown.unk)];
+  if (unknown.as == UnknownChars::As::fused && !name.empty() && char_bytes(name, 0) == name.size()) {
+    fail(
+        "{}: fuse_unk with the unk token \"{}\", which a text may spell, is not supported: one of several characters, "
+        "such as <unk>, expected",
+        origin, name);
   }
   return unknown;
 }
@@ -135,7 +144,7 @@ CharBpe::CharBpe(BpeModel model, std::string_view origin, CharBpeOptions options
     : model_(std::move(model)),
       ignore_merges_(options.ignore_merges),
       ids_(ids_of(model_, origin)),
-      unknown_(unknown_chars(options, ids_, model_.vocab_size(), origin)),
+      unknown_(unknown_chars(options, ids_, model_.tokens, origin)),
       table_(make_table(model_, ids_, options, origin)) {}
 
 std::unique_ptr<Encoder> CharBpe::make_encoder(const EncodeOptions& /*options*/) const {

@@ -34,7 +34,8 @@ class CharBpe final : public Tokenizer {
   // model.tokens are UTF-8 and none of model.special is made from text; model.rank is MergeRank::order.
   // Error (begins with `origin`): a merge with an id outside the vocabulary, or whose result is not its parts joined;
   // two tokens of the same text; byte_fallback with some of the 256 byte tokens missing (with none it is off, as in
-  // the reference); merges that take byte tokens or `unk` apart from text.
+  // the reference); merges that take byte tokens or `unk` apart from text;
+  // fuse_unk with an `unk` of one character, which a text may spell.
   explicit CharBpe(BpeModel model, std::string_view origin = "tokenizer", CharBpeOptions options = {});
 
   using Tokenizer::make_encoder;
