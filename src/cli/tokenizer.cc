@@ -29,6 +29,9 @@ struct TrainArguments {
 };
 
 void train(const CLI::App& command, const TrainArguments& arguments) {
+  const std::filesystem::path output = arguments.output;
+  const bool gpt2_files = output.filename() == "vocab.json";
+  if (gpt2_files) check_special_for_gpt2_files(arguments.options.special_tokens);  // not after hours
   constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
   PretokenCounter counter(arguments.workers);
   std::vector<std::string> batch;
@@ -54,8 +57,7 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
   fmt::print(stderr, "{} documents, {:.1f} MB of text, {} distinct pretokens\n", documents,
              1e-6 * static_cast<double>(bytes), counts.size());
   const BpeModel model = train_bpe(counts, arguments.options);
-  const std::filesystem::path output = arguments.output;
-  if (output.filename() == "vocab.json") {
+  if (gpt2_files) {
     save_gpt2_files(model, output, output.parent_path() / "merges.txt");
   } else {
     save_tokenizer_json(model, output);

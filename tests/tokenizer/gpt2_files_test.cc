@@ -36,6 +36,16 @@ TEST_F(Gpt2Files, WhatIsSavedLoadsAgain) {
   EXPECT_EQ(load_tokenizer(vocab_)->encode("The licence"), ByteLevelBpe(model_).encode("The licence"));
 }
 
+TEST_F(Gpt2Files, OtherSpecialTokensAreNotLostSilently) {
+  const std::string before = read_file(vocab_);
+  model_.tokens.emplace_back("<pad>");
+  model_.special.push_back(700);
+  EXPECT_THAT(error_message([&] { save_gpt2_files(model_, vocab_, merges_); }),
+              HasSubstr("do not say that \"<pad>\" is special"));
+  EXPECT_EQ(read_file(vocab_), before);
+  EXPECT_EQ(error_message([] { check_special_for_gpt2_files({"<|endoftext|>"}); }), "no error");
+}
+
 TEST_F(Gpt2Files, TheVersionLineIsOptionalAndLineEndsMayBeWindows) {
   std::string text = read_file(merges_);
   ASSERT_THAT(text, testing::StartsWith("#version"));

@@ -59,7 +59,20 @@ BpeModel load_gpt2_files(const std::filesystem::path& vocab, const std::filesyst
   return builder.build();
 }
 
+void check_special_for_gpt2_files(const std::vector<std::string>& special) {
+  for (const std::string& name : special) {
+    if (name == kEndOfText) continue;
+    fail(
+        "vocab.json and merges.txt do not say that \"{}\" is special, so that it would be text for who reads them: {} "
+        "alone expected; write tokenizer.json instead",
+        name, kEndOfText);
+  }
+}
+
 void save_gpt2_files(const BpeModel& model, const std::filesystem::path& vocab, const std::filesystem::path& merges) {
+  std::vector<std::string> special;
+  for (const TokenId id : model.special) special.push_back(model.tokens[static_cast<size_t>(id)]);
+  check_special_for_gpt2_files(special);
   std::vector<std::string> names;
   for (const std::string& bytes : model.tokens) names.push_back(to_printable(bytes));
   for (TokenId id : model.special) names[static_cast<size_t>(id)] = model.tokens[static_cast<size_t>(id)];

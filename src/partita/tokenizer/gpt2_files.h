@@ -4,6 +4,8 @@
 //   BpeModel model = load_gpt2_files("vocab.json", "merges.txt");
 #pragma once
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "partita/tokenizer/bpe_model.h"
 
@@ -12,7 +14,9 @@ namespace partita {
 // "<|endoftext|>" is special if no merge makes it. Error: names the file and the line or token.
 [[nodiscard]] BpeModel load_gpt2_files(const std::filesystem::path& vocab, const std::filesystem::path& merges);
 
-// Both files, each written in one step.
+// Both files, each written in one step. Error: the model has special tokens that these files cannot name.
 void save_gpt2_files(const BpeModel& model, const std::filesystem::path& vocab, const std::filesystem::path& merges);
+// The same, before there is a model.
+void check_special_for_gpt2_files(const std::vector<std::string>& special);
 
 }  // namespace partita
