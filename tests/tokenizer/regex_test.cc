@@ -85,6 +85,13 @@ TEST(Regex, LongTextsAreLinear) {
   EXPECT_EQ(found("(?:a|b)+", std::string(1'000'000, 'a')).size(), 1U);
 }
 
+// No character is these in `tokenizers` either.
+TEST(Regex, LettersWithoutLigaturesMayIgnoreCase) {
+  for (const char* regex : {"(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:s)t", "st", "(?i:s|t)", "(?i:s+t)", "(?i:ts)"}) {
+    EXPECT_EQ(error_message([&] { (void)translate_regex(regex, "t"); }), "no error") << regex;
+  }
+}
+
 TEST(Regex, RefusesWhatDialectsUnderstandDifferently) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"\\bx", "\\b (at byte 2)"},
@@ -102,6 +109,10 @@ TEST(Regex, RefusesWhatDialectsUnderstandDifferently) {
       {"[]a]", "a class that begins with ]"},
       {"[a-z-9]", "- in the middle of a class"},
       {"(?i:[a])", "a class where case is ignored"},
+      {"(?i:ss)", "ss where case is ignored, which one character also is"},
+      {"(?i:'sT)", "st where case is ignored"},
+      {"(?i:\\x46(?:i|x))", "fi where case is ignored"},
+      {"(?i:oF)(?i:f)", "ff where case is ignored"},
       {"(?i:é)", "characters beyond ASCII where case is ignored"},
       {"a{1,2}+", "{n,m}+"},
       {"a{2}?", "{n}?"},

@@ -58,9 +58,11 @@ class Translator {
   void alternatives(bool ignore_case, int depth) {
     if (depth > 100) refuse("groups are nested more than 100 deep");
     bool repeatable = false;  // something stands before that a quantifier may repeat
+    if (!ignore_case) folded_before_ = 0;
     while (!done() && !next_is(")")) {
       if (take("|")) {
         out_ += '|';
+        folded_before_ = 0;
         repeatable = false;
       } else if (next_is("(")) {
         repeatable = group(ignore_case, depth);
@@ -109,6 +111,7 @@ class Translator {
   }
 
   void quantifier() {
+    folded_before_ = 0;
     const bool counted = next_is("{");
     if (counted) {
       const size_t close = text_.find('}', at_);
@@ -157,7 +160,18 @@ class Translator {
 
   void add_char(char32_t c, bool ignore_case) {
     if (ignore_case && c >= 0x80) refuse("characters beyond ASCII where case is ignored");
+    ignore_case ? refuse_folded_pair(c) : void(folded_before_ = 0);
     out_ += escaped(c);
+  }
+  // Oniguruma takes one character for several letters where case is ignored, PCRE2 does not: ß for ss, and the ligatures.
+  void refuse_folded_pair(char32_t c) {
+    const char32_t lower = c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+    for (const std::string_view pair : {"ss", "st", "ff", "fi", "fl"}) {
+      if (folded_before_ == static_cast<char32_t>(pair[0]) && lower == static_cast<char32_t>(pair[1])) {
+        refuse(fmt::format("{} where case is ignored, which one character also is", pair));
+      }
+    }
+    folded_before_ = lower;
   }
   void add_class(const CodePointSet& set, bool ignore_case) {
     if (ignore_case) refuse("a class where case is ignored");
@@ -274,6 +288,7 @@ class Translator {
   std::string_view text_, origin_;
   std::string out_;
   size_t at_ = 0;
+  char32_t folded_before_ = 0;  // the character before, in lower case, if case is ignored there
 };
 
 }  // namespace
