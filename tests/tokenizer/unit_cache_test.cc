@@ -63,6 +63,25 @@ TEST(UnitCache, AnswersWithWhatWasPutOrNothing) {
   EXPECT_GT(found_long, 50000);
 }
 
+// Long units, and those of many ids: what the arena holds is forgotten before it grows without end.
+TEST(UnitCache, TheArenaIsBounded) {
+  const auto most_kept = [](size_t bytes, size_t ids) {
+    UnitCache cache;
+    const auto unit = [&](size_t i) {
+      std::string text = std::to_string(i);
+      return text.append(bytes - text.size(), 'x');
+    };
+    for (size_t i = 0; i < 200'000; ++i) {
+      cache.insert_long(unit(i), std::vector<TokenId>(ids, 7));
+      if (!cache.find_long(unit(0))) return i;
+    }
+    return size_t{200'000};
+  };
+  EXPECT_EQ(most_kept(UnitCache::kLongest, 1), (size_t{4} << 20) / UnitCache::kLongest);
+  EXPECT_EQ(most_kept(8, 384), (size_t{1} << 20) / 384);
+  EXPECT_EQ(most_kept(8, 1), size_t{1} << 17);
+}
+
 // Units cover the text, and are cut exactly between ASCII neighbours that no token has, and never inside a token.
 TEST(CharJoins, CutsWhereNoTokenCrosses) {
   std::mt19937 draw(7);

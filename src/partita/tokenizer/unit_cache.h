@@ -5,7 +5,8 @@
 //   if (const UnitCache::Short* ids = cache.find(key)) ...                // else find_long(), and insert()
 //
 // Two levels. All units of up to kLongest bytes are in an arena, which is forgotten when it is full. Those of up to 15
-// bytes and 4 ids stand also in buckets of one cache line, the newer of two in front. Memory is bounded (some 15 MB).
+// bytes and 4 ids stand also in buckets of one cache line, the newer of two in front. Memory is
+// bounded: 8 MB, and what the arena holds, at most 4 MB of text and 4 MB of ids (twice that while it grows).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -86,7 +87,7 @@ class UnitCache {
   }
   // `unit` is not there yet. What find_long() gives from now on.
   std::span<const TokenId> insert_long(std::string_view unit, std::span<const TokenId> ids) {
-    if (++used_ > kSlots / 2) {
+    if (++used_ > kSlots / 2 || bytes_.size() + unit.size() > kArenaBytes || ids_.size() + ids.size() > kArenaIds) {
       used_ = 1;
       slots_.assign(kSlots, {});
       bytes_.clear();
@@ -114,6 +115,7 @@ class UnitCache {
   }();
   static constexpr int kLogBuckets = 16;
   static constexpr size_t kBuckets = size_t{1} << kLogBuckets, kSlots = size_t{1} << 18;
+  static constexpr size_t kArenaBytes = size_t{1} << 22, kArenaIds = size_t{1} << 20;
   struct Entry {
     Key key{0, 0};  // no unit has no bytes
     Short ids{};
