@@ -1,4 +1,5 @@
-// A tokenizer.json from anyone: refused with an Error, or it encodes and decodes any text.
+// A tokenizer.json from anyone: refused with an Error, or it encodes any text, with ids of its vocabulary, and
+// decodes it.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -14,6 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                       ""};
     for (const std::string_view input : texts) {
       const auto ids = tokenizer->encode(input, {.allow_special = true, .add_special = true});
+      for (const partita::TokenId id : ids) {
+        if (id < 0 || id >= tokenizer->vocab_size()) __builtin_trap();
+      }
       static_cast<void>(tokenizer->decode(ids));
     }
   } catch (const partita::Error&) {

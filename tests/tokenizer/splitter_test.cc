@@ -7,15 +7,23 @@
 #include <string>
 #include <vector>
 
+#include "partita/tokenizer/pre_tokenizer.h"
 #include "partita/tokenizer/regex.h"
 #include "partita/tokenizer/unicode.h"
+#include "tests/support/error_message.h"
 
 namespace partita {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// The same as tiktoken writes it.
+constexpr const char* kTiktokenGpt2 =
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)";
+constexpr const char* kTiktokenCl100k =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =
@@ -67,6 +75,7 @@ TEST(Splitter, MatchesTheRegularExpressions) {
   std::string cl100k = kCl100k;  // a class where case is ignored is refused: [sdmt] by itself
   cl100k.replace(cl100k.find("[sdmt]"), 6, "s|d|m|t");
   for (const auto& [pattern, regex] : std::vector<Case>{{SplitPattern::gpt2, kGpt2},
+                                                        {SplitPattern::gpt2, kTiktokenGpt2},
                                                         {SplitPattern::llama3, kLlama3},
                                                         {SplitPattern::qwen2, kQwen2},
                                                         {SplitPattern::cl100k, cl100k},
@@ -128,7 +137,12 @@ TEST(Splitter, KnowsPatternsByTheirText) {
   EXPECT_EQ(find_split_pattern(kQwen2), SplitPattern::qwen2);
   EXPECT_EQ(find_split_pattern(kO200k), SplitPattern::o200k);
   EXPECT_EQ(find_split_pattern(kTekken), SplitPattern::tekken);
+  EXPECT_EQ(find_split_pattern(kTiktokenGpt2), SplitPattern::gpt2);
   EXPECT_EQ(find_split_pattern(std::string(kGpt2) + " "), std::nullopt);
+  // Where tokenizer.json has it, "12345" is one piece, which no scanner here makes.
+  EXPECT_EQ(find_split_pattern(kTiktokenCl100k), std::nullopt);
+  EXPECT_THAT(error_message([] { static_cast<void>(Matcher::regex(kTiktokenCl100k, "t.json: pattern.Regex")); }),
+              HasSubstr("t.json: pattern.Regex: the regular expression '(?i:[sdmt]|ll|ve|re)"));
 }
 
 }  // namespace

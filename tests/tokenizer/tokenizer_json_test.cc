@@ -99,11 +99,14 @@ TEST(TokenizerJson, RefusesWhatItDoesNotSupport) {
       {"/model/vocab/a", -1, "token \"a\" has the id -1"},
       {"/model/vocab/a", 65, "both have the id 65"},
       {"/model/vocab/a", 5000, "700 tokens, but \"a\" has the id 5000: ids are expected to be below 2424"},
-      {"/model/vocab/a b", 700, "token 700 (\"a b\") is not the printable form of bytes"},
       {"/model/merges/3", "abc", "model.merges[3]: \"left right\" or [left, right] expected, found \"abc\""},
       {"/model/merges/3", json::array({"a", "zzz"}), "merge 4 (\"a\" \"zzz\"): \"zzz\" is not in the vocabulary"},
       {"/added_tokens/0/special", 1, "added_tokens[0].special: true or false expected, found 1"},
-      {"/added_tokens/0/id", 3, "both have the id 3"},
+      {"/added_tokens/0/id", 3, "t.json: added_tokens[0].id = 3 of \"<|endoftext|>\" is not supported: 699 expected"},
+      {"/added_tokens/0/id", 700, "added_tokens[0].id = 700 of \"<|endoftext|>\" is not supported: 699 expected"},
+      {"/added_tokens/0/id", 2147483647, "added_tokens[0].id = 2147483647 of"},
+      {"/added_tokens/0/content", "a", "added_tokens[0].id = 699 of \"a\" is not supported: 64 expected, which the"},
+      {"/added_tokens/0/content", "", "t.json: added_tokens[0].content is empty"},
       {"/added_tokens/0/id", 4294967296, "added_tokens[0].id: an id, 0 or more, expected, found 4294967296"},
   };
   for (const Case& item : cases) {
@@ -111,6 +114,10 @@ TEST(TokenizerJson, RefusesWhatItDoesNotSupport) {
     document[json::json_pointer(item.pointer)] = item.value;
     EXPECT_THAT(refusal(document), HasSubstr(item.message)) << item.pointer;
   }
+  json document = golden();
+  document["model"]["vocab"]["a b"] = 700;
+  document["added_tokens"] = json::array();
+  EXPECT_THAT(refusal(document), HasSubstr("token 700 (\"a b\") is not the printable form of bytes"));
 }
 
 // Of a vocabulary of characters.
@@ -120,6 +127,7 @@ TEST(TokenizerJson, RefusesWhatAVocabularyOfCharactersCannotBe) {
   document["decoder"] = nullptr;
   document["model"]["unk_token"] = "<nothing>";
   EXPECT_THAT(refusal(document), HasSubstr("t.json: model.unk_token \"<nothing>\" is not in the vocabulary"));
+  document["added_tokens"] = json::array();
   document["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", json::array({json::array({"a", "b"})})}};
   EXPECT_THAT(refusal(document), HasSubstr("t.json: model.vocab[0]: [token, score] expected, found [\"a\",\"b\"]"));
   document["decoder"] =
@@ -127,6 +135,92 @@ TEST(TokenizerJson, RefusesWhatAVocabularyOfCharactersCannotBe) {
   EXPECT_THAT(refusal(document), HasSubstr("decoder.decoders[0] of type Strip is not supported in front of Fuse"));
   EXPECT_THAT(error_message([&] { return parse_tokenizer_json_model(document.dump(), "t.json"); }),
               HasSubstr("t.json: a model of type BPE with a ByteLevel pre_tokenizer expected"));
+}
+
+// The ids that `tokenizers` gives are known from the vocabulary and the order; those of the file have to be these.
+TEST(TokenizerJson, AddedTokensHaveTheIdsThatFollow) {
+  const auto added = [](TokenId id, const char* content) { return json{{"id", id}, {"content", content}}; };
+  json document = golden();
+  document["added_tokens"] = {added(699, "<x>"), added(64, "a"), added(700, "<y>"), added(699, "<x>")};
+  EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->vocab_size(), 701);
+  document["added_tokens"] = {added(700, "<x>"), added(699, "<y>")};
+  EXPECT_THAT(refusal(document), HasSubstr("added_tokens[0].id = 700 of \"<x>\" is not supported: 699 expected"));
+  document["pre_tokenizer"] = document["decoder"] = nullptr;
+  document["model"] = json::parse(R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1]]})");
+  document["added_tokens"] = {added(0, "<unk>"), added(2, "<x>")};
+  EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->vocab_size(), 3);
+  document["added_tokens"][1]["id"] = 2147483647;  // would be a table of 64 GiB
+  EXPECT_THAT(refusal(document), HasSubstr("added_tokens[1].id = 2147483647 of \"<x>\" is not supported: 2 expected"));
+}
+
+// `tokenizers` makes other pieces of these; each is refused with its place.
+TEST(TokenizerJson, RefusesWhatTheReferenceUnderstandsDifferently) {
+  struct Case {
+    const char *part, *value, *message;
+  };
+  const std::vector<Case> cases = {
+      {"pre_tokenizer",
+       R"x({"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false},
+          {"type":"ByteLevel","add_prefix_space":false}]})x",
+       "t.json: pre_tokenizer.pretokenizers[1]: a second ByteLevel is not supported"},
+      {"pre_tokenizer", R"x({"type":"Split","pattern":{"String":""},"behavior":"Isolated"})x",
+       "t.json: pre_tokenizer.pattern.String = \"\" is not supported"},
+      {"normalizer", R"x({"type":"Replace","pattern":{"String":""},"content":"x"})x",
+       "t.json: normalizer.pattern.String = \"\" is not supported"},
+      {"pre_tokenizer", R"x({"type":"Split","pattern":{"Regex":"\\p{N}{1,3}+"},"behavior":"Isolated"})x",
+       "pre_tokenizer.pattern.Regex: the regular expression \\p{N}{1,3}+ is not supported"},
+      {"decoder", R"x({"type":"Sequence","decoders":[{"type":"ByteLevel"},{"type":"Fuse"}]})x",
+       "t.json: decoder.decoders[1] of type Fuse is not supported at this place"},
+      {"decoder", R"x({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"ByteLevel"}]})x",
+       "t.json: decoder.decoders[1] of type ByteLevel is not supported at this place"},
+      {"decoder",
+       R"x({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"a"},"content":"b"},
+          {"type":"Metaspace","replacement":"_"}]})x",
+       "t.json: decoder.decoders[1] of type Metaspace is not supported at this place"},
+      {"decoder", R"x({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Metaspace","replacement":"_"}]})x",
+       "t.json: decoder.decoders[1] of type Metaspace is not supported at this place"},
+      {"decoder",
+       R"x({"type":"Sequence","decoders":[{"type":"ByteFallback"},
+          {"type":"Replace","pattern":{"String":"a"},"content":"b"}]})x",
+       "t.json: decoder.decoders[1] of type Replace is not supported at this place"},
+  };
+  for (const auto& [part, value, message] : cases) {
+    json document = golden();
+    document[part] = json::parse(value);
+    EXPECT_THAT(refusal(document), HasSubstr(message)) << value;
+  }
+}
+
+// " abc" with its space removed does not begin at the beginning for `tokenizers`: no replacement in front.
+TEST(TokenizerJson, MetaspaceFirstNeedsTheBeginningOfTheText) {
+  json document = golden();
+  document["decoder"] = nullptr;
+  document["model"] = json::parse(R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1],["▁",-1]]})");
+  document["added_tokens"] = json::array();
+  const json first = json::parse(R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true})");
+  const auto behind = [&](const char* step) {
+    document["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {json::parse(step), first}}};
+  };
+  document["pre_tokenizer"] = first;
+  document["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->encode("a"), (std::vector<TokenId>{2, 1}));
+  const char* message = "t.json: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported behind";
+  // "e" and the accent of é would both begin at 0.
+  behind(R"({"type":"Split","pattern":{"String":"e"},"behavior":"Isolated"})");
+  EXPECT_THAT(refusal(document), HasSubstr(message));
+  document["normalizer"] = nullptr;
+  EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->encode("a"), (std::vector<TokenId>{2, 1}));
+  behind(R"({"type":"WhitespaceSplit"})");
+  EXPECT_THAT(refusal(document), HasSubstr(message));
+  document["pre_tokenizer"] = first;
+  for (const char* normalizer : {R"({"type":"Strip","strip_left":true,"strip_right":false})",
+                                 R"({"type":"Replace","pattern":{"Regex":"^ +"},"content":""})",
+                                 R"({"type":"Prepend","prepend":"▁"})", R"({"type":"StripAccents"})"}) {
+    document["normalizer"] = json::parse(normalizer);
+    EXPECT_THAT(refusal(document), HasSubstr(message)) << normalizer;
+  }
+  document["pre_tokenizer"]["prepend_scheme"] = "always";
+  EXPECT_EQ(refusal(document), "no error");
 }
 
 // GPT-NeoX's vocabulary has no tokens for bytes that stand in no UTF-8.
@@ -144,12 +238,16 @@ TEST(TokenizerJson, BytesOfNoTextMayLackTokens) {
 
 TEST(TokenizerJson, IdsMayLeaveHoles) {
   json document = golden();
-  document["added_tokens"][0]["id"] = 1234;
+  document["model"]["vocab"]["Ġzz"] = 1234;
+  document["added_tokens"][0]["id"] = 700;  // behind the number of tokens, not behind the last id
   const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
   EXPECT_EQ(tokenizer->vocab_size(), 1235);
-  EXPECT_EQ(tokenizer->end_of_document(), 1234);
+  EXPECT_EQ(tokenizer->end_of_document(), 700);
   EXPECT_EQ(tokenizer->bytes_of(1000), "");
-  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{1234}), "<|endoftext|>");
+  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{700, 1234}), "<|endoftext|> zz");
+  document["model"]["vocab"]["Ġzzz"] = 701;  // two tokens would have the id 701
+  document["added_tokens"][0]["id"] = 701;
+  EXPECT_THAT(refusal(document), HasSubstr("both have the id 701"));
 }
 
 TEST(TokenizerJson, NamesWhatIsMissing) {
@@ -161,6 +259,7 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   EXPECT_THAT(refusal(document), HasSubstr("model.merges is missing (an array expected)"));
   document = golden();
   document["model"]["vocab"].erase("a");
+  document["added_tokens"] = json::array();
   EXPECT_THAT(refusal(document), HasSubstr("t.json: merge"));
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("{", "t.json"); }), HasSubstr("t.json: not JSON"));
   const std::string deep = "{\"padding\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";

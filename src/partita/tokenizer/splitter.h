@@ -36,7 +36,7 @@ enum class SplitPattern : uint8_t {
 // The end of the pretoken that begins at `begin` < text.size().
 [[nodiscard]] size_t pretoken_end(SplitPattern pattern, std::string_view text, size_t begin);
 
-// By the regular expression, as tokenizer.json (Split) and tiktoken (pat_str) write it.
+// By the regular expression, as tokenizer.json (Split) writes it: nothing where the dialects differ.
 [[nodiscard]] std::optional<SplitPattern> find_split_pattern(std::string_view regex);
 
 }  // namespace partita

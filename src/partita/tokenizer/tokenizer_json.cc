@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -120,16 +121,70 @@ std::unique_ptr<Tokenizer> read_unigram(const JsonNode& model) {
   return std::make_unique<Unigram>(std::move(unigram), model.origin());
 }
 
+// The reference takes no notice of the ids that added tokens are written with: one that the vocabulary holds has the id
+// that it has there, others have those behind the vocabulary's number of tokens, in turn. A file that says something else
+// was not written by it, and its ids mean two things.
+void check_added_ids(const JsonNode& model, const std::string& type, const std::vector<AddedToken>& added) {
+  std::unordered_map<std::string, int64_t> ids;
+  int64_t next = 0;
+  if (type == "Unigram") {
+    for (const json& item : model.array("vocab")) {
+      if (item.is_array() && !item.empty() && item[0].is_string()) ids[item[0].get<std::string>()] = next;
+      ++next;
+    }
+  } else {
+    const json& vocab = model.child("vocab").value();
+    next = static_cast<int64_t>(vocab.size());
+    for (const AddedToken& token : added) {
+      const auto found = vocab.find(token.content);
+      if (found != vocab.end() && found->is_number_integer()) ids[token.content] = found->get<int64_t>();
+    }
+  }
+  for (size_t i = 0; i < added.size(); ++i) {
+    const auto [known, is_new] = ids.emplace(added[i].content, next);
+    next += is_new ? 1 : 0;
+    if (added[i].id == known->second) continue;
+    fail("{}: added_tokens[{}].id = {} of {} is not supported: {} expected, {}", model.origin(), i, added[i].id,
+         json(added[i].content).dump(), known->second,
+         is_new ? "the next one behind the vocabulary" : "which the token has already");
+  }
+}
+
+// Metaspace with "first" asks in the reference whether a piece begins where the text as it was written does. Here it is
+// the first piece: the same where nothing in front removes or adds characters, and where no character that a normal form
+// takes apart is then cut (both parts begin at its place).
+void check_metaspace_first(const JsonNode& root, const PipelineParts& parts, const PreTokenizer& pre_tokenizer) {
+  bool same_begin = true, cut = false;
+  for (const NormalizerStep& step : parts.normalizer.steps) same_begin &= std::holds_alternative<NormalForm>(step);
+  for (const AddedToken& token : parts.added) cut |= token.normalized;
+  for (const PreTokenizerStep& step : pre_tokenizer.steps) {
+    const auto* metaspace = std::get_if<MetaspaceStep>(&step);
+    if (metaspace != nullptr && metaspace->prepend == MetaspaceStep::Prepend::first &&
+        (!same_begin || (cut && !parts.normalizer.steps.empty()))) {
+      fail(
+          "{}: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported behind steps that may change "
+          "where a text begins: in front of it expected either normalizers of a normal form alone, or Split, Digits, "
+          "Punctuation that remove nothing and added tokens that are normalized",
+          root.origin());
+    }
+    const auto* split = std::get_if<SplitStep>(&step);
+    same_begin &= split != nullptr && split->behavior != SplitBehavior::removed;
+    cut = true;
+  }
+}
+
 // The model, and how text is cut for it.
 void add_model(const JsonNode& root, PipelineParts& parts) {
   const JsonNode model = root.child("model");
   PreTokenizer pre_tokenizer = read_pre_tokenizer(root);
   const std::string type = model_type(model);
+  check_metaspace_first(root, parts, pre_tokenizer);
   if (pre_tokenizer.byte_level()) {
     if (type != "BPE") {
       fail("{}: model.type = \"{}\" with a ByteLevel pre_tokenizer is not supported: BPE expected", root.origin(),
            type);
     }
+    check_added_ids(model, type, parts.added);
     const auto simple = pre_tokenizer.simplified();
     Bpe bpe = read_bpe(model, TokenNames::printable_bytes, parts.added);
     parts.needs_valid_utf8 = !has_all_bytes(bpe.model);
@@ -139,6 +194,7 @@ void add_model(const JsonNode& root, PipelineParts& parts) {
     parts.add_prefix_space = simple && simple->add_prefix_space;
     if (simple) return;
   } else {
+    check_added_ids(model, type, parts.added);
     parts.needs_valid_utf8 = true;
     if (type == "Unigram") {
       parts.model = read_unigram(model);

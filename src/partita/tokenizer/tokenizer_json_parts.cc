@@ -13,11 +13,20 @@ using nlohmann::json;
   fail("{} of type {} is not supported: {} expected", node.place(), node.string("type"), expected);
 }
 
+// The String of a pattern. An empty one stands between all characters in the reference.
+std::string read_text_to_find(const JsonNode& pattern) {
+  std::string text = pattern.string("String");
+  if (text.empty()) {
+    fail("{}: {} = \"\" is not supported: one character or more expected", pattern.origin(), pattern.path_of("String"));
+  }
+  return text;
+}
+
 // {"String": "x"} or {"Regex": "x"}
 Matcher read_pattern(const JsonNode& parent) {
   const JsonNode node = parent.child("pattern");
   node.allow_only({"String", "Regex"});
-  if (node.has("String")) return Matcher::text(node.string("String"));
+  if (node.has("String")) return Matcher::text(read_text_to_find(node));
   return Matcher::regex(node.string("Regex"), node.origin() + ": " + node.path_of("Regex"));
 }
 
@@ -97,6 +106,8 @@ void add_pre_tokenizers(const JsonNode& node, PreTokenizer& out) {
     node.for_each("pretokenizers", [&](const JsonNode& item) { add_pre_tokenizers(item, out); });
   } else if (type == "ByteLevel") {
     node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    // The printable form of the printable form: no vocabulary has it.
+    if (out.byte_level()) fail("{}: a second ByteLevel is not supported: one expected", node.place());
     out.steps.emplace_back(ByteLevelStep{node.boolean("add_prefix_space"), node.boolean_or("use_regex", true)});
   } else if (type == "Split") {
     node.allow_only({"type", "pattern", "behavior", "invert"});
@@ -170,39 +181,62 @@ void add_post_processors(const JsonNode& node, SurroundingTokens& out) {
   }
 }
 
+// A Decoder does these in this order, whatever order a file writes: a file has to have it as well.
+enum class DecoderStage { none, byte_level, metaspace, replace, byte_fallback, fuse, strip };
 struct DecoderState {
   Decoder decoder;
-  bool byte_level = false, fused = false;
+  DecoderStage reached = DecoderStage::none;
 };
+
+DecoderStage decoder_stage(const JsonNode& node, const std::string& type) {
+  constexpr std::pair<const char*, DecoderStage> kStages[] = {{"ByteLevel", DecoderStage::byte_level},
+                                                              {"Metaspace", DecoderStage::metaspace},
+                                                              {"Replace", DecoderStage::replace},
+                                                              {"ByteFallback", DecoderStage::byte_fallback},
+                                                              {"Fuse", DecoderStage::fuse},
+                                                              {"Strip", DecoderStage::strip}};
+  for (const auto& [name, stage] : kStages) {
+    if (type == name) return stage;
+  }
+  refuse_type(node, "ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace or Sequence");
+}
 
 void add_decoders(const JsonNode& node, DecoderState& out) {
   const std::string type = node.string("type");
   if (type == "Sequence") {
     node.allow_only({"type", "decoders"});
     node.for_each("decoders", [&](const JsonNode& item) { add_decoders(item, out); });
-  } else if (type == "ByteLevel") {
-    out.byte_level = true;
-  } else if (type == "ByteFallback") {
+    return;
+  }
+  const DecoderStage stage = decoder_stage(node, type);
+  if (out.reached == DecoderStage::byte_level || stage < out.reached ||
+      (stage == DecoderStage::byte_level && out.reached != DecoderStage::none) ||
+      (stage == DecoderStage::metaspace && out.reached == stage)) {
+    fail(
+        "{} of type {} is not supported at this place: ByteLevel alone, or Metaspace, Replace, ByteFallback, Fuse and "
+        "Strip in this order expected",
+        node.place(), type);
+  }
+  if (stage == DecoderStage::strip && out.reached < DecoderStage::fuse) {
+    fail("{} of type Strip is not supported in front of Fuse", node.place());
+  }
+  out.reached = stage;
+  if (stage == DecoderStage::byte_fallback) {
     out.decoder.byte_fallback = true;
-  } else if (type == "Fuse") {
-    out.fused = true;
-  } else if (type == "Replace" && !out.fused) {
+  } else if (stage == DecoderStage::replace) {
     node.allow_only({"type", "pattern", "content"});
     const JsonNode pattern = node.child("pattern");
     pattern.allow_only({"String"});
-    out.decoder.replacements.emplace_back(pattern.string("String"), node.string("content"));
-  } else if (type == "Strip") {
+    out.decoder.replacements.emplace_back(read_text_to_find(pattern), node.string("content"));
+  } else if (stage == DecoderStage::strip) {
     node.allow_only({"type", "content", "start", "stop"});
     node.expect("content", {" "});
     node.expect("stop", {0});
-    if (!out.fused) fail("{} of type Strip is not supported in front of Fuse", node.place());
     out.decoder.strip_front += static_cast<size_t>(std::max<int64_t>(node.integer("start"), 0));
-  } else if (type == "Metaspace") {
+  } else if (stage == DecoderStage::metaspace) {
     const MetaspaceStep step = read_metaspace(node);
     if (step.prepend != MetaspaceStep::Prepend::never) out.decoder.left_out_of_first = step.replacement;
     out.decoder.replacements.emplace_back(step.replacement, " ");
-  } else {
-    refuse_type(node, "ByteLevel, Replace (in front of Fuse), ByteFallback, Fuse, Strip, Metaspace or Sequence");
   }
 }
 
@@ -223,7 +257,7 @@ PreTokenizer read_pre_tokenizer(const JsonNode& root) {
 std::optional<Decoder> read_decoder(const JsonNode& root) {
   DecoderState state;
   if (root.has("decoder")) add_decoders(root.child("decoder"), state);
-  if (state.byte_level || !root.has("decoder")) return std::nullopt;
+  if (state.reached == DecoderStage::byte_level || !root.has("decoder")) return std::nullopt;
   return state.decoder;
 }
 
@@ -233,6 +267,9 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& root) {
   root.for_each("added_tokens", [&](const JsonNode& node) {
     node.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     static_cast<void>(node.integer("id"));
+    // The reference passes over it and gives its id to the next.
+    if (node.string("content").empty())
+      fail("{}.content is empty: a token of one character or more expected", node.place());
     tokens.push_back({.content = node.string("content"),
                       .id = read_id(node, "id", node.value()["id"]),
                       .single_word = node.boolean_or("single_word", false),
