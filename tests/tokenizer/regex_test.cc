@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -154,11 +155,16 @@ TEST(CodePointSet, RangesAndComplements) {
 }
 
 TEST(CodePointSet, CategoriesAreThoseOfTheTables) {
-  const CodePointSet letters = *CodePointSet::of_category("L"), upper = *CodePointSet::of_category("Lu");
+  const auto letters = CodePointSet::of_category("L")->ranges(), upper = CodePointSet::of_category("Lu")->ranges();
+  const auto spaces = CodePointSet::white_space().ranges();
+  const auto contains = [](const std::vector<CodePointSet::Range>& ranges, char32_t c) {
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [c](const CodePointSet::Range& range) { return c >= range.first && c <= range.last; });
+  };
   for (char32_t c = 0; c < 0x3000; ++c) {
-    EXPECT_EQ(letters.contains(c), char_class(c) == CharClass::letter) << static_cast<uint32_t>(c);
-    EXPECT_EQ(upper.contains(c), category(c) == Category::Lu) << static_cast<uint32_t>(c);
-    EXPECT_EQ(CodePointSet::white_space().contains(c), char_class(c) == CharClass::space) << static_cast<uint32_t>(c);
+    EXPECT_EQ(contains(letters, c), char_class(c) == CharClass::letter) << static_cast<uint32_t>(c);
+    EXPECT_EQ(contains(upper, c), category(c) == Category::Lu) << static_cast<uint32_t>(c);
+    EXPECT_EQ(contains(spaces, c), char_class(c) == CharClass::space) << static_cast<uint32_t>(c);
   }
   EXPECT_FALSE(CodePointSet::of_category("X").has_value());
   EXPECT_FALSE(CodePointSet::of_category("").has_value());

@@ -9,8 +9,6 @@ namespace {
 
 unsigned char byte_at(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
 
-bool is_space(char32_t c) { return char_class(c) == CharClass::space; }
-
 // The character that ends at `end` > 0.
 CodePoint decode_before(std::string_view text, size_t end) {
   for (uint32_t bytes = 1; bytes <= 4 && bytes <= end; ++bytes) {

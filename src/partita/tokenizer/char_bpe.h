@@ -44,7 +44,6 @@ class CharBpe final : public Tokenizer {
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return std::nullopt; }
   // The token as the file writes it: "▁the", "<0x0A>". Decoders make text of it.
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
-  [[nodiscard]] const BpeModel& model() const { return model_; }
 
  private:
   BpeModel model_;

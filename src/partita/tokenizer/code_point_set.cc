@@ -74,9 +74,4 @@ CodePointSet CodePointSet::complement() const {
   return result;
 }
 
-bool CodePointSet::contains(char32_t code_point) const {
-  return std::any_of(ranges_.begin(), ranges_.end(),
-                     [&](const Range& range) { return code_point >= range.first && code_point <= range.last; });
-}
-
 }  // namespace partita

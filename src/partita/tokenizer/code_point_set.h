@@ -30,7 +30,6 @@ class CodePointSet {
   void add(const CodePointSet& other);
   // All code points (surrogates are none) that are not in it.
   [[nodiscard]] CodePointSet complement() const;
-  [[nodiscard]] bool contains(char32_t code_point) const;
 
   // Ascending, disjoint and not adjacent.
   [[nodiscard]] std::vector<Range> ranges() const;

@@ -5,8 +5,6 @@
 namespace partita {
 namespace {
 
-bool is_space(char32_t c) { return char_class(c) == CharClass::space; }
-
 std::string stripped(const StripStep& step, std::string_view text) {
   size_t begin = 0, end = 0;  // end: behind the last character that is no space
   for (size_t at = 0; at < text.size();) {

@@ -18,7 +18,6 @@ bool is_digit(char32_t c) {
   // Ten digits and three signs came with Unicode 17.
   return char_class(c) == CharClass::number || (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }
-bool is_space(char32_t c) { return char_class(c) == CharClass::space; }
 
 // Parts of the text in order, matches and what stands between, complete.
 class Parts {

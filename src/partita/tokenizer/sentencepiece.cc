@@ -4,6 +4,7 @@
 #include "partita/base/file.h"
 #include "partita/tokenizer/byte_tokens.h"
 #include "partita/tokenizer/sentencepiece_bpe.h"
+#include "partita/tokenizer/sentencepiece_pieces.h"
 #include "partita/tokenizer/sentencepiece_unigram.h"
 #include "partita/tokenizer/unicode.h"
 
@@ -22,16 +23,6 @@ ByteTrie user_defined_of(const SentencePieceModel& model) {
   return ByteTrie(std::move(strings));
 }
 
-std::string with_spaces(std::string_view piece) {
-  std::string out;
-  for (size_t at = 0; at < piece.size();) {
-    const bool block = piece.substr(at).starts_with(kSpaceBlock);
-    out += block ? ' ' : piece[at];
-    at += block ? kSpaceBlock.size() : 1;
-  }
-  return out;
-}
-
 std::string bytes_of_piece(const SentencePieceModel& model, const SentencePieceModel::Piece& piece) {
   switch (piece.type) {
     case PieceType::control:
@@ -41,7 +32,7 @@ std::string bytes_of_piece(const SentencePieceModel& model, const SentencePieceM
     case PieceType::byte:
       return std::string(1, static_cast<char>(byte_of_token_name(piece.text).value()));
     default:
-      return with_spaces(piece.text);
+      return spaces_for_blocks(piece.text);
   }
 }
 

@@ -36,8 +36,6 @@ class SentencePieceTokenizer final : public Tokenizer {
   // As the reference: without the space that was put in front of the text, U+FFFD for bytes that are not UTF-8.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
 
-  [[nodiscard]] const SentencePieceModel& model() const { return model_; }
-
  private:
   friend class SentencePieceEncoder;
 

@@ -3,9 +3,8 @@
 #include "partita/tokenizer/sentencepiece_normalizer.h"
 
 namespace partita {
-namespace {
 
-std::string compact(std::string_view text) {
+std::string spaces_for_blocks(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const bool block = text.substr(at).starts_with(kSpaceBlock);
@@ -15,8 +14,6 @@ std::string compact(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
 std::vector<std::string> compact_pieces(const SentencePieceModel& model) {
   std::vector<std::string> texts(model.pieces.size());
   const bool escape = model.normalizer.escape_whitespaces;
@@ -25,7 +22,7 @@ std::vector<std::string> compact_pieces(const SentencePieceModel& model) {
     if (!piece.is_text() || piece.text.find('\0') != std::string::npos) continue;
     // A normalized text has no spaces left if they are escaped.
     if (escape && piece.text.find(' ') != std::string::npos) continue;
-    texts[id] = escape ? compact(piece.text) : piece.text;
+    texts[id] = escape ? spaces_for_blocks(piece.text) : piece.text;
   }
   return texts;
 }

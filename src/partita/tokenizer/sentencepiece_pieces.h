@@ -11,6 +11,9 @@
 
 namespace partita {
 
+// With ' ' for each U+2581.
+[[nodiscard]] std::string spaces_for_blocks(std::string_view text);
+
 // The text of each piece with ' ' for U+2581 if the model escapes spaces; empty for pieces that no text becomes.
 [[nodiscard]] std::vector<std::string> compact_pieces(const SentencePieceModel& model);
 

@@ -1,5 +1,6 @@
 #include "partita/tokenizer/splitter.h"
 
+#include "partita/tokenizer/contractions.h"
 #include "partita/tokenizer/gpt2_split.h"
 #include "partita/tokenizer/unicode.h"
 
@@ -7,19 +8,6 @@ namespace partita {
 namespace {
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
-char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// (?i:'s|'t|'re|'ve|'m|'ll|'d) at text[at], which is an apostrophe: its bytes, 0 if there is none. U+017F, the long s,
-// is an s when case is ignored.
-size_t contraction_bytes(std::string_view text, size_t at) {
-  if (at + 1 >= text.size()) return 0;
-  const char first = lower_ascii(text[at + 1]);
-  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
-  if (text.substr(at + 1, 2) == "\u017F") return 3;
-  if (at + 2 >= text.size()) return 0;
-  const char second = lower_ascii(text[at + 2]);
-  return (second == 'e' && (first == 'r' || first == 'v')) || (first == 'l' && second == 'l') ? 3 : 0;
-}
 
 // What of the patterns differs beside words.
 struct Kind {
@@ -87,7 +75,7 @@ bool may_precede_word(char32_t c) {  // [^\r\n\p{L}\p{N}]
 // (?i:'s|...)|[^\r\n\p{L}\p{N}]?\p{L}+|...
 size_t llama3_end(std::string_view text, size_t begin, const Kind& kind) {
   if (text[begin] == '\'') {
-    if (const size_t bytes = contraction_bytes(text, begin); bytes > 0) return begin + bytes;
+    if (const size_t bytes = contraction_bytes_any_case(text, begin); bytes > 0) return begin + bytes;
   }
   const CodePoint c = decode_utf8(text, begin);
   const size_t next = begin + c.bytes;
@@ -167,7 +155,7 @@ size_t o200k_end(std::string_view text, size_t begin, const Kind& kind, bool con
   const CodePoint c = decode_utf8(text, begin);
   const size_t end = word_end(text, begin, c);
   if (end == begin) return other_end(text, begin, c, kind);
-  return contractions && end < text.size() && text[end] == '\'' ? end + contraction_bytes(text, end) : end;
+  return contractions && end < text.size() && text[end] == '\'' ? end + contraction_bytes_any_case(text, end) : end;
 }
 
 struct KnownRegex {

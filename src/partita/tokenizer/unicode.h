@@ -72,6 +72,7 @@ using CategoryTable = std::array<Category, kInvalidByte + 1>;
 }  // namespace internal
 
 [[nodiscard]] inline CharClass char_class(char32_t code_point) { return internal::class_table()[code_point]; }
+[[nodiscard]] inline bool is_space(char32_t code_point) { return char_class(code_point) == CharClass::space; }
 [[nodiscard]] inline Category category(char32_t code_point) { return internal::category_table()[code_point]; }
 
 }  // namespace partita
