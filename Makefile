@@ -55,6 +55,7 @@ compare-hf: compare-setup ## checks weights, losses, training, adapters and text
 compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and sentencepiece, and times them (an hour)
 	@bench/compare_tokenizers.py
 	@bench/compare_bpe_speed.py
+	@bench/compare_tokenize_speed.py
 	@PYTHONPATH=.deps/peer bench/compare_sentencepiece.py --build build
 
 compare-setup:
