@@ -39,6 +39,19 @@ size_t space_end(std::string_view text, size_t at) {
 
 }  // namespace
 
+// GPT-2, NeoX, Qwen; Llama 3; Llama 2, Mistral; DeepSeek; Gemma.
+std::optional<TokenId> find_end_of_document(const std::vector<AddedToken>& added) {
+  for (const char* name :
+       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<eos>"}) {
+    for (const AddedToken& token : added) {
+      if (token.special && token.content == name) return token.id;
+    }
+  }
+  const auto special = [](const AddedToken& token) { return token.special; };
+  const auto only = std::find_if(added.begin(), added.end(), special);
+  return std::count_if(added.begin(), added.end(), special) == 1 ? std::optional(only->id) : std::nullopt;
+}
+
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::string>& spellings)
     : tokens_(std::move(tokens)) {
   nodes_.resize(1);

@@ -31,6 +31,9 @@ struct AddedToken {
   bool special = false;      // ordinary text unless EncodeOptions::allow_special
 };
 
+// The special token of a name that is known to end documents, or the only special token.
+[[nodiscard]] std::optional<TokenId> find_end_of_document(const std::vector<AddedToken>& added);
+
 class AddedTokens {
  public:
   struct Part {

@@ -1,17 +1,18 @@
 #include "partita/tokenizer/bpe.h"
 
 #include "partita/base/error.h"
+#include "partita/tokenizer/added_tokens.h"
 #include "partita/tokenizer/bpe_encoder.h"
 
 namespace partita {
 namespace {
 
-std::optional<TokenId> find_end_of_document(const BpeModel& model) {
-  for (TokenId id : model.special) {
-    if (model.tokens[static_cast<size_t>(id)] == "<|endoftext|>") return id;
+std::optional<TokenId> end_of_document_of(const BpeModel& model) {
+  std::vector<AddedToken> special;
+  for (const TokenId id : model.special) {
+    special.push_back({.content = model.tokens[static_cast<size_t>(id)], .id = id, .special = true});
   }
-  if (model.special.size() == 1) return model.special[0];
-  return std::nullopt;
+  return find_end_of_document(special);
 }
 
 BpeModel validated(BpeModel model, std::string_view origin) {
@@ -36,7 +37,7 @@ ByteLevelBpe::ByteLevelBpe(BpeModel model, std::string_view origin, ByteLevelBpe
       options_(options),
       ids_(token_ids(model_)),
       merges_(model_, byte_tokens(ids_)),
-      end_of_document_(find_end_of_document(model_)) {}
+      end_of_document_(end_of_document_of(model_)) {}
 
 std::optional<TokenId> ByteLevelBpe::find(std::string_view bytes) const {
   const auto found = ids_.find(bytes);
