@@ -163,7 +163,7 @@ class Translator {
     ignore_case ? refuse_folded_pair(c) : void(folded_before_ = 0);
     out_ += escaped(c);
   }
-  // Oniguruma takes one character for several letters where case is ignored, PCRE2 does not: ß for ss, and the ligatures.
+  // Oniguruma takes one character for several letters where case is ignored, PCRE2 does not: ß for ss, ligatures.
   void refuse_folded_pair(char32_t c) {
     const char32_t lower = c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
     for (const std::string_view pair : {"ss", "st", "ff", "fi", "fl"}) {

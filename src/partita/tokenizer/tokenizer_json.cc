@@ -122,8 +122,8 @@ std::unique_ptr<Tokenizer> read_unigram(const JsonNode& model) {
 }
 
 // The reference takes no notice of the ids that added tokens are written with: one that the vocabulary holds has the id
-// that it has there, others have those behind the vocabulary's number of tokens, in turn. A file that says something else
-// was not written by it, and its ids mean two things.
+// that it has there, others have those behind the vocabulary's number of tokens, in turn. A file that says
+// something else was not written by it, and its ids mean two things.
 void check_added_ids(const JsonNode& model, const std::string& type, const std::vector<AddedToken>& added) {
   std::unordered_map<std::string, int64_t> ids;
   int64_t next = 0;
@@ -151,8 +151,8 @@ void check_added_ids(const JsonNode& model, const std::string& type, const std::
 }
 
 // Metaspace with "first" asks in the reference whether a piece begins where the text as it was written does. Here it is
-// the first piece: the same where nothing in front removes or adds characters, and where no character that a normal form
-// takes apart is then cut (both parts begin at its place).
+// the first piece: the same where nothing in front removes or adds characters, and where no character that a normal
+// form takes apart is then cut (both parts begin at its place).
 void check_metaspace_first(const JsonNode& root, const PipelineParts& parts, const PreTokenizer& pre_tokenizer) {
   bool same_begin = true, cut = false;
   for (const NormalizerStep& step : parts.normalizer.steps) same_begin &= std::holds_alternative<NormalForm>(step);
