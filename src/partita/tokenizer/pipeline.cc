@@ -91,7 +91,9 @@ Pipeline::Pipeline(PipelineParts parts)
   for (TokenId id = 0; id < parts_.model->vocab_size(); ++id) {
     bytes_[static_cast<size_t>(id)] = parts_.model->bytes_of(id);
   }
-  for (const AddedToken& token : parts_.added) bytes_[static_cast<size_t>(token.id)] = token.content;
+  // A token that is looked for in normalized text is spelt so in decoded text too: "▁<s>" behind a Prepend.
+  for (const AddedToken& token : parts_.added)
+    bytes_[static_cast<size_t>(token.id)] = token.normalized ? parts_.normalizer.apply(token.content) : token.content;
   if (!parts_.decoder) return;
   if (!parts_.decoder->left_out_of_first.empty()) names_ = bytes_;
   for (std::string& bytes : bytes_) bytes = parts_.decoder->bytes_of(bytes);
