@@ -271,5 +271,26 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   EXPECT_THAT(error_message([&] { return load_tokenizer(folder / "no.json"); }), HasSubstr("no.json"));
 }
 
+// Of normalized text: looked for, and decoded, as the normalizer spells them. Values from tokenizers 0.23.
+TEST(TokenizerJson, AddedTokensOfNormalizedTextAreDecodedAsTheyAreSpeltThere) {
+  const auto tokenizer = [](bool normalized) {
+    json document = json::parse(R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":3,"content":"IP",
+      "single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":false}],
+      "normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},
+        {"type":"Replace","pattern":{"String":" "},"content":"▁"}]},
+      "pre_tokenizer":null,"post_processor":null,
+      "decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},
+        {"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
+      "model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,
+        "fuse_unk":false,"byte_fallback":false,"vocab":{"▁":0,"a":1,"▁a":2},"merges":["▁ a"]}})");
+    document["added_tokens"][0]["normalized"] = normalized;
+    return parse_tokenizer_json(document.dump(), "t.json");
+  };
+  const std::vector<TokenId> ids = {2, 3, 1};
+  EXPECT_EQ(tokenizer(true)->encode("a IPa"), ids);
+  EXPECT_EQ(tokenizer(true)->decode(ids), "a IPa");
+  EXPECT_EQ(tokenizer(false)->decode(ids), "aIPa");
+}
+
 }  // namespace
 }  // namespace partita
