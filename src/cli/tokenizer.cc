@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/text_options.h"
 #include "partita/base/error.h"
+#include "partita/base/json.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/bpe_trainer.h"
 #include "partita/tokenizer/gpt2_files.h"
@@ -97,9 +98,9 @@ void encode(const StreamArguments& arguments) {
       print(line);
       continue;
     }
-    const auto text = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!text.is_string()) refuse_line(number, "a JSON string", line);
-    print(text.get_ref<const std::string&>());
+    const auto text = partita::try_parse_json(line);
+    if (!text || !text->is_string()) refuse_line(number, "a JSON string", line);
+    print(text->get_ref<const std::string&>());
   }
 }
 
@@ -110,7 +111,7 @@ void decode(const StreamArguments& arguments) {
     ++number;
     std::vector<TokenId> ids;
     try {
-      nlohmann::json::parse(line).get_to(ids);
+      partita::try_parse_json(line).value_or(nullptr).get_to(ids);
     } catch (const nlohmann::json::exception&) {
       refuse_line(number, "ids as a JSON array, such as [15496, 995],", line);
     }

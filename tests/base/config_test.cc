@@ -247,5 +247,19 @@ TEST(Range, ContainsItsEndsUnlessOpen) {
   EXPECT_EQ(between(0, 3).text(), "of at least 0 and at most 3");
 }
 
+// The parser calls itself per level: each of these took its stack away.
+TEST(ConfigSchema, RefusesDeepNesting) {
+  const auto repeated = [](int times, std::string_view part) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  EXPECT_THAT(toml_error("[train]\nsteps.a.b = 1"), HasSubstr("a.toml:2: train.steps"));
+  for (const std::string& deep :
+       {"a" + repeated(200'000, ".a") + " = 1", "[a" + repeated(200'000, ".a") + "]", "a = " + repeated(65, "["),
+        "a = " + repeated(100'000, "{a = "), "a = " + repeated(50, "{a.a.a.a = ") + "1" + repeated(50, "}")})
+    EXPECT_THAT(toml_error("[train]\n" + deep), AllOf(HasSubstr("a.toml:2"), HasSubstr("nested more than 64 deep")));
+}
+
 }  // namespace
 }  // namespace partita

@@ -62,7 +62,7 @@ TEST(Manifest, EveryChangedByteIsSeen) {
 
 TEST(Manifest, SaysWhatIsWrong) {
   const auto parse = [](std::string_view text) { return [text] { (void)parse_manifest(text, "m"); }; };
-  EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m cannot be used")));
+  EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m:1:1: not valid JSON")));
   EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":2})"),

@@ -87,9 +87,9 @@ std::vector<Damage> damages() {
        file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],)"
                R"("data_offsets":[1,2]}})",
                2),
-       "the name 'a' occurs twice"},
+       "the name \"a\" occurs twice"},
       {"a field twice", one(R"({"dtype":"F32","dtype":"F32","shape":[2,3],"data_offsets":[0,24]})"),
-       "'dtype' occurs twice"},
+       "\"dtype\" occurs twice"},
       {"an entry that is a number", one("3"), "'layer.weight' does not have exactly"},
       {"no dtype", one(R"({"shape":[2,3],"data_offsets":[0,24]})"), "'layer.weight' does not have exactly"},
       {"a field more", one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"x":1})"), "'layer.weight' does not"},

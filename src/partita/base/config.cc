@@ -10,7 +10,9 @@
 #include <type_traits>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
 #include "partita/base/nearest.h"
+#include "partita/base/toml_depth.h"
 
 namespace partita {
 namespace {
@@ -275,6 +277,8 @@ size_t ConfigSchema::end_of(size_t section) const {
 
 void ConfigSchema::read_toml(std::string_view text, std::string_view file, ConfigSources* sources) {
   const auto place = [file](const toml::node& node) { return fmt::format("{}:{}", file, node.source().begin.line); };
+  if (const TomlDepth found = toml_depth(text); found.levels > kNestingLimit)
+    fail("{}:{}: tables and arrays are nested more than {} deep", file, found.line, kNestingLimit);
   toml::table root;
   try {
     root = toml::parse(text, file);

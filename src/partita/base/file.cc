@@ -26,8 +26,8 @@ std::string reason(int error) {
   return std::strerror(error);
 }
 
-FileDescriptor open_for_reading(const fs::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+FileDescriptor open_for_reading(const fs::path& path, int flags = 0) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (!file) fail("cannot read {}: {}", path.string(), reason(errno));
   return file;
 }
@@ -37,6 +37,13 @@ int64_t size_of_regular_file(const FileDescriptor& file, const fs::path& path) {
   if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), reason(errno));
   if (S_ISDIR(info.st_mode)) fail("cannot read {}: it is a directory, a file was expected", path.string());
   return info.st_size;
+}
+
+void require_regular(const FileDescriptor& file, const fs::path& path) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), reason(errno));
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+    fail("cannot read {}: it is a pipe, a socket or a device, a regular file was expected", path.string());
 }
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -254,7 +261,9 @@ void AtomicFile::commit() {
 }
 
 MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {
-  const FileDescriptor file = open_for_reading(path_);
+  // What lies there may be a pipe, which must not be waited for.
+  const FileDescriptor file = open_for_reading(path_, O_NONBLOCK);
+  require_regular(file, path_);
   const auto size = static_cast<size_t>(size_of_regular_file(file, path_));
   if (size == 0) return;  // mmap refuses an empty range
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);

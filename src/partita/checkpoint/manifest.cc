@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 #include "partita/checkpoint/checksum.h"
 
 namespace partita {
@@ -117,8 +118,9 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const fs::path& path) {
+  json root = parse_json(text, path.string());
   try {
-    return manifest_from(json::parse(text));
+    return manifest_from(std::move(root));
   } catch (const std::exception& error) {  // Error of ours, or json's: a key is missing, a value of another type
     fail("{} cannot be used: {}", path.string(), error.what());
   }

@@ -5,10 +5,11 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
+#include "partita/base/lfs_pointer.h"
 
 namespace partita {
 namespace {
@@ -62,7 +63,7 @@ class Parser {
     const std::string_view text = header_text();
     SafetensorsHeader header;
     header.data_begin = kLengthBytes + std::ssize(text);
-    const json root = parse_json(text);
+    const json root = parse_header(text);
     for (const auto& [name, value] : root.items()) {
       if (name == "__metadata__") {
         header.metadata = parse_metadata(value);
@@ -83,6 +84,7 @@ class Parser {
   }
 
   std::string_view header_text() const {
+    refuse_lfs_pointer({reinterpret_cast<const char*>(file_.data()), file_.size()}, path_.string());
     if (std::ssize(file_) < kLengthBytes)
       refuse("it holds {} bytes, a header's length takes {}", file_.size(), kLengthBytes);
     uint64_t length = 0;
@@ -93,21 +95,9 @@ class Parser {
     return {reinterpret_cast<const char*>(file_.data()) + kLengthBytes, static_cast<size_t>(length)};
   }
 
-  json parse_json(std::string_view text) const {
+  json parse_header(std::string_view text) const {
     if (text.empty() || text.front() != '{') refuse("its header does not begin with '{{'");
-    std::vector<std::set<std::string>> seen;  // keys of the objects that are open
-    const auto once = [&](int, json::parse_event_t event, json& value) {
-      if (event == json::parse_event_t::object_start) seen.emplace_back();
-      if (event == json::parse_event_t::object_end) seen.pop_back();
-      if (event == json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
-        refuse("the name '{}' occurs twice in its header", value.get<std::string>());
-      return true;
-    };
-    try {
-      return json::parse(text, once);
-    } catch (const json::exception& error) {
-      refuse("its header is not valid JSON ({})", error.what());
-    }
+    return parse_json(text, path_.string() + " (header)");
   }
 
   std::map<std::string, std::string> parse_metadata(const json& value) const {

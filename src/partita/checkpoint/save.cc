@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/checksum.h"
@@ -29,7 +30,7 @@ void check_pieces(const State& state) {
                   state.tensors[static_cast<size_t>(piece.tensor)].name);
   }
   // A number that JSON cannot hold (NaN, infinity) would come back as null.
-  if (json::parse(state.scalars.dump()) != state.scalars)
+  if (parse_json(state.scalars.dump(), "scalars") != state.scalars)
     fail("the scalars of the checkpoint hold a number that is not finite: {}", state.scalars.dump());
 }
 
@@ -140,7 +141,7 @@ std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, 
 // The chunks of a rank come in the order of its pieces: give each to its piece of the manifest.
 void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const std::vector<std::string>& sums) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto mine = json::parse(sums[rank]).get<std::vector<uint64_t>>();
+    const auto mine = parse_json(sums[rank], "checksums").get<std::vector<uint64_t>>();
     size_t next = 0;
     for (const json& p : ranks[rank]["pieces"]) {
       std::vector<StoredPiece>& pieces = manifest.tensors[p[0].get<size_t>()].pieces;
@@ -177,7 +178,7 @@ void complete(const fs::path& root, const fs::path& folder, const Manifest& mani
 
 std::vector<json> parse_all(const std::vector<std::string>& texts) {
   std::vector<json> values;
-  for (const std::string& text : texts) values.push_back(json::parse(text));
+  for (const std::string& text : texts) values.push_back(parse_json(text, "a message between ranks"));
   return values;
 }
 

@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 #include "partita/tokenizer/bpe_model_builder.h"
 #include "partita/tokenizer/byte_level.h"
 
@@ -13,12 +14,7 @@ namespace {
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 void add_vocab(BpeModelBuilder& builder, const std::filesystem::path& path) {
-  nlohmann::json vocab;
-  try {
-    vocab = nlohmann::json::parse(read_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: not JSON: {}", path.string(), error.what());
-  }
+  const nlohmann::json vocab = read_json(path);
   if (!vocab.is_object()) fail("{}: an object {{token: id}} expected, found {}", path.string(), vocab.type_name());
   for (const auto& [name, id] : vocab.items()) {
     if (!id.is_number_integer()) fail("{}: \"{}\": an integer expected, found {}", path.string(), name, id.dump());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
 
 namespace partita {
 
@@ -42,8 +43,7 @@ std::string JsonNode::path_of(std::string_view name) const {
 }
 
 std::string JsonNode::shown(const json& value) {
-  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+  return json_excerpt(value);
 }
 
 }  // namespace partita

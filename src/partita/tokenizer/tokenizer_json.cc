@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 #include "partita/tokenizer/bpe.h"
 #include "partita/tokenizer/bpe_model_builder.h"
 #include "partita/tokenizer/char_bpe.h"
@@ -18,19 +19,6 @@ namespace partita {
 namespace {
 
 using nlohmann::json;
-
-json parse_json(std::string_view text, std::string_view origin) {
-  constexpr int kDeepest = 64;  // what reads and shows values calls itself for each level
-  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kDeepest) fail("{}: objects and arrays are nested more than {} deep", origin, kDeepest);
-    return true;
-  };
-  try {
-    return json::parse(text, check_depth);
-  } catch (const json::exception& error) {
-    fail("{}: not JSON: {}", origin, error.what());
-  }
-}
 
 void check_root(const JsonNode& root) {
   root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 #include "partita/base/log.h"
 
 namespace partita {
@@ -52,8 +53,8 @@ std::string to_json(const MatmulTuning& tuning) {
 }
 
 MatmulTuning parse_matmul_tuning(std::string_view text, const std::string& name) {
+  const nlohmann::json json = parse_json(text, name);
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
     MatmulTuning tuning{.library = json.at("library").get<std::string>(), .products = {}};
     for (const nlohmann::json& p : json.at("products"))
       tuning.products.push_back(

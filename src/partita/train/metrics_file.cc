@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "partita/base/json.h"
+
 namespace partita {
 namespace fs = std::filesystem;
 namespace {
@@ -25,10 +27,10 @@ void for_each_line(const fs::path& path, std::string_view content, Visit visit) 
     if (end == std::string_view::npos) return;
     const std::string_view line = content.substr(begin, end - begin);
     ++line_number;
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object())
+    const auto json = try_parse_json(line);
+    if (!json || !json->is_object())
       fail("{}:{}: expected a JSON object, found '{}'", path.string(), line_number, line.substr(0, 60));
-    visit(line_number, json, line);
+    visit(line_number, *json, line);
     begin = end + 1;
   }
 }
