@@ -176,12 +176,20 @@ TEST(HfConfig, RefusesWhatItWouldComputeDifferently) {
        "rope_scaling.low_freq_factor is missing"},
       {kLlama2,
        {{"rope_scaling", {{"rope_type", "default"}, {"mscale", 2.0}}}},
-       "rope_scaling.mscale = 2.0 is not known"},
+       "rope_scaling.mscale is 2.0"},
+      {kLlama2,
+       {{"rope_scaling", {{"rope_type", "default"}, {"future", 2.0}}}},
+       "rope_scaling.future = 2.0 is not known"},
+      {kLlama2,
+       {{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", {{"rope_type", "default"}}}},
+       "rope_scaling and rope_parameters say different things"},
       {kLlama2, {{"rope_scaling", 3}}, "rope_scaling is 3, expected an object"},
       {kLlama2, {{"model_type", "mistral"}}, "model_type is \"mistral\", supported: \"gpt2\", \"llama\""},
       {kLlama2, {{"model_type", nullptr}}, "model_type is null"},
-      {kLlama2, {{"logit_softcap", 30.0}}, "the field logit_softcap = 30.0 is not known"},
-      {kLlama2, {{"rms_norm_epsilon", 1e-3}}, "rms_norm_eps is known"},
+      {kLlama2, {{"logit_softcap", 30.0}}, "logit_softcap is 30.0, supported: null"},
+      {kLlama2, {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, "per_layer_config is"},
+      {kLlama2, {{"rope_interleaved", true}}, "rope_interleaved is true"},
+      {kGpt2, {{"hidden_size", 512}}, "hidden_size is 512, supported: 768, which n_embd says"},
       {kLlama2, {{"num_hidden_layers", "32"}}, "num_hidden_layers is \"32\", supported: a whole number"},
       {kLlama2, {{"num_hidden_layers", 3.5}}, "num_hidden_layers is 3.5"},
       {kLlama2, {{"rms_norm_eps", "1e-5"}}, "rms_norm_eps is \"1e-5\", supported: a number"},
@@ -193,8 +201,8 @@ TEST(HfConfig, RefusesWhatItWouldComputeDifferently) {
   for (const Refused& c : cases)
     EXPECT_THAT(error_of(with(c.base, c.fields)), AllOf(HasSubstr("folder/config.json"), HasSubstr(c.message)))
         << c.fields;
-  EXPECT_THAT(error_of("{"), HasSubstr("folder/config.json is not valid JSON"));
-  EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(error_of("{"), HasSubstr("folder/config.json:1:2: not valid JSON"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected a JSON object, found []"));
 }
 
 TEST(HfConfig, PassesOverWhatSaysNothing) {
@@ -207,8 +215,20 @@ TEST(HfConfig, PassesOverWhatSaysNothing) {
                                            {"quantization_config", json::object()}}));
   EXPECT_EQ(hf.model, parse(kLlama2).model);
   ASSERT_EQ(hf.warnings.size(), 2U);
-  EXPECT_THAT(hf.warnings[0], HasSubstr("the field _private is not known"));
+  EXPECT_THAT(hf.warnings[0], HasSubstr("folder/config.json: the unknown field _private = 3 is ignored"));
   EXPECT_THAT(hf.warnings[1], HasSubstr("boi_token_id"));
+}
+
+// As transformers does, by attribute_map.
+TEST(HfConfig, TakesTheOtherNamesOfSizes) {
+  const char* text = R"({"model_type": "gpt2", "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+                         "max_position_embeddings": 33})";
+  const ModelConfig m = parse(text).model;
+  EXPECT_EQ(m.hidden_size, 48);
+  EXPECT_EQ(m.layers, 3);
+  EXPECT_EQ(m.heads, 4);
+  EXPECT_EQ(m.max_length, 33);
+  EXPECT_EQ(m.ffn_hidden_size, 192);
 }
 
 TEST(HfConfig, WritesWhatItReads) {
@@ -225,6 +245,7 @@ TEST(HfConfig, WritesWhatItReads) {
       .hidden_size = 12, .heads = 3, .ffn_hidden_size = 31, .vocab_size = 5, .tied_head = TiedHead::no};
   const json written = json::parse(hf_config_text(odd, DType::fp16));
   EXPECT_EQ(written["n_inner"], 31);
+  EXPECT_EQ(written["n_ctx"], written["n_positions"]);  // converters to GGUF ask for it
   EXPECT_EQ(written["tie_word_embeddings"], false);
   EXPECT_EQ(written["torch_dtype"], "float16");
   EXPECT_THAT(error_message([&] { (void)hf_config_text(odd, DType::int32); }), HasSubstr("use fp32, bf16 or fp16"));

@@ -59,6 +59,13 @@ TEST(PeftConfig, RefusesOtherAdapters) {
   };
   for (const auto& [fields, message] : cases)
     EXPECT_THAT(error_of(fields), AllOf(HasSubstr("folder/adapter_config.json"), HasSubstr(message))) << fields;
+  for (const json& init : {json("pissa"), json("pissa_niter_4"), json("olora"), json("corda"), json("loftq"),
+                           json("lora_ga"), json("future"), json(1)})
+    EXPECT_THAT(error_of({{"init_lora_weights", init}}),
+                AllOf(HasSubstr("folder/adapter_config.json: init_lora_weights is " + init.dump()),
+                      HasSubstr("path_initial_model_for_weight_conversion")));
+  for (const json& init : {json(true), json(false), json("gaussian"), json("eva"), json("orthogonal"), json("mica")})
+    EXPECT_EQ(error_of({{"init_lora_weights", init}}), "no error") << init;
   EXPECT_EQ(error_of({{"rank_pattern", json::object()}, {"use_dora", false}, {"loftq_config", json::object()}}),
             "no error");
 }

@@ -6,6 +6,8 @@
 #include <array>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
+#include "partita/models/hf_fields.h"
 #include "partita/models/json_fields.h"
 
 namespace partita {
@@ -14,25 +16,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Change nothing in the function of the weights: training's own switches, generation, bookkeeping, other heads.
-constexpr std::array kIgnored = {
-    "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
-    "gradient_checkpointing", "return_dict", "return_dict_in_generate", "output_attentions", "output_hidden_states",
-    "output_past", "output_scores", "torchscript", "use_bfloat16", "id2label", "label2id", "num_labels", "problem_type",
-    "finetuning_task", "task_specific_params", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward",
-    "auto_map", "_name_or_path", "_commit_hash", "_attn_implementation_autoset",
-    // generation, as old files hold it
-    "do_sample", "early_stopping", "max_length", "min_length", "max_new_tokens", "num_beams", "num_beam_groups",
-    "num_return_sequences", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
-    "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
-    "begin_suppress_tokens", "suppress_tokens", "exponential_decay_length_penalty", "remove_invalid_values", "prefix",
-    "is_decoder",
-    // GPT-2: the causal mask's size in old versions, and the summary head of another model
-    "n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "predict_special_tokens",
-    // Llama: how a matmul is cut for tensor parallelism, which gives the same product; an older max_position_embeddings
-    "pretraining_tp", "max_sequence_length"};
-
+constexpr int64_t kLargestWidth = INT64_MAX / 8;  // four times it is a number still
 constexpr std::array kTokens = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
 // All that give x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
@@ -42,7 +26,7 @@ constexpr std::array kSilu = {"silu", "swish"};  // x / (1 + exp(-x))
 constexpr std::array kGpt2Architectures = {"GPT2LMHeadModel", "GPT2Model"};
 constexpr std::array kLlamaArchitectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"};
 
-void check_architecture(JsonFields& fields, std::span<const char* const> allowed) {
+void check_architecture(const JsonFields& fields, std::span<const char* const> allowed) {
   const json& value = fields.raw("architectures");
   if (says_nothing(value)) return;
   const bool known = value.is_array() && value.size() == 1 && value[0].is_string() &&
@@ -50,30 +34,27 @@ void check_architecture(JsonFields& fields, std::span<const char* const> allowed
   if (!known) fields.refuse("architectures", fmt::format("[\"{}\"]", fmt::join(allowed, "\"] or [\"")));
 }
 
-// What any configuration may hold and no model here has.
-void require_common(JsonFields& fields) {
-  for (const char* name : {"add_cross_attention", "is_encoder_decoder", "tie_encoder_decoder", "quantization_config",
-                           "pruned_heads", "sliding_window", "use_sliding_window", "compression_config"})
-    fields.require(name, false);
-}
-
 TiedHead tied(bool yes) { return yes ? TiedHead::yes : TiedHead::no; }
 
-ModelConfig parse_gpt2(JsonFields& fields) {
+// A size that has two names, which must not contradict each other.
+int64_t size_of(const JsonFields& fields, const char* name, const char* other, int64_t otherwise) {
+  const int64_t size = fields.integer(name, fields.integer(other, otherwise));
+  if (fields.has(other) && fields.integer(other, 0) != size)
+    fields.refuse(other, fmt::format("{}, which {} says", size, name));
+  return size;
+}
+
+ModelConfig parse_gpt2(const JsonFields& fields) {
   check_architecture(fields, kGpt2Architectures);
   fields.require_one_of("activation_function", kTanhGelu);
-  fields.require("scale_attn_weights", true);
-  fields.require("scale_attn_by_inverse_layer_idx", false);
-  // Attention in fp32 under mixed precision: the probabilities are made in fp32 here, but the order is not its.
-  fields.require("reorder_and_upcast_attn", false);
   ModelConfig m;
   m.kind = ModelKind::gpt2;
   m.vocab_size = fields.integer("vocab_size", 50257);
-  m.max_length = fields.integer("n_positions", 1024);
-  m.hidden_size = fields.integer("n_embd", 768);
-  m.layers = fields.integer("n_layer", 12);
-  m.heads = fields.integer("n_head", 12);
-  m.ffn_hidden_size = fields.integer("n_inner", 4 * m.hidden_size);
+  m.max_length = size_of(fields, "n_positions", "max_position_embeddings", 1024);
+  m.hidden_size = size_of(fields, "n_embd", "hidden_size", 768);
+  m.layers = size_of(fields, "n_layer", "num_hidden_layers", 12);
+  m.heads = size_of(fields, "n_head", "num_attention_heads", 12);
+  m.ffn_hidden_size = fields.has("n_inner") ? fields.integer("n_inner", 0) : 4 * std::min(m.hidden_size, kLargestWidth);
   m.dropout = fields.number("resid_pdrop", 0.1);
   m.embedding_dropout = fields.number("embd_pdrop", 0.1);
   m.attention_dropout = fields.number("attn_pdrop", 0.1);
@@ -84,36 +65,30 @@ ModelConfig parse_gpt2(JsonFields& fields) {
 }
 
 // rope_scaling (transformers 4; "type" until 4.43) or rope_parameters (5; holds rope_theta too).
-void parse_rope(const json& object, const char* name, const fs::path& path, ModelConfig& m,
-                std::vector<std::string>& warnings) {
+void parse_rope(const json& object, const char* name, const fs::path& path, ModelConfig& m) {
   if (says_nothing(object)) return;
-  if (!object.is_object()) fail("{}: {} is {}, expected an object", path.string(), name, object.dump());
-  JsonFields rope(object, std::string(name) + ".", path);
+  if (!object.is_object()) fail("{}: {} is {}, expected an object", path.string(), name, json_excerpt(object));
+  const JsonFields rope(object, std::string(name) + ".", path, hf_rope_fields());
   m.rope_theta = rope.number("rope_theta", m.rope_theta);
-  rope.require("partial_rotary_factor", 1.0);
   const char* key = rope.has("rope_type") ? "rope_type" : "type";
   constexpr std::array kTypes = {"default", "llama3"};
   rope.require_one_of(key, kTypes);
-  rope.ignore(std::array{"rope_type", "type"});
-  if (object.value(key, json()) == "llama3") {
+  rope.require_supported();
+  if (rope.raw(key) == "llama3") {
     m.rope_factor = rope.number("factor", std::nullopt);
     m.rope_low_frequency = rope.number("low_freq_factor", std::nullopt);
     m.rope_high_frequency = rope.number("high_freq_factor", std::nullopt);
     m.rope_original_length = rope.integer("original_max_position_embeddings", std::nullopt);
-  } else if (!rope.has(key) && object.contains("factor")) {
+  } else if (!rope.has(key) && rope.has("factor")) {
     fail("{}: {} has a factor but no rope_type: add it, supported: default, llama3", path.string(), name);
-  } else {
-    rope.ignore(std::array{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
   }
-  rope.check_unknown(warnings);
+  std::vector<std::string> bookkeeping;
+  rope.refuse_unknown(bookkeeping);
 }
 
-ModelConfig parse_llama(JsonFields& fields, const fs::path& path, std::vector<std::string>& warnings) {
+ModelConfig parse_llama(const JsonFields& fields, const fs::path& path) {
   check_architecture(fields, kLlamaArchitectures);
   fields.require_one_of("hidden_act", kSilu);
-  fields.require("attention_bias", false);
-  fields.require("mlp_bias", false);
-  fields.require("partial_rotary_factor", 1.0);
   ModelConfig m;
   m.kind = ModelKind::llama;
   m.vocab_size = fields.integer("vocab_size", 32000);
@@ -129,8 +104,11 @@ ModelConfig parse_llama(JsonFields& fields, const fs::path& path, std::vector<st
   m.init_std = fields.number("initializer_range", 0.02);
   m.tied_head = tied(fields.boolean("tie_word_embeddings", false));
   m.rope_theta = fields.number("rope_theta", 10000.0);
-  parse_rope(fields.raw("rope_scaling"), "rope_scaling", path, m, warnings);
-  parse_rope(fields.raw("rope_parameters"), "rope_parameters", path, m, warnings);
+  const json &scaling = fields.raw("rope_scaling"), &parameters = fields.raw("rope_parameters");
+  if (!says_nothing(scaling) && !says_nothing(parameters) && scaling != parameters)
+    fail("{}: rope_scaling and rope_parameters say different things: keep one of them", path.string());
+  parse_rope(scaling, "rope_scaling", path, m);
+  parse_rope(parameters, "rope_parameters", path, m);
   return m;
 }
 
@@ -160,6 +138,7 @@ json gpt2_json(const ModelConfig& m) {
           {"activation_function", "gelu_new"},
           {"vocab_size", m.vocab_size},
           {"n_positions", m.max_length},
+          {"n_ctx", m.max_length},  // transformers 5 has it no more, and converters to other formats ask for it
           {"n_embd", m.hidden_size},
           {"n_layer", m.layers},
           {"n_head", m.heads},
@@ -205,21 +184,17 @@ json llama_json(const ModelConfig& m) {
 
 HfConfig parse_hf_config(std::string_view text, const fs::path& path) {
   const json root = parse_json_object(text, path);
+  const json type = root.value("model_type", json());
+  if (type != "gpt2" && type != "llama")
+    fail("{}: model_type is {}, supported: \"gpt2\", \"llama\"", path.string(), json_excerpt(type));
+  const ModelKind kind = type == "gpt2" ? ModelKind::gpt2 : ModelKind::llama;
   HfConfig hf;
-  JsonFields fields(root, "", path);
-  const json& type = fields.raw("model_type");
-  fields.ignore(kIgnored);
-  require_common(fields);
-  if (type == "gpt2") {
-    hf.model = parse_gpt2(fields);
-  } else if (type == "llama") {
-    hf.model = parse_llama(fields, path, hf.warnings);
-  } else {
-    fail("{}: model_type is {}, supported: \"gpt2\", \"llama\"", path.string(), type.dump());
-  }
+  const JsonFields fields(root, "", path, hf_fields(kind));
+  fields.require_supported();
+  hf.model = kind == ModelKind::gpt2 ? parse_gpt2(fields) : parse_llama(fields, path);
   for (const char* name : kTokens)
     if (const json& value = fields.raw(name); !value.is_null()) hf.tokens[name] = value;
-  fields.check_unknown(hf.warnings);
+  fields.report_unknown(hf.warnings);
   require_positive(hf.model, path);
   try {
     validate(hf.model);

@@ -4,14 +4,10 @@
 //   for (const std::string& warning : hf.warnings) log::warn("{}", warning);
 //   write_file(out / "config.json", hf_config_text(hf.model, DType::bf16, hf.tokens));
 //
-// Read are GPT-2 (model_type gpt2) and Llama 1, 2, 3.x, TinyLlama (model_type llama). What a file leaves out has the
-// default of `transformers`' GPT2Config or LlamaConfig. No field that could change the function of the weights is passed
-// over:
-//   - one that is read here is checked for its type;
-//   - one that has a single value here (mlp_bias: false) must have it;
-//   - one that is known to change nothing (use_cache, those of generation) is ignored;
-//   - of the others, null, false and empty values are ignored, names of private fields and token ids give a warning, and
-//     anything else is an error that names the field.
+// GPT-2 (model_type gpt2) and Llama 1, 2, 3.x, TinyLlama (model_type llama) are read. What a file leaves out has the
+// default of transformers' GPT2Config or LlamaConfig. hf_fields.h lists every field that is known: one that is read is
+// checked for its type, one that would change the function of the weights must have the value that is built here, and one
+// that is on no list, and says something, gives a warning with its name.
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -26,7 +22,7 @@ namespace partita {
 
 struct HfConfig {
   ModelConfig model;
-  // bos_token_id, eos_token_id and pad_token_id where the file has them: nothing here reads them, an export hands them on.
+  // bos_token_id, eos_token_id and pad_token_id where the file has them (generation_config.h reads them).
   nlohmann::json tokens = nlohmann::json::object();
   std::vector<std::string> warnings;  // a line each: what was passed over
 };

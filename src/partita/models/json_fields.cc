@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
 #include "partita/base/nearest.h"
 
 namespace partita {
@@ -25,25 +27,31 @@ bool says_nothing(const json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty());
 }
 
+bool is_supported(const KnownField& field, const json& value) {
+  return value.is_null() || value == json::parse(field.only) || (field.only == "false" && says_nothing(value));
+}
+
 json parse_json_object(std::string_view text, const std::filesystem::path& path) {
-  json root;
-  try {
-    root = json::parse(text);
-  } catch (const json::exception& error) {
-    fail("{} is not valid JSON: {}", path.string(), error.what());
-  }
-  if (!root.is_object()) fail("{} is no configuration: expected an object", path.string());
+  json root = parse_json(text, path.string());
+  if (!root.is_object()) fail("{}: expected a JSON object, found {}", path.string(), json_excerpt(root));
   return root;
 }
 
-const json& JsonFields::raw(const char* name) {
+const json& JsonFields::value_of(std::string_view name) const {
   static const json kNull;
-  known_.insert(name);
   const auto found = object_.find(name);
   return found == object_.end() ? kNull : *found;
 }
 
-int64_t JsonFields::integer(const char* name, std::optional<int64_t> otherwise) {
+bool JsonFields::has(std::string_view name) const { return !value_of(name).is_null(); }
+
+const json& JsonFields::raw(std::string_view name) const {
+  const KnownField* field = find_field(known_, name);
+  PARTITA_CHECK(field != nullptr && field->use == FieldUse::read, "{} is not on the list of fields that are read", name);
+  return value_of(name);
+}
+
+int64_t JsonFields::integer(std::string_view name, std::optional<int64_t> otherwise) const {
   const json& value = raw(name);
   if (value.is_null()) return otherwise ? *otherwise : (refuse_missing(name), 0);
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}))
@@ -51,51 +59,64 @@ int64_t JsonFields::integer(const char* name, std::optional<int64_t> otherwise) 
   return value.get<int64_t>();
 }
 
-double JsonFields::number(const char* name, std::optional<double> otherwise) {
+double JsonFields::number(std::string_view name, std::optional<double> otherwise) const {
   const json& value = raw(name);
   if (value.is_null()) return otherwise ? *otherwise : (refuse_missing(name), 0);
-  if (!value.is_number()) refuse(name, "a number");
+  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(name, "a number");
   return value.get<double>();
 }
 
-bool JsonFields::boolean(const char* name, bool otherwise) {
+bool JsonFields::boolean(std::string_view name, bool otherwise) const {
   const json& value = raw(name);
   if (value.is_null()) return otherwise;
   if (!value.is_boolean()) refuse(name, "true or false");
   return value.get<bool>();
 }
 
-void JsonFields::require(const char* name, const json& only) {
-  const json& value = raw(name);
-  if (value.is_null() || value == only || (only == false && says_nothing(value))) return;
-  refuse(name, only == false ? "false or null" : only.dump());
-}
-
-void JsonFields::require_one_of(const char* name, std::span<const char* const> allowed) {
+void JsonFields::require_one_of(std::string_view name, std::span<const char* const> allowed) const {
   const json& value = raw(name);
   if (value.is_null()) return;
   if (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()) return;
   refuse(name, fmt::format("{}", fmt::join(allowed, ", ")));
 }
 
-void JsonFields::check_unknown(std::vector<std::string>& warnings) const {
-  for (const auto& [name, value] : object_.items()) {
-    if (known_.contains(name) || says_nothing(value)) continue;
-    if (looks_like_bookkeeping(name)) {
-      warnings.push_back(fmt::format("{}: the field {} is not known and is ignored", path_.string(), place_ + name));
-      continue;
-    }
-    const std::vector<std::string> names(known_.begin(), known_.end());
-    const std::string near = nearest(name, names);
-    fail("{}: the field {} = {} is not known, and may change the model{}: remove it if it does not", path_.string(),
-         place_ + name, value.dump(), near.empty() ? "" : " (" + near + " is known)");
+void JsonFields::require_supported() const {
+  for (const KnownField& field : known_) {
+    if (field.use != FieldUse::only || is_supported(field, value_of(field.name))) continue;
+    refuse(field.name, field.only == "false" ? "false or null" : field.only, field.why);
   }
 }
 
-void JsonFields::refuse(const char* name, std::string_view supported) const {
-  fail("{}: {} is {}, supported: {}", path_.string(), place_ + name, object_[name].dump(), supported);
+void JsonFields::report_unknown(std::vector<std::string>& warnings) const {
+  for (const auto& [name, value] : object_.items())
+    if (find_field(known_, name) == nullptr && !says_nothing(value))
+      warnings.push_back(fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name,
+                                     json_excerpt(value)));
 }
 
-void JsonFields::refuse_missing(const char* name) const { fail("{}: {} is missing", path_.string(), place_ + name); }
+void JsonFields::refuse_unknown(std::vector<std::string>& warnings) const {
+  for (const auto& [name, value] : object_.items()) {
+    if (find_field(known_, name) != nullptr || says_nothing(value)) continue;
+    if (looks_like_bookkeeping(name)) {
+      warnings.push_back(fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name,
+                                     json_excerpt(value)));
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const KnownField& field : known_) names.emplace_back(field.name);
+    const std::string near = nearest(name, names);
+    fail("{}: the field {} = {} is not known, and may change what is computed{}: remove it if it does not",
+         path_.string(), place_ + name, json_excerpt(value), near.empty() ? "" : " (" + near + " is known)");
+  }
+}
+
+void JsonFields::refuse(std::string_view name, std::string_view supported, std::string_view why) const {
+  fail("{}: {} is {}, supported: {}{}{}", path_.string(), place_ + std::string(name), json_excerpt(value_of(name)),
+       supported, why.empty() ? "" : "; ", why);
+}
+
+void JsonFields::refuse_missing(std::string_view name) const {
+  fail("{}: {} is missing", path_.string(), place_ + std::string(name));
+}
 
 }  // namespace partita

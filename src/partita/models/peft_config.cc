@@ -13,41 +13,76 @@ namespace {
 
 using nlohmann::json;
 
-// Change nothing in the adapters' function once they are trained. fan_in_fan_out says how PEFT finds the base's matrix,
-// transposed in GPT-2: that is known here.
-constexpr std::array kIgnored = {"auto_mapping",      "base_model_name_or_path",
-                                 "revision",          "inference_mode",
-                                 "init_lora_weights", "task_type",
-                                 "peft_version",      "megatron_core",
-                                 "qalora_group_size", "fan_in_fan_out",
-                                 "runtime_config",    "ensure_weight_tying",
-                                 "eva_config",        "loftq_config",
-                                 "corda_config"};
+constexpr FieldUse kRead = FieldUse::read, kHarmless = FieldUse::harmless, kOnly = FieldUse::only;
+constexpr std::string_view kMerge =
+    "load and merge the adapters with PEFT (merge_and_unload), save the model and use that";
 
-// What has no counterpart here: whatever they say, it must be nothing.
-constexpr std::array kUnsupported = {"use_dora",
-                                     "use_rslora",
-                                     "use_qalora",
-                                     "use_bdlora",
-                                     "lora_bias",
-                                     "modules_to_save",
-                                     "rank_pattern",
-                                     "alpha_pattern",
-                                     "layers_to_transform",
-                                     "layers_pattern",
-                                     "layer_replication",
-                                     "exclude_modules",
-                                     "trainable_token_indices",
-                                     "target_parameters",
-                                     "megatron_config",
-                                     "alora_invocation_tokens",
-                                     "arrow_config",
-                                     "kasa_config",
-                                     "lora_ga_config",
-                                     "monteclora_config",
-                                     "velora_config"};
+constexpr auto kFields = std::to_array<KnownField>({
+    {"peft_type", kRead},
+    {"r", kRead},
+    {"lora_alpha", kRead},
+    {"lora_dropout", kRead},
+    {"target_modules", kRead},
+    {"init_lora_weights", kRead},
+    {"base_model_name_or_path", kRead},
+    // Change nothing in the adapters' function once they are trained. fan_in_fan_out says how PEFT finds the base's matrix,
+    // transposed in GPT-2: that is known here. The configurations of initializations go with
+    // init_lora_weights.
+    {"auto_mapping", kHarmless},
+    {"revision", kHarmless},
+    {"inference_mode", kHarmless},
+    {"task_type", kHarmless},
+    {"peft_version", kHarmless},
+    {"megatron_core", kHarmless},
+    {"qalora_group_size", kHarmless},
+    {"fan_in_fan_out", kHarmless},
+    {"runtime_config", kHarmless},
+    {"ensure_weight_tying", kHarmless},
+    {"eva_config", kHarmless},
+    {"loftq_config", kHarmless},
+    {"corda_config", kHarmless},
+    {"lora_ga_config", kHarmless},
+    // What would change it.
+    {"bias", kOnly, "\"none\"", kMerge},
+    {"use_dora", kOnly, "false", kMerge},
+    {"use_rslora", kOnly, "false", kMerge},
+    {"use_qalora", kOnly, "false", kMerge},
+    {"use_bdlora", kOnly, "false", kMerge},
+    {"lora_bias", kOnly, "false", kMerge},
+    {"modules_to_save", kOnly, "false", kMerge},
+    {"rank_pattern", kOnly, "false", kMerge},
+    {"alpha_pattern", kOnly, "false", kMerge},
+    {"layers_to_transform", kOnly, "null", kMerge},
+    {"layers_pattern", kOnly, "false", kMerge},
+    {"layer_replication", kOnly, "false", kMerge},
+    {"exclude_modules", kOnly, "false", kMerge},
+    {"trainable_token_indices", kOnly, "false", kMerge},
+    {"target_parameters", kOnly, "false", kMerge},
+    {"megatron_config", kOnly, "false", "adapters of Megatron's linears are not built"},
+    {"alora_invocation_tokens", kOnly, "false", "adapters that begin at certain tokens are not built"},
+    {"arrow_config", kOnly, "false", "routing between adapters is not built"},
+    {"velora_config", kOnly, "false", kMerge},
+    {"kasa_config", kOnly, "false", kMerge},
+    {"monteclora_config", kOnly, "false", kMerge},
+});
 
-std::string join_targets(JsonFields& fields) {
+// Initializations that leave the base as it is, so that the trained adapters are plain LoRA. All others that PEFT has
+// (pissa, pissa_niter_N, olora, corda, loftq, lora_ga) change the base's matrices before training, and the adapters belong
+// to those.
+constexpr std::array kPlainInitializations = {"gaussian", "eva", "orthogonal", "mica"};
+
+void check_initialization(const JsonFields& fields) {
+  const json& value = fields.raw("init_lora_weights");
+  if (value.is_null() || value.is_boolean()) return;
+  if (value.is_string() && std::ranges::find(kPlainInitializations, value.get<std::string>()) !=
+                               kPlainInitializations.end())
+    return;
+  fields.refuse("init_lora_weights", fmt::format("true, false, {}", fmt::join(kPlainInitializations, ", ")),
+                "others change the base's matrices: save the adapters as plain LoRA with PEFT "
+                "(save_pretrained(path_initial_model_for_weight_conversion=...)), or merge them with it");
+}
+
+std::string join_targets(const JsonFields& fields) {
   const json& value = fields.raw("target_modules");
   const bool is_list = value.is_array() && !value.empty() &&
                        std::ranges::all_of(value, [](const json& item) { return item.is_string(); });
@@ -78,20 +113,21 @@ std::string base_of(const json& root) {
 
 }  // namespace
 
+std::span<const KnownField> peft_fields() { return kFields; }
+
 PeftConfig parse_peft_config(std::string_view text, const std::filesystem::path& path, ModelKind kind) {
   const json root = parse_json_object(text, path);
-  JsonFields fields(root, "", path);
-  if (fields.raw("peft_type") != "LORA")
-    fail("{}: peft_type is {}, supported: \"LORA\"", path.string(), fields.raw("peft_type").dump());
-  fields.ignore(kIgnored);
-  for (const char* name : kUnsupported) fields.require(name, false);
-  fields.require("bias", "none");
-  PeftConfig peft{.base = base_of(root)};
+  const JsonFields fields(root, "", path, kFields);
+  if (fields.raw("peft_type") != "LORA") fields.refuse("peft_type", "\"LORA\"", kMerge);
+  fields.require_supported();
+  check_initialization(fields);
+  PeftConfig peft;
+  peft.base = base_of(root);
   peft.lora.rank = fields.integer("r", 8);
   peft.lora.alpha = fields.number("lora_alpha", 8.0);
   peft.lora.dropout = fields.number("lora_dropout", 0.0);
   peft.lora.targets = join_targets(fields);
-  fields.check_unknown(peft.warnings);
+  fields.refuse_unknown(peft.warnings);
   if (peft.lora.rank < 1) fields.refuse("r", "a rank of at least 1");
   try {
     validate(peft.lora, kind);

@@ -3,14 +3,17 @@
 //   const PeftConfig peft = parse_peft_config(read_file(path), path, ModelKind::llama);
 //   write_file(path, peft_config_text(peft.lora, ModelKind::llama, peft.base));
 //
-// Read are plain adapters of linears (peft_type LORA). As in hf_config.h no field that could change their function is
-// passed over: DoRA, rank-stabilised scaling, trained biases, ranks by pattern and the like are errors by name.
+// Plain adapters of linears (peft_type LORA) are read. Every field of PEFT's LoraConfig is on a list: DoRA, rank-stabilized
+// scaling, trained biases, ranks by pattern, initializations that change the base (PiSSA, OLoRA, ...) and the like are
+// errors by name, and so is a field that is on no list, since new ones are mostly new kinds of adapters.
 #pragma once
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "partita/models/field_list.h"
 #include "partita/models/lora.h"
 
 namespace partita {
@@ -20,6 +23,9 @@ struct PeftConfig {
   std::string base;  // base_model_name_or_path: a folder, or a name on Hugging Face's hub; empty: not said
   std::vector<std::string> warnings;
 };
+
+// Those of LoraConfig, of PEFT 0.4 to 0.21.
+[[nodiscard]] std::span<const KnownField> peft_fields();
 
 // `kind`: of the model that is adapted. Error: as parse_hf_config, and those of validate(lora).
 [[nodiscard]] PeftConfig parse_peft_config(std::string_view text, const std::filesystem::path& path, ModelKind kind);
