@@ -10,6 +10,7 @@
 #include <set>
 
 #include "partita/checkpoint/adapted_weights.h"
+#include "partita/checkpoint/elements.h"
 #include "partita/checkpoint/save_weights.h"
 #include "partita/checkpoint/stored_weights.h"
 #include "tests/checkpoint/golden_folders.h"
@@ -44,7 +45,7 @@ TEST(HfExport, GivesBackEveryByteOfAnImport) {
     write_weights(folder / "checkpoint", 0, m.parameters, *m.weights, {{"step", 0}});
     const StoredWeights stored(folder / "checkpoint");
     stored.check(m.parameters);
-    export_hf_model(folder / "out", stored, {.model = m.model, .type = m.weights->stored_as()});
+    export_hf_model(folder / "out", stored, {.model = m.model, .types = m.weights->stored_types()});
     expect_same_tensors(golden_folder(name), folder / "out");
     EXPECT_EQ(open_folder(folder / "out").model, m.model) << name;
     EXPECT_EQ(SafetensorsFile(folder / "out/model.safetensors").metadata().at("format"), "pt");
@@ -74,7 +75,7 @@ TEST(HfExport, RoundsToTheTypeThatIsAskedFor) {
   const TemporaryDirectory folder;
   const OpenModel m = open_folder(golden_folder("gpt2_untied"));
   export_hf_model(folder / "half", *m.weights,
-                  {.model = m.model, .type = ElementType::f16, .tokens = {{"eos_token_id", 9}}});
+                  {.model = m.model, .types = {.usual = ElementType::f16}, .tokens = {{"eos_token_id", 9}}});
   const OpenModel half = open_folder(folder / "half");
   for (const ParameterSpec& p : m.parameters) {
     const auto exact = read_all(*m.weights, p), rounded = read_all(*half.weights, p);
@@ -85,7 +86,7 @@ TEST(HfExport, RoundsToTheTypeThatIsAskedFor) {
   EXPECT_EQ(config["torch_dtype"], "float16");
   EXPECT_EQ(config["eos_token_id"], 9);
   EXPECT_THAT(
-      error_message([&] { export_hf_model(folder / "x", *m.weights, {.model = m.model, .type = ElementType::i8}); }),
+      error_message([&] { export_hf_model(folder / "x", *m.weights, {.model = m.model, .types = {.usual = ElementType::i8}}); }),
       HasSubstr("weights are not exported as I8"));
   EXPECT_FALSE(fs::exists(folder / "x"));
   EXPECT_FALSE(fs::exists(folder / "x.partial"));
@@ -218,6 +219,50 @@ TEST(StoredWeights, ListDifferencesAndDamage) {
   EXPECT_EQ(read_all(stored, m.parameters[0]), read_all(*m.weights, m.parameters[0]));
   EXPECT_THAT(error_message([&] { (void)read_all(stored, m.parameters.back()); }),
               HasSubstr("the checksum of 'model/final_norm.bias' does not match"));
+}
+
+// bf16 matrices with fp32 norms, whole and in shards: each tensor comes out in its own type, with the same bytes.
+TEST(HfExport, KeepsTheTypeOfEachTensor) {
+  const OpenModel m = open_folder(golden_folder("llama_gqa_tied_bf16"));
+  StoredTypes types = m.weights->stored_types();
+  ASSERT_EQ(types, StoredTypes{.usual = ElementType::bf16});
+  for (const HfParameter& p : hf_parameters(m.model))
+    if (p.name.ends_with("norm.weight")) types.others[p.pieces[0].name] = ElementType::f32;
+  types.others["model.layers.0.self_attn.k_proj.weight"] = ElementType::f16;  // one piece of three
+  const TemporaryDirectory folder;
+  export_hf_model(folder / "mixed", *m.weights, {.model = m.model, .types = types});
+  const OpenModel mixed = open_folder(folder / "mixed");
+  EXPECT_EQ(mixed.weights->stored_types(), types);
+  EXPECT_EQ(json::parse(read_file(folder / "mixed/config.json"))["torch_dtype"], "bfloat16");
+  fs::create_directory(folder / "checkpoint");
+  write_weights(folder / "checkpoint", 0, m.parameters, *mixed.weights, {{"step", 0}});
+  for (const int64_t shard : {int64_t{INT64_MAX}, int64_t{2000}}) {
+    const fs::path out = folder / std::to_string(shard);
+    export_hf_model(out, StoredWeights(folder / "checkpoint"),
+                    {.model = m.model, .types = mixed.weights->stored_types(), .shard_bytes = shard});
+    expect_same_tensors(folder / "mixed", out);
+  }
+  const json index = json::parse(read_file(folder / "2000/model.safetensors.index.json"));
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : mixed.weights->folder().tensors()) bytes += std::ssize(tensor.bytes);
+  EXPECT_EQ(index["metadata"]["total_size"], bytes);
+}
+
+TEST(HfExport, RefusesNumbersThatTheTypeCannotHold) {
+  class Large final : public WeightSource {
+    void check(std::span<const ParameterSpec>) const override {}
+    void read(const ParameterSpec& p, int64_t, std::span<float> out) const override {
+      std::ranges::fill(out, p.name == "final_norm.bias" ? 70000.F : 1.F);
+    }
+  };
+  const OpenModel m = open_folder(golden_folder("gpt2_tied"));
+  const TemporaryDirectory folder;
+  EXPECT_THAT(error_message([&] {
+                export_hf_model(folder / "x", Large(), {.model = m.model, .types = {.usual = ElementType::f16}});
+              }),
+              testing::AllOf(HasSubstr("'transformer.ln_f.bias' holds 70000, which F16 cannot"), HasSubstr("bf16")));
+  EXPECT_FALSE(fs::exists(folder / "x"));
+  export_hf_model(folder / "bf16", Large(), {.model = m.model, .types = {.usual = ElementType::bf16}});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -71,13 +72,13 @@ TEST(HfFolder, NamesWhatIsWrong) {
     write_file(index, text);
     return error_of(folder.path());
   };
-  EXPECT_THAT(with_index("{"), AllOf(HasSubstr("index.json"), HasSubstr("is no index of weights")));
+  EXPECT_THAT(with_index("{"), HasSubstr("index.json:1:2: not valid JSON"));
   EXPECT_THAT(with_index("{}"), HasSubstr("is no index of weights"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": 3}})"), HasSubstr("is no index of weights"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "../x.safetensors"}})"), HasSubstr("'a' lies in '../x.safetensors'"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "/etc/passwd"}})"), HasSubstr("leads out of the folder"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": ".."}})"), HasSubstr("leads out of the folder"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"), HasSubstr("gone.safetensors"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"), HasSubstr("lists gone.safetensors, which is missing: the download is not complete"));
   write_tensors(folder / "x.safetensors", {"b"}, 1);
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "x.safetensors"}})"),
               HasSubstr("says that 'a' lies in x.safetensors, which does not hold it"));
@@ -102,6 +103,29 @@ TEST(HfFolder, ReadsTheSameFromEveryForm) {
     }
     EXPECT_GT(compared, 15) << one;
     for (const auto& [name, tensor] : b.tensors()) EXPECT_TRUE(a.find(name) || name == "lm_head.weight") << name;
+  }
+}
+
+// What an index names is opened only if it is a regular file: a pipe would be waited for.
+TEST(HfFolder, OpensNoPipesAndDevices) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe.safetensors").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", folder / "zero.safetensors");
+  for (const char* name : {"pipe.safetensors", "zero.safetensors"}) {
+    write_file(folder / "model.safetensors.index.json", fmt::format(R"({{"weight_map": {{"a": "{}"}}}})", name));
+    EXPECT_THAT(error_of(folder.path()), AllOf(HasSubstr(name), HasSubstr("a regular file was expected")));
+  }
+  fs::remove(folder / "model.safetensors.index.json");
+  ASSERT_EQ(::mkfifo((folder / "model.safetensors.index.json").c_str(), 0600), 0);
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("is not a regular file"));
+}
+
+TEST(HfFolder, NamesGitLfsPointers) {
+  constexpr const char* kPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 548105171\n";
+  for (const char* name : {"model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"}) {
+    const TemporaryDirectory folder;
+    write_file(folder / name, kPointer);
+    EXPECT_THAT(error_of(folder.path()), AllOf(HasSubstr(name), HasSubstr("is a Git LFS pointer")));
   }
 }
 

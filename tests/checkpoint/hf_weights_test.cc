@@ -8,6 +8,7 @@
 #include <random>
 
 #include "partita/checkpoint/elements.h"
+#include "partita/checkpoint/zip_archive.h"
 #include "tests/checkpoint/golden_folders.h"
 #include "tests/checkpoint/zip_writer.h"
 #include "tests/support/error_message.h"
@@ -83,7 +84,8 @@ TEST(HfWeights, ReadsEveryElementInEveryType) {
       const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
       const auto parameters = hf_parameters(model);
       weights.check(specs_of(parameters));
-      EXPECT_EQ(weights.stored_as(), type == ElementType::f64 ? ElementType::f32 : type);
+      EXPECT_EQ(weights.stored_types(), (StoredTypes{.usual = type == ElementType::f64 ? ElementType::f32 : type}));
+      EXPECT_EQ(weights.rounded().size(), type == ElementType::f64 ? tensors_of(model).size() : 0U);
       for (const HfParameter& p : parameters) {
         const auto values = read_all(weights, {.name = p.name, .shape = p.shape});
         const int64_t columns = p.shape.size() == 2 ? p.shape[1] : 1;
@@ -222,6 +224,69 @@ TEST(HfWeights, ReadsTheSameFromEveryForm) {
     b.weights->check(a.parameters);
     for (const ParameterSpec& p : a.parameters)
       EXPECT_EQ(read_all(*a.weights, p), read_all(*b.weights, p)) << other << " " << p.name;
+  }
+}
+
+// Or under the head's name alone.
+TEST(HfWeights, TakesATiedModelThatHoldsTheHeadAlone) {
+  for (const ModelConfig& model : {kGpt2, kLlama}) {
+    const std::string embedding = model.kind == ModelKind::gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
+    std::vector<Tensor> tensors = tensors_of(model);
+    for (Tensor& t : tensors)
+      if (t.name == embedding) t = {"lm_head.weight", t.shape, ElementType::bf16};
+    const TemporaryDirectory folder;
+    write_folder(folder.path(), tensors);
+    const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
+    weights.check(specs_of(hf_parameters(model)));
+    const auto table = read_all(weights, {.name = "embedding.token.weight", .shape = {7, model.hidden_size}});
+    for (size_t i = 0; i < table.size(); ++i) ASSERT_EQ(table[i], value_of("lm_head.weight", static_cast<int64_t>(i)));
+    EXPECT_EQ(weights.stored_types().of(embedding), ElementType::bf16);
+  }
+  // With neither, the embedding's name is what is missing; a model that is not tied needs both.
+  std::vector<Tensor> tensors = tensors_of(kLlama);
+  std::erase_if(tensors, [](const Tensor& t) { return t.name == "model.embed_tokens.weight"; });
+  const TemporaryDirectory neither, untied;
+  write_folder(neither.path(), tensors);
+  EXPECT_THAT(check_error(neither.path(), kLlama), HasSubstr("missing from it: model.embed_tokens.weight"));
+  tensors.push_back({"lm_head.weight", {7, 5}});
+  write_folder(untied.path(), tensors);
+  ModelConfig model = kLlama;
+  model.tied_head = TiedHead::no;
+  EXPECT_THAT(check_error(untied.path(), model), HasSubstr("missing from it: model.embed_tokens.weight"));
+}
+
+TEST(HfWeights, KnowsTheTypeOfEachTensor) {
+  std::vector<Tensor> tensors = tensors_of(kLlama, ElementType::bf16);
+  for (Tensor& t : tensors)
+    if (t.name.ends_with("norm.weight")) t.type = ElementType::f32;
+  const TemporaryDirectory folder;
+  write_folder(folder.path(), tensors);
+  const StoredTypes types = HfWeights(HfFolder(folder.path()), hf_naming(kLlama)).stored_types();
+  EXPECT_EQ(types.usual, ElementType::bf16);
+  EXPECT_EQ(types.others.size(), 3U);
+  for (const Tensor& t : tensors) EXPECT_EQ(types.of(t.name), t.type) << t.name;
+}
+
+// torch's archives hold a CRC-32 of each storage: whichever byte of the tensors is changed, it is seen.
+TEST(HfWeights, SeesAChangedByteOfPytorchModelBin) {
+  const fs::path golden = golden_folder("gpt2_tied_bin");
+  const std::string sound = read_file(golden / "pytorch_model.bin");
+  const OpenModel model = open_folder(golden);
+  std::vector<ZipEntry> storages;
+  for (const ZipEntry& entry : parse_zip(std::as_bytes(std::span(sound)), "x"))
+    if (entry.name.find("/data/") != std::string::npos || entry.name.ends_with("data.pkl")) storages.push_back(entry);
+  ASSERT_GT(storages.size(), 20U);
+  const TemporaryDirectory folder;
+  for (const ZipEntry& entry : storages) {
+    std::string bytes = sound;
+    const auto at = static_cast<size_t>((entry.begin + entry.end) / 2);
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_file(folder / "pytorch_model.bin", bytes);
+    EXPECT_THAT(error_message([&] {
+                  const HfWeights weights(HfFolder(folder.path()), hf_naming(model.model));
+                  for (const ParameterSpec& p : model.parameters) (void)read_all(weights, p);
+                }),
+                AllOf(HasSubstr("pytorch_model.bin is damaged: the checksum of '" + entry.name + "'")));
   }
 }
 

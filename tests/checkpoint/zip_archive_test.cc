@@ -104,5 +104,18 @@ TEST(ZipArchive, SurvivesRandomDamage) {
   EXPECT_GT(refused, 3000);
 }
 
+// The check value of CRC-32 (ISO 3309), as in every implementation's tests.
+TEST(ZipArchive, ComparesTheChecksum) {
+  const std::string bytes = "123456789";
+  const auto check = [&](uint32_t crc) {
+    return error_message([&] { check_zip_crc(std::as_bytes(std::span(bytes)), crc, "m/data/0", "x.bin"); });
+  };
+  EXPECT_EQ(check(0xCBF43926), "no error");
+  EXPECT_EQ(check(0), "no error");  // none was written
+  EXPECT_THAT(check(0xCBF43927), testing::HasSubstr("x.bin is damaged: the checksum of 'm/data/0' is cbf43926 instead"));
+  const std::string archive = test::zip_of({{"m/data/0", bytes, 0xCBF43926}});
+  EXPECT_EQ(parse_zip(std::as_bytes(std::span(archive)), "x").at(0).crc, 0xCBF43926);
+}
+
 }  // namespace
 }  // namespace partita

@@ -8,10 +8,12 @@
 
 #include "partita/base/file.h"
 #include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/hf_export.h"
 #include "partita/checkpoint/hf_folder.h"
 #include "partita/checkpoint/save_weights.h"
 #include "partita/models/hf_config.h"
 #include "partita/models/peft_names.h"
+#include "partita/tokenizer/tokenizer.h"
 #include "partita/train/model_source.h"
 #include "partita/train/run_state.h"
 #include "tests/support/error_message.h"
@@ -141,19 +143,134 @@ TEST(ModelSource, OpensARunOfAdapters) {
 
 TEST(ModelSource, NamesWhatItLookedFor) {
   const TemporaryDirectory folder;
-  EXPECT_THAT(error_message([&] { (void)open_model(folder / "none"); }), HasSubstr("is not there"));
+  EXPECT_THAT(error_message([&] { (void)open_model(folder / "none"); }), HasSubstr("no such folder, expected the folder of a model"));
+  EXPECT_THAT(error_message([&] { (void)open_model("nobody/no-such-model"); }),
+              HasSubstr("hf download nobody/no-such-model --local-dir"));
   EXPECT_THAT(error_message([&] { (void)open_model(folder.path()); }),
               AllOf(HasSubstr("config.json"), HasSubstr("adapter_config.json"), HasSubstr("manifest.json")));
   EXPECT_THAT(error_message([&] { (void)open_model(kGolden / "gpt2_tied", folder.path()); }),
-              HasSubstr("has no adapters: a base"));
+              HasSubstr("--base (model.base) applies only to adapters, and"));
   // An adapter whose base is a name on a hub.
   fs::copy(kGolden / "gpt2_tied_lora", folder / "adapter");
   json config = json::parse(read_file(folder / "adapter/adapter_config.json"));
   config["base_model_name_or_path"] = "openai-community/gpt2";
   write_file(folder / "adapter/adapter_config.json", config.dump());
   EXPECT_THAT(error_message([&] { (void)open_model(folder / "adapter"); }),
-              HasSubstr("adapts openai-community/gpt2, which is no folder here"));
+              AllOf(HasSubstr("adapts openai-community/gpt2, which is not a folder here"), HasSubstr("hf download")));
   EXPECT_EQ(open_model(folder / "adapter", kGolden / "gpt2_tied").lora.rank, 4);
+}
+
+// bf16 matrices with fp32 norms: through import and export each tensor has its type and bytes; also a merge of adapters
+// that were trained on such a model, and a model whose tied table is stored under the head's name.
+TEST(ModelTransfer, KeepsTheTypeOfEachTensor) {
+  const TemporaryDirectory folder;
+  StoredTypes types{.usual = ElementType::bf16};
+  for (const char* name : {"model.norm.weight", "model.layers.0.input_layernorm.weight"})
+    types.others[name] = ElementType::f32;
+  const ModelSource golden = open_model(kGolden / "llama_gqa_tied_bf16");
+  export_hf_model(folder / "mixed", *golden.weights, {.model = golden.model, .types = types});
+  import_model(folder / "mixed", folder / "run");
+  EXPECT_EQ(open_model(folder / "run").stored_as, types);
+  export_model(folder / "run", folder / "out", {.shard_bytes = 3000});
+  expect_same_tensors(folder / "mixed", folder / "out");
+  export_model(folder / "mixed", folder / "again", {});
+  expect_same_tensors(folder / "mixed", folder / "again");
+  export_model(folder / "run", folder / "half", {.dtype = DType::fp16});
+  EXPECT_EQ(HfFolder(folder / "half").at("model.norm.weight").type, ElementType::f16);
+  EXPECT_EQ(HfFolder(folder / "half").at("model.embed_tokens.weight").type, ElementType::f16);
+
+  // The same table under the other name.
+  const SafetensorsFile whole(folder / "mixed/model.safetensors");
+  std::vector<SafetensorsEntry> entries(whole.entries().begin(), whole.entries().end());
+  for (SafetensorsEntry& e : entries)
+    if (e.name == "model.embed_tokens.weight") e.name = "lm_head.weight";
+  fs::create_directory(folder / "head");
+  write_file(folder / "head/config.json", read_file(folder / "mixed/config.json"));
+  SafetensorsWriter head(folder / "head/model.safetensors", entries);
+  for (const SafetensorsEntry& e : whole.entries()) head.write(whole.bytes(e));
+  head.commit();
+  import_model(folder / "head", folder / "head_run");
+  export_model(folder / "head_run", folder / "head_out", {});
+  expect_same_tensors(folder / "mixed", folder / "head_out");  // as transformers writes it
+}
+
+TEST(ModelTransfer, AdaptersKeepTheirType) {
+  const TemporaryDirectory folder;
+  export_model(kGolden / "gpt2_tied_lora", folder / "half", {.dtype = DType::bf16});
+  write_file(folder / "half/adapter_config.json", read_file(kGolden / "gpt2_tied_lora/adapter_config.json"));
+  fs::copy(kGolden / "gpt2_tied", folder / "gpt2_tied");
+  export_model(folder / "half", folder / "out", {.base = kGolden / "gpt2_tied"});
+  expect_same_tensors(folder / "half", folder / "out", kPeftFiles);
+}
+
+// generation_config.json goes through a run and out again, with the ids of config.json where it has none itself.
+TEST(ModelTransfer, HandsOnHowToGenerate) {
+  const TemporaryDirectory folder;
+  fs::create_directories(folder / "in/additional_chat_templates");
+  write_file(folder / "in/model.safetensors", read_file(kGolden / "gpt2_tied/model.safetensors"));
+  json config = json::parse(read_file(kGolden / "gpt2_tied/config.json"));
+  config["eos_token_id"] = 0;
+  config["bos_token_id"] = 1;
+  write_file(folder / "in/config.json", config.dump());
+  write_file(folder / "in/generation_config.json", R"({"eos_token_id": [0, 28], "temperature": 0.6, "num_beams": 4})");
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "additional_chat_templates/tools.jinja"})
+    write_file(folder / "in" / name, name);
+  const ModelSource source = open_model(folder / "in");
+  EXPECT_EQ(source.generation.eos_token_ids, (std::vector<int64_t>{0, 28}));
+  EXPECT_THAT(source.generation.warnings.at(0), HasSubstr("num_beams = 4"));
+  import_model(folder / "in", folder / "run");
+  EXPECT_EQ(open_model(folder / "run").generation.eos_token_ids, source.generation.eos_token_ids);
+  export_model(folder / "run", folder / "out", {});
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "additional_chat_templates/tools.jinja"})
+    EXPECT_EQ(read_file(folder / "out" / name), name);
+  EXPECT_EQ(json::parse(read_file(folder / "out/generation_config.json")),
+            (json{{"eos_token_id", {0, 28}}, {"bos_token_id", 1}, {"temperature", 0.6}, {"num_beams", 4}}));
+}
+
+// What was trained here has no such files: transformers needs to be told of class and end of text.
+TEST(ModelTransfer, WritesTheLeastThatTransformersNeeds) {
+  const TemporaryDirectory folder;
+  import_model(kGolden / "llama_rope_scaled", folder / "run");
+  fs::remove(folder / "run/generation_config.json");
+  fs::copy(fs::path(PARTITA_SOURCE_DIR) / "tests/golden/tokenizer.json", folder / "run/tokenizer.json");
+  const TokenId end = load_tokenizer(folder / "run/tokenizer.json")->end_of_document().value();
+  export_model(folder / "run", folder / "out", {});
+  const json tokenizer = json::parse(read_file(folder / "out/tokenizer_config.json"));
+  EXPECT_EQ(tokenizer["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(tokenizer["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(tokenizer["model_max_length"], open_model(folder / "run").model.max_length);
+  EXPECT_FALSE(tokenizer.contains("bos_token"));
+  EXPECT_EQ(json::parse(read_file(folder / "out/generation_config.json")), (json{{"eos_token_id", end}}));
+  EXPECT_EQ(json::parse(read_file(folder / "out/config.json"))["eos_token_id"], end);
+  // A folder of Hugging Face's is not added to.
+  export_model(kGolden / "llama_mha", folder / "same", {});
+  EXPECT_FALSE(fs::exists(folder / "same/tokenizer_config.json"));
+}
+
+TEST(ModelSource, RefusesAdaptersOfAnotherBase) {
+  const TemporaryDirectory folder;
+  fs::copy(kGolden / "gpt2_tied_lora", folder / "adapter");
+  json config = json::parse(read_file(folder / "adapter/adapter_config.json"));
+  config["r"] = 2;
+  write_file(folder / "adapter/adapter_config.json", config.dump());
+  EXPECT_THAT(error_message([&] {
+                export_model(folder / "adapter", folder / "x", {.merge = true, .base = kGolden / "gpt2_tied"});
+              }),
+              AllOf(HasSubstr("lora_A.weight [4, 18] instead of [2, 18]"), HasSubstr("trained on a base of another")));
+}
+
+// Rotary positions have no weights: a model may be lengthened. Learned ones may not.
+TEST(ModelSource, RotaryModelsMayBeLengthened) {
+  const fs::path llama = kGolden / "llama_mha", gpt2 = kGolden / "gpt2_tied";
+  ModelConfig longer = open_model(llama).model;
+  longer.max_length *= 4;
+  EXPECT_NO_THROW(check_same_function(open_model(llama).model, longer, llama));
+  longer = open_model(gpt2).model;
+  longer.max_length *= 4;
+  EXPECT_THAT(error_message([&] { check_same_function(open_model(gpt2).model, longer, gpt2); }),
+              HasSubstr("model.max_length"));
 }
 
 TEST(ModelTransfer, OverwritesNothingAndSaysWhy) {

@@ -33,7 +33,7 @@ RunState llama_with_adapters() {
                     .rope_factor = 8},
           .lora = {.rank = 4, .alpha = 8, .dropout = 0.1, .targets = "q_proj"},
           .base = "/models/base",
-          .stored_as = "BF16",
+          .stored_as = {.usual = ElementType::bf16, .others = {{"model.norm.weight", ElementType::f32}}},
           .identity = {{"train.seed", "1"}}};
 }
 
@@ -49,7 +49,7 @@ TEST(RunState, ReadsWhatItWrote) {
   EXPECT_EQ(after.model, before.model);
   EXPECT_EQ(after.lora, before.lora);
   EXPECT_EQ(after.base, before.base);
-  EXPECT_EQ(after.stored_as, "BF16");
+  EXPECT_EQ(after.stored_as, before.stored_as);
   EXPECT_EQ(after.identity, before.identity);
 }
 

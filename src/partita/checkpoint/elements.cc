@@ -3,6 +3,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "partita/base/error.h"
@@ -50,6 +51,16 @@ void to_fp32(ElementType type, const std::byte* from, int64_t stride, std::span<
     default:
       refuse(type);
   }
+}
+
+std::optional<size_t> find_overflow(ElementType type, std::span<const float> values) {
+  if (!is_floating(type)) refuse(type);
+  if (type != ElementType::f16 && type != ElementType::bf16) return std::nullopt;
+  // Halfway from the largest number of the type to the next that it would have: from there on it is infinity.
+  const float limit = type == ElementType::f16 ? 65520.0F : 0x1.FFp127F;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (std::isfinite(values[i]) && std::abs(values[i]) >= limit) return i;
+  return std::nullopt;
 }
 
 void from_fp32(ElementType type, std::span<const float> values, std::byte* out) {

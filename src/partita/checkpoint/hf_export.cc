@@ -48,16 +48,21 @@ std::vector<ParameterSpec> specs_of(std::span<const HfParameter> parameters, boo
 
 int64_t count_of(const Output& output) { return ParameterSpec{.name = "", .shape = output.piece.shape}.count(); }
 
-SafetensorsEntry entry_of(const Output& output, ElementType type) {
-  return {output.piece.name, type, output.piece.shape};
+SafetensorsEntry entry_of(const Output& output, const StoredTypes& types) {
+  return {output.piece.name, types.of(output.piece.name), output.piece.shape};
+}
+
+int64_t bytes_of(const Output& output, const StoredTypes& types) {
+  return count_of(output) * size_of(types.of(output.piece.name));
 }
 
 // As many tensors a file as fit; a larger one has a file of its own.
-std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, ElementType type, int64_t most) {
+std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, const StoredTypes& types,
+                                             int64_t most) {
   std::vector<std::vector<Output>> files;
   int64_t bytes = 0;
   for (Output& output : outputs) {
-    const int64_t size = count_of(output) * size_of(type);
+    const int64_t size = bytes_of(output, types);
     if (files.empty() || bytes + size > most) {
       files.emplace_back();
       bytes = 0;
@@ -70,10 +75,14 @@ std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, Elemen
 
 class TensorWriter {
  public:
-  TensorWriter(SafetensorsWriter& out, const WeightSource& source, ElementType type)
-      : out_(out), source_(source), type_(type) {}
+  TensorWriter(SafetensorsWriter& out, const WeightSource& source, const StoredTypes& types)
+      : out_(out), source_(source), types_(types) {}
 
-  void write(const Output& output) { output.piece.transposed ? write_transposed(output) : write_rows(output); }
+  void write(const Output& output) {
+    name_ = output.piece.name;
+    type_ = types_.of(name_);
+    output.piece.transposed ? write_transposed(output) : write_rows(output);
+  }
 
  private:
   // Rows are neighbours there as here.
@@ -103,6 +112,8 @@ class TensorWriter {
     }
   }
   void put(std::span<const float> values) {
+    if (const auto at = find_overflow(type_, values))
+      fail("'{}' holds {}, which {} cannot: export with --dtype bf16 or fp32", name_, values[*at], name_of(type_));
     bytes_.resize(values.size() * static_cast<size_t>(size_of(type_)));
     from_fp32(type_, values, bytes_.data());
     out_.write(bytes_);
@@ -110,17 +121,19 @@ class TensorWriter {
 
   SafetensorsWriter& out_;
   const WeightSource& source_;
-  ElementType type_;
+  const StoredTypes& types_;
+  std::string name_;  // of the tensor that is written, and its type
+  ElementType type_ = ElementType::f32;
   std::vector<float> values_;
   std::vector<std::byte> bytes_;
 };
 
 void write_file_of(const fs::path& path, std::span<const Output> outputs, const WeightSource& source,
-                   ElementType type) {
+                   const StoredTypes& types) {
   std::vector<SafetensorsEntry> entries;
-  for (const Output& output : outputs) entries.push_back(entry_of(output, type));
+  for (const Output& output : outputs) entries.push_back(entry_of(output, types));
   SafetensorsWriter out(path, entries, kMetadata);
-  TensorWriter writer(out, source, type);
+  TensorWriter writer(out, source, types);
   for (const Output& output : outputs) writer.write(output);
   out.commit();
 }
@@ -128,24 +141,28 @@ void write_file_of(const fs::path& path, std::span<const Output> outputs, const 
 // NAME.safetensors, or NAME-00001-of-00003.safetensors and so on with NAME.safetensors.index.json.
 void write_tensors(const fs::path& folder, const std::string& name, std::span<const HfParameter> parameters,
                    const WeightSource& source, const HfExportOptions& options) {
-  const ElementType type = options.type;
+  const StoredTypes& types = options.types;
   int64_t total = 0;
   std::vector<Output> outputs = outputs_of(parameters);
-  for (const Output& output : outputs) total += count_of(output) * size_of(type);
+  for (const Output& output : outputs) total += bytes_of(output, types);
   require_free_bytes(folder, total);
-  const std::vector<std::vector<Output>> files = split_files(std::move(outputs), type, options.shard_bytes);
-  if (files.size() == 1) return write_file_of(folder / (name + ".safetensors"), files[0], source, type);
+  const std::vector<std::vector<Output>> files = split_files(std::move(outputs), types, options.shard_bytes);
+  if (files.size() == 1) return write_file_of(folder / (name + ".safetensors"), files[0], source, types);
   json index = {{"metadata", {{"total_size", total}}}, {"weight_map", json::object()}};
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string file = fmt::format("{}-{:05}-of-{:05}.safetensors", name, i + 1, files.size());
-    write_file_of(folder / file, files[i], source, type);
+    write_file_of(folder / file, files[i], source, types);
     for (const Output& output : files[i]) index["weight_map"][output.piece.name] = file;
   }
   write_file(folder / (name + ".safetensors.index.json"), index.dump(2) + "\n");
 }
 
-void copy_files(const fs::path& folder, const HfExportOptions& options) {
-  for (const auto& [name, path] : options.files) write_file(folder / name, read_file(path));
+void write_side_files(const fs::path& folder, const HfExportOptions& options) {
+  for (const auto& [name, path] : options.files) {
+    fs::create_directories((folder / name).parent_path());
+    write_file(folder / name, read_file(path));
+  }
+  for (const auto& [name, text] : options.texts) write_file(folder / name, text);
 }
 
 }  // namespace
@@ -154,8 +171,8 @@ void export_hf_model(const fs::path& path, const WeightSource& source, const HfE
   const std::vector<HfParameter> parameters = hf_parameters(options.model);
   source.check(specs_of(parameters, false));
   NewFolder folder(path);
-  write_file(folder.path() / "config.json", hf_config_text(options.model, dtype_of(options.type), options.tokens));
-  copy_files(folder.path(), options);
+  write_file(folder.path() / "config.json", hf_config_text(options.model, dtype_of(options.types.usual), options.tokens));
+  write_side_files(folder.path(), options);
   write_tensors(folder.path(), "model", parameters, source, options);
   folder.publish();
 }
@@ -167,7 +184,7 @@ void export_peft_adapter(const fs::path& path, const WeightSource& source, const
   source.check(specs_of(parameters, true));
   NewFolder folder(path);
   write_file(folder.path() / "adapter_config.json", peft_config_text(lora, options.model.kind, base));
-  copy_files(folder.path(), options);
+  write_side_files(folder.path(), options);
   HfExportOptions whole = options;
   whole.shard_bytes = INT64_MAX;  // PEFT reads one file
   write_tensors(folder.path(), "adapter_model", parameters, source, whole);

@@ -1,11 +1,12 @@
 // Writes what `transformers` and PEFT load: a model's folder, or one of adapters, from any source of weights.
 //
-//   export_hf_model("out/gpt2", *source.weights, {.model = source.model, .type = ElementType::bf16});
+//   export_hf_model("out/gpt2", *source.weights, {.model = source.model, .types = {.usual = ElementType::bf16}});
 //   export_peft_adapter("out/adapter", *source.adapters, {.model = source.model}, lora, "gpt2");
 //
 // Tensors are written one after the other, each in pieces of some megabytes (GPT-2's transposed ones whole), so memory
-// does not grow with the model. What was imported in an element type that holds them comes out with the same bytes. The
-// folder appears when it is complete. One process.
+// does not grow with the model. Each tensor is written in a type of its own, so that what was imported comes out with the same
+// bytes; a tied model's token table is written once, under the embedding's name, as transformers does. A number that is too
+// large for the type it would be rounded to is an error. The folder appears when it is complete. One process.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "partita/checkpoint/safetensors.h"
+#include "partita/checkpoint/stored_types.h"
 #include "partita/checkpoint/weight_source.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
@@ -23,9 +24,10 @@ namespace partita {
 
 struct HfExportOptions {
   ModelConfig model;
-  ElementType type = ElementType::f32;                      // f32, f16 or bf16
+  StoredTypes types = {};                                   // of each tensor: f32, f16 or bf16
   nlohmann::json tokens = nlohmann::json::object();         // fields of config.json that are handed on (hf_config.h)
   std::map<std::string, std::filesystem::path> files = {};  // copied as they are: name there, path here
+  std::map<std::string, std::string> texts = {};            // written: name, content
   int64_t shard_bytes = 5'000'000'000;                      // a larger model lies in several files with an index
 };
 

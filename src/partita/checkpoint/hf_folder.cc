@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/json.h"
 #include "partita/checkpoint/torch_file.h"
 
 namespace partita {
@@ -32,7 +33,7 @@ std::span<const std::byte> range(const MappedFile& file, int64_t begin, int64_t 
 std::map<std::string, std::string> read_index(const fs::path& path) {
   std::map<std::string, std::string> index;
   try {
-    index = json::parse(read_file(path)).at("weight_map").get<std::map<std::string, std::string>>();
+    index = read_json(path).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const json::exception& error) {
     fail("{} is no index of weights: {}", path.string(), error.what());
   }
@@ -69,19 +70,37 @@ HfFolder::Tensors HfFolder::open(const fs::path& path) {
     const SafetensorsHeader header = parse_safetensors(file.bytes(), path);
     for (const SafetensorsEntry& e : header.entries)
       tensors[e.name] = {e.type, e.shape, row_major_strides(e.shape),
-                         range(file, header.data_begin + e.begin, header.data_begin + e.end)};
+                         range(file, header.data_begin + e.begin, header.data_begin + e.end), nullptr};
   } else {
-    for (TorchTensor& t : parse_torch_file(file.bytes(), path))
-      tensors[t.name] = {t.type, std::move(t.shape), std::move(t.strides), range(file, t.begin, t.end)};
+    std::map<int64_t, std::shared_ptr<HfStorage>> storages;  // by where they begin
+    for (TorchTensor& t : parse_torch_file(file.bytes(), path)) {
+      const ZipEntry& in = t.storage;
+      std::shared_ptr<HfStorage>& storage = storages[in.begin];
+      if (!storage)
+        storage = std::make_shared<HfStorage>(HfStorage{range(file, in.begin, in.end), in.crc, in.name, path, false});
+      tensors[t.name] = {t.type, std::move(t.shape), std::move(t.strides), range(file, t.begin, t.end), storage};
+    }
   }
   return tensors;
+}
+
+void HfFolder::check(const HfTensor& tensor) {
+  if (!tensor.storage || tensor.storage->checked) return;
+  check_zip_crc(tensor.storage->bytes, tensor.storage->crc, tensor.storage->name, tensor.storage->file);
+  tensor.storage->checked = true;
 }
 
 void HfFolder::open_shards(const fs::path& index_path) {
   const std::map<std::string, std::string> index = read_index(index_path);
   std::map<std::string, Tensors> shards;
   for (const auto& [name, file] : index) {
-    if (!shards.contains(file)) shards[file] = open(path_ / file);
+    if (!shards.contains(file)) {
+      std::error_code ignored;
+      if (!fs::exists(path_ / file, ignored))
+        fail("{} lists {}, which is missing: the download is not complete, fetch the file again", index_path.string(),
+             file);
+      shards[file] = open(path_ / file);
+    }
     const auto found = shards[file].find(name);
     if (found == shards[file].end())
       fail("{} says that '{}' lies in {}, which does not hold it", index_path.string(), name, file);

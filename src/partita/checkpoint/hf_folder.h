@@ -6,12 +6,14 @@
 //   const HfFolder folder("meta-llama/Llama-3.2-1B");
 //   const HfTensor& tensor = folder.at("model.norm.weight");
 //
-// Files are mapped: opening a folder reads headers only, and pages come in when a tensor's bytes are touched.
+// Files are mapped: opening a folder reads headers only, and pages come in when a tensor's bytes are touched. What an index
+// names must be a regular file in the same folder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,11 +24,21 @@
 
 namespace partita {
 
+// What a file has a checksum of, which is compared when a tensor in it is first read (HfFolder::check).
+struct HfStorage {
+  std::span<const std::byte> bytes;
+  uint32_t crc = 0;
+  std::string name;
+  std::filesystem::path file;
+  bool checked = false;
+};
+
 // Element [i, j] is element i strides[0] + j strides[1] of `bytes`, which need not be aligned.
 struct HfTensor {
   ElementType type = ElementType::f32;
-  std::vector<int64_t> shape, strides;  // in elements, not negative
-  std::span<const std::byte> bytes;     // from the first element to the last
+  std::vector<int64_t> shape, strides;           // in elements, not negative
+  std::span<const std::byte> bytes;              // from the first element to the last
+  std::shared_ptr<HfStorage> storage = nullptr;  // nullptr: the format has no checksums (safetensors)
 };
 
 struct HfFileNames {
@@ -47,6 +59,10 @@ class HfFolder {
   [[nodiscard]] const HfTensor* find(std::string_view name) const;
   // Error: no such tensor.
   [[nodiscard]] const HfTensor& at(std::string_view name) const;
+
+  // Compares the checksum of what the tensor is stored in, once for all tensors that share it, and so reads that whole. Error:
+  // damaged; names file and storage. Not for several threads at once.
+  static void check(const HfTensor&);
 
  private:
   using Tensors = std::map<std::string, HfTensor, std::less<>>;

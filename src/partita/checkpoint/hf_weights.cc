@@ -86,6 +86,11 @@ HfWeights::HfWeights(HfFolder folder, HfNaming naming) : folder_(std::move(folde
 }
 
 const HfTensor* HfWeights::find(std::string_view name) const {
+  const HfTensor* tensor = find_itself(name);
+  return tensor == nullptr && !name.empty() && name == naming_.original ? find_itself(naming_.copy) : tensor;
+}
+
+const HfTensor* HfWeights::find_itself(std::string_view name) const {
   if (const HfTensor* tensor = folder_.find(name)) return tensor;
   if (!naming_.optional_prefix.empty() && name.starts_with(naming_.optional_prefix))
     return folder_.find(name.substr(naming_.optional_prefix.size()));
@@ -128,19 +133,24 @@ void HfWeights::check(std::span<const ParameterSpec> wanted) const {
   append_list(text, "not in this model", extra);
   append_list(text, "of another shape", shapes);
   append_list(text, "of an element type that is not supported", types);
-  if (!text.empty()) fail("{} holds other weights than the model's: {}", folder_.path().string(), text);
+  if (!types.empty()) text += " (quantized weights are not read: dequantize them with transformers first)";
+  if (!text.empty())
+    fail("{} holds other weights than the model's: {}{}{}", folder_.path().string(), text,
+         naming_.advice.empty() ? "" : ": ", naming_.advice);
   check_copy();
 }
 
 void HfWeights::check_copy() const {
   if (naming_.copy.empty()) return;
-  const HfTensor *copy = folder_.find(naming_.copy), *original = find(naming_.original);
+  const HfTensor *copy = folder_.find(naming_.copy), *original = find_itself(naming_.original);
   if (!copy || !original) return;
   const auto differ = [&] {
     fail("{}: {} differs from {}, but config.json says that they are one (tie_word_embeddings): set it to false",
          folder_.path().string(), naming_.copy, naming_.original);
   };
   if (copy->shape != original->shape || copy->type != original->type) differ();
+  HfFolder::check(*copy);
+  HfFolder::check(*original);
   if (copy->strides == original->strides) {
     if (copy->bytes.data() != original->bytes.data() && !std::ranges::equal(copy->bytes, original->bytes)) differ();
     return;
@@ -169,19 +179,37 @@ void HfWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> 
     const HfTensor* tensor = find(piece.name);
     if (!tensor || tensor->shape != piece.shape)
       fail("{} holds no tensor '{}' of shape {}", folder_.path().string(), piece.name, shape_text(piece.shape));
+    HfFolder::check(*tensor);
     read_run(rows_of(*tensor, piece), first - piece.row * columns,
              out.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(last - first)));
   }
 }
 
-ElementType HfWeights::stored_as() const {
-  std::map<ElementType, int64_t> elements;
-  for (const auto& [name, p] : parameters_)
-    for (const HfPiece& piece : p->pieces)
-      if (const HfTensor* tensor = find(piece.name)) elements[tensor->type] += std::ssize(tensor->bytes);
-  const auto most = std::ranges::max_element(elements, {}, [](const auto& item) { return item.second; });
-  if (most == elements.end() || most->first == ElementType::f64 || !is_floating(most->first)) return ElementType::f32;
-  return most->first;
+StoredTypes HfWeights::stored_types() const {
+  const auto exported = [](ElementType type) {
+    return type == ElementType::f16 || type == ElementType::bf16 ? type : ElementType::f32;
+  };
+  StoredTypes types;
+  std::map<ElementType, int64_t> bytes;
+  for (const HfParameter& p : naming_.parameters) {
+    for (const HfPiece& piece : p.pieces) {
+      const HfTensor* tensor = find(piece.name);
+      if (!tensor) continue;
+      types.others[piece.name] = exported(tensor->type);
+      bytes[types.others[piece.name]] += std::ssize(tensor->bytes);
+    }
+  }
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& item) { return item.second; });
+  if (most != bytes.end()) types.usual = most->first;
+  std::erase_if(types.others, [&](const auto& item) { return item.second == types.usual; });
+  return types;
+}
+
+std::vector<std::string> HfWeights::rounded() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : folder_.tensors())
+    if (tensor.type == ElementType::f64) names.push_back(name);
+  return names;
 }
 
 }  // namespace partita

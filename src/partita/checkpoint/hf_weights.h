@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "partita/checkpoint/hf_folder.h"
+#include "partita/checkpoint/stored_types.h"
 #include "partita/checkpoint/weight_source.h"
 #include "partita/models/hf_names.h"
 
@@ -22,7 +23,9 @@ struct HfNaming {
   std::vector<HfParameter> parameters;
   std::string optional_prefix;                         // names in the folder may lack it
   std::function<bool(std::string_view)> is_ignorable;  // tensors that are no parameters
-  std::string copy, original;                          // a tensor that may be there and must equal another; empty: none
+  // A tensor that may be there too and must then equal another, or be there in its place; empty: none.
+  std::string copy, original;
+  std::string advice;  // what to do where the tensors are others than these
 };
 // Those of a model. Errors: those of validate(model).
 [[nodiscard]] HfNaming hf_naming(const ModelConfig& model);
@@ -32,16 +35,20 @@ class HfWeights final : public WeightSource {
   HfWeights(HfFolder, HfNaming);
 
   // All that WeightSource says, with the folder's own names; also an element type that is not floating, and a head of a
-  // tied model that differs from its token table.
+  // tied model that differs from its token table. A tied model may hold either of the two.
   void check(std::span<const ParameterSpec>) const override;
   void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
 
-  // The element type of most of its elements, of those that an export can write: f32, f16 or bf16 (f32 for f64).
-  [[nodiscard]] ElementType stored_as() const;
+  // Of each tensor, as an export can write it: f32, f16 or bf16 (f32 for f64).
+  [[nodiscard]] StoredTypes stored_types() const;
+  // Tensors of float64, which are rounded to fp32 when they are read.
+  [[nodiscard]] std::vector<std::string> rounded() const;
   [[nodiscard]] const HfFolder& folder() const { return folder_; }
 
  private:
+  // By the name there, with or without its prefix; where the original of a copy is missing, the copy.
   [[nodiscard]] const HfTensor* find(std::string_view name) const;
+  [[nodiscard]] const HfTensor* find_itself(std::string_view name) const;
   [[nodiscard]] const HfParameter* parameter(std::string_view name) const;
   void check_copy() const;
 

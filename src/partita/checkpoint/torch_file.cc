@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/lfs_pointer.h"
 #include "partita/checkpoint/torch_pickle.h"
-#include "partita/checkpoint/zip_archive.h"
 
 namespace partita {
 namespace {
@@ -68,6 +68,7 @@ bool has_possible_size(const PickledTensor& tensor) {
 }  // namespace
 
 std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const fs::path& path) {
+  refuse_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}, path.string());
   if (!is_zip(file))
     fail(
         "{} is no zip archive: files of torch before 1.6 are not read: load and save it with a newer torch, as "
@@ -81,8 +82,11 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
   const std::string prefix = find_prefix(entries, path);
   check_byte_order(file, entries, prefix, path);
 
+  const ZipEntry& pickle = entries.at(prefix + std::string(kPickle));
+  check_zip_crc(bytes_of(file, pickle), pickle.crc, pickle.name, path);
+
   std::vector<TorchTensor> tensors;
-  for (PickledTensor& t : unpickle_tensors(bytes_of(file, entries.at(prefix + std::string(kPickle))), path)) {
+  for (PickledTensor& t : unpickle_tensors(bytes_of(file, pickle), path)) {
     const auto refuse = [&](const std::string& what) {
       fail("{}: tensor '{}' {}: fetch or write the file again", path.string(), t.name, what);
     };
@@ -98,7 +102,7 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
       refuse(fmt::format("takes {} elements from {} on, its storage has {}", count, t.offset, t.storage_count));
     const int64_t begin = storage->second.begin + t.offset * item;
     tensors.push_back(
-        {std::move(t.name), t.type, std::move(t.shape), std::move(t.strides), begin, begin + count * item});
+        {std::move(t.name), t.type, std::move(t.shape), std::move(t.strides), begin, begin + count * item, storage->second});
   }
   return tensors;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "partita/checkpoint/safetensors.h"
+#include "partita/checkpoint/zip_archive.h"
 
 namespace partita {
 
@@ -22,10 +23,13 @@ struct TorchTensor {
   ElementType type = ElementType::f32;
   std::vector<int64_t> shape, strides;  // strides in elements, not negative
   int64_t begin = 0, end = 0;           // bytes of the file, from its first element to its last
+  // The storage that it is a part of, whose checksum nobody has compared yet (zip_archive.h).
+  ZipEntry storage;
 };
 
 // Error: a format older than torch 1.6, a damaged archive, what torch_pickle.h refuses, a tensor that reaches beyond its
-// storage or whose storage is missing or of another length; names `path` and the tensor.
+// storage or whose storage is missing or of another length; names `path` and the tensor. The list of tensors is compared with
+// its checksum, their elements are not looked at.
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
 

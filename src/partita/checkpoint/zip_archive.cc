@@ -1,5 +1,7 @@
 #include "partita/checkpoint/zip_archive.h"
 
+#include <isa-l/crc.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -119,6 +121,7 @@ class Parser {
     if (get<uint16_t>(at + 8) & 1) refuse("'{}' is encrypted", entry.name);
     if (const int method = get<uint16_t>(at + 10); method != 0)
       refuse("'{}' is compressed (method {}), tensors are stored as they are", entry.name, method);
+    entry.crc = get<uint32_t>(at + 16);
     uint64_t stored = get<uint32_t>(at + 20), whole = get<uint32_t>(at + 24), local = get<uint32_t>(at + 42);
     read_extra64(entry.name, at + kCentralBytes + name_bytes, extra_bytes, {&whole, &stored, &local});
     if (stored != whole) refuse("'{}' has {} bytes and takes {}", entry.name, whole, stored);
@@ -180,6 +183,14 @@ bool is_zip(std::span<const std::byte> file) {
   if (file.size() < sizeof signature) return false;
   std::memcpy(&signature, file.data(), sizeof signature);
   return signature == kLocal;
+}
+
+void check_zip_crc(std::span<const std::byte> bytes, uint32_t crc, std::string_view name, const fs::path& path) {
+  if (crc == 0) return;
+  const uint32_t found = crc32_gzip_refl(0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  if (found != crc)
+    fail("{} is damaged: the checksum of '{}' is {:08x} instead of {:08x}: fetch or write it again", path.string(), name,
+         found, crc);
 }
 
 std::vector<ZipEntry> parse_zip(std::span<const std::byte> file, const fs::path& path) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace partita {
@@ -18,13 +19,18 @@ namespace partita {
 struct ZipEntry {
   std::string name;
   int64_t begin = 0, end = 0;
+  uint32_t crc = 0;  // CRC-32 of its bytes; 0: none was written (torch.serialization.set_crc32_options(False))
 };
 
 // Whether the first bytes are those of a zip archive.
 [[nodiscard]] bool is_zip(std::span<const std::byte> file);
 
 // In the order of their data. Error: cut short, a directory or header that does not fit the file, entries that overlap,
-// have one name or are compressed or encrypted; names `path`, and the entry.
+// have one name or are compressed or encrypted; names `path`, and the entry. The entries' bytes are not looked at.
 [[nodiscard]] std::vector<ZipEntry> parse_zip(std::span<const std::byte> file, const std::filesystem::path& path);
+
+// Error unless the bytes are those that were written; reads them all. `name` is the entry's.
+void check_zip_crc(std::span<const std::byte> bytes, uint32_t crc, std::string_view name,
+                   const std::filesystem::path& path);
 
 }  // namespace partita

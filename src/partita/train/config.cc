@@ -54,8 +54,10 @@ void validate_memory(const Config& c) {
 void validate_batches(const Config& c, int64_t ranks) {
   (void)batch_plan(c, ranks);
   if (c.train.sequence_length > c.model.max_length) {
-    fail("train.sequence_length {} is more than model.max_length {}: use at most {}, or raise max_length",
-         c.train.sequence_length, c.model.max_length, c.model.max_length);
+    const bool learned = c.model.kind == ModelKind::gpt2 && !c.from.empty();
+    fail("train.sequence_length {} is more than model.max_length {}: use at most {}{}", c.train.sequence_length,
+         c.model.max_length, c.model.max_length,
+         learned ? " (the positions of this model are learned)" : ", or raise model.max_length");
   }
 }
 

@@ -10,10 +10,12 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
-#include "partita/checkpoint/safetensors.h"
+#include "partita/checkpoint/stored_types.h"
 #include "partita/checkpoint/weight_source.h"
 #include "partita/models/config.h"
+#include "partita/models/generation_config.h"
 #include "partita/models/lora.h"
 
 namespace partita {
@@ -27,9 +29,13 @@ struct ModelSource {
   // Of a model with adapters, alone; else base is `weights`.
   std::shared_ptr<const WeightSource> base, adapters;
   std::filesystem::path base_path;           // where the base of adapters lies; else empty
-  ElementType stored_as = ElementType::f32;  // f32, f16 or bf16: of the weights, or of those they were imported from
+  StoredTypes stored_as;                     // of the weights, or of those they were imported from
+  StoredTypes adapters_stored_as;            // of adapters alone
   std::vector<std::string> warnings;         // a line each: what of its configuration was passed over
   nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (models/hf_config.h)
+  GenerationConfig generation;                       // with the ids of config.json where it has none itself
+  std::vector<std::filesystem::path> side_folders;   // where small files of the model are (side_files.h), the best first
+  bool trained_here = false;                         // a run or checkpoint of ours, not a folder of Hugging Face's
 };
 
 // To the log: by one rank, and once, however often the model is opened.

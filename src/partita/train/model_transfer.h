@@ -12,13 +12,13 @@
 
 namespace partita {
 
-// Writes a run's folder that everything here takes: RUN/checkpoints/step-00000000 with the weights in fp32, and beside it
-// the files of the tokenizer and of generation. Returns the checkpoint. Errors: `folder` is no Hugging Face folder or has
+// Writes a run's folder that everything here takes: RUN/checkpoints/step-00000000 with the weights in fp32, and in RUN the
+// files of the tokenizer and of generation. Returns the checkpoint. Errors: `folder` is no Hugging Face folder or has
 // adapters; its weights do not fit its config.json, by name; there is something at `run` already; no room.
 std::filesystem::path import_model(const std::filesystem::path& folder, const std::filesystem::path& run);
 
 struct ExportOptions {
-  // fp32, bf16 or fp16. None: what the weights were imported from, otherwise fp32; adapters fp32.
+  // fp32, bf16 or fp16, of all tensors. None: each as it was imported, otherwise fp32.
   std::optional<DType> dtype;
   bool merge = false;          // adapters are worked into the model; otherwise they are written alone, in PEFT's format
   std::filesystem::path base;  // of adapters (open_model)

@@ -8,6 +8,7 @@
 #include "partita/base/file.h"
 #include "partita/base/host.h"
 #include "partita/tokenizer/tokenizer_files.h"
+#include "partita/train/side_files.h"
 
 namespace partita {
 namespace {
@@ -15,6 +16,18 @@ namespace {
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& folder) {
   if (from.empty()) return;
   for (const auto& [file, name] : find_tokenizer_files(from).copies()) write_file(folder / name, read_file(file));
+  const bool is_folder = std::filesystem::is_directory(from);
+  for (const auto& [name, file] : tokenizer_side_files(is_folder ? from : from.parent_path())) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_file(folder / name, read_file(file));
+  }
+}
+
+// Of the model that training begins from, so that a run stops where that did.
+void copy_generation(const Config& config) {
+  if (config.from.empty()) return;
+  const nlohmann::json fields = open_model(config.from, config.base).generation.fields;
+  if (!fields.empty()) write_file(config.run.directory / kGenerationFile, fields.dump(2) + "\n");
 }
 
 }  // namespace
@@ -29,6 +42,7 @@ void write_run_files(const Config& config) {
       {"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
   write_file(folder / "versions.json", versions.dump(2) + "\n");
   copy_tokenizer(config.data.tokenizer, folder);
+  copy_generation(config);
 }
 
 }  // namespace partita

@@ -2,7 +2,8 @@
 //   config.toml     the effective configuration
 //   versions.json   the program's version, libtorch's, the compiler, the host
 //   tokenizer.json  a copy of the tokenizer, where one is configured (or tokenizer.model, vocab.json and merges.txt,
-//                   *.tiktoken, whatever it is)
+//                   *.tiktoken, whatever it is), with tokenizer_config.json and chat templates where there are some
+//   generation_config.json  of the model that training begins from
 #pragma once
 #include "partita/train/config.h"
 

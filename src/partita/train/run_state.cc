@@ -101,7 +101,7 @@ nlohmann::json to_json(const RunState& s) {
   if (s.loss_scale > 0) json["loss_scale"] = {{"scale", s.loss_scale}, {"clean_steps", s.clean_steps}};
   if (!s.amax_history.empty()) json["amax_history"] = s.amax_history;
   if (s.lora.rank > 0) json["lora"] = lora_json(s);
-  if (!s.stored_as.empty()) json["stored_as"] = s.stored_as;
+  if (s.stored_as != StoredTypes{}) json["stored_as"] = to_json(s.stored_as);
   return json;
 }
 
@@ -120,7 +120,7 @@ RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& f
   if (scalars.contains("lora")) read_lora(scalars.at("lora"), s);
   get_optional(scalars, "amax_history", s.amax_history);
   get_optional(scalars, "planned_samples", s.planned_samples);
-  get_optional(scalars, "stored_as", s.stored_as);
+  if (scalars.contains("stored_as")) s.stored_as = stored_types_from(scalars.at("stored_as"));
   return s;
 } catch (const nlohmann::json::exception& error) {
   fail("{} is no checkpoint of a training run: {}", folder.string(), error.what());
@@ -139,7 +139,7 @@ void check_same_function(const ModelConfig& found, const ModelConfig& wanted, co
   same("model.head_width", found.head_size(), wanted.head_size());
   same("model.ffn_hidden_size", found.ffn_size(), wanted.ffn_size());
   same("model.vocab_size", found.vocab_size, wanted.vocab_size);
-  same("model.max_length", found.max_length, wanted.max_length);
+  if (wanted.kind != ModelKind::llama) same("model.max_length", found.max_length, wanted.max_length);
   same("model.tied_head", found.has_tied_head(), wanted.has_tied_head());
   same("model.norm_epsilon", found.norm_epsilon, wanted.norm_epsilon);
   if (found.kind != ModelKind::llama) return;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/checkpoint/stored_types.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 
@@ -26,7 +27,7 @@ struct RunState {
   ModelConfig model;
   LoraConfig lora;             // of a run with adapters, whose checkpoint holds these alone
   std::filesystem::path base;  // and the model that they adapt
-  std::string stored_as;       // element type of imported weights in their own files ("BF16"); empty: not imported
+  StoredTypes stored_as;       // element types of imported weights in their own files; otherwise F32
   std::map<std::string, std::string> identity;  // data and seeds, by name
 };
 
@@ -34,7 +35,8 @@ struct RunState {
 // Error: a value is missing or of another type; names `folder`.
 [[nodiscard]] RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder);
 
-// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change.
+// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change, and so
+// may max_length where positions are rotary, which have no weights.
 void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder);
 // The same, and of the same adapters.
 void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&,

@@ -137,9 +137,12 @@ class TrainingRun {
       } else {
         const ModelSource source = adapted_model();
         if (peers_.rank() == 0) show_warnings(source);
+        if (config_.model.max_length > source.model.max_length)
+          log::info("model.max_length is {}, and {} in {}, which has not seen positions beyond that",
+                    config_.model.max_length, source.model.max_length, source.path.string());
         // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
         base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
-        stored_as_ = name_of(source.stored_as);
+        stored_as_ = source.stored_as;
         load_weights(*engine_, source, seed);
       }
     }
@@ -365,7 +368,7 @@ class TrainingRun {
   std::map<std::string, std::string> saved_identity_;
   std::vector<float> amax_history_;  // of the checkpoint
   std::filesystem::path saved_base_;
-  std::string stored_as_;       // element type that the weights came in, for an export; empty: not known
+  StoredTypes stored_as_;       // element types that the weights came in, for an export
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t workspace_ = 0;       // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
