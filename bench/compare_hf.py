@@ -4,7 +4,7 @@
   scripts/setup.sh --peer; bench/compare_hf.py                # a table of what was compared; code 1 if anything differs
   bench/compare_hf.py --only llama --keep /tmp/compare        # kinds whose name has "llama"; the files stay there
 
-For each model: a Hugging Face folder is imported and exported again (the same bytes, the same logits), evaluated on
+For each model: a Hugging Face folder is imported and exported again (the same bytes, logits and special tokens), evaluated on
 token files and on prompts with completions, written on greedily, and finetuned in full (losses step by step beside
 torch.optim, also sharded over two ranks) and with LoRA (beside PEFT, which then loads our adapter). The other side is
 bench/hf_reference.py.
@@ -128,6 +128,7 @@ class Comparison:
         self.original = self.folder / "original"
         reference.make_model(config, self.original)
         shutil.copy(work.tokenizer_file, self.original)
+        reference.add_special_tokens(self.original, work.tokenizer.end)
 
     def run(self):
         self.import_and_export()
@@ -155,6 +156,9 @@ class Comparison:
             self.partita("import", source, f"{source}_imported")
             self.partita("export", f"{source}_imported", f"{source}_exported")
             self.table.add(f"the same from {kind}", differing(tensors(f"{source}_exported"), expected), 0)
+        source, export = reference.special_tokens(self.original), reference.special_tokens(exported)
+        self.table.add(f"tokenizer, chat template and stop ids of the export in transformers ({source['eos_token']})",
+                       sum(source[key] != export[key] for key in source), 0)
         self.table.add("logits of the export in transformers",
                        relative(reference.logits(reference.load(exported)),
                                 reference.logits(reference.load(self.original))), 0)
@@ -184,7 +188,8 @@ class Comparison:
 
     def generate(self, path, model, what):
         prompt = "river and stone"
-        ids = reference.greedy(model, self.work.tokenizer.encode(prompt), TEXT_TOKENS, self.work.tokenizer.end)
+        ids = reference.greedy(model, self.work.tokenizer.encode(prompt), TEXT_TOKENS,
+                               reference.stop_ids(self.work.tokenizer.end))
         expected = prompt.encode() + self.work.tokenizer.bytes(ids) + b"\n"
         found = self.partita("generate", path, "--prompt", prompt, "--greedy", "--tokens", TEXT_TOKENS)
         self.table.add(f"greedy text {what}, {len(set(ids))} different tokens of {len(ids)}", found != expected, 0)
@@ -283,6 +288,10 @@ def main():
             if args.only.lower() in name.lower():
                 table.start(name)
                 Comparison(work, table, name, config).run()
+    fields = subprocess.run([sys.executable, ROOT / "tests/golden/make_hf_fields.py", "--check"],
+                            env=dict(os.environ, PYTHONPATH=str(PEER)))
+    table.start("configuration files")
+    table.add("fields of transformers and PEFT that are on no list", fields.returncode, 0)
     if table.failed or not table.made:
         sys.exit(f"compare_hf: of {table.made} comparisons {table.failed} differ")
     print(f"\nAll {table.made} comparisons are equal.")

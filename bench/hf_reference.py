@@ -109,6 +109,29 @@ def load(folder):
                                                              dtype=torch.float32).eval()
 
 
+def add_special_tokens(folder, end):
+    """What a published folder holds next to its tokenizer: special tokens, a chat template, two ids that end a text."""
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"),
+                                                     eos_token="<|endoftext|>", bos_token="<|endoftext|>")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    generation = transformers.GenerationConfig(bos_token_id=end, eos_token_id=stop_ids(end))
+    generation.save_pretrained(folder)
+
+
+def stop_ids(end):
+    return [end, VOCABULARY - 1]
+
+
+def special_tokens(folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    generation = transformers.GenerationConfig.from_pretrained(folder)
+    return {"class": type(tokenizer).__name__, "eos_token": tokenizer.eos_token, "bos_token": tokenizer.bos_token,
+            "chat": tokenizer.apply_chat_template([{"role": "user", "content": "hello"}], tokenize=False),
+            "ids": tokenizer("a river and a stone")["input_ids"], "stop": generation.eos_token_id,
+            "start": generation.bos_token_id}
+
+
 def save_shards(source, folder):
     """In files of at most 60 kB with an index."""
     load(source).save_pretrained(folder, max_shard_size="60KB")
@@ -204,12 +227,12 @@ def train(model, examples, optimizer, steps, clip):
 
 
 @torch.no_grad()
-def greedy(model, prompt, count, end):
-    """Up to `count` ids behind the prompt, `end` not among them."""
-    output = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, eos_token_id=end,
-                            pad_token_id=end)
+def greedy(model, prompt, count, ends):
+    """Up to `count` ids after the prompt, without the one of `ends` that ended them."""
+    output = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, eos_token_id=ends,
+                            pad_token_id=ends[0])
     ids = output[0, len(prompt):].tolist()
-    return ids[:ids.index(end)] if end in ids else ids
+    return ids[:next((i for i, token in enumerate(ids) if token in ends), len(ids))]
 
 
 def lora_targets(config):

@@ -1,0 +1,149 @@
+// Other people's folders in and out by the program: what an export keeps, and what refusals say.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/metrics.h"
+#include "tests/cli/small_run.h"
+
+namespace partita::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const fs::path kGolden = PARTITA_SOURCE_DIR "/tests/golden";
+// bf16 matrices with fp32 norms: a Llama of one layer with a vocabulary of 300.
+const fs::path kMixed = kGolden / "mixed_types";
+
+// Of each tensor of a model.safetensors: its type, shape and bytes.
+std::map<std::string, std::string> tensors(const fs::path& folder) {
+  const std::string file = read_file(folder / "model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const json header = json::parse(file.substr(8, length));
+  std::map<std::string, std::string> found;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+    found[name] = entry["dtype"].get<std::string>() + entry["shape"].dump() + file.substr(8 + length + begin, end - begin);
+  }
+  return found;
+}
+
+TEST(Interop, ImportAndExportKeepEachTensor) {
+  const TemporaryDirectory folder;
+  const auto expected = tensors(kMixed);
+  ASSERT_EQ(expected.size(), 12U);
+  ASSERT_EQ(partita({"import", kMixed.string(), (folder / "run").string()}).code, 0);
+  ASSERT_EQ(partita({"export", (folder / "run").string(), (folder / "out").string()}).code, 0);
+  EXPECT_EQ(tensors(folder / "out"), expected);
+  ASSERT_EQ(partita({"export", kMixed.string(), (folder / "direct").string()}).code, 0);
+  EXPECT_EQ(tensors(folder / "direct"), expected);
+}
+
+// Trained from such a model, also resumed on the way, a run knows the types, and what lies next to the model.
+TEST(Interop, ARunFromAModelIsExportedAsThatModelIs) {
+  const TemporaryDirectory folder;
+  fs::copy(kMixed, folder / "model");
+  write_file(folder / "model/tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"})");
+  write_file(folder / "model/chat_template.jinja", "{{ messages }}");
+  write_file(folder / "model/generation_config.json", R"({"eos_token_id": [0, 289], "top_p": 0.9})");
+  const std::string run = (folder / "run").string();
+  write_file(folder / "train.toml", fmt::format("[model]\nfrom = \"{}\"\n[data]\npath = \"{}\"\nsplit = \"80,20,0\"\n"
+                                                "[train]\nsteps = 4\nsequence_length = 32\nmicro_batch = 2\n"
+                                                "global_batch = 2\ndevice = \"cpu\"\n[checkpoint]\nevery = 2\n"
+                                                "[eval]\nevery = 0\n[run]\ndirectory = \"{}\"\n",
+                                                (folder / "model").string(), SmallRun::get().prefix().string(), run));
+  for (const char* steps : {"--train.steps=2", "--train.steps=4"}) {
+    const Result r = partita({"train", (folder / "train.toml").string(), steps});
+    ASSERT_EQ(r.code, 0) << r.error;
+  }
+  const Result exported = partita({"export", run, (folder / "out").string()});
+  ASSERT_EQ(exported.code, 0) << exported.error;
+  const auto before = tensors(kMixed), after = tensors(folder / "out");
+  for (const auto& [name, tensor] : before) {
+    ASSERT_TRUE(after.contains(name)) << name;
+    EXPECT_EQ(after.at(name).substr(0, 8), tensor.substr(0, 8)) << name;  // type and shape
+    EXPECT_NE(after.at(name), tensor) << name;
+  }
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    EXPECT_EQ(read_file(folder / "out" / name), read_file(folder / "model" / name)) << name;
+  const json generation = json::parse(read_file(folder / "out/generation_config.json"));
+  EXPECT_EQ(generation["eos_token_id"], (json{0, 289}));
+  EXPECT_EQ(generation["top_p"], 0.9);
+}
+
+TEST(Interop, ARotaryModelIsLengthenedOnRequest) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> longer = {"--model.from=" + kMixed.string(), "--model.layers=1",
+                                           "--model.hidden_size=16",          "--model.heads=2",
+                                           "--train.sequence_length=96",      "--train.steps=1",
+                                           "--eval.every=0",                  "--checkpoint.every=0",
+                                           "--model.dropout=0",               "--model.embedding_dropout=0"};
+  const Result refused = partita(train_command(1, folder / "short", longer));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("train.sequence_length 96 is more than model.max_length 32"));
+  auto raised = longer;
+  raised.emplace_back("--model.max_length=96");
+  const Result r = partita(train_command(1, folder / "long", raised));
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("model.max_length is 96, and 64 in"));
+  ASSERT_EQ(partita({"export", (folder / "long").string(), (folder / "out").string()}).code, 0);
+  EXPECT_EQ(json::parse(read_file(folder / "out/config.json"))["max_position_embeddings"], 96);
+}
+
+std::string refusal(const std::vector<std::string>& command) {
+  const Result r = partita(command);
+  EXPECT_EQ(r.code, 1) << r.error;
+  return r.error;
+}
+
+TEST(Interop, RefusesWithFileAndWayOut) {
+  const TemporaryDirectory folder;
+  const std::string data = SmallRun::get().prefix().string(), model = (folder / "model").string();
+  fs::copy(kMixed, folder / "model");
+  const auto eval = [&](const std::string& path) { return refusal({"eval", path, "--data", data}); };
+  EXPECT_THAT(eval("no-org/no-model"), HasSubstr("hf download no-org/no-model --local-dir models/no-model"));
+  EXPECT_THAT(refusal({"eval", model, "--data", data, "--base", "x"}),
+              HasSubstr("--base (model.base) applies only to adapters, and " + model + " has none"));
+
+  json config = json::parse(read_file(kMixed / "config.json"));
+  config["hidden_size"] = nullptr;
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  std::string text = config.dump();
+  write_file(folder / "model/config.json", text.replace(text.find("\"hidden_size\":null"), 18, "\"hidden_size\":" + deep));
+  EXPECT_THAT(eval(model), AllOf(HasSubstr("model/config.json"), HasSubstr("nested more than 64 deep")));
+  config["hidden_size"] = 16;
+  config["quantization_config"] = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}};
+  write_file(folder / "model/config.json", config.dump());
+  EXPECT_THAT(eval(model), AllOf(HasSubstr("quantization_config is"), HasSubstr("dequantize them with transformers")));
+
+  fs::remove(folder / "model/config.json");
+  ASSERT_EQ(::mkfifo((folder / "model/config.json").c_str(), 0600), 0);
+  EXPECT_THAT(eval(model), HasSubstr("is not a regular file"));
+  fs::remove(folder / "model/config.json");
+  write_file(folder / "model/config.json", read_file(kMixed / "config.json"));
+  write_file(folder / "model/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 24416\n");
+  EXPECT_THAT(eval(model), AllOf(HasSubstr("model.safetensors is a Git LFS pointer"), HasSubstr("git lfs pull")));
+
+  fs::copy(kGolden / "hf/gpt2_tied_lora", folder / "adapter");
+  json adapter = json::parse(read_file(folder / "adapter/adapter_config.json"));
+  adapter["init_lora_weights"] = "pissa";
+  write_file(folder / "adapter/adapter_config.json", adapter.dump());
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval", (folder / "adapter").string(), "--data", data, "--base",
+                                 (kGolden / "hf/gpt2_tied").string()},
+        {"export", (folder / "adapter").string(), (folder / "x").string(), "--merge", "--base",
+         (kGolden / "hf/gpt2_tied").string()}})
+    EXPECT_THAT(refusal(command), HasSubstr("init_lora_weights is \"pissa\""));
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+}  // namespace
+}  // namespace partita::test
