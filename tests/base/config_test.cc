@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -109,7 +110,7 @@ TEST(ConfigSchema, SaysWhatWasExpectedAndFound) {
             "a.toml:2: train.rate = 1: expected a number of at least 0 and less than 1");
   EXPECT_THAT(toml_error("[train]\nrate = nan"), HasSubstr("expected a number"));
   EXPECT_THAT(toml_error("[train]\nrate = inf"), HasSubstr("expected a number"));
-  EXPECT_EQ(toml_error("[train]\nverbose = 1"), "a.toml:2: train.verbose = 1: expected true or false");
+  EXPECT_EQ(toml_error("[train]\nverbose = 1"), "a.toml:2: train.verbose = 1: expected true or false: write true");
   EXPECT_EQ(toml_error("[output]\nname = 1"), "a.toml:2: output.name = 1: expected a string");
   EXPECT_EQ(toml_error("[output]\ncolour = 'gren'"),
             "a.toml:2: output.colour = \"gren\": expected red, green, auto or true: did you mean 'green'?");
@@ -148,7 +149,7 @@ TEST(ConfigSchema, RefusesWrongOverrides) {
             "command line: unknown key 'train.stpes': did you mean 'train.steps'?");
   EXPECT_EQ(override_error({"--steps=1"}), "command line: unknown key 'steps': did you mean 'train.steps'?");
   EXPECT_EQ(override_error({"--train.steps=1e3"}),
-            "command line: train.steps = \"1e3\": expected an integer of at least 1");
+            "command line: train.steps = \"1e3\": expected an integer of at least 1: write 1000");
   EXPECT_THAT(override_error({"--train.steps=99999999999999999999"}), HasSubstr("expected an integer"));
   EXPECT_THAT(override_error({"--train.steps"}), HasSubstr("train.steps = nothing: expected an integer"));
   EXPECT_THAT(override_error({"--train.steps", "--train.verbose"}), HasSubstr("train.steps = nothing"));
@@ -156,6 +157,74 @@ TEST(ConfigSchema, RefusesWrongOverrides) {
   EXPECT_THAT(override_error({"--train.rate=0.1x"}), HasSubstr("expected a number"));
   EXPECT_THAT(override_error({"--train.verbose=yes"}), HasSubstr("expected true or false"));
   EXPECT_THROW(override_with({"stray"}), UsageError);
+}
+
+// What was probably meant by a value of another kind.
+TEST(ConfigSchema, SaysHowToWriteAValue) {
+  EXPECT_EQ(override_error({"--train.steps=1e3"}),
+            "command line: train.steps = \"1e3\": expected an integer of at least 1: write 1000");
+  EXPECT_THAT(override_error({"--train.steps=1,000"}), ::testing::EndsWith(": write 1000"));
+  EXPECT_THAT(override_error({"--train.steps=0x10"}), ::testing::EndsWith(": write 16"));
+  EXPECT_THAT(override_error({"--train.verbose=yes"}), ::testing::EndsWith("expected true or false: write true"));
+  EXPECT_THAT(override_error({"--train.verbose=0"}), ::testing::EndsWith("expected true or false: write false"));
+  EXPECT_THAT(override_error({"--train.verbose=maybe"}), ::testing::EndsWith("expected true or false"));
+  EXPECT_EQ(toml_error("[train]\nsteps = 1e3\n"),
+            "a.toml:2: train.steps = 1000.0: expected an integer of at least 1: write 1000");
+  EXPECT_THAT(toml_error("[train]\nsteps = \"500\"\n"), ::testing::EndsWith(": write 500"));
+  EXPECT_THAT(toml_error("[train]\nrate = \"0.5\"\n"), ::testing::EndsWith(": write it without quotes"));
+  EXPECT_THAT(toml_error("[train]\nverbose = 1\n"), ::testing::EndsWith(": write true"));
+}
+
+// Neither wrapped around nor cut.
+TEST(ConfigSchema, RefusesIntegersBeyondItsType) {
+  EXPECT_EQ(override_error({"--train.steps=18446744073709551616"}),
+            "command line: train.steps = 18446744073709551616: expected an integer of at least 1, and "
+            "18446744073709551616 is beyond 64 bits");
+  EXPECT_EQ(override_error({"--train.steps=-1"}), "command line: train.steps = -1: expected an integer of at least 1");
+  EXPECT_THAT(toml_error("[train]\nsteps = 18446744073709551616\n"),
+              AllOf(StartsWith("a.toml:2: not valid TOML: "), HasSubstr("18446744073709551616 is beyond 64 bits")));
+}
+
+TEST(ConfigSchema, SaysWhatIsWrongWithALineOfToml) {
+  EXPECT_THAT(toml_error("[output]\nname = plain\n"),
+              AllOf(StartsWith("a.toml:2: "), HasSubstr("a text is written in quotes: \"plain\"")));
+  EXPECT_THAT(toml_error("[train]\n\nverbose = True  # yes\n"),
+              AllOf(StartsWith("a.toml:3: "), HasSubstr("; write true")));
+  EXPECT_THAT(toml_error("[train]\nverbose = no\n"), HasSubstr("; write false"));
+  EXPECT_THAT(toml_error("[train]\nsteps = 1,000\n"), HasSubstr("; write 1000"));
+  EXPECT_THAT(toml_error("[train]\nsteps =\n"), HasSubstr("the value is missing"));
+}
+
+TEST(ConfigSchema, TakesQuotesAsTomlDoes) {
+  EXPECT_EQ(override_with({"--output.name=\"a b\""}).name, "a b");
+  EXPECT_EQ(override_with({"--output.colour=\"green\""}).colour, Colour::green);
+  EXPECT_EQ(override_with({"--output.name=\"\\u00e9\""}).name, "\xC3\xA9");
+  for (const char* text : {"\"", "a\"", "\"a", "\"a\" b = \"c\"", "'a'"})
+    EXPECT_EQ(override_with({std::string("--output.name=") + text}).name, text);
+}
+
+TEST(ConfigSchema, OfAKeyGivenTwiceTheLastValueCounts) {
+  EXPECT_EQ(override_with({"--train.steps=5", "--train.steps", "6"}).steps, 6);
+}
+
+TEST(ConfigSchema, KnowsOtherNamesOfKeys) {
+  constexpr std::array kAliases = {ConfigAlias{"max_iters", "did you mean 'train.steps'?"}};
+  Settings settings;
+  ConfigSchema schema = bind(settings);
+  schema.also_called(kAliases);
+  const auto error = [&](const char* argument) {
+    return error_message([&] { schema.read_overrides(std::vector<std::string>{argument}); });
+  };
+  EXPECT_EQ(error("--max_iters=5"), "command line: unknown key 'max_iters': did you mean 'train.steps'?");
+  EXPECT_EQ(error("--train.max-iters=5"), "command line: unknown key 'train.max-iters': did you mean 'train.steps'?");
+  EXPECT_EQ(error("--train.step=5"), "command line: unknown key 'train.step': did you mean 'train.steps'?");
+}
+
+// A comment ends with its line, whatever the name of the file is.
+TEST(ConfigSchema, SourcesAreCommentsOfOneLine) {
+  Settings settings;
+  const ConfigSources sources{{"train.steps", "a\nb\x1b.toml:2"}};
+  EXPECT_EQ(read(bind(settings).to_toml(&sources)).steps, 100);
 }
 
 TEST(ConfigSchema, PrintsWhereEachValueCameFrom) {
@@ -244,7 +313,7 @@ TEST(Range, ContainsItsEndsUnlessOpen) {
   EXPECT_FALSE(any_number().contains(std::nan("")));
   EXPECT_FALSE(any_number().contains(std::numeric_limits<double>::infinity()));
   EXPECT_EQ(any_number().text(), "");
-  EXPECT_EQ(between(0, 3).text(), "of at least 0 and at most 3");
+  EXPECT_EQ(between(0, 3).text(), "at least 0 and at most 3");
 }
 
 // The parser calls itself per level: each of these took its stack away.

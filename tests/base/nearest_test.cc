@@ -45,5 +45,19 @@ TEST(Nearest, FindsTheTypedName) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
+TEST(Nearest, DoesNotMindCaseAndDashes) {
+  const std::vector<std::string> names = {"vocab-size", "min-frequency"};
+  EXPECT_EQ(nearest("vocab_size", names), "vocab-size");
+  EXPECT_EQ(nearest("VOCAB_SIZE", names), "vocab-size");
+}
+
+TEST(Nearest, CompletesABeginningThatOneNameHas) {
+  const std::vector<std::string> names = {"precision", "device", "prompt-key", "prompt"};
+  EXPECT_EQ(nearest("prec", names), "precision");
+  EXPECT_EQ(nearest("pr", names), "");  // too short to say anything
+  const std::vector<std::string> alike = {"tokenize-files", "tokenizer-kind"};
+  EXPECT_EQ(nearest("token", alike), "");
+}
+
 }  // namespace
 }  // namespace partita

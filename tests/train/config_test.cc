@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <set>
+
 #include "partita/base/file.h"
+#include "partita/train/config_aliases.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -101,6 +105,47 @@ TEST(LoadConfig, RefusesUnknownKeysAndValues) {
   EXPECT_EQ(error_message([&] { (void)load_config(folder / "a.toml", stage); }),
             "command line: parallel.zero_stage = 4: expected an integer of at least 0 and at most 3");
   EXPECT_THAT(error_message([&] { (void)load_config(folder / "absent.toml"); }), HasSubstr("absent.toml"));
+}
+
+std::string unknown_key(const std::string& key) {
+  const TemporaryDirectory folder;
+  write_file(folder / "a.toml", "");
+  const std::vector<std::string> overrides = {"--" + key + "=1"};
+  return error_message([&] { (void)load_config(folder / "a.toml", overrides); });
+}
+
+TEST(LoadConfig, KnowsTheNamesOfOtherSystems) {
+  EXPECT_EQ(unknown_key("optimizer.lr"),
+            "command line: unknown key 'optimizer.lr': did you mean 'optimizer.learning_rate'?");
+  EXPECT_THAT(unknown_key("lr"), HasSubstr("'optimizer.learning_rate'"));
+  EXPECT_THAT(unknown_key("train.batch_size"),
+              AllOf(HasSubstr("'train.micro_batch'"), HasSubstr("'train.global_batch'")));
+  EXPECT_THAT(unknown_key("gradient_accumulation_steps"), HasSubstr("'train.global_batch'"));
+  EXPECT_THAT(unknown_key("train.epochs"), HasSubstr("set 'train.steps'"));
+  EXPECT_THAT(unknown_key("max_steps"), HasSubstr("'train.steps'"));
+  EXPECT_THAT(unknown_key("optimizer.wd"), HasSubstr("'optimizer.weight_decay'"));
+  EXPECT_THAT(unknown_key("train.bf16"), HasSubstr("train.precision = \"bf16\""));
+  EXPECT_THAT(unknown_key("model.block_size"), HasSubstr("'train.sequence_length'"));
+  EXPECT_THAT(unknown_key("model.n-layer"), HasSubstr("'model.layers'"));
+  EXPECT_THAT(unknown_key("model.n_embd"), HasSubstr("'model.hidden_size'"));
+  EXPECT_THAT(unknown_key("nproc_per_node"), HasSubstr("partita launch -n N"));
+}
+
+// An alias hides no key, is there once, and every key that its advice names exists.
+TEST(LoadConfig, AliasesNameKeysThatExist) {
+  const std::string help = config_help();
+  std::set<std::string_view> names;
+  for (const ConfigAlias& alias : config_aliases()) {
+    EXPECT_TRUE(names.insert(alias.name).second) << alias.name;
+    EXPECT_THAT(std::string(alias.name), ::testing::MatchesRegex("[a-z0-9_]+"));
+    EXPECT_EQ(help.find("." + std::string(alias.name) + " ("), std::string::npos) << alias.name << " is a key";
+    EXPECT_THAT(unknown_key(std::string(alias.name)), ::testing::EndsWith(std::string(alias.advice)));
+    const std::string advice(alias.advice);
+    const std::regex key("([a-z_]+\\.[a-z_0-9]+)");
+    for (auto at = std::sregex_iterator(advice.begin(), advice.end(), key); at != std::sregex_iterator(); ++at)
+      EXPECT_NE(help.find("--" + (*at)[1].str() + " ("), std::string::npos) << (*at)[1].str();
+  }
+  EXPECT_GT(names.size(), 150U);
 }
 
 TEST(LoadConfig, TakesTheConfigurationsOfTheProject) {

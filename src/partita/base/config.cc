@@ -3,7 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -12,6 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 #include "partita/base/nearest.h"
+#include "partita/base/number.h"
 #include "partita/base/toml_depth.h"
 
 namespace partita {
@@ -34,8 +35,7 @@ std::string join(std::span<const std::string> names) {
 }
 
 std::string did_you_mean(const std::string& name) {
-  return name.empty() ? std::string(": 'partita train --help' lists the valid ones")
-                      : fmt::format(": did you mean '{}'?", name);
+  return name.empty() ? "'partita train --help' lists the valid ones" : fmt::format("did you mean '{}'?", name);
 }
 
 // A TOML basic string: one line, whatever is in it.
@@ -72,6 +72,11 @@ std::string number(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 bool is_boolean_name(std::string_view name) { return name == "true" || name == "false"; }
 
 std::string text_of(const ConfigValue& value) {
@@ -87,11 +92,28 @@ std::string text_of(const ConfigValue& value) {
   fail("{}: {} = {}: expected {}{}", where, field.key, found, field.expected(), hint);
 }
 
+// What was probably meant by a value of another type: ": write 1000". Empty: not known.
+std::string meant(const ConfigField& field, const ConfigValue& value) {
+  const std::string* text = std::get_if<std::string>(&value);
+  if (std::holds_alternative<int64_t*>(field.target)) {
+    const std::string digits = plain_integer(text != nullptr ? *text : text_of(value));
+    return digits.empty() ? "" : ": write " + digits;
+  }
+  if (std::holds_alternative<double*>(field.target))
+    return text != nullptr && parse_number<double>(*text) ? ": write it without quotes" : "";
+  if (std::holds_alternative<bool*>(field.target)) {
+    const std::string word = text != nullptr ? lower(*text) : text_of(value);
+    if (word == "yes" || word == "on" || word == "true" || word == "1" || word == "y") return ": write true";
+    if (word == "no" || word == "off" || word == "false" || word == "0" || word == "n") return ": write false";
+  }
+  return "";
+}
+
 // The value as a T, or the error that it is none.
 template <class T>
 const T& as(const ConfigField& field, const ConfigValue& value, std::string_view where) {
   const T* typed = std::get_if<T>(&value);
-  if (typed == nullptr) wrong_value(field, where, text_of(value));
+  if (typed == nullptr) wrong_value(field, where, text_of(value), meant(field, value));
   return *typed;
 }
 
@@ -107,7 +129,7 @@ size_t as_choice(const ConfigField& field, const ConfigChoice& choice, const Con
   const auto at = std::find(choice.names.begin(), choice.names.end(), name);
   if (at == choice.names.end()) {
     const std::string near = nearest(name, choice.names);
-    wrong_value(field, where, text_of(value), near.empty() ? "" : did_you_mean(near));
+    wrong_value(field, where, text_of(value), near.empty() ? "" : ": " + did_you_mean(near));
   }
   return static_cast<size_t>(at - choice.names.begin());
 }
@@ -133,24 +155,29 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
              field.target);
 }
 
-template <class T>
-std::optional<T> parse_whole(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+// A text in quotes as TOML has them, without them: '"bf16"' from a command line that was copied from a file.
+std::string unquoted(const std::string& text) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return text;
+  try {
+    const toml::parse_result parsed = toml::parse("v = " + text);
+    return parsed.size() == 1 ? parsed["v"].value_or(text) : text;
+  } catch (const toml::parse_error&) {
+    return text;
+  }
 }
 
 // What the text of an override means to this field; text that its type does not know stays text, for set to refuse.
-ConfigValue read_as(const ConfigField& field, const std::string& text) {
+ConfigValue read_as(const ConfigField& field, const std::string& text, std::string_view where) {
   if (std::holds_alternative<int64_t*>(field.target)) {
-    if (const auto value = parse_whole<int64_t>(text)) return *value;
+    if (const auto value = parse_number<int64_t>(text)) return *value;
+    if (is_integer_text(text))
+      wrong_value(field, where, text, fmt::format(", and {} is beyond 64 bits", text));
   }
   if (std::holds_alternative<double*>(field.target)) {
-    if (const auto value = parse_whole<double>(text)) return *value;
+    if (const auto value = parse_number<double>(text)) return *value;
   }
   if (std::holds_alternative<bool*>(field.target) && is_boolean_name(text)) return text == "true";
-  return text;
+  return unquoted(text);
 }
 
 // A TOML scalar; another kind of node is an error at `where`.
@@ -178,6 +205,27 @@ ConfigValue value_of(const ConfigField& field, const toml::node& node, std::stri
   wrong_value(field, where, fmt::format("a value of type {}", kind.str()));
 }
 
+std::string_view line_of(std::string_view text, size_t number) {
+  for (size_t n = 1; n < number && !text.empty(); ++n) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
+}
+
+// What is wrong with a line that TOML refuses, in the cases that people meet. Empty: another one.
+std::string toml_hint(std::string_view line) {
+  const size_t equals = line.find('=');
+  if (equals == std::string_view::npos) return "";
+  std::string value(line.substr(equals + 1, line.find('#') - equals - 1));
+  while (!value.empty() && std::isspace(static_cast<unsigned char>(value.front())) != 0) value.erase(0, 1);
+  while (!value.empty() && std::isspace(static_cast<unsigned char>(value.back())) != 0) value.pop_back();
+  if (value.empty()) return "; the value is missing";
+  if (is_integer_text(value)) return fmt::format("; {} is beyond 64 bits", value);
+  if (const std::string digits = plain_integer(value); !digits.empty()) return "; write " + digits;
+  if (const std::string word = lower(value); is_boolean_name(word) || word == "yes" || word == "no")
+    return fmt::format("; write {}", word == "yes" || word == "true");
+  const bool plain = std::ranges::none_of(value, [](char c) { return c == '"' || c == '\'' || c == '[' || c == '{'; });
+  return plain ? fmt::format("; a text is written in quotes: \"{}\"", value) : "";
+}
+
 void remember(ConfigSources* sources, const ConfigField& field, std::string_view where) {
   if (sources != nullptr) (*sources)[field.key] = where;
 }
@@ -191,17 +239,16 @@ bool Range::contains(double value) const {
 
 std::string Range::text() const {
   std::string text;
-  if (std::isfinite(least)) text = fmt::format("{} {}", least_open ? "of more than" : "of at least", least);
-  if (std::isfinite(most)) {
-    text += fmt::format("{} {} {}", text.empty() ? "of" : " and", most_open ? "less than" : "at most", most);
-  }
+  if (std::isfinite(least)) text = fmt::format("{} {}", least_open ? "more than" : "at least", least);
+  if (std::isfinite(most))
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", most_open ? "less than" : "at most", most);
   return text;
 }
 
 std::string ConfigField::expected() const {
   const auto with_range = [this](std::string noun) {
     const std::string text = range.text();
-    return text.empty() ? noun : noun + " " + text;
+    return text.empty() ? noun : noun + " of " + text;
   };
   return std::visit(
       Overload{[](bool*) { return std::string("true or false"); }, [&](int64_t*) { return with_range("an integer"); },
@@ -256,9 +303,19 @@ ConfigSchema& ConfigSchema::field(std::string name, double& target, Range range,
   return add(std::move(name), std::move(meaning), range, &target);
 }
 
+ConfigSchema& ConfigSchema::also_called(std::span<const ConfigAlias> aliases) {
+  aliases_ = aliases;
+  return *this;
+}
+
 const ConfigField& ConfigSchema::find(std::string_view key, std::string_view where) const {
   for (const ConfigField& field : fields_)
     if (field.key == key) return field;
+  fail("{}: unknown key '{}': {}", where, key, advice(key));
+}
+
+// What to write instead of an unknown key.
+std::string ConfigSchema::advice(std::string_view key) const {
   // The right name in the wrong section, or without one, is nearer than any other name, however far the section is.
   const auto last_part = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
   std::vector<std::string> keys, namesakes;
@@ -268,7 +325,12 @@ const ConfigField& ConfigSchema::find(std::string_view key, std::string_view whe
   }
   const auto meant = std::ranges::min_element(
       namesakes, {}, [key](const std::string& namesake) { return edit_distance(key, namesake); });
-  fail("{}: unknown key '{}'{}", where, key, did_you_mean(meant != namesakes.end() ? *meant : nearest(key, keys)));
+  if (meant != namesakes.end()) return did_you_mean(*meant);
+  std::string plain = lower(std::string(last_part(key)));
+  std::ranges::replace(plain, '-', '_');
+  for (const ConfigAlias& alias : aliases_)
+    if (alias.name == plain) return std::string(alias.advice);
+  return did_you_mean(nearest(key, keys));
 }
 
 size_t ConfigSchema::end_of(size_t section) const {
@@ -283,7 +345,8 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
   try {
     root = toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    fail("{}:{}: not valid TOML: {}", file, error.source().begin.line, error.description());
+    fail("{}:{}: not valid TOML: {}{}", file, error.source().begin.line, error.description(),
+         toml_hint(line_of(text, error.source().begin.line)));
   }
   std::vector<std::string> names;
   for (const Section& section : sections_) names.push_back(section.name);
@@ -293,7 +356,7 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
     const toml::table* section = node.as_table();
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       if (section == nullptr) (void)find(name, place(node));
-      fail("{}: unknown section [{}]{}", place(node), name, did_you_mean(nearest(name, names)));
+      fail("{}: unknown section [{}]: {}", place(node), name, did_you_mean(nearest(name, names)));
     }
     if (section == nullptr) fail("{}: '{}' is a section: expected [{}] and its keys", place(node), name, name);
     for (const auto& [key, value] : *section) {
@@ -330,7 +393,7 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
       wrong_value(field, kWhere, "nothing");
     }
     // One word alone may hold the whole list, as behind an equals sign.
-    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text), kWhere);
+    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kWhere), kWhere);
     remember(sources, field, kWhere);
   }
 }
@@ -351,7 +414,9 @@ std::string ConfigSchema::to_toml(const ConfigSources* sources) const {
         continue;
       }
       const auto source = sources->find(fields_[i].key);
-      out += fmt::format("{:<{}}  # {}\n", lines[i], width, source == sources->end() ? "default" : source->second);
+      std::string comment = source == sources->end() ? "default" : source->second;
+      std::ranges::replace_if(comment, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+      out += fmt::format("{:<{}}  # {}\n", lines[i], width, comment);
     }
   }
   return out;

@@ -36,7 +36,7 @@ struct Range {
   bool least_open = false, most_open = false;
 
   [[nodiscard]] bool contains(double value) const;  // never NaN or infinity
-  [[nodiscard]] std::string text() const;           // "of at least 1 and less than 2"; empty: any
+  [[nodiscard]] std::string text() const;           // "at least 1 and less than 2"; empty: any
 };
 [[nodiscard]] constexpr Range any_number() { return {}; }
 [[nodiscard]] constexpr Range at_least(double least) { return {.least = least}; }
@@ -55,6 +55,12 @@ struct ConfigChoice {
 };
 
 using ConfigList = std::vector<std::string>;
+
+// The last part of a key as other systems have it, in lower case with underscores, and what to do instead: the end of the
+// message about an unknown key.
+struct ConfigAlias {
+  std::string_view name, advice;
+};
 
 // A value as it stands in a file or on the command line, before it meets its key's type.
 using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList>;
@@ -98,12 +104,15 @@ class ConfigSchema {
     return choice(std::move(name), target, std::span(names.begin(), names.size()), std::move(meaning));
   }
 
+  // Names to know in messages; `aliases` outlives the schema.
+  ConfigSchema& also_called(std::span<const ConfigAlias> aliases);
+
   // Sets what the text says; `file` is for messages and sources. Error: not TOML, unknown section or key (names the
   // nearest), wrong type or range; each with file and line.
   void read_toml(std::string_view text, std::string_view file, ConfigSources* sources = nullptr);
 
   // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true, a list
-  // takes all values that follow it.
+  // takes all values that follow it. A value may be quoted as in TOML. Of a key given twice the last value counts.
   void read_overrides(std::span<const std::string> arguments, ConfigSources* sources = nullptr);
 
   // All keys as valid TOML; with sources, each line ends in where its value came from.
@@ -122,10 +131,12 @@ class ConfigSchema {
 
   ConfigSchema& add(std::string name, std::string meaning, Range range, decltype(ConfigField::target) target);
   [[nodiscard]] const ConfigField& find(std::string_view key, std::string_view where) const;
+  [[nodiscard]] std::string advice(std::string_view key) const;
   [[nodiscard]] size_t end_of(size_t section) const;
 
   std::vector<Section> sections_;
   std::vector<ConfigField> fields_;
+  std::span<const ConfigAlias> aliases_;
 };
 
 }  // namespace partita

@@ -1,9 +1,20 @@
 #include "partita/base/nearest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 namespace partita {
+namespace {
+
+// Case and the two kinds of dashes do not tell names apart.
+std::string folded(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table: a swap looks two rows back.
@@ -22,14 +33,19 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view name, std::span<const std::string> known) {
+  const std::string typed = folded(name);
   std::string best;
   size_t least = 0;
   for (const std::string& candidate : known) {
-    const size_t distance = edit_distance(name, candidate);
+    const size_t distance = edit_distance(typed, folded(candidate));
     if (2 * distance > std::max(name.size(), candidate.size())) continue;
     if (best.empty() || distance < least) best = candidate, least = distance;
   }
-  return best;
+  if (!best.empty() || typed.size() < 3) return best;
+  size_t found = 0;
+  for (const std::string& candidate : known)
+    if (folded(candidate).starts_with(typed)) best = candidate, ++found;
+  return found == 1 ? best : "";
 }
 
 }  // namespace partita
