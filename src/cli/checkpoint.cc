@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/checkpoint.h"
@@ -36,20 +37,20 @@ void verify(const Arguments& arguments) {
 }  // namespace
 
 void add_checkpoint_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("checkpoint", "Looks into a checkpoint, or checks it");
+  CLI::App* command = app.add_subcommand("checkpoint", "Inspect or verify a checkpoint");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
-  const std::string path_help = "a checkpoint, or a run's folder: its newest checkpoint is taken";
+  const std::string path_help = "A checkpoint, or the folder of a run (its newest checkpoint)";
 
-  CLI::App* look = command->add_subcommand("inspect", "Prints step, ranks, scalars, files and tensors");
-  look->add_option("PATH", arguments->path, path_help)->required();
-  look->add_flag("--summary", arguments->summary, "totals only, no line for each tensor");
+  CLI::App* look = command->add_subcommand("inspect", "Print step, ranks, scalars, files and tensors");
+  add_text(*look, "PATH", arguments->path, "PATH", path_help)->required();
+  look->add_flag("--summary", arguments->summary, "Print totals only, without a line per tensor");
   look->footer("Example: partita checkpoint inspect runs/quickstart");
   look->callback([arguments] { inspect(*arguments); });
 
   CLI::App* check = command->add_subcommand(
-      "verify", "Reads all of it and compares with the checksums in its manifest; exit code 1 if anything differs");
-  check->add_option("PATH", arguments->path, path_help)->required();
+      "verify", "Read every file and compare it with the checksums in the manifest; exit code 1 on any difference");
+  add_text(*check, "PATH", arguments->path, "PATH", path_help)->required();
   check->footer("Example: partita checkpoint verify runs/quickstart/checkpoints/step-00000100");
   check->callback([arguments] { verify(*arguments); });
 }

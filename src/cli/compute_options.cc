@@ -1,10 +1,8 @@
 #include "cli/compute_options.h"
 
+#include "cli/options.h"
+
 void add_compute_options(CLI::App& command, ComputeArguments& arguments) {
-  command.add_option("--precision", arguments.precision, "of the compute: fp32, bf16 or fp16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  command.add_option("--device", arguments.device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  add_choice(command, "--precision", arguments.precision, {"fp32", "bf16", "fp16"}, "Compute precision");
+  add_choice(command, "--device", arguments.device, {"auto", "cpu", "cuda"}, "Device; auto: a GPU if there is one");
 }

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/dataset_index.h"
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
@@ -144,9 +145,7 @@ void verify(const Arguments& arguments) {
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Arguments& arguments) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command->add_option("prefix", arguments.prefix, "The files' path without .bin or .idx")
-      ->required()
-      ->type_name("PREFIX");
+  add_text(*command, "prefix", arguments.prefix, "PREFIX", "Path of the files without .bin or .idx")->required();
   return command;
 }
 
@@ -154,20 +153,15 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Argu
 
 void add_dataset_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("dataset", "Looks into .bin/.idx token files, checks them, puts them together");
+      app.add_subcommand("dataset", "Inspect, verify, merge and index token files");
   command->require_subcommand(1);
 
   const auto inspected = std::make_shared<Arguments>();
   CLI::App* inspect_command =
-      add_command(*command, "inspect", "Prints counts and the first documents, as text or ids", *inspected);
-  inspect_command->add_option("--tokenizer", inspected->tokenizer, "Print documents as text, not as ids")
-      ->type_name("PATH");
-  inspect_command->add_option("--documents", inspected->documents, "How many documents to print")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  inspect_command->add_option("--first", inspected->first, "The first document to print, counted from 0")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      add_command(*command, "inspect", "Print counts and the first documents, as text or ids", *inspected);
+  add_text(*inspect_command, "--tokenizer", inspected->tokenizer, "PATH", "Print documents as text (default: as ids)");
+  add_number(*inspect_command, "--documents", inspected->documents, at_least(0), "Number of documents to print");
+  add_number(*inspect_command, "--first", inspected->first, at_least(0), "First document to print, counted from 0");
   inspect_command->footer(
       "Example:\n  partita dataset inspect data/corpus_text_document --tokenizer tokenizer.json --documents 1");
   inspect_command->callback([inspected] { inspect(*inspected); });
@@ -176,13 +170,12 @@ void add_dataset_command(CLI::App& app) {
   CLI::App* verify_command =
       add_command(*command, "verify",
                   "Check the header, every length, offset and document end, file sizes and all tokens", *verified);
-  verify_command->add_option("--tokenizer", verified->tokenizer, "Check that all tokens are in its vocabulary too")
-      ->type_name("PATH");
+  add_text(*verify_command, "--tokenizer", verified->tokenizer, "PATH", "Also check that its vocabulary has all tokens");
   verify_command->footer("Example:\n  partita dataset verify data/corpus_text_document --tokenizer tokenizer.json");
   verify_command->callback([verified] { verify(*verified); });
 
   const auto merged = std::make_shared<MergeArguments>();
-  CLI::App* merge_command = command->add_subcommand("merge", "Puts token files together, document after document");
+  CLI::App* merge_command = command->add_subcommand("merge", "Concatenate token files, document after document");
   merge_command
       ->add_option("output,--output-prefix", merged->output, "Path of the files to write, without .bin or .idx")
       ->required()

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/data/blended_dataset.h"
 #include "partita/data/npy.h"
@@ -97,29 +98,23 @@ void run(const Arguments& a) {
 
 void add_dataset_index_command(CLI::App& parent) {
   const auto a = std::make_shared<Arguments>();
-  CLI::App* command = parent.add_subcommand("index", "Writes the order of samples as numpy arrays");
-  command->add_option("data", a->data, "A prefix of token files; or weights and prefixes in turn")
+  CLI::App* command = parent.add_subcommand("index", "Write the order of samples as numpy arrays");
+  command->add_option("data", a->data, "Prefix of token files; or weights and prefixes in turn")
       ->required()
       ->type_name("PREFIX | WEIGHT PREFIX ...");
-  command->add_option("--sequence-length", a->sequence_length, "Tokens a sample")
+  add_number(*command, "--sequence-length", a->sequence_length, at_least(1), "Tokens per sample")
       ->required()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--samples", a->samples, "Samples asked for; default: those of one epoch")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", a->seed, "Of the order")
-      ->check(CLI::Range(int64_t{0}, int64_t{4294967295}))
-      ->capture_default_str();
-  command->add_option("--split", a->split, "Weights of training, validation and test sequences")->capture_default_str();
-  command->add_option("--part", a->part, "train, valid or test")
-      ->check(CLI::IsMember({"train", "valid", "test"}))
-      ->capture_default_str();
-  command->add_option("--output", a->output, "Folder to write to")->required()->type_name("FOLDER");
+      ->default_str("");
+  add_number(*command, "--samples", a->samples, at_least(1), "Number of samples (default: those of one epoch)")
+      ->default_str("");
+  add_number(*command, "--seed", a->seed, between(0, 4294967295), "Shuffle seed");
+  add_text(*command, "--split", a->split, "WEIGHTS", "Weights of training, validation and test sequences");
+  add_choice(*command, "--part", a->part, {"train", "valid", "test"}, "Part of the data");
+  add_text(*command, "--output", a->output, "FOLDER", "Folder to write to")->required();
   command->footer(
-      "Writes document_index.npy, sample_index.npy and shuffle_index.npy, as Megatron-LM keeps them: sample k lies "
-      "between\n"
-      "rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). Of a blend these lie "
-      "in\n"
-      "FOLDER/0, FOLDER/1, ..., beside dataset_index.npy and dataset_sample_index.npy.\n\n"
+      "Writes document_index.npy, sample_index.npy and shuffle_index.npy in Megatron-LM's form: sample k is the text\n"
+      "between rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). For a blend\n"
+      "they are in FOLDER/0, FOLDER/1, ..., next to dataset_index.npy and dataset_sample_index.npy.\n\n"
       "Example:\n"
       "  partita dataset index 0.7 data/web_text_document 0.3 data/books_text_document --sequence-length 1024 "
       "--samples 100000 --output order");

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/compute_options.h"
+#include "cli/options.h"
 #include "partita/base/log.h"
 #include "partita/train/evaluate.h"
 
@@ -39,34 +40,31 @@ void run(Arguments a) {
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Computes the loss and perplexity of a trained model");
+  CLI::App* command = app.add_subcommand("eval", "Compute the loss and perplexity of a trained model");
   auto a = std::make_shared<Arguments>();
   partita::EvaluateOptions& o = a->options;
-  command->add_option("PATH", a->path, "a Hugging Face folder, a run (its newest checkpoint is taken) or a checkpoint")
+  add_text(*command, "PATH", a->path, "PATH",
+           "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
       ->required();
-  command
-      ->add_option("--data", o.data,
-                   "prefix of token files; or a file of JSON lines with prompt and completion, which alone counts")
-      ->required()
-      ->type_name("PREFIX|FILE.jsonl");
-  command
-      ->add_option("--sequence-length", o.sequence_length,
-                   "tokens a window or example; default: the model's longest, but no more than 1024")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--micro-batch", o.micro_batch, "samples that a rank computes at once")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--batches", o.batches, "stop after so many micro-batches, of all ranks together; default: never")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--base", o.base, "where the model lies that PATH's adapters adapt; default: where they say");
-  command->add_option("--tokenizer", o.tokenizer, "tokenizer.json, for JSON lines; default: the one that lies there");
-  command->add_option("--prompt-key", o.prompt_key, "key of the prompt in JSON lines")->capture_default_str();
-  command->add_option("--completion-key", o.completion_key, "key of the completion")->capture_default_str();
+  add_text(*command, "--data", o.data, "PREFIX|FILE.jsonl",
+           "Prefix of token files; or JSON lines of prompts and completions, of which only completions are scored")
+      ->required();
+  add_number(*command, "--sequence-length", o.sequence_length, partita::at_least(1),
+             "Tokens per window or example (default: the model's longest, at most 1024)")
+      ->default_str("");
+  add_number(*command, "--micro-batch", o.micro_batch, partita::at_least(1), "Samples per rank in one forward pass");
+  add_number(*command, "--batches", o.batches, partita::at_least(1),
+             "Evaluate at most N micro-batches over all ranks (default: all)")
+      ->default_str("");
+  add_text(*command, "--base", o.base, "PATH", "Base model of the adapters (default: the path stored with them)");
+  add_text(*command, "--tokenizer", o.tokenizer, "PATH",
+           "Tokenizer for JSON lines (default: the one stored with the model)");
+  add_text(*command, "--prompt-key", o.prompt_key, "KEY", "Key of the prompt in JSON lines");
+  add_text(*command, "--completion-key", o.completion_key, "KEY", "Key of the completion in JSON lines");
   add_compute_options(*command, a->compute);
-  command->add_option("--zero-stage", o.zero_stage, "3: each rank holds its part of the weights alone")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 3));
-  command->add_flag("--json", a->json, "print one line of JSON: loss, perplexity, tokens, samples");
+  add_number(*command, "--zero-stage", o.zero_stage, partita::between(0, 3),
+             "3: each rank holds only its part of the weights");
+  command->add_flag("--json", a->json, "Print one line of JSON: loss, perplexity, tokens, samples");
   command->footer(
       "Examples:\n"
       "  partita eval runs/quickstart --data data/test_text_document\n"

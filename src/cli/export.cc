@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "partita/base/log.h"
 #include "partita/train/model_transfer.h"
 
@@ -27,22 +28,20 @@ void run(Arguments a) {
 }  // namespace
 
 void add_export_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("export", "Writes a checkpoint as a folder that transformers or PEFT load");
+  CLI::App* command = app.add_subcommand("export", "Write a checkpoint as a folder that transformers or PEFT load");
   auto a = std::make_shared<Arguments>();
-  command
-      ->add_option("CHECKPOINT", a->path,
-                   "a run's folder (its newest checkpoint is taken), a checkpoint, or a folder of adapters")
+  add_text(*command, "CHECKPOINT", a->path, "CHECKPOINT",
+           "Folder of a run (its newest checkpoint), a checkpoint, or a folder of adapters")
       ->required();
-  command->add_option("HF_DIR", a->folder, "folder to make")->required();
-  command->add_option("--dtype", a->dtype, "element type; default: as imported, otherwise fp32")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_text(*command, "HF_DIR", a->folder, "HF_DIR", "Folder to create")->required();
+  add_choice(*command, "--dtype", a->dtype, {"fp32", "bf16", "fp16"},
+             "Element type (default: that of the imported model, otherwise fp32)");
   command->add_flag("--merge", a->options.merge,
-                    "a model with its adapters worked in; without it a LoRA run gives the adapters alone");
-  command->add_option("--base", a->options.base,
-                      "the model that adapters adapt, where it is not where training had it");
-  command->add_option("--shard-size", a->shard_gigabytes, "a larger model lies in several files")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+                    "Merge the adapters into the base model (default: export the adapters only)");
+  add_text(*command, "--base", a->options.base, "PATH",
+           "Base model of the adapters (default: the path stored with them)");
+  add_number(*command, "--shard-size", a->shard_gigabytes, partita::more_than(0),
+             "Largest file in GB; larger models are sharded")
       ->type_name("GB");
   command->footer("Example: partita export runs/lora out/merged --merge --dtype bf16");
   command->callback([a] { run(*a); });

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/compute_options.h"
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
@@ -48,32 +49,27 @@ void run(Arguments a) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "Writes text with a trained model");
+  CLI::App* command = app.add_subcommand("generate", "Generate text with a trained model");
   auto a = std::make_shared<Arguments>();
-  command
-      ->add_option("PATH", a->paths.path,
-                   "a Hugging Face folder, a run (its newest checkpoint is taken) or a checkpoint")
+  add_text(*command, "PATH", a->paths.path, "PATH",
+           "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
       ->required();
-  command->add_option("--prompt", a->prompt, "text to go on from; empty: the beginning of a document");
-  command->add_option("--tokens", a->options.tokens, "tokens to write at most")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--temperature", a->options.sampling.temperature, "divides the logits; 0 is greedy")
-      ->capture_default_str();
-  command->add_option("--top-k", a->options.sampling.top_k, "draw from the k likeliest tokens; 0: from all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", a->options.sampling.top_p, "draw from the likeliest tokens that reach this probability")
-      ->capture_default_str();
-  command->add_option("--seed", a->options.seed, "the same seed gives the same text")->capture_default_str();
-  command->add_option("--base", a->paths.base,
-                      "where the model lies that PATH's adapters adapt; default: where they say");
-  command->add_option("--tokenizer", a->paths.tokenizer, "tokenizer.json; default: the one that lies there");
+  add_text(*command, "--prompt", a->prompt, "TEXT", "Text to continue; empty starts a new document");
+  add_number(*command, "--tokens", a->options.tokens, partita::at_least(0), "Most tokens to generate");
+  add_number(*command, "--temperature", a->options.sampling.temperature, partita::at_least(0),
+             "Divisor of the logits; 0 is greedy");
+  add_number(*command, "--top-k", a->options.sampling.top_k, partita::at_least(0),
+             "Sample from the k most likely tokens; 0: from all");
+  add_number(*command, "--top-p", a->options.sampling.top_p, {.least = 0, .most = 1, .least_open = true},
+             "Sample from the most likely tokens that together reach this probability");
+  add_number(*command, "--seed", a->options.seed, partita::any_number(),
+             "Seed of sampling; the same seed gives the same text");
+  add_text(*command, "--base", a->paths.base, "PATH", "Base model of the adapters (default: the path stored with them)");
+  add_text(*command, "--tokenizer", a->paths.tokenizer, "PATH", "Tokenizer (default: the one stored with the model)");
   add_compute_options(*command, a->compute);
-  command->add_flag("--greedy", a->greedy, "always the likeliest token");
+  command->add_flag("--greedy", a->greedy, "Always take the most likely token");
   command->add_flag("--add-special", a->options.add_special,
-                    "around the prompt the tokens that the tokenizer's file puts around a text, such as <s>: for models "
-                    "that were trained with them, as Llama's own");
+                    "Add the tokenizer's special tokens (such as <s>) to the prompt, for models trained with them");
   command->footer(
       "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "
       "50");

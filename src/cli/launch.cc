@@ -5,29 +5,29 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/comm/launcher.h"
 
 void add_launch_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("launch", "Starts several ranks of a command, here or on the hosts of a file");
+  CLI::App* command = app.add_subcommand("launch", "Run a command on several ranks, on this machine or on the hosts listed in a file");
   auto ranks = std::make_shared<int>(1);
   auto options = std::make_shared<partita::LaunchOptions>();
-  command->add_option("-n,--ranks", *ranks, "how many")->required();
-  command->add_option("--host-file", options->host_file,
-                      "hosts in Open MPI's format, 'node1 slots=4' a line; default: this machine");
-  command->add_option("--bind", options->bind, "what a rank may not leave: none, core, socket or numa")
-      ->capture_default_str();
-  auto of_rank = std::make_shared<std::vector<std::string>>();
-  command->add_option("COMMAND", *of_rank, "what each rank runs, behind --: a subcommand and its arguments")
-      ->type_name("");
+  add_number(*command, "-n,--ranks", *ranks, partita::at_least(1), "Number of ranks")->required()->default_str("");
+  add_text(*command, "--host-file", options->host_file, "FILE",
+           "Hosts in Open MPI's format, one per line, such as 'node1 slots=4' (default: this machine)");
+  add_choice(*command, "--bind", options->bind, {"none", "core", "socket", "numa"},
+             "Pin each rank to a core, socket or NUMA node");
+  command->prefix_command();  // COMMAND and what follows it
   command->footer(
-      "Threads a rank are cores / ranks, unless OMP_NUM_THREADS says\n"
-      "otherwise. Ctrl-C asks the ranks to save and end; a second one ends them at once.\n\n"
+      "COMMAND is a command of partita with its arguments, which every rank runs. Each rank uses cores / ranks\n"
+      "threads unless OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at once.\n\n"
       "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
-  command->callback([of_rank, ranks, options] {
-    if (of_rank->empty())
+  command->callback([command, ranks, options] {
+    const std::vector<std::string> of_rank = command->remaining();
+    if (of_rank.empty())
       throw partita::UsageError(
-          "launch: no command to start: write it behind --, for example: partita launch -n 2 -- train CONFIG");
-    if (const int code = partita::launch(*ranks, *of_rank, *options); code != 0) throw ExitCode{code};
+          "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
+    if (const int code = partita::launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });
 }

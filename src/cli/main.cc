@@ -1,12 +1,18 @@
 // The program `partita`: subcommands, errors and exit codes (0 done, 1 error, 2 wrong usage).
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/help.h"
 #include "partita/base/error.h"
 #include "partita/comm/world.h"
 
@@ -38,9 +44,12 @@ int report(const char* message, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Trains GPT models from raw text on any number of processes."};
+  CLI::App app{"Train GPT and Llama models from raw text on any number of processes"};
   app.name("partita");
-  app.set_version_flag("--version", "partita " PARTITA_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.get_formatter()->label("Positionals", "Arguments");
+  app.set_help_flag("-h,--help", "Show this help and exit");
+  app.set_version_flag("--version", "partita " PARTITA_VERSION, "Show the version and exit");
   app.require_subcommand(1);
   try {
     add_tokenizer_command(app);
@@ -55,10 +64,13 @@ int main(int argc, char** argv) {
     add_plot_command(app);
     add_checkpoint_command(app);
     add_bench_command(app);
-    app.parse(argc, argv);
+    std::vector<std::string> words = arrange(app, {argv + 1, argv + argc});
+    std::ranges::reverse(words);  // the order that CLI11 takes them in
+    app.parse(std::move(words));
     return 0;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help and version
+    return report(error.what(), 2);
   } catch (const ExitCode& code) {
     return code.value;
   } catch (const partita::UsageError& error) {

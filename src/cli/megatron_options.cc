@@ -1,5 +1,7 @@
 #include "cli/megatron_options.h"
 
+#include "cli/options.h"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -24,23 +26,26 @@ constexpr std::array<std::string_view, 8> kOneFile = {
 
 void add_megatron_options(CLI::App& command, MegatronArguments& a) {
   constexpr const char* kGroup = "Megatron-LM's names";
-  const auto option = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group(kGroup);
+  const auto path = [&](const char* name, std::string& value, const char* help) {
+    add_text(command, name, value, "PATH", help)->group(kGroup);
   };
-  option("--tokenizer-type", a.type,
-         "GPT2BPETokenizer (with --vocab-file and --merge-file), or HuggingFaceTokenizer, SentencePieceTokenizer, "
-         "Llama2Tokenizer, Llama3Tokenizer, TikTokenizer and their like (with --tokenizer-model)")
-      ->type_name("NAME");
-  option("--vocab-file,--vocab", a.vocab, "GPT-2's vocabulary")->type_name("PATH");
-  option("--merge-file", a.merges, "GPT-2's merges")->type_name("PATH");
-  option("--tokenizer-model", a.model, "As --tokenizer: a file or folder of this machine")->type_name("PATH");
-  option("--dataset-impl", a.dataset_impl, "mmap, the format of today")->type_name("NAME");
-  option("--vocab-size", a.vocab_size, "Passed over: the tokenizer knows")->type_name("N");
-  option("--partitions", a.partitions, "Passed over: threads share every file, and the order is the input's")
-      ->type_name("N");
-  option("--log-interval", a.log_interval, "Passed over: progress is shown by time")->type_name("N");
+  const auto count = [&](const char* name, int& value, const char* help) {
+    add_number(command, name, value, partita::any_number(), help)->group(kGroup)->default_str("");
+  };
+  add_text(command, "--tokenizer-type", a.type, "NAME",
+           "GPT2BPETokenizer (with --vocab-file and --merge-file), or HuggingFaceTokenizer, SentencePieceTokenizer, "
+           "Llama2Tokenizer, Llama3Tokenizer, TikTokenizer and the like (with --tokenizer-model)")
+      ->group(kGroup);
+  path("--vocab-file,--vocab", a.vocab, "Vocabulary of GPT-2");
+  path("--merge-file", a.merges, "Merges of GPT-2");
+  path("--tokenizer-model", a.model, "Same as --tokenizer: a local file or folder");
+  add_text(command, "--dataset-impl", a.dataset_impl, "NAME", "mmap, the only format")->group(kGroup);
+  count("--vocab-size", a.vocab_size, "Ignored: taken from the tokenizer");
+  count("--partitions", a.partitions, "Ignored: threads share every file, and the order is that of the input");
+  count("--log-interval", a.log_interval, "Ignored: progress is shown at intervals of time");
   command
-      .add_flag("--keep-sequential-samples", a.keep_sequential_samples, "Passed over: the order always is the input's")
+      .add_flag("--keep-sequential-samples", a.keep_sequential_samples,
+                "Ignored: the order is always that of the input")
       ->group(kGroup);
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/megatron_options.h"
+#include "cli/options.h"
 #include "cli/text_options.h"
 #include "partita/base/duration.h"
 #include "partita/base/error.h"
@@ -94,43 +95,30 @@ void run(const CLI::App& command, const Arguments& arguments) {
 
 void add_tokenize_command(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("tokenize", "Turns text into the .bin/.idx token files that training reads");
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text into the .bin/.idx token files that training reads");
   add_text_options(*command, arguments->text);
-  command
-      ->add_option("--tokenizer", arguments->tokenizer,
-                   "tokenizer.json, SentencePiece's tokenizer.model, a tiktoken file, GPT-2's vocab.json (merges.txt "
-                   "beside it), or a folder that holds one of them")
-      ->type_name("PATH");
-  command
-      ->add_option("--output-prefix", arguments->output_prefix,
-                   "Writes PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text), with "
-                   "--split-sentences PREFIX_KEY_sentence")
-      ->required()
-      ->type_name("PREFIX");
+  add_text(*command, "--tokenizer", arguments->tokenizer, "PATH",
+           "tokenizer.json, SentencePiece's tokenizer.model, a tiktoken file, GPT-2's vocab.json (next to its merges.txt), "
+           "or a folder that holds one of them");
+  add_text(*command, "--output-prefix", arguments->output_prefix, "PREFIX",
+           "Write PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text); with "
+           "--split-sentences PREFIX_KEY_sentence")
+      ->required();
   command->add_flag("--append-eod", arguments->append_eod, "End each document with the end-of-document token");
   command->add_flag("--add-special", arguments->encode.add_special,
-                    "Put around each text what the tokenizer's file says, such as <s> in front");
+                    "Add the tokenizer's special tokens to each text, such as <s> at its beginning");
   command->add_flag("--allow-special", arguments->encode.allow_special,
-                    "Text that spells a special token is that token; else it is text");
+                    "Read the name of a special token in a text as that token (default: as text)");
   command->add_flag("--split-sentences", arguments->split_sentences,
                     "Make each sentence a sequence, by ICU's rules; the end of a line ends a sentence");
-  command->add_option("--lang", arguments->sentences.language, "Language of the sentences: en, de, ...")
-      ->type_name("NAME")
-      ->capture_default_str();
+  add_text(*command, "--lang", arguments->sentences.language, "NAME", "Language of the sentences: en, de, ...");
   command->add_flag("--keep-newlines", arguments->sentences.keep_newlines,
-                    "Keep the white space between sentences, with the sentence before it");
-  command->add_option("--workers", arguments->workers, "Threads; the output is the same for any number")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--bad-lines", arguments->bad_lines,
-          "Lines that are not JSON or have no text, and documents that are not UTF-8: error ends the run, skip "
-          "reports the first ten and counts all")
-      ->check(CLI::IsMember({"error", "skip"}))
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "No progress on stderr");
+                    "Keep the white space between sentences, at the end of the sentence before it");
+  add_number(*command, "--workers", arguments->workers, between(1, 1024), "Threads; the output is the same for any number");
+  add_choice(*command, "--bad-lines", arguments->bad_lines, {"error", "skip"},
+             "Lines that are not JSON or have no text, and documents that are not UTF-8. error: stop; skip: report the "
+             "first ten and count all");
+  command->add_flag("--quiet", arguments->quiet, "Show no progress on stderr");
   add_megatron_options(*command, arguments->megatron);
   command->footer(
       "Examples:\n"
@@ -138,8 +126,7 @@ void add_tokenize_command(CLI::App& app) {
       "data/corpus\n"
       "  xzcat corpus.jsonl.xz | partita tokenize --input - --tokenizer llama2/tokenizer.model --append-eod "
       "--output-prefix data/corpus\n"
-      "write data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. An empty "
-      "document is a\n"
-      "document without tokens. Nothing appears under these names unless the whole input is good.");
+      "Both write data/corpus_text_document.bin and data/corpus_text_document.idx, in Megatron-LM's format. An empty\n"
+      "document is a document without tokens. No file appears under these names unless the whole input is valid.");
   command->callback([command, arguments] { run(*command, *arguments); });
 }

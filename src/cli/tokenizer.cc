@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/text_options.h"
 #include "partita/base/error.h"
 #include "partita/base/json.h"
@@ -124,27 +125,18 @@ void decode(const StreamArguments& arguments) {
 
 void add_train(CLI::App& parent) {
   const auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command = parent.add_subcommand("train", "Learns a byte-level BPE (GPT-2's kind) from text");
+  CLI::App* command = parent.add_subcommand("train", "Learn a byte-level BPE (as GPT-2's) from text");
   add_text_options(*command, arguments->text);
-  command
-      ->add_option("--output", arguments->output,
-                   "tokenizer.json to write (Hugging Face's format); if its name is vocab.json, GPT-2's vocab.json and "
-                   "merges.txt")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("--vocab-size", arguments->options.vocab_size, "Tokens: 256 bytes, merges and special tokens")
-      ->capture_default_str();
-  command
-      ->add_option("--min-frequency", arguments->options.min_frequency, "A pair that occurs less often is not merged")
-      ->capture_default_str();
-  command
-      ->add_option("--special-tokens", arguments->options.special_tokens,
-                   "Tokens that no text makes; the last ids. <|endoftext|>, or the only one, ends documents")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--workers", arguments->workers, "Threads; the result is the same for any number")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  add_text(*command, "--output", arguments->output, "FILE",
+           "Write tokenizer.json (Hugging Face's format); if FILE is named vocab.json, GPT-2's vocab.json and merges.txt")
+      ->required();
+  add_number(*command, "--vocab-size", arguments->options.vocab_size, at_least(1),
+             "Number of tokens: 256 bytes, merges and special tokens");
+  add_number(*command, "--min-frequency", arguments->options.min_frequency, at_least(1),
+             "Merge only pairs that occur at least N times");
+  add_list(*command, "--special-tokens", arguments->options.special_tokens, "NAME...",
+           "Tokens that text never produces; they get the last ids. <|endoftext|>, or the only one, ends documents");
+  add_number(*command, "--workers", arguments->workers, between(1, 1024), "Threads; the result is the same for any number");
   command->footer(
       "Example:\n  partita tokenizer train --input 'corpus/*.jsonl' --vocab-size 4096 --output tokenizer.json");
   command->callback([command, arguments] { train(*command, *arguments); });
@@ -154,13 +146,11 @@ void add_train(CLI::App& parent) {
 CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* help, void (*run)(const StreamArguments&),
                              const std::shared_ptr<StreamArguments>& arguments) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command
-      ->add_option("tokenizer", arguments->tokenizer,
-                   "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (merges.txt "
-                   "beside it), or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its "
-                   "kind: r50k_base, p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
-      ->required()
-      ->type_name("PATH");
+  add_text(*command, "tokenizer", arguments->tokenizer, "PATH",
+           "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (next to its merges.txt), "
+           "or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its kind: r50k_base, "
+           "p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
+      ->required();
   command->callback([arguments, run] { run(*arguments); });
   return command;
 }
@@ -168,30 +158,30 @@ CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* hel
 void add_encode(CLI::App& parent) {
   const auto arguments = std::make_shared<StreamArguments>();
   CLI::App* command =
-      add_stream_command(parent, "encode", "Turns lines of stdin into arrays of ids on stdout", encode, arguments);
-  auto* whole = command->add_flag("--whole", arguments->whole, "All of stdin is one text, line ends included");
-  command->add_flag("--json", arguments->json, "Each line is a JSON string, so that a text may hold line ends")
+      add_stream_command(parent, "encode", "Turn lines of stdin into arrays of ids on stdout", encode, arguments);
+  auto* whole = command->add_flag("--whole", arguments->whole, "Read all of stdin as one text, line ends included");
+  command->add_flag("--json", arguments->json, "Read each line as a JSON string, which may contain line ends")
       ->excludes(whole);
   command->add_flag("--allow-special", arguments->options.allow_special,
-                    "Text that spells a special token is that token; without it, as in documents, ordinary text");
+                    "Read the name of a special token in a text as that token (default: as text)");
   command->add_flag("--add-special", arguments->options.add_special,
-                    "Put around each text what the tokenizer's file says, such as <s> in front");
+                    "Add the tokenizer's special tokens to each text, such as <s> at its beginning");
   command->footer("Example:\n  echo 'Hello world' | partita tokenizer encode tokenizer.json");
 }
 
 void add_decode(CLI::App& parent) {
   const auto arguments = std::make_shared<StreamArguments>();
   CLI::App* command = add_stream_command(
-      parent, "decode", "Turns arrays of ids, one a line of stdin, into text on stdout", decode, arguments);
-  command->add_flag("--whole", arguments->whole, "No line end after each text");
-  command->add_flag("--json", arguments->json, "Each text as a JSON string; U+FFFD for what is not UTF-8");
+      parent, "decode", "Turn arrays of ids, one per line of stdin, into text on stdout", decode, arguments);
+  command->add_flag("--whole", arguments->whole, "Write no line end after each text");
+  command->add_flag("--json", arguments->json, "Write each text as a JSON string, with U+FFFD for bytes that are not UTF-8");
   command->footer("Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json");
 }
 
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenizer", "Trains a tokenizer; encodes and decodes text");
+  CLI::App* command = app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
   command->require_subcommand(1);
   add_train(*command);
   add_encode(*command);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "partita/base/log.h"
 #include "partita/train/trainer.h"
 
@@ -31,24 +32,24 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
 }  // namespace
 
 void add_train_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Trains a model as a configuration file says");
+  CLI::App* command = app.add_subcommand("train", "Train a model described by a TOML file");
   auto file = std::make_shared<std::filesystem::path>();
   auto print = std::make_shared<bool>(false), profile = std::make_shared<bool>(false);
-  command->add_option("CONFIG", *file, "configuration in TOML")->required();
+  add_text(*command, "CONFIG", *file, "CONFIG", "Configuration file in TOML")->required();
   command->add_flag("--print-config", *print,
-                    "print the effective configuration, with where each value comes from, and stop");
+                    "Print all settings, each with the place it comes from, and exit; the output is a valid CONFIG");
   command->add_flag("--profile", *profile,
-                    "trace three steps: profile.json for ui.perfetto.dev, and the time by kernel family");
+                    "Trace three steps: profile.json for ui.perfetto.dev, and profile.txt with the time per kernel family");
   command->allow_extras();
   command->footer(
-      "--section.key=value behind CONFIG overrides any of its keys. A run resumes from the newest checkpoint in its "
-      "folder.\n"
-      "Ctrl-C, SIGTERM and SIGUSR1 end it after the present step, with a checkpoint saved.\n\n"
+      "Override any key with --section.key=value after CONFIG; of a key given twice the last value counts. A run\n"
+      "resumes from the newest checkpoint in its folder. On Ctrl-C, SIGTERM or SIGUSR1 the run finishes the current\n"
+      "step, saves a checkpoint and exits.\n\n"
       "Examples:\n"
       "  partita train configs/quickstart.toml --train.steps=100\n"
       "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"
-      "  mpirun -n 2 partita train configs/quickstart.toml        (srun and torchrun --no-python likewise)\n\n"
-      "Keys, with type, default and meaning:\n" +
+      "  mpirun -n 2 partita train configs/quickstart.toml        (also with srun, and torchrun --no-python)\n\n"
+      "Keys by section, with type, default and meaning:\n" +
       partita::config_help());
   command->callback([command, file, print, profile] { run(*file, command->remaining(), *print, *profile); });
 }

@@ -17,19 +17,21 @@ void expect_error(const Result& r, const testing::Matcher<std::string>& message,
 }
 
 TEST(Usage, ExitCodes) {
-  expect_error(partita({}), HasSubstr("subcommand"), 2);
-  expect_error(partita({"trian"}), testing::_, 2);
-  expect_error(partita({"train"}), HasSubstr("CONFIG"), 2);
+  expect_error(partita({}), AllOf(HasSubstr("a command is missing"), HasSubstr("  train ")), 2);
+  expect_error(partita({"trian"}), HasSubstr("did you mean 'train'?"), 2);
+  expect_error(partita({"train"}), HasSubstr("train needs CONFIG"), 2);
   expect_error(partita({"launch", "-n", "2"}), HasSubstr("no command"), 2);
-  expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least one rank"),
-               2);
+  expect_error(partita({"launch", "-n", "0", "--", "train", SmallRun::get().config()}), HasSubstr("at least 1"), 2);
   for (const char* command : {"train", "launch", "tokenize", "tokenizer", "dataset", "generate", "eval", "import",
                               "export", "plot", "checkpoint", "bench"}) {
     const Result r = partita({command, "--help"});
     EXPECT_EQ(r.code, 0) << command;
     EXPECT_GT(r.output.size(), 200U) << command;
+    EXPECT_EQ(r.error, "") << command;
+    EXPECT_EQ(partita({"help", command}).output, r.output);
   }
   EXPECT_THAT(partita({"--version"}).output, HasSubstr("partita 0."));
+  EXPECT_EQ(partita({"version"}).output, partita({"--version"}).output);
 }
 
 TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
@@ -75,6 +77,19 @@ TEST(Configuration, IsPrintedWithItsSources) {
   EXPECT_EQ(r.code, 0);
   EXPECT_THAT(r.output, AllOf(HasSubstr("zero_stage = 3"), HasSubstr("command line"), HasSubstr("small.toml:2"),
                               HasSubstr("default")));
+  // What is printed is a configuration, and the same one.
+  const TemporaryDirectory folder;
+  const auto values = [](const std::string& text) {
+    std::string out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) out += line.substr(0, line.find("  #")) + "\n";
+    return out;
+  };
+  write_file(folder / "again.toml", r.output);
+  const Result again = partita({"train", (folder / "again.toml").string(), "--print-config"});
+  EXPECT_EQ(again.code, 0) << again.error;
+  EXPECT_EQ(values(again.output), values(r.output));
+  EXPECT_THAT(again.output, HasSubstr("again.toml:2"));
 }
 
 TEST(Configuration, ShapesAndBatchesThatDoNotDivide) {

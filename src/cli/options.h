@@ -1,0 +1,92 @@
+// Options of the commands, typed: how their text is read, and what is said where it is wrong.
+//
+//   add_number(command, "--tokens", arguments.tokens, at_least(0), "Most tokens to generate");
+//   add_choice(command, "--device", arguments.device, {"auto", "cpu", "cuda"}, "Device");
+//
+//   partita: --tokens must be at least 0, got -1
+//   partita: --tokens must be an integer of at least 0, got '1e3': write 1000
+//   partita: --device must be auto, cpu or cuda, got 'gpu'
+//
+// Targets outlive the command and hold the defaults, which the help shows.
+#pragma once
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <concepts>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "partita/base/config.h"
+#include "partita/base/error.h"
+#include "partita/base/number.h"
+
+namespace internal {
+// Of the names "-n,--ranks": "--ranks".
+[[nodiscard]] std::string long_name(const std::string& names);
+[[noreturn]] void wrong_number(std::string_view option, bool integer, const partita::Range&, std::string_view got);
+[[noreturn]] void beyond_type(std::string_view option, const std::string& least, const std::string& most,
+                              std::string_view got);
+// `set` is called with the place of the chosen name.
+CLI::Option* add_named(CLI::App& command, const std::string& name, const std::string& default_name,
+                       const std::vector<std::string>& names, std::function<void(size_t)> set, const std::string& help);
+}
+
+// The number that `text` is. Error (wrong usage): another kind of text, a number outside the range or beyond T.
+template <class T>
+[[nodiscard]] T read_number(std::string_view option, std::string_view text, const partita::Range& range) {
+  const std::optional<T> value = partita::parse_number<T>(text);
+  if (!value && std::integral<T> && partita::is_integer_text(text) && range.contains(std::stod(std::string(text))))
+    internal::beyond_type(option, fmt::format("{}", std::numeric_limits<T>::min()),
+                          fmt::format("{}", std::numeric_limits<T>::max()), text);
+  if (!value || !range.contains(static_cast<double>(*value)))
+    internal::wrong_number(option, std::integral<T>, range, text);
+  return *value;
+}
+
+// An integer or a number, by the target's type.
+template <class T>
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, partita::Range range,
+                        const std::string& help) {
+  CLI::callback_t read = [&target, range, shown = internal::long_name(name)](const CLI::results_t& values) {
+    target = read_number<T>(shown, values.front(), range);
+    return true;
+  };
+  return command.add_option(name, std::move(read), help)
+      ->type_name(std::integral<T> ? "N" : "X")
+      ->default_str(fmt::format("{}", target));
+}
+
+// Text, which may be empty. `Text` is a string or a path.
+template <class Text>
+CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, const std::string& type,
+                      const std::string& help) {
+  CLI::callback_t read = [&target](const CLI::results_t& values) {
+    target = values.front();
+    return true;
+  };
+  return command.add_option(name, std::move(read), help)->type_name(type)->default_str(std::filesystem::path(target).string());
+}
+
+// Texts: "--input a b --input c" is three. The words stay as they are (CLI11 takes "[PAD]" apart otherwise).
+CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                      const std::string& type, const std::string& help);
+
+// One of `names`; the default may be empty, which is none of them.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
+                        const std::vector<std::string>& names, const std::string& help);
+
+// A value by its name; the first is the default.
+template <class T>
+CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
+                        const std::vector<std::pair<std::string, T>>& values, const std::string& help) {
+  std::vector<std::string> names;
+  for (const auto& [known, value] : values) names.push_back(known);
+  return internal::add_named(
+      command, name, names.front(), names, [&target, values](size_t chosen) { target = values[chosen].second; }, help);
+}
