@@ -1,21 +1,45 @@
-// partita plot: the loss curve of a run as SVG and PNG.
+// partita plot: the loss curves of runs as SVG and PNG.
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "partita/base/log.h"
 #include "partita/train/plot.h"
 
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  partita::LossPlotOptions options;
+};
+
+}  // namespace
+
 void add_plot_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plot", "Draws the loss curve of a run (needs gnuplot)");
+  CLI::App* command = app.add_subcommand("plot", "Draw the loss curves of one or more runs (needs gnuplot)");
   command->footer(
-      "Draws training and validation loss over the steps from RUN/metrics.jsonl and RUN/validation.jsonl\n"
-      "into RUN/loss.svg and RUN/loss.png; RUN/loss.gp is the gnuplot script that drew them, to be changed at will.\n\n"
-      "Example: partita plot runs/quickstart");
-  auto run = std::make_shared<std::filesystem::path>();
-  command->add_option("RUN", *run, "directory of the run (run.directory of its configuration)")->required();
-  command->callback([run] {
-    const partita::LossPlot plot = partita::plot_losses(*run);
+      "Draws training and validation loss from RUN/metrics.jsonl and RUN/validation.jsonl into RUN/loss.svg and\n"
+      "RUN/loss.png (of several runs: loss.svg and loss.png in the folder that holds the first one). loss.gp next to\n"
+      "them is the gnuplot script that drew them, for changes by hand. The average is exponential, over about a fiftieth\n"
+      "of the run, and follows the loss with that delay.\n\n"
+      "Examples:\n"
+      "  partita plot runs/quickstart\n"
+      "  partita plot runs/small runs/large --x tokens --output compare");
+  auto a = std::make_shared<Arguments>();
+  command->add_option("RUN", a->runs, "Folders of runs (run.directory of their configuration)")
+      ->required()
+      ->type_name("RUN...");
+  using partita::PlotAxis;
+  add_choice<PlotAxis>(*command, "--x", a->options.content.axis,
+                       {{"steps", PlotAxis::steps}, {"tokens", PlotAxis::tokens}, {"samples", PlotAxis::samples}},
+                       "Horizontal axis");
+  command->add_flag("--learning-rate", a->options.content.learning_rate, "Draw the learning rate as well");
+  add_text(*command, "--output", a->options.output, "PATH", "Write PATH.svg, PATH.png and PATH.gp");
+  command->callback([a] {
+    const std::vector<std::filesystem::path> runs(a->runs.begin(), a->runs.end());
+    const partita::LossPlot plot = partita::plot_losses(runs, a->options);
     partita::log::print(plot.svg.string() + "\n" + plot.png.string());
   });
 }

@@ -24,9 +24,10 @@ std::string stdout_of(const std::function<void()>& action) {
   return ::testing::internal::GetCapturedStdout();
 }
 
-int64_t files_in(const fs::path& folder) {
+int64_t event_files(const fs::path& folder) {
   int64_t count = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) count += entry.is_regular_file() ? 1 : 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    count += entry.path().filename().string().starts_with("events.out.tfevents.") ? 1 : 0;
   return count;
 }
 
@@ -39,6 +40,7 @@ int64_t count_of(const std::string& text, const std::string& part) {
 struct BuiltinHooksTest : public ::testing::Test {
   TemporaryDirectory folder;
   Config config;
+  double step_seconds = 0.5;
   RunInfo info{.total_steps = 20, .global_batch = 32, .tokens_per_step = 1024, .directory = folder.path()};
 
   void SetUp() override {
@@ -65,7 +67,7 @@ struct BuiltinHooksTest : public ::testing::Test {
                    .loss = 1.0 / static_cast<double>(i),
                    .grad_norm = 1,
                    .learning_rate = 1e-3,
-                   .seconds = 0.5,
+                   .seconds = step_seconds,
                    .tokens = 1024};
       hooks.after_step(view);
       if (i % 10 == 0) {
@@ -84,8 +86,7 @@ TEST_F(BuiltinHooksTest, WriteEveryStepAndValidation) {
   EXPECT_EQ(steps.back().step, 20);
   EXPECT_EQ(steps.back().loss, 0.05);
   EXPECT_EQ(read_evals(folder / "validation.jsonl").size(), 2U);
-  EXPECT_EQ(files_in(folder / "tensorboard"), 1);
-  EXPECT_EQ(files_in(folder / "tensorboard" / "samples"), 1);
+  EXPECT_EQ(event_files(folder.path()), 1);
 }
 
 TEST_F(BuiltinHooksTest, PrintFirstStepEverySoManyAndTheRest) {
@@ -118,7 +119,7 @@ TEST_F(BuiltinHooksTest, OtherRanksHaveNone) {
 TEST_F(BuiltinHooksTest, FollowTheConfiguration) {
   config.log.tensorboard = false;
   EXPECT_EQ(builtin_hooks(config, info).size(), 2U);  // metrics and log line
-  EXPECT_FALSE(fs::exists(folder / "tensorboard"));
+  EXPECT_EQ(event_files(folder.path()), 0);
   config.log.progress = Switch::on;
   EXPECT_EQ(builtin_hooks(config, info).size(), 3U);
   config.log.progress = Switch::automatic;  // the test's stderr may be a terminal: say that it is none, and then one
@@ -126,6 +127,41 @@ TEST_F(BuiltinHooksTest, FollowTheConfiguration) {
   EXPECT_EQ(builtin_hooks(config, info).size(), 2U);
   ::setenv("PARTITA_TERMINAL_WIDTH", "80", 1);
   EXPECT_EQ(builtin_hooks(config, info).size(), 3U);
+}
+
+// Each curve once; training and validation loss in one chart, which TensorBoard makes of a common beginning.
+TEST_F(BuiltinHooksTest, TensorBoardHasEachCurveOnce) {
+  stdout_of([&] { run(0, 10); });
+  std::string events;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    if (entry.path().filename().string().starts_with("events.out.")) events = read_file(entry.path());
+  EXPECT_EQ(count_of(events, "loss/train"), 10);
+  EXPECT_EQ(count_of(events, "loss/validation"), 1);
+  EXPECT_EQ(count_of(events, "train/grad_norm"), 10);
+}
+
+TEST_F(BuiltinHooksTest, TheCpusPaceIsSaidBeforeTheFirstStep) {
+  info.on_cpu = true;
+  info.trained_parameters = 2'000'000;
+  info.flops_per_token = 12e6;
+  info.peak_flops = 24e6 * 1024;  // half of it: a second per step
+  log::set_level(log::Level::info);
+  ::testing::internal::CaptureStderr();
+  stdout_of([&] { run(0, 20); });
+  const std::string shown = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(shown, HasSubstr("training 2.00M parameters on the CPU, 1.0k tokens per step: about 1.0 s per step, 20 s for "
+                               "20 steps"));
+  EXPECT_THAT(shown, Not(HasSubstr("a step takes")));  // half a second: too short to be worth a word
+  info.peak_flops *= 100;
+  log::set_level(log::Level::info);
+  ::testing::internal::CaptureStderr();
+  step_seconds = 2;
+  stdout_of([&] { run(0, 20); });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a step takes 2.0 s: 32 s for the remaining 16 steps"));
+  info.peak_flops /= 1e8;
+  ::testing::internal::CaptureStderr();
+  stdout_of([&] { run(0, 1); });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("warning: this run is far too long for this machine"));
 }
 
 TEST_F(BuiltinHooksTest, ProgressIsABarOnATerminalAndGoesAway) {

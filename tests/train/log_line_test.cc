@@ -76,6 +76,16 @@ TEST(StepLine, ShowsNanAndInfinity) {
   EXPECT_TRUE(std::isinf(std::strtod(values.at("grad norm").c_str(), nullptr))) << values.at("grad norm");
 }
 
+// A NaN has a sign, which says nothing.
+TEST(StepLine, ShowsNanWithoutASign) {
+  StepMetrics step = step_ten();
+  step.loss = step.grad_norm = -std::numeric_limits<double>::quiet_NaN();
+  const auto values = fields(step_line(step, info(), 0));
+  EXPECT_EQ(values.at("lm loss"), "NAN");
+  EXPECT_EQ(values.at("grad norm"), "nan");
+  EXPECT_THAT(validation_box({.loss = -std::numeric_limits<double>::quiet_NaN()}), Not(HasSubstr("-NAN")));
+}
+
 TEST(StepLine, TakesAStepWithoutTime) {
   StepMetrics step = step_ten();
   step.seconds = 0;

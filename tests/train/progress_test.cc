@@ -36,7 +36,17 @@ TEST(ProgressBar, IsNeverWiderThanTheTerminal) {
   for (int width = 0; width < 200; ++width) {
     EXPECT_LE(progress_bar(third(), width).size(), static_cast<size_t>(width));
   }
-  EXPECT_THAT(progress_bar(third(), 55), StartsWith(" 30%  300/1000"));  // no room for a bar that says anything
+  EXPECT_EQ(progress_bar(third(), 55), " 30% 300/1000  loss 4.200  15.0k tok/s  ETA 2:20");  // no room for a bar
+}
+
+// Figures go one after the other, none of them cut.
+TEST(ProgressBar, KeepsWholeFiguresOnANarrowTerminal) {
+  EXPECT_EQ(progress_bar(third(), 48), " 30% 300/1000  loss 4.200  15.0k tok/s  ETA 2:20");
+  EXPECT_EQ(progress_bar(third(), 47), " 30% 300/1000  loss 4.200  ETA 2:20");
+  EXPECT_EQ(progress_bar(third(), 30), " 30% loss 4.200  ETA 2:20");
+  EXPECT_EQ(progress_bar(third(), 20), " 30% ETA 2:20");
+  EXPECT_EQ(progress_bar(third(), 12), " 30%");
+  EXPECT_EQ(progress_bar(third(), 3), "");
 }
 
 TEST(ProgressBar, BeginsEmptyAndEndsFull) {

@@ -6,6 +6,7 @@
 #include "partita/base/timer.h"
 #include "partita/train/log_line.h"
 #include "partita/train/metrics_file.h"
+#include "partita/train/pace.h"
 #include "partita/train/progress.h"
 #include "partita/train/tensorboard.h"
 
@@ -29,8 +30,7 @@ class MetricsHook : public Hook {
 class TensorBoardHook : public Hook {
  public:
   explicit TensorBoardHook(const RunInfo& info)
-      : by_step_(info.directory / "tensorboard", {.first_step = next(info.resumed_step)}),
-        by_samples_(info.directory / "tensorboard" / "samples", {.first_step = next(info.resumed_samples)}) {}
+      : writer_(info.directory, {.first_step = info.resumed_step > 0 ? info.resumed_step + 1 : 0}) {}
 
   [[nodiscard]] int priority() const override { return 20; }
 
@@ -43,24 +43,25 @@ class TensorBoardHook : public Hook {
       if (end == std::string::npos) end = text.size();
       markdown += "    " + text.substr(begin, end - begin) + "\n";
     }
-    by_step_.text("config", markdown, view.info.resumed_step);
+    writer_.text("config", markdown, view.info.resumed_step);
     flush();
   }
 
   void after_step(TrainerView& view) override {
     const StepMetrics& s = view.step;
-    scalar("train/loss", s.loss, s.step, s.consumed_samples);
-    scalar("train/grad_norm", s.grad_norm, s.step, s.consumed_samples);
-    scalar("train/learning_rate", s.learning_rate, s.step, s.consumed_samples);
-    scalar("train/tokens_per_second", s.tokens_per_second(), s.step, s.consumed_samples);
-    scalar("train/seconds", s.seconds, s.step, s.consumed_samples);
+    writer_.scalar("loss/train", s.loss, s.step);
+    writer_.scalar("train/grad_norm", s.grad_norm, s.step);
+    writer_.scalar("train/learning_rate", s.learning_rate, s.step);
+    writer_.scalar("train/tokens_per_second", s.tokens_per_second(), s.step);
+    writer_.scalar("train/seconds", s.seconds, s.step);
+    writer_.scalar("train/consumed_samples", static_cast<double>(s.consumed_samples), s.step);
     if (flushed_.seconds() > kFlushSeconds) flush();
   }
 
   void after_eval(TrainerView& view) override {
     const EvalMetrics& e = view.eval;
-    scalar("validation/loss", e.loss, e.step, e.consumed_samples);
-    scalar("validation/perplexity", e.perplexity(), e.step, e.consumed_samples);
+    writer_.scalar("loss/validation", e.loss, e.step);
+    writer_.scalar("validation/perplexity", e.perplexity(), e.step);
     flush();
   }
 
@@ -69,20 +70,12 @@ class TensorBoardHook : public Hook {
  private:
   static constexpr double kFlushSeconds = 5;
 
-  // The first step that this process will write; 0: all of them.
-  static int64_t next(int64_t resumed) { return resumed > 0 ? resumed + 1 : 0; }
-
-  void scalar(const char* tag, double value, int64_t step, int64_t samples) {
-    by_step_.scalar(tag, value, step);
-    by_samples_.scalar(tag, value, samples);
-  }
   void flush() {
-    by_step_.flush();
-    by_samples_.flush();
+    writer_.flush();
     flushed_.lap();
   }
 
-  TensorBoardWriter by_step_, by_samples_;
+  TensorBoardWriter writer_;
   Timer flushed_;
 };
 
@@ -107,6 +100,34 @@ class LogLineHook : public Hook {
 
   int64_t every_;
   StepWindow window_;
+};
+
+// What the steps take: estimated before the first one, put right after a few.
+class PaceHook : public Hook {
+ public:
+  [[nodiscard]] int priority() const override { return 35; }
+  void before_run(TrainerView& view) override {
+    const RunInfo& info = view.info;
+    estimate_ = estimated_step_seconds(info);
+    const int64_t steps = info.total_steps - info.resumed_step;
+    if (estimate_ > 0) log::info("{}", pace_text({.seconds = estimate_, .steps = steps}, info));
+    if (is_hopeless(estimate_ * static_cast<double>(steps))) log::warn("{}", pace_advice(built_for_cuda()));
+  }
+  void after_step(TrainerView& view) override {
+    if (estimate_ <= 0 || ++done_ > kMeasured) return;
+    if (done_ > 1) seconds_ += view.step.seconds;  // the first step also warms up
+    const int64_t left = view.info.total_steps - view.step.step;
+    if (done_ < kMeasured || left == 0) return;
+    const double measured = seconds_ / static_cast<double>(kMeasured - 1);
+    if (is_off(estimate_, measured))
+      log::info("{}", corrected_pace_text(measured, left));
+  }
+
+ private:
+  static constexpr int64_t kMeasured = 4;
+
+  double estimate_ = 0, seconds_ = 0;
+  int64_t done_ = 0;
 };
 
 class ProgressHook : public Hook {
@@ -148,6 +169,7 @@ class ProgressHook : public Hook {
 std::unique_ptr<Hook> metrics_hook(const RunInfo& info) { return std::make_unique<MetricsHook>(info); }
 std::unique_ptr<Hook> tensorboard_hook(const RunInfo& info) { return std::make_unique<TensorBoardHook>(info); }
 std::unique_ptr<Hook> log_line_hook(int64_t every) { return std::make_unique<LogLineHook>(every); }
+std::unique_ptr<Hook> pace_hook() { return std::make_unique<PaceHook>(); }
 std::unique_ptr<Hook> progress_hook() { return std::make_unique<ProgressHook>(); }
 
 Hooks builtin_hooks(const Config& config, const RunInfo& info) {
@@ -156,6 +178,7 @@ Hooks builtin_hooks(const Config& config, const RunInfo& info) {
   hooks.add(metrics_hook(info));
   if (config.log.tensorboard) hooks.add(tensorboard_hook(info));
   hooks.add(log_line_hook(config.log.every));
+  if (info.on_cpu) hooks.add(pace_hook());
   const bool terminal = log::terminal_width() > 0;
   if (config.log.progress == Switch::on || (config.log.progress == Switch::automatic && terminal)) {
     hooks.add(progress_hook());

@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "partita/base/number.h"
+
 namespace partita {
 namespace {
 
@@ -52,15 +54,15 @@ std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t 
   line += fmt::format(
       " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} | "
       "number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
-      step.learning_rate, info.global_batch, step.loss, step.loss_scale, step.grad_norm, step.skipped_steps,
-      step.nan_steps);
+      step.learning_rate, info.global_batch, plain_nan(step.loss), step.loss_scale, plain_nan(step.grad_norm),
+      step.skipped_steps, step.nan_steps);
   return line;
 }
 
 std::string validation_box(const EvalMetrics& eval) {
   const std::string text =
       fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", eval.step,
-                  eval.loss, eval.perplexity());
+                  plain_nan(eval.loss), plain_nan(eval.perplexity()));
   const std::string dashes(text.size(), '-');
   return dashes + "\n" + text + "\n" + dashes;
 }

@@ -2,7 +2,7 @@
 //
 //   StepWindow window;
 //   window.add(step);                                 // each step
-//   log::print(step_line(window.take(), info, now()));   // every so many steps, mean over them
+//   log::print(step_line(window.take(), info, now()));   // every few steps, the mean over them
 //
 //    [2026-01-31 12:34:56] iteration       10/    1000 | consumed samples:          320 | elapsed time per iteration
 //    (ms): 512.3 | tokens per second: 15991.2 | throughput per device (TFLOP/s): 0.6 | MFU: 41.2% | learning rate:

@@ -20,6 +20,7 @@ struct RunInfo {
   int64_t trained_parameters = 0;     // that are not frozen, adapters included
   double flops_per_token = 0;         // forward and backward, see models/config.h
   double peak_flops = 0;              // of one device, per second, in the precision of the run; 0: unknown
+  bool on_cpu = false;                // where peak_flops is measured, with the threads of a rank
   std::filesystem::path directory{};  // of the run
 };
 

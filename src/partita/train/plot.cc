@@ -1,14 +1,14 @@
 #include "partita/train/plot.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -18,24 +18,27 @@ namespace partita {
 namespace fs = std::filesystem;
 namespace {
 
-// More points than columns of the picture only make it large.
-constexpr size_t kMaxPoints = 4000;
-
-std::string data_line(int64_t step, double value) {
-  return std::isfinite(value) ? fmt::format("{} {}\n", step, value) : fmt::format("{} NaN\n", step);
+// A name that a terminal, gnuplot and a person read alike.
+void check_name(const fs::path& path) {
+  for (const char c : path.string())
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+      fail("the name of a folder or file has a control character (code {}): rename it", static_cast<int>(c));
 }
 
-// A gnuplot string: nothing in single quotes is special but the quote itself.
-std::string gnuplot_string(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
-  return out + "'";
-}
-
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
+PlotRun read_run(const fs::path& folder) {
+  check_name(folder);
+  const fs::path steps = folder / "metrics.jsonl", evals = folder / "validation.jsonl";
+  if (!fs::exists(steps) && !fs::exists(evals))
+    fail("{} has no metrics.jsonl: give the folder of a run", folder.string());
+  PlotRun run{.name = folder.string(), .steps = {}, .evals = {}};
+  while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
+  if (fs::exists(steps)) run.steps = read_steps(steps);
+  if (fs::exists(evals)) run.evals = read_evals(evals);
+  if (run.steps.empty() && run.evals.empty()) fail("{} has no steps yet", steps.string());
+  const auto finite = [](const auto& m) { return std::isfinite(m.loss); };
+  if (std::ranges::none_of(run.steps, finite) && std::ranges::none_of(run.evals, finite))
+    fail("{}: no loss is a finite number, so there is nothing to draw", folder.string());
+  return run;
 }
 
 // The first lines that gnuplot says about its failure, in one line.
@@ -51,92 +54,101 @@ std::string one_line(const std::string& text) {
   return out;
 }
 
-void run_gnuplot(const fs::path& script) {
-  const std::string command = "gnuplot " + shell_word(script.string()) + " 2>&1";
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) fail("cannot start gnuplot: {}", std::strerror(errno));
-  std::string said;
-  std::array<char, 256> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) said += buffer.data();
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-    fail("gnuplot is not installed, and it draws the picture: install it (Debian: apt install gnuplot-nox)");
+constexpr int kNotFound = 127;  // what the child ends with where the program cannot be started
+
+// Runs gnuplot without a shell; what it says, and its exit code (-1: a signal ended it).
+std::pair<std::string, int> gnuplot(const fs::path& script) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot start gnuplot: {}", std::strerror(errno));
+  const FileDescriptor out(ends[0]);
+  FileDescriptor in(ends[1]);
+  const std::string file = fs::absolute(script).string();  // never taken for an option
+  const pid_t child = ::fork();
+  if (child < 0) fail("cannot start gnuplot: {}", std::strerror(errno));
+  if (child == 0) {
+    ::dup2(in.get(), STDOUT_FILENO);
+    ::dup2(in.get(), STDERR_FILENO);
+    ::execlp("gnuplot", "gnuplot", file.c_str(), nullptr);
+    ::_exit(kNotFound);
   }
-  if (status != 0) fail("gnuplot could not draw {}: {}", script.string(), one_line(said));
+  in = FileDescriptor();
+  std::string said;
+  std::array<char, 512> buffer{};
+  for (;;) {
+    const ssize_t n = ::read(out.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    said.append(buffer.data(), static_cast<size_t>(n));
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {said, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+// Whether the file ends as a whole picture does: gnuplot says nothing of a disk that is full.
+bool is_whole(const fs::path& picture) {
+  if (!fs::exists(picture)) return false;
+  const std::string text = read_file(picture);
+  return picture.extension() == ".svg" ? text.find("</svg>") != std::string::npos
+                                       : text.find("IEND", text.size() - std::min<size_t>(text.size(), 12)) != std::string::npos;
+}
+
+// A folder for unfinished files, and nothing of it left at the end.
+struct Unfinished {
+  fs::path path;
+  explicit Unfinished(fs::path folder) : path(std::move(folder)) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    fs::create_directories(path, error);
+    if (error) fail("cannot create {}: {}", path.string(), error.message());
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+fs::path output_of(std::span<const fs::path> runs, const LossPlotOptions& options) {
+  if (!options.output.empty()) return options.output;
+  if (runs.size() == 1) return runs[0] / "loss";
+  return (runs[0].filename().empty() ? runs[0].parent_path() : runs[0]).parent_path() / "loss";
 }
 
 }  // namespace
 
-std::vector<double> smoothed(std::span<const double> values, size_t half_width) {
-  // Sums and counts of the finite values before each place.
-  std::vector<double> sums{0};
-  std::vector<size_t> counts{0};
-  for (const double value : values) {
-    const bool finite = std::isfinite(value);
-    sums.push_back(sums.back() + (finite ? value : 0));
-    counts.push_back(counts.back() + (finite ? 1 : 0));
-  }
-  std::vector<double> means;
-  means.reserve(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t reach = std::min({half_width, i, values.size() - 1 - i});
-    const size_t begin = i - reach, end = i + reach + 1, count = counts[end] - counts[begin];
-    means.push_back(count > 0 ? (sums[end] - sums[begin]) / static_cast<double>(count)
-                              : std::numeric_limits<double>::quiet_NaN());
-  }
-  return means;
-}
-
-std::string loss_script(std::span<const StepMetrics> steps, std::span<const EvalMetrics> evals,
-                        const std::string& title, const std::string& output) {
-  std::vector<double> losses;
-  losses.reserve(steps.size());
-  for (const StepMetrics& step : steps) losses.push_back(step.loss);
-  const std::vector<double> means = smoothed(losses, steps.size() / 50);
-  const size_t stride = (steps.size() + kMaxPoints - 1) / kMaxPoints;
-
-  std::string loss_data, mean_data, eval_data;
-  for (size_t i = 0; i < steps.size(); i += std::max<size_t>(stride, 1)) {
-    loss_data += data_line(steps[i].step, losses[i]);
-    mean_data += data_line(steps[i].step, means[i]);
-  }
-  for (const EvalMetrics& eval : evals) eval_data += data_line(eval.step, eval.loss);
-
-  std::string curves =
-      "  $loss using 1:2 with lines linewidth 1 linecolor rgb '#9ecae1' title 'training', \\\n"
-      "  $mean using 1:2 with lines linewidth 2.5 linecolor rgb '#08519c' title 'training, moving average'";
-  if (!evals.empty()) {
-    curves +=
-        ", \\\n  $validation using 1:2 with linespoints linewidth 2 pointtype 7 pointsize 0.7 "
-        "linecolor rgb '#d94801' title 'validation'";
-  }
-  const std::string drawing = fmt::format(
-      "set title {} noenhanced\nset xlabel 'optimizer step'\nset ylabel 'loss (nats per token)'\n"
-      "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\nset key top right\nset rmargin 4\nset border "
-      "3\nset tics nomirror out\n"
-      "set format x '%.0f'\nset datafile missing 'NaN'\n",
-      gnuplot_string(title));
-  const auto picture = [&](const char* terminal, const char* extension) {
-    return fmt::format("set terminal {}\nset output {}\nplot \\\n{}\nunset output\n", terminal,
-                       gnuplot_string(output + extension), curves);
+LossPlot plot_losses(std::span<const fs::path> runs, const LossPlotOptions& options) {
+  std::vector<PlotRun> read;
+  for (const fs::path& run : runs) read.push_back(read_run(run));
+  const fs::path output = output_of(runs, options);
+  check_name(output);
+  if (output.filename().empty()) fail("{} is a folder: give a file name without extension", output.string());
+  const std::string name = output.filename().string();
+  const fs::path folder = output.parent_path();
+  const auto place = [](const fs::path& where, const std::string& file) {
+    return LossPlot{.svg = where / (file + ".svg"), .png = where / (file + ".png"), .script = where / (file + ".gp")};
   };
-  return fmt::format("$loss << END\n{}END\n$mean << END\n{}END\n$validation << END\n{}END\n{}", loss_data, mean_data,
-                     eval_data, drawing) +
-         picture("svg size 900,540 dynamic font 'sans-serif,14' background rgb 'white'", ".svg") +
-         picture("pngcairo size 1350,810 font 'sans,16' background rgb 'white'", ".png");
-}
+  const std::string title = read.size() == 1 ? "Loss of " + read[0].name : "Loss";
+  const std::string script = loss_script(read, options.content, title, name);
 
-LossPlot plot_losses(const fs::path& run) {
-  const fs::path metrics = run / "metrics.jsonl", validation = run / "validation.jsonl";
-  if (!fs::exists(metrics)) fail("{} holds no metrics.jsonl: give the directory of a run", run.string());
-  const std::vector<StepMetrics> steps = read_steps(metrics);
-  if (steps.empty()) fail("{} holds no step yet", metrics.string());
-  const std::vector<EvalMetrics> evals = fs::exists(validation) ? read_evals(validation) : std::vector<EvalMetrics>{};
-
-  const std::string output = (run / "loss").string();
-  const LossPlot plot{.svg = output + ".svg", .png = output + ".png", .script = output + ".gp"};
-  write_file(plot.script, loss_script(steps, evals, "Loss of " + run.string(), output));
-  run_gnuplot(plot.script);
+  const Unfinished unfinished(folder / fmt::format(".{}.{}.partial", name, ::getpid()));
+  const LossPlot drawn = place(unfinished.path, name), plot = place(folder, name);
+  write_file(drawn.script, script);
+  const auto [said, code] = gnuplot(drawn.script);
+  if (code == kNotFound) {
+    fs::rename(drawn.script, plot.script);
+    fail("gnuplot, which draws the picture, is not installed (Debian: apt install gnuplot-nox); {} is ready for it",
+         plot.script.string());
+  }
+  if (code != 0) fail("gnuplot could not draw {}: {}", plot.svg.string(), one_line(said));
+  for (const fs::path& picture : {drawn.svg, drawn.png})
+    if (!is_whole(picture))
+      fail("gnuplot wrote only a part of {}: is the disk full? {}", (folder / picture.filename()).string(), one_line(said));
+  fs::rename(drawn.svg, plot.svg);
+  fs::rename(drawn.png, plot.png);
+  fs::rename(drawn.script, plot.script);
   return plot;
 }
 

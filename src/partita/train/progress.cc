@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "partita/base/duration.h"
+#include "partita/base/number.h"
 
 namespace partita {
 namespace {
@@ -20,23 +21,27 @@ double Progress::seconds_left() const {
 }
 
 std::string progress_bar(const Progress& p, int width) {
-  const std::string head = fmt::format("{:3d}% ", percent(p));
-  const std::string tail = fmt::format(" {}/{}  loss {:.3f}  {} tok/s  ETA {}", p.step, p.steps, p.loss,
-                                       human_count(p.tokens_per_second), human_duration(p.seconds_left()));
-  constexpr int kBrackets = 2, kLeast = 10, kMost = 40;
-  const int room = std::min(width - static_cast<int>(head.size() + tail.size()) - kBrackets, kMost);
-  std::string line = head;
-  if (room >= kLeast) {
+  const std::string head = fmt::format("{:3d}%", percent(p)), place = fmt::format("{}/{}", p.step, p.steps),
+                    loss = fmt::format("loss {:.3f}", plain_nan(p.loss)),
+                    rate = human_count(p.tokens_per_second) + " tok/s",
+                    eta = "ETA " + human_duration(p.seconds_left());
+  // What a narrow terminal shows, from all to the least.
+  for (const std::string& tail : {fmt::format("{}  {}  {}  {}", place, loss, rate, eta),
+                                  fmt::format("{}  {}  {}", place, loss, eta), fmt::format("{}  {}", loss, eta), eta}) {
+    constexpr int kAround = 4, kLeast = 10, kMost = 40;  // " [] "
+    const int free = width - static_cast<int>(head.size() + tail.size());
+    if (free < 1) continue;
+    const int room = std::min(free - kAround, kMost);
+    if (room < kLeast) return head + " " + tail;
     const int filled = p.steps > 0 ? static_cast<int>(std::clamp<int64_t>(room * p.step / p.steps, 0, room)) : 0;
-    line += "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(room - filled), '.') +
-            "]";
+    return head + " [" + std::string(static_cast<size_t>(filled), '#') +
+           std::string(static_cast<size_t>(room - filled), '.') + "] " + tail;
   }
-  line += tail;
-  return line.substr(0, static_cast<size_t>(std::max(width, 0)));
+  return width >= static_cast<int>(head.size()) ? head : "";
 }
 
 std::string progress_text(const Progress& p) {
-  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p), p.loss,
+  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p), plain_nan(p.loss),
                      human_count(p.tokens_per_second), human_duration(p.seconds_left()));
 }
 

@@ -10,16 +10,17 @@ namespace partita {
 
 struct Progress {
   int64_t step = 0, steps = 0;
-  int64_t first_step = 0;  // the run resumed behind this one: `seconds` count from there
+  int64_t first_step = 0;  // the run resumed after this one: `seconds` count from there
   double seconds = 0;      // of this process's steps
   double loss = 0;
   double tokens_per_second = 0;
 
-  // Seconds that the rest takes at the mean pace so far; negative: not known yet.
+  // Seconds for the rest at the mean pace so far; negative: not known yet.
   [[nodiscard]] double seconds_left() const;
 };
 
-// At most `width` columns: the bar takes what the figures leave, and goes where less than ten columns are left.
+// At most `width` columns: the bar takes what the figures leave, and is left out below ten columns; then figures are, one
+// after the other, each of them whole.
 [[nodiscard]] std::string progress_bar(const Progress& progress, int width);
 
 // "step 300 of 1000 (30%), loss 4.200, 15.0k tok/s, ETA 2:20"

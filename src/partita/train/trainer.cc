@@ -10,6 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/base/number.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
@@ -194,6 +195,7 @@ class TrainingRun {
              .flops_per_token = flops_per_token(model, config_.train.sequence_length, config_.lora.rank == 0),
              .peak_flops = device_.is_cuda() ? partita::peak_flops(device_use(device_).name, config_.train.precision)
                                              : matmul_rate(config_.train.precision),
+             .on_cpu = device_.is_cpu(),
              .directory = config_.run.directory};
     (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
       if (info_.rank == 0) write_run_files(config_);
@@ -257,7 +259,7 @@ class TrainingRun {
     skipped_in_a_row_ = r.skipped ? skipped_in_a_row_ + 1 : 0;
     if (r.skipped) {
       ++skipped_steps_;
-      warn("step {}: the gradient norm is {}{}, nothing was updated", step_, r.grad_norm,
+      warn("step {}: the gradient norm is {}{}, nothing was updated", step_, plain_nan(r.grad_norm),
            scales_loss() ? fmt::format(" at loss scale {}", loss_scale_.scale) : std::string());
     }
     if (scales_loss()) loss_scale_ = next_loss_scale(loss_scale_, r.skipped, loss_scale_options());
