@@ -157,7 +157,7 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
 
 // A text in quotes as TOML has them, without them: '"bf16"' from a command line that was copied from a file.
 std::string unquoted(const std::string& text) {
-  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return text;
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"' || text.find('\n') != std::string::npos) return text;
   try {
     const toml::parse_result parsed = toml::parse("v = " + text);
     return parsed.size() == 1 ? parsed["v"].value_or(text) : text;
