@@ -66,6 +66,7 @@ constexpr auto kCommon = std::to_array<KnownField>({
     {"pruned_heads", kOnly, "false", "pruned heads are not built"},
     {"quantization_config", kOnly, "false", kQuantized},
     {"compression_config", kOnly, "false", kQuantized},
+    {"quantization", kOnly, "false", kQuantized},  // of MLX
     {"per_layer_config", kOnly, "false", "all layers have one shape here"},
     {"sliding_window", kOnly, "false", "attention to a window is not built"},
     {"use_sliding_window", kOnly, "false", "attention to a window is not built"},
