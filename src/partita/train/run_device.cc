@@ -6,6 +6,7 @@
 #include "partita/comm/repeated.h"
 #include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
+#include "partita/ops/precision_note.h"
 #include "partita/train/build_model.h"
 #include "partita/train/matmul_tuning.h"
 #include "partita/train/token_samples.h"
@@ -15,7 +16,11 @@ namespace partita {
 int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
   const TrainConfig& t = config.train;
   (void)tunes_matmul(t.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
-  if (device.is_cpu()) return 0;
+  if (device.is_cpu()) {
+    const std::string note = cpu_precision_note(t.precision);
+    if (peers.rank() == 0 && !note.empty()) log::info("{}", note);
+    return 0;
+  }
   // What is reserved below belongs to the stream that is current, which the engine then computes on.
   if (records_steps(config, parameters_per_layer(config), data.size(), device.is_cuda())) leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "partita/ops/cpu/attention_problem.h"
 #include "partita/ops/cpu/simd-inl.h"
@@ -30,6 +31,34 @@ struct KeyRange {
       : begin(p.first_key(sample, first_query) / block * block), count(p.past + first_query + queries - begin) {}
   int64_t begin, count;
 };
+
+// f(T{}, C{}): T in memory, C where tiles are multiplied.
+template <class F>
+HWY_INLINE void with_types_of(const AttentionProblem& p, F&& f) {
+  if (p.qkv.scalar_type() == at::kFloat) return f(float{}, float{});
+  if (p.qkv.scalar_type() == at::kHalf) return f(at::Half{}, float{});
+  p.has_bf16_tiles() ? f(at::BFloat16{}, at::BFloat16{}) : f(at::BFloat16{}, float{});
+}
+
+// Elements of fp32 that rows of T need to be multiplied as C: none if they are C already.
+template <class T, class C>
+HWY_INLINE int64_t widened_size(int64_t elements) {
+  return std::is_same_v<T, C> ? 0 : elements;
+}
+
+// `count` rows as C: as they are, or widened into `place`.
+template <class C, class T>
+HWY_INLINE Rows<C> as_operand(Rows<T> rows, int64_t count, int64_t width, float* place) {
+  if constexpr (std::is_same_v<T, C>) {
+    return rows;
+  } else {
+    for (int64_t r = 0; r < count; ++r)
+      for_vectors(width, [&](int64_t i, auto part) {
+        store(load(rows.first + r * rows.stride + i, part), place + r * width + i, part);
+      });
+    return {place, width};
+  }
+}
 
 // The rows of a right operand [rows, columns]: fp32 as they lie, bf16 as pairs in `place`.
 HWY_INLINE const float* right_operand(const float* in, int64_t, int64_t, int64_t, float*) { return in; }

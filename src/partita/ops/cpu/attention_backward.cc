@@ -1,7 +1,6 @@
 #include "partita/ops/attention.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +9,6 @@
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/cpu/targets.h"
 #include "partita/ops/cpu/tile_matmul.h"
-#include "partita/ops/flat.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/attention.h"
 #endif
@@ -30,6 +28,9 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 namespace {
 
+struct WideKeys;
+struct WideQueries;
+struct WideDOut;
 struct KeysTransposed;
 struct ValuesTransposed;
 struct KeysPacked;
@@ -90,7 +91,8 @@ HWY_INLINE Operands<at::BFloat16> operands(const float* in, int64_t stride, int6
   return {left, right};
 }
 
-template <class T>
+// T in memory; tiles are multiplied as C.
+template <class T, class C>
 class Backward {
  public:
   explicit Backward(const AttentionProblem& p)
@@ -103,17 +105,20 @@ class Backward {
         d_out_(p.d_out.const_data_ptr<T>()),
         d_qkv_(p.d_qkv.mutable_data_ptr<T>()),
         log_sum_(p.log_sum.const_data_ptr<float>()),
-        keys_t_(scratch<T, KeysTransposed>(stride_ * D)),
-        values_t_(scratch<T, ValuesTransposed>(stride_ * D)),
-        keys_(scratch<T, KeysPacked>(even(p.length) * D)),
+        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>(p.length * D))),
+        wide_queries_(scratch<float, WideQueries>(widened_size<T, C>(queries_ * D))),
+        wide_d_out_(scratch<float, WideDOut>(widened_size<T, C>(queries_ * D))),
+        keys_t_(scratch<C, KeysTransposed>(stride_ * D)),
+        values_t_(scratch<C, ValuesTransposed>(stride_ * D)),
+        keys_(scratch<C, KeysPacked>(even(p.length) * D)),
         scores_(scratch<float, Scores>(queries_ * stride_)),
         d_probabilities_(scratch<float, DProbabilities>(queries_ * stride_)),
-        probability_pairs_(scratch<T, ProbabilityPairs>(queries_ * stride_)),
-        d_scores_(scratch<T, DScores>(queries_ * stride_)),
-        d_score_pairs_(scratch<T, DScorePairs>(queries_ * stride_)),
-        queries_t_(scratch<T, QueriesTransposed>(queries_ * D)),
-        d_out_t_(scratch<T, DOutTransposed>(queries_ * D)),
-        row_pairs_(scratch<T, RowPairs>(queries_ * D)),
+        probability_pairs_(scratch<C, ProbabilityPairs>(queries_ * stride_)),
+        d_scores_(scratch<C, DScores>(queries_ * stride_)),
+        d_score_pairs_(scratch<C, DScorePairs>(queries_ * stride_)),
+        queries_t_(scratch<C, QueriesTransposed>(queries_ * D)),
+        d_out_t_(scratch<C, DOutTransposed>(queries_ * D)),
+        row_pairs_(scratch<C, RowPairs>(queries_ * D)),
         d_queries_(scratch<float, DQueries>(queries_ * D)),
         d_keys_t_(scratch<float, DKeysTransposed>(stride_ * D)),
         d_values_t_(scratch<float, DValuesTransposed>(stride_ * D)),
@@ -122,28 +127,35 @@ class Backward {
 
   void run(int64_t sample, int64_t kv_head) {
     const int64_t k_at = p_.k_at(sample, kv_head), v_at = p_.v_at(sample, kv_head);
-    pack_transposed(qkv_ + k_at, p_.row(), p_.length, D, keys_t_, stride_);
-    pack_transposed(qkv_ + v_at, p_.row(), p_.length, D, values_t_, stride_);
-    const T* keys = right_operand(qkv_ + k_at, p_.row(), p_.length, D, keys_);
+    const auto rows = [&](int64_t at) { return as_operand<C>(Rows<T>{qkv_ + at, p_.row()}, p_.length, D, wide_keys_); };
+    const Rows<C> v = rows(v_at);
+    pack_transposed(v.first, v.stride, p_.length, D, values_t_, stride_);
+    const Rows<C> k = rows(k_at);  // in the place of the values, which are packed
+    pack_transposed(k.first, k.stride, p_.length, D, keys_t_, stride_);
+    const C* keys = right_operand(k.first, k.stride, p_.length, D, keys_);
+    const int64_t keys_stride = right_stride(keys, k.stride, D);
     std::memset(d_keys_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     std::memset(d_values_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, keys);
+      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, keys, keys_stride);
     write_transposed(d_keys_t_, d_qkv_ + k_at);
     write_transposed(d_values_t_, d_qkv_ + v_at);
   }
 
  private:
-  void block(int64_t sample, int64_t head, int64_t first, const T* keys_right) {
+  void block(int64_t sample, int64_t head, int64_t first, const C* keys_right, int64_t keys_stride) {
     const int64_t count = std::min(queries_, p_.length - first);
     const KeyRange keys(p_, sample, first, count, queries_);
-    const int64_t depth = sizeof(T) == 2 ? even(count) : count, width = sizeof(T) == 2 ? even(keys.count) : keys.count;
-    const T* q = qkv_ + p_.q_at(sample, head) + first * p_.row();
+    const int64_t depth = sizeof(C) == 2 ? even(count) : count, width = sizeof(C) == 2 ? even(keys.count) : keys.count;
     const int64_t out_at = p_.out_at(sample, head) + first * p_.out_row();
     const T *d_out = d_out_ + out_at, *out = out_ + out_at;
-    tile_matmul(count, keys.count, D, q, p_.row(), from_column(keys_t_, keys.begin), stride_, scores_, stride_, false);
-    tile_matmul(count, keys.count, D, d_out, p_.out_row(), from_column(values_t_, keys.begin), stride_,
-                d_probabilities_, stride_, false);
+    const Rows<T> q_in_memory = {qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row()};
+    const Rows<C> q = as_operand<C>(q_in_memory, count, D, wide_queries_);
+    const Rows<C> d = as_operand<C>(Rows<T>{d_out, p_.out_row()}, count, D, wide_d_out_);
+    tile_matmul(count, keys.count, D, q.first, q.stride, from_column(keys_t_, keys.begin), stride_, scores_, stride_,
+                false);
+    tile_matmul(count, keys.count, D, d.first, d.stride, from_column(values_t_, keys.begin), stride_, d_probabilities_,
+                stride_, false);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t query = first + i, from = p_.first_key(sample, query), seen = query + 1 - from;
       const float* multiplier = nullptr;
@@ -157,13 +169,12 @@ class Backward {
       backward_row(score + hidden, d_p + hidden, multiplier, p_.scale, log_sum_[p_.log_sum_at(sample, head) + query],
                    dot(out + i * p_.out_row(), d_out + i * p_.out_row()), seen, width - hidden);
     }
-    const auto p = operands(scores_, stride_, count, width, static_cast<T*>(nullptr), probability_pairs_);
+    const auto p = operands(scores_, stride_, count, width, static_cast<C*>(nullptr), probability_pairs_);
     const auto d_s = operands(d_probabilities_, stride_, count, width, d_scores_, d_score_pairs_);
-    transpose_left(q, p_.row(), count, D, queries_t_, queries_, row_pairs_);
-    transpose_left(d_out, p_.out_row(), count, D, d_out_t_, queries_, row_pairs_);
+    transpose_left(q.first, q.stride, count, D, queries_t_, queries_, row_pairs_);
+    transpose_left(d.first, d.stride, count, D, d_out_t_, queries_, row_pairs_);
     tile_matmul(D, keys.count, depth, d_out_t_, queries_, p.right, stride_, d_values_t_ + keys.begin, stride_, true);
     tile_matmul(D, keys.count, depth, queries_t_, queries_, d_s.right, stride_, d_keys_t_ + keys.begin, stride_, true);
-    const int64_t keys_stride = right_stride(keys_right, p_.row(), D);
     tile_matmul(count, D, width, d_s.left, stride_, keys_right + keys.begin * keys_stride, keys_stride, d_queries_, D,
                 false);
     for (int64_t i = 0; i < count; ++i) {
@@ -192,19 +203,19 @@ class Backward {
   const T *qkv_, *out_, *d_out_;
   T* d_qkv_;
   const float* log_sum_;
-  T *keys_t_, *values_t_, *keys_;
+  float *wide_keys_, *wide_queries_, *wide_d_out_;
+  C *keys_t_, *values_t_, *keys_;
   float *scores_, *d_probabilities_;
-  T *probability_pairs_, *d_scores_, *d_score_pairs_, *queries_t_, *d_out_t_, *row_pairs_;
+  C *probability_pairs_, *d_scores_, *d_score_pairs_, *queries_t_, *d_out_t_, *row_pairs_;
   float *d_queries_, *d_keys_t_, *d_values_t_, *transposed_, *multipliers_;
 };
 
 void attention_backward_heads(const AttentionProblem& p, int64_t begin, int64_t end) {
-  const auto run = [&]<class T>(T) {
-    Backward<T> backward(p);
+  with_types_of(p, [&]<class T, class C>(T, C) {
+    Backward<T, C> backward(p);
     for (int64_t i = begin; i < end; ++i) backward.run(i / p.kv_heads, i % p.kv_heads);
-    tile_matmul_done(T(0.0F));
-  };
-  p.qkv.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+    tile_matmul_done(C(0.0F));
+  });
 }
 
 }  // namespace
@@ -221,17 +232,12 @@ HWY_EXPORT(attention_backward_heads);
 
 void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
                         Heads heads, const Dropout& dropout, at::Tensor first_keys) {
-  PARTITA_DISPATCH(qkv, attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys,
-                                           is_deterministic()));
+  PARTITA_DISPATCH(qkv,
+                   attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, is_deterministic()));
   AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
   PARTITA_CHECK(log_sum.defined(), "log_sum is missing");
   check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());
   check_tensor(d_qkv, "d_qkv", qkv.sizes(), qkv.scalar_type());
-  if (!p.has_tiles()) {
-    const at::Tensor wide = at::empty_like(qkv, qkv.options().dtype(at::kFloat));
-    attention_backward(wide, widened(d_out), widened(out), log_sum, widened(qkv), heads, dropout, first_keys);
-    return cast(d_qkv.view({-1}), wide.view({-1}));
-  }
   p.d_out = d_out, p.d_qkv = d_qkv;
   at::parallel_for(0, p.samples * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(attention_backward_heads)(p, begin, end);

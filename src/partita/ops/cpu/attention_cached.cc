@@ -155,10 +155,7 @@ void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tenso
                 capacity);
   p.keys = keys, p.values = values, p.past = past;
   append(p);
-  if (p.length >= kManyQueries) {
-    if (past == 0) return attention_forward(out, {}, qkv, heads, {});
-    if (p.has_tiles()) return attention_tiles(p);
-  }
+  if (p.length >= kManyQueries) return past == 0 ? attention_forward(out, {}, qkv, heads, {}) : attention_tiles(p);
   const int64_t products = (past + p.length) * p.length * p.group() * p.head_width;
   const int64_t heads_a_thread = std::max<int64_t>(1, kLeastProducts / std::max<int64_t>(1, products));
   at::parallel_for(0, p.samples * p.kv_heads, heads_a_thread, [&](int64_t begin, int64_t end) {

@@ -1,7 +1,6 @@
 #include "partita/ops/attention.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 
@@ -9,7 +8,6 @@
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/cpu/targets.h"
 #include "partita/ops/cpu/tile_matmul.h"
-#include "partita/ops/flat.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/attention.h"
 #endif
@@ -28,6 +26,9 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 namespace {
 
+struct WideKeys;
+struct WideValues;
+struct WideQueries;
 struct KeysTransposed;
 struct ValuesPacked;
 struct Scores;
@@ -35,7 +36,8 @@ struct Probabilities;
 struct Multipliers;
 struct Output;
 
-template <class T>
+// T in memory; tiles are multiplied as C.
+template <class T, class C>
 class Forward {
  public:
   explicit Forward(const AttentionProblem& p)
@@ -45,30 +47,37 @@ class Forward {
         log_sum_(p.log_sum.defined() ? p.log_sum.mutable_data_ptr<float>() : nullptr),
         queries_(p.queries_at_once()),
         stride_(padded(p.past + p.length)),
-        keys_(scratch<T, KeysTransposed>(stride_ * p.head_width)),
-        values_(scratch<T, ValuesPacked>(even(p.past + p.length) * p.head_width)),
+        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>((p.past + p.length) * p.head_width))),
+        wide_values_(scratch<float, WideValues>(widened_size<T, C>((p.past + p.length) * p.head_width))),
+        wide_queries_(scratch<float, WideQueries>(widened_size<T, C>(queries_ * p.head_width))),
+        keys_(scratch<C, KeysTransposed>(stride_ * p.head_width)),
+        values_(scratch<C, ValuesPacked>(even(p.past + p.length) * p.head_width)),
         scores_(scratch<float, Scores>(queries_ * stride_)),
-        probabilities_(scratch<T, Probabilities>(queries_ * stride_)),
+        probabilities_(scratch<C, Probabilities>(queries_ * stride_)),
         multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)),
         output_(scratch<float, Output>(queries_ * p.head_width)) {}
 
   // All query heads of one kv head of one sample.
   void run(int64_t sample, int64_t kv_head) {
-    const Rows<T> k = p_.keys_of<T>(sample, kv_head), v = p_.values_of<T>(sample, kv_head);
-    pack_transposed(k.first, k.stride, p_.past + p_.length, p_.head_width, keys_, stride_);
-    const T* values = right_operand(v.first, v.stride, p_.past + p_.length, p_.head_width, values_);
+    const int64_t count = p_.past + p_.length, D = p_.head_width;
+    const Rows<C> k = as_operand<C>(p_.keys_of<T>(sample, kv_head), count, D, wide_keys_);
+    const Rows<C> v = as_operand<C>(p_.values_of<T>(sample, kv_head), count, D, wide_values_);
+    pack_transposed(k.first, k.stride, count, D, keys_, stride_);
+    const C* values = right_operand(v.first, v.stride, count, D, values_);
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
       for (int64_t first = 0; first < p_.length; first += queries_)
-        block(sample, head, first, values, right_stride(values, v.stride, p_.head_width));
+        block(sample, head, first, values, right_stride(values, v.stride, D));
   }
 
  private:
-  void block(int64_t sample, int64_t head, int64_t first, const T* values, int64_t values_stride) {
+  void block(int64_t sample, int64_t head, int64_t first, const C* values, int64_t values_stride) {
     const int64_t count = std::min(queries_, p_.length - first), D = p_.head_width;
     const KeyRange keys(p_, sample, first, count, queries_);
-    const int64_t width = sizeof(T) == 2 ? even(keys.count) : keys.count;
-    tile_matmul(count, keys.count, D, qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row(),
-                from_column(keys_, keys.begin), stride_, scores_, stride_, false);
+    const int64_t width = sizeof(C) == 2 ? even(keys.count) : keys.count;
+    const Rows<T> in_memory = {qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row()};
+    const Rows<C> q = as_operand<C>(in_memory, count, D, wide_queries_);
+    tile_matmul(count, keys.count, D, q.first, q.stride, from_column(keys_, keys.begin), stride_, scores_, stride_,
+                false);
     float inverse[AttentionProblem::kMostQueries];
     for (int64_t i = 0; i < count; ++i) {
       const int64_t query = first + i, from = p_.first_key(sample, query), seen = p_.past + query + 1 - from;
@@ -77,8 +86,8 @@ class Forward {
         multiplier = dropout_multipliers(p_.mask, sample_ids(p_.dropout)[static_cast<size_t>(sample)],
                                          p_.element(head, query) + from, seen, multipliers_);
       const int64_t hidden = from - keys.begin;
-      T* probabilities = probabilities_ + i * stride_;
-      std::fill_n(probabilities, hidden, T(0.0F));
+      C* probabilities = probabilities_ + i * stride_;
+      std::fill_n(probabilities, hidden, C(0.0F));
       const float log_sum = softmax_row(scores_ + i * stride_ + hidden, multiplier, p_.scale, seen, width - hidden,
                                         probabilities + hidden, &inverse[i]);
       if (log_sum_ != nullptr) log_sum_[p_.log_sum_at(sample, head) + query] = log_sum;
@@ -98,19 +107,19 @@ class Forward {
   T* out_;
   float* log_sum_;
   int64_t queries_, stride_;
-  T *keys_, *values_;
+  float *wide_keys_, *wide_values_, *wide_queries_;
+  C *keys_, *values_;
   float* scores_;
-  T* probabilities_;
+  C* probabilities_;
   float *multipliers_, *output_;
 };
 
 void attention_forward_heads(const AttentionProblem& p, int64_t begin, int64_t end) {
-  const auto run = [&]<class T>(T) {
-    Forward<T> forward(p);
+  with_types_of(p, [&]<class T, class C>(T, C) {
+    Forward<T, C> forward(p);
     for (int64_t i = begin; i < end; ++i) forward.run(i / p.kv_heads, i % p.kv_heads);
-    tile_matmul_done(T(0.0F));
-  };
-  p.qkv.scalar_type() == at::kFloat ? run(float{}) : run(at::BFloat16{});
+    tile_matmul_done(C(0.0F));
+  });
 }
 
 }  // namespace
@@ -134,13 +143,7 @@ void attention_tiles(const AttentionProblem& p) {
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
                        at::Tensor first_keys) {
   PARTITA_DISPATCH(qkv, attention_forward(out, log_sum, qkv, heads, dropout, first_keys));
-  const AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
-  if (!p.has_tiles()) {
-    const at::Tensor wide_out = at::empty_like(out, out.options().dtype(at::kFloat));
-    attention_forward(wide_out, log_sum, widened(qkv), heads, dropout, first_keys);
-    return cast(out.view({-1}), wide_out.view({-1}));
-  }
-  attention_tiles(p);
+  attention_tiles(AttentionProblem(out, log_sum, qkv, heads, dropout, first_keys));
 }
 
 }  // namespace partita

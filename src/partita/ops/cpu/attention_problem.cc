@@ -1,13 +1,8 @@
 #include "partita/ops/cpu/attention_problem.h"
 
-#include <ATen/ops/empty_like.h>
-
 #include <cmath>
 
-#include "partita/ops/cpu/targets.h"
-#include "partita/ops/flat.h"
-// After targets.h.
-#include <hwy/targets.h>
+#include "partita/ops/cpu/products.h"
 
 namespace partita {
 
@@ -43,15 +38,8 @@ AttentionProblem::AttentionProblem(const at::Tensor& the_out, const at::Tensor& 
     }
 }
 
-bool AttentionProblem::has_tiles() const {
-  if (qkv.scalar_type() == at::kFloat) return true;
-  return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && (hwy::SupportedTargets() & HWY_AVX3) != 0;
-}
-
-at::Tensor widened(const at::Tensor& tensor) {
-  at::Tensor wide = at::empty_like(tensor, tensor.options().dtype(at::kFloat));
-  cast(wide.view({-1}), tensor.view({-1}));
-  return wide;
+bool AttentionProblem::has_bf16_tiles() const {
+  return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && cpu_products().bf16;
 }
 
 }  // namespace partita

@@ -21,8 +21,9 @@ struct AttentionProblem {
   // Small blocks compute less of what the causal mask excludes, large ones read keys less often.
   static constexpr int64_t kMostQueries = 64;
   [[nodiscard]] int64_t queries_at_once() const { return length <= 512 ? 32 : kMostQueries; }
-  // Whether the products of tile_matmul.h take the dtype: bf16 needs AVX-512 and an even width, fp16 does not go.
-  [[nodiscard]] bool has_tiles() const;
+  // Whether tiles are multiplied as bf16 (tile_matmul.h): the CPU can, and the width is even. Other tiles are fp32, or
+  // widened to it.
+  [[nodiscard]] bool has_bf16_tiles() const;
 
   [[nodiscard]] int64_t group() const { return heads / kv_heads; }                   // query heads of a kv head
   [[nodiscard]] int64_t row() const { return (heads + 2 * kv_heads) * head_width; }  // elements between tokens of qkv
@@ -70,10 +71,7 @@ struct AttentionProblem {
   float scale;
 };
 
-// Forward by products of tiles, all heads; the problem has_tiles().
+// Forward by products of tiles, all heads.
 void attention_tiles(const AttentionProblem&);
-
-// The tensor in fp32.
-[[nodiscard]] at::Tensor widened(const at::Tensor&);
 
 }  // namespace partita

@@ -1,8 +1,7 @@
-// fp32 goes to oneDNN as well, by the function that ATen keeps for half precision: on AVX-512 CPUs of AMD it is 5-12%
-// above the MKL in libtorch, on every shape of a transformer.
-//
-// fp16 is widened to fp32, multiplied, and rounded once: few CPUs have products of fp16, and the others' emulation is
-// slower than this and rounds more often. fp16 is for GPUs; here it has to be right.
+// Who multiplies: fp32 goes to oneDNN, by the function that ATen keeps for half precision, where that takes it (on AVX-512
+// CPUs of AMD it is 5-12% above the MKL in libtorch, on every shape of a transformer), else to MKL. bf16 goes to oneDNN
+// where the CPU has instructions for it. Else half precision is widened to fp32 (wide_matmul.h, few_rows.h): few CPUs
+// multiply fp16, and the libraries' emulations are slower than that and round more often.
 #include "partita/ops/matmul.h"
 
 #include <ATen/ops/addmm.h>
@@ -10,17 +9,15 @@
 #include <ATen/ops/mm.h>
 
 #include "partita/ops/cpu/check.h"
+#include "partita/ops/cpu/few_rows.h"
+#include "partita/ops/cpu/products.h"
 #include "partita/ops/cpu/scratch.h"
+#include "partita/ops/cpu/wide_matmul.h"
 #include "partita/ops/flat.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/matmul.h"
 #endif
 #include "partita/ops/device.h"
-
-namespace at::native {
-// result = alpha * a b + beta * result. Exported by libtorch_cpu; its header is not installed.
-TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
-}  // namespace at::native
 
 namespace partita {
 namespace {
@@ -31,64 +28,41 @@ at::Tensor scratch_matrix(int64_t rows, int64_t columns) {
                        at::TensorOptions(c10::CppTypeToScalarType<T>::value));
 }
 
-// Matrices in fp32, or dense, that oneDNN needs and the caller does not have.
-struct WideLeft;
-struct WideRight;
-struct WideProduct;
+// Matrices that oneDNN needs and the caller does not have.
 struct DenseRows;
 struct WeightGradient;
 
-// The matrix in fp32; a transposed view stays one.
-template <class Purpose>
-at::Tensor widened(const at::Tensor& half) {
-  if (!half.is_contiguous()) return scratch_matrix<float, Purpose>(half.size(1), half.size(0)).copy_(half.t()).t();
-  return scratch_matrix<float, Purpose>(half.size(0), half.size(1)).copy_(half);
-}
+// Whether the libraries multiply the dtype as it is.
+bool is_native(at::ScalarType dtype) { return dtype == at::kFloat || (dtype == at::kBFloat16 && cpu_products().bf16); }
 
-// Rows that lie apart, side by side: oneDNN takes dense operands from ATen.
+// Rows that are apart, side by side: oneDNN takes dense operands from ATen. What is widened is copied anyway.
 at::Tensor dense(const at::Tensor& rows) {
-  if (rows.is_contiguous()) return rows;
-  const auto copy = [&]<class T>(T) { return scratch_matrix<T, DenseRows>(rows.size(0), rows.size(1)).copy_(rows); };
-  switch (rows.scalar_type()) {
-    case at::kBFloat16:
-      return copy(at::BFloat16{});
-    case at::kHalf:
-      return copy(at::Half{});
-    default:
-      return copy(float{});
-  }
+  if (rows.is_contiguous() || !is_native(rows.scalar_type())) return rows;
+  if (rows.scalar_type() == at::kFloat) return scratch_matrix<float, DenseRows>(rows.size(0), rows.size(1)).copy_(rows);
+  return scratch_matrix<at::BFloat16, DenseRows>(rows.size(0), rows.size(1)).copy_(rows);
 }
 
-// y (+)= scale * a b in fp32.
-void multiply_fp32(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
-  at::native::mkldnn_matmul(a, b, y, accumulate ? 1.0F : 0.0F, scale);
-}
-
-// y (fp16 or fp32) (+)= scale * a b, of fp16.
-void multiply_fp16(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
-  const at::Tensor wide_a = widened<WideLeft>(a), wide_b = widened<WideRight>(b);
-  if (y.scalar_type() == at::kFloat) return multiply_fp32(y, wide_a, wide_b, accumulate, scale);
-  const at::Tensor product = scratch_matrix<float, WideProduct>(y.size(0), y.size(1));
-  if (accumulate) product.copy_(y);
-  multiply_fp32(product, wide_a, wide_b, accumulate, scale);
-  y.copy_(product);
-}
-
-// y (+)= scale * a b; a and b are dense, or transposed views of dense matrices. y has their dtype, or is fp32 where
-// they are fp16.
+// y (+)= scale * a b; a and b are dense, or transposed views of dense matrices; half precision that is not native may
+// have rows that are apart. y has their dtype, or is fp32 where they are not native.
 void multiply(at::Tensor y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
   if (y.numel() == 0) return;
   if (a.size(1) == 0) {
     if (!accumulate) y.zero_();
-  } else if (a.scalar_type() == at::kHalf) {
-    multiply_fp16(y, a, b, accumulate, scale);
   } else if (a.scalar_type() == at::kFloat) {
-    multiply_fp32(y, a, b, accumulate, scale);
+    matmul_fp32(y, a, b, accumulate, scale);
+  } else if (!is_native(a.scalar_type())) {
+    wide_matmul(y, a, b, accumulate, scale);
   } else if (accumulate || scale != 1) {
     at::addmm_out(y, y, a, b, accumulate ? 1 : 0, scale);
   } else {
     at::mm_out(y, a, b);
   }
+}
+
+// y (+)= scale * x w^T.
+void multiply_rows(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, bool accumulate, float scale) {
+  if (x.size(0) <= kFewRows && !is_native(x.scalar_type())) return linear_few_rows(y, x, w, accumulate, scale);
+  multiply(y, x, w.t(), accumulate, scale);
 }
 
 }  // namespace
@@ -102,7 +76,7 @@ void linear_forward(at::Tensor y, at::Tensor x, at::Tensor w, at::Tensor bias) {
   check_columns(y, "y", {N, out}, dtype);
   check_optional(bias, "bias", {out}, dtype);
   if (bias.defined()) y.copy_(bias.expand({N, out}));
-  multiply(y, x, w.t(), bias.defined(), 1);
+  multiply_rows(y, x, w, bias.defined(), 1);
 }
 
 void linear_add(at::Tensor y, at::Tensor x, at::Tensor w, float scale) {
@@ -112,7 +86,7 @@ void linear_add(at::Tensor y, at::Tensor x, at::Tensor w, float scale) {
   check_tensor(x, "x", {N, in}, dtype);
   check_tensor(w, "w", {out, in}, dtype);
   check_columns(y, "y", {N, out}, dtype);
-  multiply(y, x, w.t(), true, scale);
+  multiply_rows(y, x, w, true, scale);
 }
 
 void linear_backward_input(at::Tensor d_x, at::Tensor d_y, at::Tensor w, float scale, bool accumulate) {
@@ -133,7 +107,7 @@ void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool a
   check_columns(d_y, "d_y", {N, out}, dtype);
   check_tensor(d_w, "d_w", {out, in}, d_w.scalar_type() == dtype ? dtype : at::kFloat);
   const at::Tensor left = dense(d_y).t();
-  if (dtype != at::kBFloat16 || d_w.scalar_type() == dtype) return multiply(d_w, left, x, accumulate, scale);
+  if (!is_native(dtype) || d_w.scalar_type() == dtype) return multiply(d_w, left, x, accumulate, scale);
   // No product of bf16 that oneDNN writes as fp32 can be reached through ATen: one rounding, then the sum in fp32.
   const at::Tensor product = scratch_matrix<at::BFloat16, WeightGradient>(out, in);
   multiply(product, left, x, false, scale);

@@ -4,3 +4,12 @@
 #pragma once
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+
+#include "partita/ops/cpu/isa_limit.h"
+
+namespace partita {
+
+// In every file with kernels, so that whatever program has some obeys the limit: before main, once.
+inline const bool kIsaLimitApplied = apply_isa_limit();
+
+}  // namespace partita
