@@ -24,6 +24,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WARMUP = 2  # untimed steps at the start of a turn
 
+# Both sides on a CPU with fewer instructions. MKL obeys on Intel's CPUs alone.
+ISAS = {
+    "native": {},
+    "avx512": {"PARTITA_MAX_ISA": "avx512", "DNNL_MAX_CPU_ISA": "AVX512_CORE_VNNI", "ATEN_CPU_CAPABILITY": "avx512",
+               "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+    "avx2": {"PARTITA_MAX_ISA": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2",
+             "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+}
+
 
 @dataclasses.dataclass
 class Setting:
@@ -33,6 +42,7 @@ class Setting:
     precision: str
     ranks: int
     threads: int  # of each rank
+    isa: str = "native"  # the set of instructions, as in ISAS
 
     @property
     def tokens(self):
@@ -43,7 +53,7 @@ class Setting:
         return ",".join(map(str, self.shape))
 
     def environment(self):
-        env = dict(os.environ, OMP_NUM_THREADS=str(self.threads))
+        env = dict(os.environ, OMP_NUM_THREADS=str(self.threads)) | ISAS[self.isa]
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / ".deps/peer"), env.get("PYTHONPATH")]))
         env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
         return env
@@ -132,9 +142,8 @@ def cases(setting):
             [Partita(f"Partita, ZeRO-{zero}", setting, zero) for zero in range(4)])
 
 
-def measure(setting, rounds, steps):
+def measure(competitors, rounds, steps):
     """{case: milliseconds of each round}; every round visits every case."""
-    competitors = cases(setting)
     try:
         for case in competitors:
             print(f"  starting {case.name}", file=sys.stderr, flush=True)
@@ -216,7 +225,7 @@ def main():
         for precision in args.precision or ["fp32", "bf16"]:
             share = shape[:4] + [shape[4] // ranks] + shape[5:]
             setting = Setting(share, precision, ranks, max(1, os.cpu_count() // ranks))
-            result["tables"].append(table(setting, measure(setting, args.rounds, args.steps)))
+            result["tables"].append(table(setting, measure(cases(setting), args.rounds, args.steps)))
             if args.json:
                 args.json.write_text(json.dumps(result, indent=1) + "\n")
 
