@@ -37,10 +37,9 @@ TEST(Json, ReadsWhatIsJson) {
 TEST(Json, NestsToTheLimitAndNotDeeper) {
   EXPECT_NO_THROW((void)parse_json(nested(kNestingLimit), "a"));
   EXPECT_NO_THROW((void)parse_json(nested(kNestingLimit, R"({"a":)", "1", '}'), "a"));
-  for (const std::string& text :
-       {nested(kNestingLimit + 1), nested(kNestingLimit + 1, R"({"a":)", "1", '}'), nested(3'000'000),
-        nested(1'000'000, R"({"a":)", "1", '}'), std::string(3'000'000, '['),
-        R"({"hidden_size": )" + nested(kNestingLimit) + "}"})
+  for (const std::string& text : {nested(kNestingLimit + 1), nested(kNestingLimit + 1, R"({"a":)", "1", '}'),
+                                  nested(3'000'000), nested(1'000'000, R"({"a":)", "1", '}'),
+                                  std::string(3'000'000, '['), R"({"hidden_size": )" + nested(kNestingLimit) + "}"})
     EXPECT_THAT(error_of(text), AllOf(HasSubstr("dir/a.json"), HasSubstr("nested more than 64 deep")));
 }
 

@@ -85,9 +85,10 @@ TEST(HfExport, RoundsToTheTypeThatIsAskedFor) {
   const json config = json::parse(read_file(folder / "half/config.json"));
   EXPECT_EQ(config["torch_dtype"], "float16");
   EXPECT_EQ(config["eos_token_id"], 9);
-  EXPECT_THAT(
-      error_message([&] { export_hf_model(folder / "x", *m.weights, {.model = m.model, .types = {.usual = ElementType::i8}}); }),
-      HasSubstr("weights are not exported as I8"));
+  EXPECT_THAT(error_message([&] {
+                export_hf_model(folder / "x", *m.weights, {.model = m.model, .types = {.usual = ElementType::i8}});
+              }),
+              HasSubstr("weights are not exported as I8"));
   EXPECT_FALSE(fs::exists(folder / "x"));
   EXPECT_FALSE(fs::exists(folder / "x.partial"));
 }

@@ -78,7 +78,8 @@ TEST(HfFolder, NamesWhatIsWrong) {
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "../x.safetensors"}})"), HasSubstr("'a' lies in '../x.safetensors'"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "/etc/passwd"}})"), HasSubstr("leads out of the folder"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": ".."}})"), HasSubstr("leads out of the folder"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"), HasSubstr("lists gone.safetensors, which is missing: the download is not complete"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"),
+              HasSubstr("lists gone.safetensors, which is missing: the download is not complete"));
   write_tensors(folder / "x.safetensors", {"b"}, 1);
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "x.safetensors"}})"),
               HasSubstr("says that 'a' lies in x.safetensors, which does not hold it"));

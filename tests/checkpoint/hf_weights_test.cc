@@ -230,7 +230,8 @@ TEST(HfWeights, ReadsTheSameFromEveryForm) {
 // Or under the head's name alone.
 TEST(HfWeights, TakesATiedModelThatHoldsTheHeadAlone) {
   for (const ModelConfig& model : {kGpt2, kLlama}) {
-    const std::string embedding = model.kind == ModelKind::gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
+    const std::string embedding =
+        model.kind == ModelKind::gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
     std::vector<Tensor> tensors = tensors_of(model);
     for (Tensor& t : tensors)
       if (t.name == embedding) t = {"lm_head.weight", t.shape, ElementType::bf16};

@@ -112,7 +112,8 @@ TEST(ZipArchive, ComparesTheChecksum) {
   };
   EXPECT_EQ(check(0xCBF43926), "no error");
   EXPECT_EQ(check(0), "no error");  // none was written
-  EXPECT_THAT(check(0xCBF43927), testing::HasSubstr("x.bin is damaged: the checksum of 'm/data/0' is cbf43926 instead"));
+  EXPECT_THAT(check(0xCBF43927),
+              testing::HasSubstr("x.bin is damaged: the checksum of 'm/data/0' is cbf43926 instead"));
   const std::string archive = test::zip_of({{"m/data/0", bytes, 0xCBF43926}});
   EXPECT_EQ(parse_zip(std::as_bytes(std::span(archive)), "x").at(0).crc, 0xCBF43926);
 }

@@ -34,8 +34,7 @@ inline std::string zip_of(const std::vector<ZipMember>& members, const ZipOption
     const auto begin = static_cast<uint64_t>(file.size());
     const std::string padding(63 - (begin + 30 + name.size() + 4 - 1) % 64, 'Z');
     const std::string sizes = little(uint32_t(bytes.size())) + little(uint32_t(bytes.size()));
-    const std::string common =
-        little(options.flags) + little(options.method) + little(uint32_t{0}) + little(crc);
+    const std::string common = little(options.flags) + little(options.method) + little(uint32_t{0}) + little(crc);
     file += "PK\3\4" + little(uint16_t{20}) + common + sizes + little(uint16_t(name.size())) +
             little(uint16_t(padding.size() + 4)) + name + "FB" + little(uint16_t(padding.size())) + padding + bytes;
     std::string extra, directory_sizes = sizes, place = little(uint32_t(begin));
@@ -97,7 +96,8 @@ inline std::string pickle_of(const std::vector<PickleTensor>& tensors) {
 // torch.save's archive of it.
 inline std::string torch_file_of(const std::string& pickle, const std::vector<ZipMember>& storages) {
   std::vector<ZipMember> members = {{"model/data.pkl", pickle}, {"model/byteorder", "little"}};
-  for (const ZipMember& storage : storages) members.push_back({"model/data/" + storage.name, storage.bytes, storage.crc});
+  for (const ZipMember& storage : storages)
+    members.push_back({"model/data/" + storage.name, storage.bytes, storage.crc});
   members.push_back({"model/version", "3\n"});
   return zip_of(members, {.wide = true});
 }

@@ -31,7 +31,8 @@ std::map<std::string, std::string> tensors(const fs::path& folder) {
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
-    found[name] = entry["dtype"].get<std::string>() + entry["shape"].dump() + file.substr(8 + length + begin, end - begin);
+    found[name] =
+        entry["dtype"].get<std::string>() + entry["shape"].dump() + file.substr(8 + length + begin, end - begin);
   }
   return found;
 }
@@ -51,7 +52,8 @@ TEST(Interop, ImportAndExportKeepEachTensor) {
 TEST(Interop, ARunFromAModelIsExportedAsThatModelIs) {
   const TemporaryDirectory folder;
   fs::copy(kMixed, folder / "model");
-  write_file(folder / "model/tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"})");
+  write_file(folder / "model/tokenizer_config.json",
+             R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"})");
   write_file(folder / "model/chat_template.jinja", "{{ messages }}");
   write_file(folder / "model/generation_config.json", R"({"eos_token_id": [0, 289], "top_p": 0.9})");
   const std::string run = (folder / "run").string();
@@ -82,11 +84,16 @@ TEST(Interop, ARunFromAModelIsExportedAsThatModelIs) {
 
 TEST(Interop, ARotaryModelIsLengthenedOnRequest) {
   const TemporaryDirectory folder;
-  const std::vector<std::string> longer = {"--model.from=" + kMixed.string(), "--model.layers=1",
-                                           "--model.hidden_size=16",          "--model.heads=2",
-                                           "--train.sequence_length=96",      "--train.steps=1",
-                                           "--eval.every=0",                  "--checkpoint.every=0",
-                                           "--model.dropout=0",               "--model.embedding_dropout=0"};
+  const std::vector<std::string> longer = {"--model.from=" + kMixed.string(),
+                                           "--model.layers=1",
+                                           "--model.hidden_size=16",
+                                           "--model.heads=2",
+                                           "--train.sequence_length=96",
+                                           "--train.steps=1",
+                                           "--eval.every=0",
+                                           "--checkpoint.every=0",
+                                           "--model.dropout=0",
+                                           "--model.embedding_dropout=0"};
   const Result refused = partita(train_command(1, folder / "short", longer));
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error, HasSubstr("train.sequence_length 96 is more than model.max_length 32"));
@@ -118,7 +125,8 @@ TEST(Interop, RefusesWithFileAndWayOut) {
   config["hidden_size"] = nullptr;
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   std::string text = config.dump();
-  write_file(folder / "model/config.json", text.replace(text.find("\"hidden_size\":null"), 18, "\"hidden_size\":" + deep));
+  write_file(folder / "model/config.json",
+             text.replace(text.find("\"hidden_size\":null"), 18, "\"hidden_size\":" + deep));
   EXPECT_THAT(eval(model), AllOf(HasSubstr("model/config.json"), HasSubstr("nested more than 64 deep")));
   config["hidden_size"] = 16;
   config["quantization_config"] = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}};
@@ -130,7 +138,8 @@ TEST(Interop, RefusesWithFileAndWayOut) {
   EXPECT_THAT(eval(model), HasSubstr("is not a regular file"));
   fs::remove(folder / "model/config.json");
   write_file(folder / "model/config.json", read_file(kMixed / "config.json"));
-  write_file(folder / "model/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 24416\n");
+  write_file(folder / "model/model.safetensors",
+             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 24416\n");
   EXPECT_THAT(eval(model), AllOf(HasSubstr("model.safetensors is a Git LFS pointer"), HasSubstr("git lfs pull")));
 
   fs::copy(kGolden / "hf/gpt2_tied_lora", folder / "adapter");

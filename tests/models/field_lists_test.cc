@@ -36,7 +36,9 @@ struct Kind {
   std::set<std::string_view> free;  // read fields that take any value
 };
 
-std::vector<std::string> read_config(const json& file) { return parse_hf_config(file.dump(), "dir/file.json").warnings; }
+std::vector<std::string> read_config(const json& file) {
+  return parse_hf_config(file.dump(), "dir/file.json").warnings;
+}
 std::vector<std::string> read_rope(const json& rope) {
   return read_config({{"model_type", "llama"}, {"rope_parameters", rope}});
 }

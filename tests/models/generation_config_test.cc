@@ -63,7 +63,9 @@ TEST(GenerationConfig, RefusesValuesWithoutSense) {
                                                                               {"top_k", -3},
                                                                               {"top_k", 2.5},
                                                                               {"max_new_tokens", 0}})
-    EXPECT_THAT(error_message([&] { (void)parse({{field, value}}); }),
+    EXPECT_THAT(error_message([&] {
+                  (void)parse({{field, value}});
+                }),
                 HasSubstr(fmt::format("dir/generation_config.json: {} is {}", field, value.dump())));
   EXPECT_THAT(error_message([] { (void)parse({1, 2}); }), HasSubstr("expected a JSON object, found [1,2]"));
 }

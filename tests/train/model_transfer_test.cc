@@ -143,7 +143,8 @@ TEST(ModelSource, OpensARunOfAdapters) {
 
 TEST(ModelSource, NamesWhatItLookedFor) {
   const TemporaryDirectory folder;
-  EXPECT_THAT(error_message([&] { (void)open_model(folder / "none"); }), HasSubstr("no such folder, expected the folder of a model"));
+  EXPECT_THAT(error_message([&] { (void)open_model(folder / "none"); }),
+              HasSubstr("no such folder, expected the folder of a model"));
   EXPECT_THAT(error_message([&] { (void)open_model("nobody/no-such-model"); }),
               HasSubstr("hf download nobody/no-such-model --local-dir"));
   EXPECT_THAT(error_message([&] { (void)open_model(folder.path()); }),

@@ -16,7 +16,7 @@
 
 namespace partita {
 
-inline constexpr int kNestingLimit = 64;                        // of objects and arrays in each other
+inline constexpr int kNestingLimit = 64;                       // of objects and arrays in each other
 inline constexpr int64_t kLargestJsonFile = int64_t{1} << 30;  // a value takes some ten times the bytes of its text
 
 // `origin`: a file, or what else the text is from. Error: not JSON (with line and column; Python's NaN and Infinity are

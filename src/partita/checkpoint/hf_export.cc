@@ -57,8 +57,7 @@ int64_t bytes_of(const Output& output, const StoredTypes& types) {
 }
 
 // As many tensors a file as fit; a larger one has a file of its own.
-std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, const StoredTypes& types,
-                                             int64_t most) {
+std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, const StoredTypes& types, int64_t most) {
   std::vector<std::vector<Output>> files;
   int64_t bytes = 0;
   for (Output& output : outputs) {
@@ -171,7 +170,8 @@ void export_hf_model(const fs::path& path, const WeightSource& source, const HfE
   const std::vector<HfParameter> parameters = hf_parameters(options.model);
   source.check(specs_of(parameters, false));
   NewFolder folder(path);
-  write_file(folder.path() / "config.json", hf_config_text(options.model, dtype_of(options.types.usual), options.tokens));
+  write_file(folder.path() / "config.json",
+             hf_config_text(options.model, dtype_of(options.types.usual), options.tokens));
   write_side_files(folder.path(), options);
   write_tensors(folder.path(), "model", parameters, source, options);
   folder.publish();

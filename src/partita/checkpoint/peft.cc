@@ -10,9 +10,10 @@ HfNaming peft_naming(const ModelConfig& model, const LoraConfig& lora) {
           .is_ignorable = [](std::string_view) { return false; },
           .copy = {},
           .original = {},
-          .advice = "these adapters were trained on a base of another shape (--base names the right one), or whole modules "
-                    "were trained with them (a vocabulary that was resized): merge those with PEFT (merge_and_unload) and "
-                    "use the merged model"};
+          .advice =
+              "these adapters were trained on a base of another shape (--base names the right one), or whole modules "
+              "were trained with them (a vocabulary that was resized): merge those with PEFT (merge_and_unload) and "
+              "use the merged model"};
 }
 
 }  // namespace partita

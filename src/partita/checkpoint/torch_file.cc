@@ -101,8 +101,8 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
     if (t.offset < 0 || t.offset > t.storage_count || count > t.storage_count - t.offset)
       refuse(fmt::format("takes {} elements from {} on, its storage has {}", count, t.offset, t.storage_count));
     const int64_t begin = storage->second.begin + t.offset * item;
-    tensors.push_back(
-        {std::move(t.name), t.type, std::move(t.shape), std::move(t.strides), begin, begin + count * item, storage->second});
+    tensors.push_back({std::move(t.name), t.type, std::move(t.shape), std::move(t.strides), begin, begin + count * item,
+                       storage->second});
   }
   return tensors;
 }

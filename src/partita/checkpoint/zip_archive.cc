@@ -189,8 +189,8 @@ void check_zip_crc(std::span<const std::byte> bytes, uint32_t crc, std::string_v
   if (crc == 0) return;
   const uint32_t found = crc32_gzip_refl(0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   if (found != crc)
-    fail("{} is damaged: the checksum of '{}' is {:08x} instead of {:08x}: fetch or write it again", path.string(), name,
-         found, crc);
+    fail("{} is damaged: the checksum of '{}' is {:08x} instead of {:08x}: fetch or write it again", path.string(),
+         name, found, crc);
 }
 
 std::vector<ZipEntry> parse_zip(std::span<const std::byte> file, const fs::path& path) {

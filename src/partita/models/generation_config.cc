@@ -138,9 +138,8 @@ GenerationConfig parse_generation_config(const json& root, const fs::path& path)
     if (field.use != FieldUse::only) continue;
     const auto found = root.find(field.name);
     if (found != root.end() && !is_supported(field, *found))
-      g.warnings.push_back(
-          fmt::format("{}: {} = {} is not applied when text is generated", path.string(), field.name,
-                      json_excerpt(*found)));
+      g.warnings.push_back(fmt::format("{}: {} = {} is not applied when text is generated", path.string(), field.name,
+                                       json_excerpt(*found)));
   }
   fields.report_unknown(g.warnings);
   return g;

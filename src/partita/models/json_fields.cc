@@ -47,7 +47,8 @@ bool JsonFields::has(std::string_view name) const { return !value_of(name).is_nu
 
 const json& JsonFields::raw(std::string_view name) const {
   const KnownField* field = find_field(known_, name);
-  PARTITA_CHECK(field != nullptr && field->use == FieldUse::read, "{} is not on the list of fields that are read", name);
+  PARTITA_CHECK(field != nullptr && field->use == FieldUse::read, "{} is not on the list of fields that are read",
+                name);
   return value_of(name);
 }
 
@@ -90,16 +91,16 @@ void JsonFields::require_supported() const {
 void JsonFields::report_unknown(std::vector<std::string>& warnings) const {
   for (const auto& [name, value] : object_.items())
     if (find_field(known_, name) == nullptr && !says_nothing(value))
-      warnings.push_back(fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name,
-                                     json_excerpt(value)));
+      warnings.push_back(
+          fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name, json_excerpt(value)));
 }
 
 void JsonFields::refuse_unknown(std::vector<std::string>& warnings) const {
   for (const auto& [name, value] : object_.items()) {
     if (find_field(known_, name) != nullptr || says_nothing(value)) continue;
     if (looks_like_bookkeeping(name)) {
-      warnings.push_back(fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name,
-                                     json_excerpt(value)));
+      warnings.push_back(
+          fmt::format("{}: the unknown field {} = {} is ignored", path_.string(), place_ + name, json_excerpt(value)));
       continue;
     }
     std::vector<std::string> names;

@@ -74,8 +74,8 @@ constexpr std::array kPlainInitializations = {"gaussian", "eva", "orthogonal", "
 void check_initialization(const JsonFields& fields) {
   const json& value = fields.raw("init_lora_weights");
   if (value.is_null() || value.is_boolean()) return;
-  if (value.is_string() && std::ranges::find(kPlainInitializations, value.get<std::string>()) !=
-                               kPlainInitializations.end())
+  if (value.is_string() &&
+      std::ranges::find(kPlainInitializations, value.get<std::string>()) != kPlainInitializations.end())
     return;
   fields.refuse("init_lora_weights", fmt::format("true, false, {}", fmt::join(kPlainInitializations, ", ")),
                 "others change the base's matrices: save the adapters as plain LoRA with PEFT "

@@ -53,8 +53,8 @@ ModelSource open_hf(const fs::path& path) {
   source.tokens = std::move(config.tokens);
   source.warnings = std::move(config.warnings);
   if (const auto rounded = weights->rounded(); !rounded.empty())
-    source.warnings.push_back(fmt::format("{}: {} tensors are float64 ({}, ...) and are rounded to float32", path.string(),
-                                          rounded.size(), rounded[0]));
+    source.warnings.push_back(fmt::format("{}: {} tensors are float64 ({}, ...) and are rounded to float32",
+                                          path.string(), rounded.size(), rounded[0]));
   source.generation = read_generation_config(path, source.tokens);
   source.side_folders = {path};
   return source;

@@ -55,7 +55,8 @@ NamedFiles tokenizer_side_files(const fs::path& folder) {
   for (const char* name : kOfTokenizer) add_if_there(files, folder, name);
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder / kTemplates, ignored))
-    if (entry.path().extension() == ".jinja") add_if_there(files, folder, fs::path(kTemplates) / entry.path().filename());
+    if (entry.path().extension() == ".jinja")
+      add_if_there(files, folder, fs::path(kTemplates) / entry.path().filename());
   return files;
 }
 
@@ -80,9 +81,9 @@ std::map<std::string, std::string> missing_side_files(const ModelSource& source,
   const bool of_tokenizer_json = source.tokenizer.filename() == "tokenizer.json";
   if (!source.trained_here || !of_tokenizer_json || files.contains("tokenizer_config.json")) return texts;
   try {
-    texts["tokenizer_config.json"] =
-        tokenizer_config(source, *load_tokenizer(source.tokenizer)).dump(2, ' ', false, json::error_handler_t::replace) +
-        "\n";
+    texts["tokenizer_config.json"] = tokenizer_config(source, *load_tokenizer(source.tokenizer))
+                                         .dump(2, ' ', false, json::error_handler_t::replace) +
+                                     "\n";
   } catch (const Error& error) {  // a kind that is not read here, and may be read there
     log::warn("no tokenizer_config.json is written: {}", error.what());
   }

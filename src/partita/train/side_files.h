@@ -11,7 +11,8 @@
 
 namespace partita {
 
-using NamedFiles = std::map<std::string, std::filesystem::path>;  // name in the folder, path; a name may have a folder in it
+using NamedFiles =
+    std::map<std::string, std::filesystem::path>;  // name in the folder, path; a name may have a folder in it
 
 // What goes with the tokenizer of this folder: tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat
 // templates, those that are there.
