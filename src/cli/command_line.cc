@@ -74,9 +74,9 @@ std::string command_list(const CLI::App& parent) {
   if (parent.get_parent() == nullptr)
     for (const auto& [other, ours] : kOtherNames)
       if (word == other) near = ours;
-  throw UsageError(fmt::format("{}unknown command '{}': {}", prefix(parent), word,
-                               near.empty() ? fmt::format("expected one of {}", fmt::join(names, ", "))
-                                            : "did you mean '" + near + "'?"));
+  throw UsageError(fmt::format(
+      "{}unknown command '{}': {}", prefix(parent), word,
+      near.empty() ? fmt::format("expected one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?"));
 }
 
 bool is_help(std::string_view word) { return word == "-h" || word == "--help"; }
@@ -217,7 +217,8 @@ class Arguments {
       if (o->get_positional() && given_[o] == 0) room += is_list(*o) ? words_.size() : 1;
     const bool settings = command_.get_allow_extras();
     // Of a command with settings CLI11 hands on "--" itself; "++" ends a command for it everywhere.
-    if ((positionals_ > room && (!settings || after_mark)) || (settings && (word == "++" || (after_mark && is_option(word)))))
+    if ((positionals_ > room && (!settings || after_mark)) ||
+        (settings && (word == "++" || (after_mark && is_option(word)))))
       wrong("unexpected argument '{}': {}", word, see_help(command_));
     (!settings && (after_mark || word == "++") ? after_mark_ : out_).push_back(word);
   }
@@ -306,8 +307,8 @@ std::vector<std::string> arrange(const CLI::App& program, const std::vector<std:
     if (command == &program && (word == "--version" || word == "version")) return {"--version"};
     const CLI::App* named = find_command(*command, word);
     if (named == nullptr && word.starts_with('-'))
-      throw UsageError(fmt::format("{}unknown option '{}' in place of a command: {}", prefix(*command), word,
-                                   see_help(*command)));
+      throw UsageError(
+          fmt::format("{}unknown option '{}' in place of a command: {}", prefix(*command), word, see_help(*command)));
     if (named == nullptr) unknown_command(*command, word);
     command = named;
     out.push_back(word);

@@ -35,7 +35,7 @@ namespace internal {
 // `set` is called with the place of the chosen name.
 CLI::Option* add_named(CLI::App& command, const std::string& name, const std::string& default_name,
                        const std::vector<std::string>& names, std::function<void(size_t)> set, const std::string& help);
-}
+}  // namespace internal
 
 // The number that `text` is. Error (wrong usage): another kind of text, a number outside the range or beyond T.
 template <class T>
@@ -70,7 +70,9 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, 
     target = values.front();
     return true;
   };
-  return command.add_option(name, std::move(read), help)->type_name(type)->default_str(std::filesystem::path(target).string());
+  return command.add_option(name, std::move(read), help)
+      ->type_name(type)
+      ->default_str(std::filesystem::path(target).string());
 }
 
 // Texts: "--input a b --input c" is three. The words stay as they are (CLI11 takes "[PAD]" apart otherwise).

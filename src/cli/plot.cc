@@ -22,7 +22,8 @@ void add_plot_command(CLI::App& app) {
   command->footer(
       "Draws training and validation loss from RUN/metrics.jsonl and RUN/validation.jsonl into RUN/loss.svg and\n"
       "RUN/loss.png (of several runs: loss.svg and loss.png in the folder that holds the first one). loss.gp next to\n"
-      "them is the gnuplot script that drew them, for changes by hand. The average is exponential, over about a fiftieth\n"
+      "them is the gnuplot script that drew them, for changes by hand. The average is exponential, over about a "
+      "fiftieth\n"
       "of the run, and follows the loss with that delay.\n\n"
       "Examples:\n"
       "  partita plot runs/quickstart\n"

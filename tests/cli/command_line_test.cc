@@ -73,9 +73,11 @@ std::string refused(const Words& words) {
 }
 
 TEST(CommandLine, ValuesWithAndWithoutEquals) {
-  for (const Words& words : {Words{"generate", "x", "--tokens", "5", "--prompt", "a b"},
-                             Words{"generate", "--tokens=5", "x", "--prompt=a b"}, Words{"generate", "x", "-n5", "--prompt=a b"},
-                             Words{"generate", "-n", "5", "x", "--prompt", "a b"}, Words{"generate", "-n=5", "--prompt", "a b", "--", "x"}}) {
+  for (const Words& words :
+       {Words{"generate", "x", "--tokens", "5", "--prompt", "a b"},
+        Words{"generate", "--tokens=5", "x", "--prompt=a b"}, Words{"generate", "x", "-n5", "--prompt=a b"},
+        Words{"generate", "-n", "5", "x", "--prompt", "a b"},
+        Words{"generate", "-n=5", "--prompt", "a b", "--", "x"}}) {
     const auto program = read(words);
     EXPECT_EQ(program->path, "x");
     EXPECT_EQ(program->tokens, 5);
@@ -97,7 +99,8 @@ TEST(CommandLine, AnyTextIsAValue) {
 }
 
 TEST(CommandLine, ListsEndAtTheNextOption) {
-  const auto program = read({"data", "read", "--input", "a", "b", "--keys", "k", "--output-prefix", "p", "--input", "c"});
+  const auto program =
+      read({"data", "read", "--input", "a", "b", "--keys", "k", "--output-prefix", "p", "--input", "c"});
   EXPECT_THAT(program->input, ElementsAre("a", "b", "c"));
   EXPECT_THAT(program->keys, ElementsAre("k"));
   EXPECT_THAT(read({"data", "read", "--input", "a", "--output-prefix", "p"})->keys, ElementsAre("text"));
@@ -115,8 +118,10 @@ TEST(CommandLine, UnknownCommandsNameTheNearest) {
 }
 
 TEST(CommandLine, AMissingCommandListsThem) {
-  EXPECT_THAT(refused({}), AllOf(StartsWith("a command is missing\n\nUsage: prog COMMAND"), HasSubstr("\n  launch    starts\n")));
-  EXPECT_THAT(refused({"data"}), AllOf(StartsWith("data: a command is missing\n\nUsage: prog data COMMAND"), HasSubstr("  read  reads")));
+  EXPECT_THAT(refused({}),
+              AllOf(StartsWith("a command is missing\n\nUsage: prog COMMAND"), HasSubstr("\n  launch    starts\n")));
+  EXPECT_THAT(refused({"data"}),
+              AllOf(StartsWith("data: a command is missing\n\nUsage: prog data COMMAND"), HasSubstr("  read  reads")));
 }
 
 TEST(CommandLine, HelpAndVersionInEveryForm) {
@@ -135,7 +140,8 @@ TEST(CommandLine, UnknownOptionsComeBeforeMissingOnes) {
   EXPECT_EQ(refused({"data", "read", "-i", "x"}), "data read: unknown option '-i': did you mean '--input'?");
   EXPECT_EQ(refused({"data", "read", "-input", "x"}), "data read: unknown option '-input': did you mean '--input'?");
   EXPECT_EQ(refused({"generate", "--prom=x"}), "generate: unknown option '--prom': did you mean '--prompt'?");
-  EXPECT_EQ(refused({"generate", "--xyzzy"}), "generate: unknown option '--xyzzy': 'prog generate --help' describes it");
+  EXPECT_EQ(refused({"generate", "--xyzzy"}),
+            "generate: unknown option '--xyzzy': 'prog generate --help' describes it");
   EXPECT_EQ(refused({"data", "read"}),
             "data read needs --input FILE... and --output-prefix PREFIX: 'prog data read --help' describes it");
   EXPECT_EQ(refused({"generate"}), "generate needs PATH: 'prog generate --help' describes it");
@@ -143,7 +149,8 @@ TEST(CommandLine, UnknownOptionsComeBeforeMissingOnes) {
 
 TEST(CommandLine, WhatIsTooMuchOrTooLittle) {
   EXPECT_EQ(refused({"generate", "x", "y"}), "generate: unexpected argument 'y': 'prog generate --help' describes it");
-  EXPECT_EQ(refused({"generate", "x", "--", "y"}), "generate: unexpected argument 'y': 'prog generate --help' describes it");
+  EXPECT_EQ(refused({"generate", "x", "--", "y"}),
+            "generate: unexpected argument 'y': 'prog generate --help' describes it");
   EXPECT_EQ(refused({"generate", "x", "--tokens", "5", "-n", "6"}), "generate: -n is given twice: give it once");
   EXPECT_EQ(refused({"generate", "x", "--tokens"}), "generate: --tokens needs a value (N), and is the last word");
   EXPECT_EQ(refused({"generate", "x", "--prompt", "--tokens", "5"}),
@@ -209,9 +216,11 @@ TEST(CommandLine, LaunchHandsOnTheRest) {
 
 // Whatever is typed, the answer is a reading or a sentence: never an exception of CLI11's.
 TEST(CommandLine, AnyWordsAreReadOrRefused) {
-  const Words pool = {"generate", "data", "read",     "train", "launch", "help", "x",     "--",  "--tokens", "-n", "5", "-1",
-                      "--prompt", "",     "--greedy", "=",     "--=",    "-",    "--a.b", "[x]", "--input",  "--output-prefix",
-                      "--seed=3", "-z",   "++",       "{}",    "--kind", "b",    "--help"};
+  const Words pool = {
+      "generate", "data",  "read",    "train",           "launch",   "help",     "x",  "--",  "--tokens",
+      "-n",       "5",     "-1",      "--prompt",        "",         "--greedy", "=",  "--=", "-",
+      "--a.b",    "[x]",   "--input", "--output-prefix", "--seed=3", "-z",       "++", "{}",  "--kind",
+      "b",        "--help"};
   std::mt19937 random(5);
   int taken = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -224,7 +233,8 @@ TEST(CommandLine, AnyWordsAreReadOrRefused) {
     } catch (const UsageError&) {
     } catch (const CLI::CallForHelp&) {
     } catch (const CLI::Error& error) {
-      ADD_FAILURE() << error.get_name() << ": " << error.what() << " of: " << fmt::format("{}", fmt::join(words, " | "));
+      ADD_FAILURE() << error.get_name() << ": " << error.what()
+                    << " of: " << fmt::format("{}", fmt::join(words, " | "));
     }
   }
   EXPECT_GT(taken, 20);

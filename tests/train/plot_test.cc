@@ -110,13 +110,14 @@ std::vector<PlotRun> one_run(std::vector<StepMetrics> steps, std::vector<EvalMet
 }
 
 TEST(LossScript, HoldsDataAndLabels) {
-  const std::string script =
-      loss_script(one_run({{.step = 1, .loss = 2.5}, {.step = 2, .loss = kNan}}, {{.step = 2, .loss = 2.75}}), {}, "it's", "loss");
+  const std::string script = loss_script(
+      one_run({{.step = 1, .loss = 2.5}, {.step = 2, .loss = kNan}}, {{.step = 2, .loss = 2.75}}), {}, "it's", "loss");
   EXPECT_THAT(script, StartsWith("$loss << END\n1 2.5\n2 NaN\nEND\n"));
-  EXPECT_THAT(script, AllOf(HasSubstr("$validation << END\n2 2.75\nEND\n"), HasSubstr("set title \"it\\047s\" noenhanced"),
-                            HasSubstr("set xlabel 'optimizer step'"), HasSubstr("set output folder.\"loss.svg\""),
-                            HasSubstr("set output folder.\"loss.png\""), HasSubstr("$validation using 1:2"),
-                            HasSubstr("set xtics ('1' 1, '2' 2)"), HasSubstr("with linespoints")));
+  EXPECT_THAT(script,
+              AllOf(HasSubstr("$validation << END\n2 2.75\nEND\n"), HasSubstr("set title \"it\\047s\" noenhanced"),
+                    HasSubstr("set xlabel 'optimizer step'"), HasSubstr("set output folder.\"loss.svg\""),
+                    HasSubstr("set output folder.\"loss.png\""), HasSubstr("$validation using 1:2"),
+                    HasSubstr("set xtics ('1' 1, '2' 2)"), HasSubstr("with linespoints")));
   EXPECT_THAT(script, Not(HasSubstr("average")));  // over two steps it says nothing
   EXPECT_THAT(loss_script(one_run({{.step = 1, .loss = 2.5}}), {}, "", "a"), Not(HasSubstr("$validation")));
 }
@@ -176,7 +177,9 @@ TEST(PlotLosses, DrawsBothPictures) {
   std::filesystem::remove(drawn.png);
   EXPECT_EQ(std::system(("cd '" + folder.path().string() + "' && gnuplot 'it'\\''s a run/loss.gp'").c_str()), 0);
   EXPECT_EQ(read_file(drawn.svg), svg);
-  EXPECT_EQ(std::system(("cd \"" + run.string() + "\" && rm loss.svg && gnuplot loss.gp && cmp loss.svg loss.svg").c_str()), 0);
+  EXPECT_EQ(
+      std::system(("cd \"" + run.string() + "\" && rm loss.svg && gnuplot loss.gp && cmp loss.svg loss.svg").c_str()),
+      0);
   EXPECT_EQ(read_file(drawn.svg), svg);
 }
 
@@ -190,7 +193,8 @@ TEST(PlotLosses, DrawsEveryRunWithANumberInIt) {
       for (size_t i = 0; i < losses.size(); ++i)
         file.append(to_json(StepMetrics{.step = static_cast<int64_t>(i) + 1, .loss = losses[i], .tokens = 10}));
     }
-    if (evaluated) MetricsFile(folder / name / "validation.jsonl", 0).append(to_json(EvalMetrics{.step = 1, .loss = 2}));
+    if (evaluated)
+      MetricsFile(folder / name / "validation.jsonl", 0).append(to_json(EvalMetrics{.step = 1, .loss = 2}));
     return folder / name;
   };
   for (const PlotAxis axis : {PlotAxis::steps, PlotAxis::tokens, PlotAxis::samples}) {
@@ -200,7 +204,10 @@ TEST(PlotLosses, DrawsEveryRunWithANumberInIt) {
     EXPECT_GT(std::filesystem::file_size(plot({run("holes", {kNan, 3, kNan}, true)}, options).png), 1000U);
     EXPECT_GT(std::filesystem::file_size(plot({run("validation only", {}, true)}, options).png), 1000U);
   }
-  EXPECT_THAT(error_message([&] { plot({run("nothing", {kNan, kNan}, false)}); }), HasSubstr("no loss is a finite number"));
+  EXPECT_THAT(error_message([&] {
+                plot({run("nothing", {kNan, kNan}, false)});
+              }),
+              HasSubstr("no loss is a finite number"));
   const LossPlot both = plot({folder / "one", folder / "flat"});
   EXPECT_EQ(both.svg, folder / "loss.svg");
   EXPECT_THAT(read_file(both.svg), AllOf(HasSubstr("one: training"), HasSubstr("flat: training")));
@@ -213,8 +220,9 @@ TEST(PlotLosses, NamesAreOnlyNames) {
   const TemporaryDirectory folder;
   const std::string victim = (folder / "victim").string();
   int number = 0;
-  for (const std::string name : {"`touch victim`", "$(touch victim)", "a'; system('touch victim'); '", "x\"; !touch victim; \"",
-                                 "b\\", "100%", "@GPVAL_VERSION", "|touch victim", "-persist", "{*9 a}", "$loss", "\xC3\xA9t\xC3\xA9 \xE6\xB5\x8B"}) {
+  for (const std::string name :
+       {"`touch victim`", "$(touch victim)", "a'; system('touch victim'); '", "x\"; !touch victim; \"", "b\\", "100%",
+        "@GPVAL_VERSION", "|touch victim", "-persist", "{*9 a}", "$loss", "\xC3\xA9t\xC3\xA9 \xE6\xB5\x8B"}) {
     const std::filesystem::path run = folder / std::to_string(++number) / name;
     write_run(run);
     const std::string here = std::filesystem::current_path();
@@ -241,7 +249,8 @@ TEST(PlotLosses, ReplacesAllFilesOrNone) {
   const std::string svg = read_file(first.svg);
   // A gnuplot that ends well and draws half a picture, as on a full disk.
   std::filesystem::create_directories(folder / "bin");
-  write_file(folder / "bin/gnuplot", "#!/bin/sh\nd=$(dirname \"$1\"); echo '<svg' > \"$d/loss.svg\"; echo half > \"$d/loss.png\"\n");
+  write_file(folder / "bin/gnuplot",
+             "#!/bin/sh\nd=$(dirname \"$1\"); echo '<svg' > \"$d/loss.svg\"; echo half > \"$d/loss.png\"\n");
   std::filesystem::permissions(folder / "bin/gnuplot", std::filesystem::perms::owner_all);
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", ((folder / "bin").string() + ":" + path).c_str(), 1);
@@ -260,8 +269,9 @@ TEST(PlotLosses, NamesWhatIsMissing) {
   write_run(folder / "run");
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", folder.path().c_str(), 1);
-  EXPECT_THAT(error_message([&] { plot({folder / "run"}); }),
-              AllOf(HasSubstr("is not installed"), HasSubstr("apt install gnuplot-nox"), HasSubstr("run/loss.gp is ready")));
+  EXPECT_THAT(
+      error_message([&] { plot({folder / "run"}); }),
+      AllOf(HasSubstr("is not installed"), HasSubstr("apt install gnuplot-nox"), HasSubstr("run/loss.gp is ready")));
   ::setenv("PATH", path.c_str(), 1);
 }
 

@@ -39,7 +39,7 @@ TEST(Summary, HasThePublishedLines) {
 }
 
 TEST(Summary, MemoryAddsUp) {
-  EXPECT_THAT(summary_text(published()), HasSubstr("  Memory of a rank by owner\n"
+  EXPECT_THAT(summary_text(published()), HasSubstr("  Memory per rank\n"
                                                    "    weights       3.0 GiB   75.0%\n"
                                                    "    gradients     1.0 GiB   25.0%\n"
                                                    "    total         4.0 GiB  100.0%\n"));
@@ -49,7 +49,7 @@ TEST(Summary, SaysWhereItResumes) {
   RunSummary s = published();
   EXPECT_THAT(summary_text(s), Not(HasSubstr("Resumed")));
   s.resumed_step = 500;
-  EXPECT_THAT(summary_text(s), HasSubstr("Resumed behind step = 500\n"));
+  EXPECT_THAT(summary_text(s), HasSubstr("Resuming after step = 500\n"));
 }
 
 TEST(Summary, TakesAnythingUnknown) {

@@ -90,8 +90,9 @@ std::pair<std::string, int> gnuplot(const fs::path& script) {
 bool is_whole(const fs::path& picture) {
   if (!fs::exists(picture)) return false;
   const std::string text = read_file(picture);
-  return picture.extension() == ".svg" ? text.find("</svg>") != std::string::npos
-                                       : text.find("IEND", text.size() - std::min<size_t>(text.size(), 12)) != std::string::npos;
+  return picture.extension() == ".svg"
+             ? text.find("</svg>") != std::string::npos
+             : text.find("IEND", text.size() - std::min<size_t>(text.size(), 12)) != std::string::npos;
 }
 
 // A folder for unfinished files, and nothing of it left at the end.
@@ -145,7 +146,8 @@ LossPlot plot_losses(std::span<const fs::path> runs, const LossPlotOptions& opti
   if (code != 0) fail("gnuplot could not draw {}: {}", plot.svg.string(), one_line(said));
   for (const fs::path& picture : {drawn.svg, drawn.png})
     if (!is_whole(picture))
-      fail("gnuplot wrote only a part of {}: is the disk full? {}", (folder / picture.filename()).string(), one_line(said));
+      fail("gnuplot wrote only a part of {}: is the disk full? {}", (folder / picture.filename()).string(),
+           one_line(said));
   fs::rename(drawn.svg, plot.svg);
   fs::rename(drawn.png, plot.png);
   fs::rename(drawn.script, plot.script);

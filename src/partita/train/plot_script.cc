@@ -56,8 +56,10 @@ Curves curves_of(const PlotRun& run, PlotAxis axis) {
   for (const EvalMetrics& eval : run.evals) {
     const auto at = tokens_at.upper_bound(eval.step);
     const int64_t seen = at == tokens_at.begin() ? 0 : std::prev(at)->second;
-    curves.validation.push_back(
-        {axis == PlotAxis::steps ? eval.step : axis == PlotAxis::samples ? eval.consumed_samples : seen, eval.loss});
+    curves.validation.push_back({axis == PlotAxis::steps     ? eval.step
+                                 : axis == PlotAxis::samples ? eval.consumed_samples
+                                                             : seen,
+                                 eval.loss});
   }
   return curves;
 }
@@ -99,9 +101,10 @@ class Script {
     const std::string prefix = alone ? "" : run.name + ": ", id = alone ? "" : std::to_string(number);
     const bool smooth = !curves.mean.empty();
     if (alone || !smooth)
-      curve("loss" + id, curves.losses, prefix + "training",
-            fmt::format("with {} linewidth 1 linecolor rgb '{}'",
-                        smooth ? "lines" : "linespoints pointtype 7 pointsize 0.6", alone && smooth ? "#9ecae1" : color));
+      curve(
+          "loss" + id, curves.losses, prefix + "training",
+          fmt::format("with {} linewidth 1 linecolor rgb '{}'",
+                      smooth ? "lines" : "linespoints pointtype 7 pointsize 0.6", alone && smooth ? "#9ecae1" : color));
     if (smooth)
       curve("mean" + id, curves.mean, prefix + (alone ? "training, exponential average" : "training (average)"),
             fmt::format("with lines linewidth 2.5 linecolor rgb '{}'", color));
@@ -204,13 +207,15 @@ std::string loss_script(std::span<const PlotRun> runs, const PlotContent& conten
       "# The folder of this script, where the pictures go.\n"
       "folder = \"./\"\n"
       "do for [i = 1:strlen(ARG0)] {{ if (ARG0[i:i] eq \"/\") {{ folder = ARG0[1:i] }} }}\n"
-      "set encoding utf8\nset title {} noenhanced\nset xlabel '{}'\nset ylabel 'loss (nats per token)'\n"
+      "set encoding utf8\nset title {} noenhanced\nset xlabel '{}' offset 0,0.4\nset ylabel 'loss (nats per token)'\n"
       "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\n"
       "set key below noenhanced\nset rmargin 4\nset border 3\nset tics nomirror out\nset datafile missing 'NaN'\n",
-      gnuplot_string(title), content.axis == PlotAxis::steps ? "optimizer step" : kPlotAxes[static_cast<size_t>(content.axis)]);
+      gnuplot_string(title),
+      content.axis == PlotAxis::steps ? "optimizer step" : kPlotAxes[static_cast<size_t>(content.axis)]);
   if (content.learning_rate)
-    drawing += "set y2label 'learning rate'\nset y2tics nomirror out\nset format y2 '%g'\nset y2range [0:*]\n"
-               "set rmargin 12\nset border 11\n";
+    drawing +=
+        "set y2label 'learning rate'\nset y2tics nomirror out\nset format y2 '%g'\nset y2range [0:*]\n"
+        "set rmargin 12\nset border 11\n";
   drawing += script.axes();
   const auto draw = [&](const char* terminal, const char* extension) {
     return fmt::format("set terminal {}\nset output folder.{}\nplot \\\n{}\nunset output\n", terminal,

@@ -21,7 +21,7 @@ std::string memory_table(const std::vector<MemoryOwner>& memory) {
     const double share = total > 0 ? 100.0 * static_cast<double>(bytes) / static_cast<double>(total) : 0.0;
     return fmt::format("    {:<{}}  {:>10}  {:5.1f}%\n", name, width, human_bytes(bytes), share);
   };
-  std::string text = "  Memory of a rank by owner\n";
+  std::string text = "  Memory per rank\n";
   for (const MemoryOwner& owner : memory) text += line(owner.name, owner.bytes);
   return text + line("total", total);
 }
@@ -43,7 +43,7 @@ std::string summary_text(const RunSummary& s) {
   line("Total train batch size (w. parallel, distributed & accumulation)", s.global_batch);
   line("Gradient Accumulation steps", s.accumulation_steps);
   line("Total optimization steps", s.steps);
-  if (s.resumed_step > 0) line("Resumed behind step", s.resumed_step);
+  if (s.resumed_step > 0) line("Resuming after step", s.resumed_step);
   line("Number of parameters", s.parameters);
   if (s.trained_parameters > 0 && s.trained_parameters != s.parameters)
     line("Number of trained parameters", s.trained_parameters);

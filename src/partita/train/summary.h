@@ -1,4 +1,4 @@
-// What a run is about to do: the block that stands above its first log line.
+// What a run is about to do: the block above its first log line.
 //
 //   log::print(summary_text(summary));
 //
@@ -13,7 +13,7 @@
 //     Number of trained parameters = 4915200          where they are not all
 //     Tokens per step = 32768
 //     Parallelism = 32 ranks, ZeRO stage 1, bf16
-//     Memory of a rank by owner
+//     Memory per rank
 //       weights      3.0 GiB   20.0%
 //       ...
 //
