@@ -16,7 +16,8 @@ struct Pace {
   int64_t steps = 0;   // that are left
 };
 
-// The operations of a step at `peak_flops` of every rank, of which steps reach about half: 0 where the rate is not known.
+// The operations of a step at `peak_flops` of every rank, of which steps reach about half: 0 where the rate is not
+// known.
 [[nodiscard]] double estimated_step_seconds(const RunInfo& info);
 
 // Whether the estimate is worth correcting: off by more than one and a half, and by enough to notice.

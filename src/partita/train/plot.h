@@ -2,8 +2,8 @@
 //
 //   LossPlot plot = plot_losses({{"runs/quickstart"}}, {});   // runs/quickstart/loss.svg, loss.png, and loss.gp that drew them
 //
-// Of one run: the loss of every step, its exponential average, the validation loss. Of several runs: the average and the
-// validation loss of each.
+// Of one run: the loss of every step, its exponential average, the validation loss. Of several runs: the average and
+// the validation loss of each.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -25,8 +25,8 @@ struct LossPlotOptions {
 };
 
 // Reads metrics.jsonl and validation.jsonl of each run; a run in progress has what it wrote so far. All three files are
-// replaced together, or none. Error: no such run, nothing in it to draw, a control character in its name, gnuplot missing
-// or failing.
+// replaced together, or none. Error: no such run, nothing in it to draw, a control character in its name, gnuplot
+// missing or failing.
 LossPlot plot_losses(std::span<const std::filesystem::path> runs, const LossPlotOptions& options);
 
 }  // namespace partita

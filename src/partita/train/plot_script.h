@@ -27,18 +27,18 @@ struct PlotRun {
   std::vector<EvalMetrics> evals;
 };
 
-// `picture` is the name of the pictures without extension; they are drawn next to the script. Names are written so that no
-// character of theirs means anything to gnuplot.
+// `picture` is the name of the pictures without extension; they are drawn next to the script. Names are written so that
+// no character of theirs means anything to gnuplot.
 [[nodiscard]] std::string loss_script(std::span<const PlotRun> runs, const PlotContent& content,
                                       const std::string& title, const std::string& picture);
 
-// Exponential average: each value counts 1 - 2 / (span + 1) times as much as the one after it, and the weights of those so
-// far add up to one, so that the first value is the first average. It uses no value that comes later: the end is as honest
-// as the middle. Values that are not finite are passed over; NaN before the first that is.
+// Exponential average: each value counts 1 - 2 / (span + 1) times as much as the one after it, and the weights of those
+// so far add up to one, so that the first value is the first average. It uses no value that comes later: the end is as
+// honest as the middle. Values that are not finite are passed over; NaN before the first that is.
 [[nodiscard]] std::vector<double> smoothed(std::span<const double> values, double span);
 
-// Places of marks on an axis: whole numbers, 1, 2 or 5 times a power of ten apart, at most `most` and at least two where
-// the range has two whole numbers.
+// Places of marks on an axis: whole numbers, 1, 2 or 5 times a power of ten apart, at most `most` and at least two
+// where the range has two whole numbers.
 [[nodiscard]] std::vector<int64_t> axis_ticks(int64_t least, int64_t largest, int64_t most);
 
 // A mark's text, different for different marks of one axis: "400", "1.5k", "20M".
