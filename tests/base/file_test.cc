@@ -274,6 +274,44 @@ TEST(MappedFile, KeepsItsAddressWhenMoved) {
   EXPECT_EQ(moved.text(), "de");
 }
 
+TEST(RemoveAllAbandoned, TakesOnlyTemporaryFilesOfDeadWriters) {
+  const TemporaryDirectory folder;
+  for (const char* name : {"config.toml.77-0.tmp", "tokenizer.json.8-12.tmp", "run.lock.9-0.tmp"})
+    write_file(folder / name, "half");
+  const std::vector<std::string> others = {"config.toml", "a.tmp", "1-0.tmp", ".1-0.tmp", "a.1-.tmp", "a.1-0.tmp.b"};
+  for (const std::string& name : others) write_file(folder / name, "mine");
+  fs::create_directories(folder / "b.1-0.tmp");
+  AtomicFile living(folder / "living");
+  EXPECT_EQ(remove_all_abandoned(folder.path()), 3);
+  for (const std::string& name : others) EXPECT_EQ(read_file(folder / name), "mine");
+  living.write("whole");
+  living.commit();
+  EXPECT_EQ(read_file(folder / "living"), "whole");
+  EXPECT_EQ(remove_all_abandoned(folder / "none"), 0);
+}
+
+TEST(RemoveAbandonedLock, LeavesOneThatIsHeld) {
+  const TemporaryDirectory folder;
+  {
+    const FileLock lock(folder / "a.lock");
+    remove_abandoned_lock(folder / "a.lock");
+    EXPECT_TRUE(fs::exists(folder / "a.lock"));
+  }
+  write_file(folder / "a.lock", "");
+  remove_abandoned_lock(folder / "a.lock");
+  EXPECT_FALSE(fs::exists(folder / "a.lock"));
+  remove_abandoned_lock(folder / "a.lock");
+}
+
+TEST(IoReason, SaysWhatToDo) {
+  EXPECT_THAT(io_reason(ENOSPC), HasSubstr("free some space"));
+  EXPECT_THAT(io_reason(EMFILE), HasSubstr("ulimit -n"));
+  EXPECT_THAT(io_reason(EFBIG), HasSubstr("larger than the file system allows"));
+  const FileSizeLimit limit(1 << 16);
+  EXPECT_THAT(io_reason(EFBIG), AllOf(HasSubstr("64.0 KiB"), HasSubstr("ulimit -f")));
+  EXPECT_EQ(io_reason(EACCES), "Permission denied");
+}
+
 TEST(MappedFile, TakesAnEmptyFile) {
   const TemporaryDirectory folder;
   write_file(folder / "a", "");

@@ -4,6 +4,7 @@
 #include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -15,33 +16,28 @@
 #include <cstdio>
 #include <cstring>
 
+#include "partita/base/removal.h"
+
 namespace partita {
 namespace fs = std::filesystem;
 namespace {
 
-// errno as a reader's sentence; a full disk also says what to do.
-std::string reason(int error) {
-  if (error == ENOSPC) return "no space left on the device: free some space or choose another folder";
-  if (error == EDQUOT) return "disk quota exceeded: free some space or choose another folder";
-  return std::strerror(error);
-}
-
 FileDescriptor open_for_reading(const fs::path& path, int flags = 0) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
-  if (!file) fail("cannot read {}: {}", path.string(), reason(errno));
+  if (!file) fail("cannot read {}: {}", path.string(), io_reason(errno));
   return file;
 }
 
 int64_t size_of_regular_file(const FileDescriptor& file, const fs::path& path) {
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), reason(errno));
+  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), io_reason(errno));
   if (S_ISDIR(info.st_mode)) fail("cannot read {}: it is a directory, a file was expected", path.string());
   return info.st_size;
 }
 
 void require_regular(const FileDescriptor& file, const fs::path& path) {
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), reason(errno));
+  if (::fstat(file.get(), &info) != 0) fail("cannot read {}: {}", path.string(), io_reason(errno));
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
     fail("cannot read {}: it is a pipe, a socket or a device, a regular file was expected", path.string());
 }
@@ -77,6 +73,22 @@ bool is_of_this_machine(const fs::path& folder) {
   }
 }
 
+// Removes the files of the folder whose names `is_temporary` and whose writers are gone.
+template <class IsTemporary>
+int remove_abandoned(const fs::path& folder, const IsTemporary& is_temporary) {
+  if (!is_of_this_machine(folder)) return 0;
+  int removed = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!is_temporary(entry->path().filename().string())) continue;
+    // Opening must not wait (a pipe) and must not follow a link.
+    const FileDescriptor file(::open(entry->path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_at(file, entry->path())) continue;
+    if (::unlink(entry->path().c_str()) == 0) ++removed;
+  }
+  return removed;
+}
+
 // "1234-0.tmp": what AtomicFile appends to the path and a dot.
 bool is_temporary_ending(std::string_view ending) {
   const auto digits = [&ending] {
@@ -91,6 +103,20 @@ bool is_temporary_ending(std::string_view ending) {
 
 }  // namespace
 
+std::string io_reason(int error) {
+  if (error == ENOSPC) return "no space left on the device: free some space or choose another folder";
+  if (error == EDQUOT) return "disk quota exceeded: free some space or choose another folder";
+  if (error == EFBIG) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      return fmt::format("the file would be larger than the limit of {} on file sizes (ulimit -f): raise the limit",
+                         human_bytes(static_cast<int64_t>(limit.rlim_cur)));
+    return "the file would be larger than the file system allows: choose another folder";
+  }
+  if (error == EMFILE) return "too many open files: raise the limit on open files (ulimit -n)";
+  return std::strerror(error);
+}
+
 std::string read_file(const fs::path& path) {
   const FileDescriptor file = open_for_reading(path);
   std::string content(static_cast<size_t>(size_of_regular_file(file, path)), '\0');
@@ -100,7 +126,7 @@ std::string read_file(const fs::path& path) {
     if (done == content.size()) content.resize(content.size() + 4096);
     const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot read {}: {}", path.string(), reason(errno));
+    if (n < 0) fail("cannot read {}: {}", path.string(), io_reason(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }
@@ -120,7 +146,7 @@ int64_t free_bytes(const fs::path& path) {
   while (!fs::exists(place, ignored) && place.has_relative_path()) place = place.parent_path();
   struct statvfs info {};
   if (::statvfs(place.c_str(), &info) != 0)
-    fail("cannot ask for the free space at {}: {}", place.string(), reason(errno));
+    fail("cannot ask for the free space at {}: {}", place.string(), io_reason(errno));
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
@@ -136,7 +162,7 @@ void sync_directory(const fs::path& directory) {
   const FileDescriptor handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some network file systems know no fsync of a directory (EINVAL): their rename is durable already.
   if (!handle || (::fsync(handle.get()) != 0 && errno != EINVAL)) {
-    fail("cannot write to {}: {}", directory.string(), reason(errno));
+    fail("cannot write to {}: {}", directory.string(), io_reason(errno));
   }
 }
 
@@ -146,7 +172,7 @@ FileDescriptor::~FileDescriptor() {
 
 void FileDescriptor::close(const fs::path& path) {
   const int fd = std::exchange(fd_, -1);
-  if (fd >= 0 && ::close(fd) != 0) fail("cannot write {}: {}", path.string(), reason(errno));
+  if (fd >= 0 && ::close(fd) != 0) fail("cannot write {}: {}", path.string(), io_reason(errno));
 }
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
@@ -156,13 +182,14 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), reason(errno));
+    if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), io_reason(errno));
     // The lock says that the writer lives. Who removes abandoned files may have been quicker; where there are no locks,
     // nobody removes any.
     if (file_ &&
         (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !is_still_at(file_, temporary_)))
       file_ = {};
   }
+  add_removal(temporary_);
 }
 
 FileLock::FileLock(fs::path path) : path_(std::move(path)) {
@@ -191,24 +218,28 @@ FileLock::~FileLock() {
   if (file_) ::unlink(path_.c_str());
 }
 
+void remove_abandoned_lock(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && is_still_at(file, path)) ::unlink(path.c_str());
+}
+
 int remove_abandoned(const fs::path& path) {
-  if (!is_of_this_machine(directory_of(path))) return 0;
-  const std::string beginning = path.filename().string() + ".";
-  int removed = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory_of(path), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(beginning) || !is_temporary_ending(std::string_view(name).substr(beginning.size()))) continue;
-    // Opening must not wait (a pipe) and must not follow a link.
-    const FileDescriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_at(file, entry.path())) continue;
-    if (::unlink(entry.path().c_str()) == 0) ++removed;
-  }
-  return removed;
+  return remove_abandoned(directory_of(path), [beginning = path.filename().string() + "."](std::string_view name) {
+    return name.starts_with(beginning) && is_temporary_ending(name.substr(beginning.size()));
+  });
+}
+
+int remove_all_abandoned(const fs::path& folder) {
+  return remove_abandoned(folder, [](std::string_view name) {
+    const size_t ending = name.ends_with(".tmp") ? name.rfind('.', name.size() - 5) : name.npos;
+    return ending != name.npos && ending > 0 && is_temporary_ending(name.substr(ending + 1));
+  });
 }
 
 AtomicFile::~AtomicFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  drop_removal(temporary_);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -216,7 +247,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+    if (n < 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
     bytes = bytes.subspan(static_cast<size_t>(n));
     size_ += n;
   }
@@ -224,13 +255,13 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::sync() {
   PARTITA_CHECK(file_ && !synced_, "second sync of {}", path_.string());
-  if (::fsync(file_.get()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+  if (::fsync(file_.get()) != 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
   synced_ = true;
 }
 
 void AtomicFile::publish() {
   PARTITA_CHECK(synced_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_.string(), reason(errno));
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
   close_published();
 }
 
@@ -243,13 +274,14 @@ bool AtomicFile::publish_new() {
     ::unlink(temporary_.c_str());
   } else if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST) return false;
-    fail("cannot write {}: {}", path_.string(), reason(errno));
+    fail("cannot write {}: {}", path_.string(), io_reason(errno));
   }
   close_published();
   return true;
 }
 
 void AtomicFile::close_published() {
+  drop_removal(temporary_);
   temporary_.clear();
   file_.close(path_);  // not before: it holds the lock
   sync_directory(directory_of(path_));
@@ -267,7 +299,8 @@ MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {
   const auto size = static_cast<size_t>(size_of_regular_file(file, path_));
   if (size == 0) return;  // mmap refuses an empty range
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail("cannot map {} ({}): {}", path_.string(), human_bytes(int64_t(size)), reason(errno));
+  if (address == MAP_FAILED)
+    fail("cannot map {} ({}): {}", path_.string(), human_bytes(int64_t(size)), io_reason(errno));
   ::madvise(address, size, access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
   bytes_ = {static_cast<const std::byte*>(address), size};
 }

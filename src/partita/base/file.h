@@ -36,6 +36,9 @@ void write_file(const std::filesystem::path& path, std::string_view content);
 // Error unless `bytes` more fit: "run/checkpoints: 12.3 GiB needed, 4.0 GiB free: ...".
 void require_free_bytes(const std::filesystem::path& path, int64_t bytes);
 
+// What an errno of a file means, as the end of a sentence; a full disk, a quota and a size limit also say what to do.
+[[nodiscard]] std::string io_reason(int error);
+
 // Makes a created, renamed or removed name in the directory durable.
 void sync_directory(const std::filesystem::path& directory);
 
@@ -79,10 +82,15 @@ class FileLock {
   bool waited_ = false;
 };
 
+// Removes the file of a FileLock that a process which was killed left behind; does nothing where it is held.
+void remove_abandoned_lock(const std::filesystem::path& path);
+
 // Removes the temporary files that writers of `path` left behind when they were killed, and returns how many. A writer
 // at work has its file locked. A lock is sure to be seen by everybody only on a file system that one machine has for
 // itself; on any other (NFS, Lustre, FUSE, ...) nothing is removed.
 int remove_abandoned(const std::filesystem::path& path);
+// The same for every file in the folder, not in the folders within it.
+int remove_all_abandoned(const std::filesystem::path& folder);
 
 // A file written piece by piece that appears under its name only by commit(), or its two halves: several files that
 // belong together are first all synced, which takes long and may fail, and then published one after the other.

@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -36,12 +39,16 @@ spdlog::level::level_enum spdlog_level(Level level) {
 // stdout and stderr share a terminal: whoever writes takes the status line away before, and puts it back after.
 class Terminal {
  public:
-  void write(std::FILE* file, std::string_view text) {
+  // 0, or why it did not arrive.
+  int write(std::FILE* file, std::string_view text) {
     const std::lock_guard lock(mutex_);
     erase();
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fflush(file);
+    errno = 0;
+    const bool arrived = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+    const int error = arrived ? 0 : errno;
+    std::clearerr(file);
     draw();
+    return error;
   }
   void status(std::string_view line) {
     const std::lock_guard lock(mutex_);
@@ -64,6 +71,8 @@ class Terminal {
   std::mutex mutex_;
   std::string status_;
 };
+
+std::atomic<int> lost_output = 0;  // errno
 
 Terminal& terminal() {
   static Terminal instance;
@@ -143,8 +152,11 @@ void print(std::string_view text) {
   if (instance().rank != 0) return;
   std::string lines(text);
   if (!lines.ends_with('\n')) lines += '\n';
-  terminal().write(stdout, lines);
+  const int error = terminal().write(stdout, lines);
+  if (error != 0 && lost_output.exchange(error) == 0) warn("cannot write to standard output: {}", std::strerror(error));
 }
+
+int print_error() { return lost_output; }
 
 void status(std::string_view line) { terminal().status(line); }
 

@@ -47,6 +47,9 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
 
 // A line (or several) on stdout, flushed, from rank 0 only and at every level.
 void print(std::string_view text);
+// Why something that was printed did not arrive (errno: a full disk, a reader that has gone); 0: all did. The first such
+// loss is also a warning.
+[[nodiscard]] int print_error();
 
 // Keeps `line` as the last line of the terminal: messages appear above it. Empty: no more. Does nothing where stderr is
 // no terminal.

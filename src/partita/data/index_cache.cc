@@ -153,10 +153,17 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
   const fs::path path = file_of(name, description);
   std::error_code error;
   fs::create_directories(folder_, error);
-  // What is there is whole: no lock, all ranks read at once.
-  if (auto found = map(path, description, count).arrays) return *std::move(found);
   fs::path lock_path = path;
   lock_path += ".lock";
+  // What is there is whole: no lock, all ranks read at once.
+  if (auto found = map(path, description, count).arrays) {
+    std::error_code ignored;
+    if (fs::exists(lock_path, ignored)) {  // of a process that was killed, or of one that is just done
+      (void)remove_abandoned(path);
+      remove_abandoned_lock(lock_path);
+    }
+    return *std::move(found);
+  }
   std::optional<FileLock> lock(lock_path);
   if (lock->held()) {
     if (auto found = map_or_remove(path, description, count)) return *std::move(found);

@@ -1,0 +1,245 @@
+#include "partita/base/lock_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "partita/base/host.h"
+#include "partita/base/log.h"
+#include "partita/base/timer.h"
+
+namespace partita {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kLength = 512;  // of the file
+constexpr std::chrono::milliseconds kLook{200};
+constexpr double kQuiet = 1;  // seconds of waiting that need no word
+
+std::string first_line(const char* path) {
+  try {
+    const std::string text = read_file(path);
+    return text.substr(0, text.find('\n'));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// The moment a process was started; empty: there is none of that number. Field 22 behind the name, which may hold spaces.
+std::string start_of(int64_t process) {
+  std::string text = first_line(fmt::format("/proc/{}/stat", process).c_str());
+  text.erase(0, text.rfind(')') + 1);
+  size_t at = 0;
+  for (int field = 2; field < 22 && at != text.npos; ++field) at = text.find(' ', at + 1);
+  return at == text.npos ? "" : text.substr(at, text.find(' ', at + 1) - at).erase(0, 1);
+}
+
+std::string machine() {
+  std::error_code ignored;
+  return first_line("/proc/sys/kernel/random/boot_id") + " " + fs::read_symlink("/proc/self/ns/pid", ignored).string();
+}
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  ::localtime_r(&now, &fields);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &fields);
+  return text.data();
+}
+
+// Seconds from the last change of the file to now, by the clock that dates files here: another machine's may differ from
+// this one's.
+double age_of(const FileDescriptor& file, const fs::path& path) {
+  fs::path probe = path;
+  probe += fmt::format(".{}-0.tmp", ::getpid());
+  const FileDescriptor now(::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  struct stat then_info {
+  }, now_info{};
+  const bool known = now && ::write(now.get(), "x", 1) == 1 && ::fsync(now.get()) == 0 &&
+                     ::fstat(now.get(), &now_info) == 0 && ::fstat(file.get(), &then_info) == 0;
+  ::unlink(probe.c_str());
+  const auto seconds = [](const struct stat& info) {
+    return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
+  };
+  return known ? seconds(now_info) - seconds(then_info) : 0;
+}
+
+std::string read_start(const FileDescriptor& file) {
+  std::string text(kLength, '\0');
+  const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return text;
+}
+
+bool is_at(const FileDescriptor& file, const fs::path& path) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+bool write_start(const FileDescriptor& file, const std::string& text) {
+  return ::pwrite(file.get(), text.data(), text.size(), 0) == std::ssize(text);
+}
+
+KernelLock try_lock(const FileDescriptor& file) {
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    return errno == EWOULDBLOCK ? KernelLock::held : KernelLock::unknown;
+  }
+  return KernelLock::free;
+}
+
+}  // namespace
+
+LockHolder this_process() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  return {.host = host_name(),
+          .process = ::getpid(),
+          .machine = machine(),
+          .started = start_of(::getpid()),
+          .job = job == nullptr ? "" : job,
+          .since = local_time()};
+}
+
+std::string to_text(const LockHolder& h) {
+  const nlohmann::json json = {{"host", h.host},   {"process", h.process},  {"machine", h.machine},
+                               {"job", h.job},     {"started", h.started},  {"since", h.since},
+                               {"beats", h.beats}, {"stopping", h.stopping}};
+  std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() < kLength) text.resize(kLength - 1, ' ');
+  return text + "\n";
+}
+
+std::optional<LockHolder> parse_lock_holder(std::string_view text) {
+  const size_t end = text.find('\n');
+  if (end == text.npos) return std::nullopt;
+  const auto json = nlohmann::json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    LockHolder h;
+    json.at("host").get_to(h.host);
+    json.at("process").get_to(h.process);
+    json.at("machine").get_to(h.machine);
+    json.at("started").get_to(h.started);
+    json.at("job").get_to(h.job);
+    json.at("since").get_to(h.since);
+    json.at("beats").get_to(h.beats);
+    json.at("stopping").get_to(h.stopping);
+    return h;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string describe(const LockHolder& h) {
+  return fmt::format("process {} on {} ({}since {})", h.process, h.host,
+                     h.job.empty() ? "" : fmt::format("job {}, ", h.job), h.since);
+}
+
+LockFile::LockFile(fs::path path, Options options)
+    : path_(std::move(path)), options_(std::move(options)), holder_(this_process()) {
+  acquire();
+  // Signals are for the threads that work: a handler here would run on a stack of its own size.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  heart_ = std::thread([this] { beat(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void LockFile::acquire() {
+  const Timer timer;
+  std::optional<LockHolder> first;
+  bool said = false;
+  for (;;) {
+    file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+    if (!file_) fail("cannot write {}: {}: {}", path_.string(), io_reason(errno), options_.advice);
+    LockView view{.kernel = try_lock(file_), .watched = timer.seconds()};
+    if (view.kernel != KernelLock::held && !is_at(file_, path_)) continue;  // its holder has just removed it
+    const std::optional<LockHolder> found = parse_lock_holder(read_start(file_));
+    if (found) {
+      if (!first || first->process != found->process || first->machine != found->machine) first = found;
+      view.holder = true;
+      view.same_machine = found->machine == holder_.machine;
+      view.alive = view.same_machine && start_of(found->process) == found->started;
+      view.stopping = found->stopping;
+      view.beats = found->beats != first->beats;
+      if (view.kernel != KernelLock::held && !view.same_machine) view.age = age_of(file_, path_);
+    }
+    const std::string who = found ? describe(*found) : std::string("another process");
+    const LockDecision decision = decide_lock(view, options_.times);
+    if (decision == LockDecision::refuse)
+      fail("{} is in use by {}: wait for it to end, stop it, or {}{}", options_.what, who, options_.advice,
+           view.same_machine || view.beats
+               ? ""
+               : fmt::format("; if that process no longer exists, remove {}", path_.string()));
+    if (decision == LockDecision::wait) {
+      if (!said && view.watched > kQuiet) {
+        said = true;
+        log::info("waiting for {}, which has {}", who, options_.what);
+      }
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    if (decision == LockDecision::take_over)
+      log::info("{} was in use by {}, which is gone: continuing", options_.what, who);
+    if (!write_start(file_, to_text(holder_))) fail("cannot write {}: {}", path_.string(), io_reason(errno));
+    // Where the kernel's lock does not reach another machine, two may come this far: the last to write has it.
+    if (found && !view.same_machine) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (is_ours()) return;
+  }
+}
+
+LockFile::~LockFile() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_all();
+  heart_.join();
+  if (is_ours()) ::unlink(path_.c_str());
+}
+
+// Nobody else's file has the name, and nobody else's text is in it; the number of heartbeats is only of this process.
+bool LockFile::is_ours() {
+  if (!is_at(file_, path_)) return false;
+  const auto found = parse_lock_holder(read_start(file_));
+  return found && found->process == holder_.process && found->machine == holder_.machine;
+}
+
+void LockFile::require() {
+  const std::lock_guard lock(mutex_);
+  if (!is_ours())
+    fail("{} was lost: the lock {} was removed or taken over by another process, and two must not write there: {}",
+         options_.what, path_.string(), options_.advice);
+}
+
+void LockFile::say_stopping() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(holder_.stopping, true) || !is_ours()) return;
+  ++holder_.beats;
+  (void)write_start(file_, to_text(holder_));
+}
+
+void LockFile::beat() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, options_.beat, [this] { return done_; })) {
+    if (!is_ours()) return;  // require() says so
+    ++holder_.beats;
+    (void)write_start(file_, to_text(holder_));  // the next one may work: a disk that is away for a while
+  }
+}
+
+}  // namespace partita

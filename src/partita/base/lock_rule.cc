@@ -1,0 +1,28 @@
+#include "partita/base/lock_rule.h"
+
+namespace partita {
+namespace {
+
+LockDecision wait_until(const LockView& v, double limit) {
+  return v.watched < limit ? LockDecision::wait : LockDecision::refuse;
+}
+
+}  // namespace
+
+LockDecision decide_lock(const LockView& v, const LockTimes& times) {
+  if (v.kernel == KernelLock::held) {
+    // Where the holder's machine has died, the server of the file system lets go of its locks only after a while.
+    const bool silent = v.holder && !v.same_machine && !v.beats;
+    if (v.stopping) return wait_until(v, times.stopping);
+    return wait_until(v, silent ? times.stale : times.grace);
+  }
+  if (!v.holder) return LockDecision::take;
+  if (v.same_machine) {
+    if (v.kernel == KernelLock::free || !v.alive) return LockDecision::take_over;
+    return wait_until(v, v.stopping ? times.stopping : times.grace);
+  }
+  if (v.beats) return v.stopping ? wait_until(v, times.stopping) : LockDecision::refuse;
+  return v.age >= times.stale || v.watched >= times.stale ? LockDecision::take_over : LockDecision::wait;
+}
+
+}  // namespace partita

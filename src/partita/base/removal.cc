@@ -1,0 +1,70 @@
+#include "partita/base/removal.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Removals {
+  std::mutex mutex;
+  std::set<fs::path> paths;
+};
+
+Removals& removals() {
+  static auto* instance = new Removals;  // the waiting thread outlives static objects
+  return *instance;
+}
+
+[[noreturn]] void wait_for(const sigset_t& signals) {
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0) {
+  }
+  {
+    Removals& all = removals();
+    const std::lock_guard lock(all.mutex);
+    std::error_code ignored;
+    // Another thread may be adding files to a folder.
+    for (int attempt = 0; attempt < 3; ++attempt)
+      for (const fs::path& path : all.paths) fs::remove_all(path, ignored);
+    std::signal(signal, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    std::raise(signal);
+  }
+  std::_Exit(128 + signal);
+}
+
+}  // namespace
+
+void add_removal(const fs::path& path) {
+  Removals& all = removals();
+  const std::lock_guard lock(all.mutex);
+  all.paths.insert(fs::absolute(path));
+}
+
+void drop_removal(const fs::path& path) {
+  Removals& all = removals();
+  const std::lock_guard lock(all.mutex);
+  all.paths.erase(fs::absolute(path));
+}
+
+void remove_on_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction present {};
+    // What the process was started to ignore (nohup) it ignores.
+    if (sigaction(signal, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] { wait_for(signals); }).detach();
+}
+
+}  // namespace partita
