@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/safetensors.h"
@@ -156,7 +157,7 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
       {"a changed number", [&](const fs::path& f) { flip_byte(f / file, int64_t(fs::file_size(f / file)) - 1); },
        "does not match"},
       {"a changed header", [&](const fs::path& f) { flip_byte(f / file, 9); }, "rank-00001.safetensors"},
-      {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is no checkpoint"},
+      {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is not a checkpoint"},
       {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); },
        "manifest.json cannot be used"},
   };
@@ -199,6 +200,74 @@ TEST(Checkpoint, FindLatestPassesOverPartialAndDamaged) {
   fs::resize_file(root.path() / "step-00000020/rank-00001.safetensors", 100);
   EXPECT_EQ(find_latest(root.path()), first);
   run_ranks(2, [&](Peers& peers) { EXPECT_EQ(find_latest(root.path(), peers), first); });
+}
+
+// A run must not begin again over checkpoints that nobody can read, nor pass over the newest because a disk is away.
+TEST(Checkpoint, FindLatestDoesNotTakeUnusableForNone) {
+  const TemporaryDirectory root;
+  const GlobalValues values(odd_tensors(), 9);
+  const fs::path first = save(root.path(), 10, values, 1), second = save(root.path(), 20, values, 1);
+  const auto find = [&] { (void)find_latest(root.path()); };
+  const std::string manifest = read_file(second / kManifestName);
+  write_file(second / kManifestName, "{\"format\": \"partita checkpoint\", \"version\": 2}");
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(AllOf(HasSubstr("step-00000020"), HasSubstr("version 2"))));
+  // A manifest that cannot be opened: too long a chain of links.
+  fs::remove(second / kManifestName);
+  fs::create_symlink(kManifestName, second / kManifestName);
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(HasSubstr("cannot read")));
+  fs::remove(second / kManifestName);
+  EXPECT_EQ(find_latest(root.path()), first) << "a folder without a manifest is damaged";
+  write_file(first / kManifestName, "{}");
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(HasSubstr("no checkpoint in")));
+  fs::remove_all(first);
+  EXPECT_EQ(set_aside(second), root.path() / "step-00000020.damaged");
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(HasSubstr("step-00000020.damaged")));
+  fs::create_directory(second);
+  EXPECT_EQ(set_aside(second), root.path() / "step-00000020-2.damaged");
+  fs::create_symlink("folder", root.path() / "folder");
+  EXPECT_THAT([&] { (void)find_latest(root.path() / "folder"); },
+              testing::ThrowsMessage<Error>(HasSubstr("cannot list the checkpoints")));
+}
+
+// Retention keeps what it cannot read, and does not count it.
+TEST(Checkpoint, RetentionLeavesWhatItCannotUse) {
+  const TemporaryDirectory root;
+  const GlobalValues values({{"w", {5}, DType::fp32}}, 9);
+  for (int64_t step : {10, 20, 30}) save(root.path(), step, values, 1);
+  for (const char* name : {"step-00000010", "step-00000030"}) write_file(root.path() / name / kManifestName, "{}");
+  save(root.path(), 40, values, 1, 1, {.keep_last = 2});
+  save(root.path(), 50, values, 1, 1, {.keep_last = 2});
+  std::vector<int64_t> steps;
+  for (const StepFolder& folder : list_steps(root.path())) steps.push_back(folder.step);
+  EXPECT_THAT(steps, testing::ElementsAre(10, 30, 40, 50));
+}
+
+TEST(Checkpoint, DamageStaysDamageAmongRanks) {
+  const auto thrown = [](const std::vector<char>& kinds) {
+    std::vector<std::string> found(kinds.size());
+    run_ranks(static_cast<int>(kinds.size()), [&](Peers& peers) {
+      const auto rank = static_cast<size_t>(peers.rank());
+      try {
+        (void)agree(peers, [&]() -> std::string {
+          if (kinds[rank] == 'd') damaged("bytes of {}", rank);
+          if (kinds[rank] == 'e') fail("rights of {}", rank);
+          return "";
+        });
+        found[rank] = "nothing";
+      } catch (const Damaged& error) {
+        found[rank] = std::string("damage: ") + error.what();
+      } catch (const Error& error) {
+        found[rank] = std::string("error: ") + error.what();
+      }
+    });
+    EXPECT_THAT(found, Each(found[0]));
+    return found[0];
+  };
+  EXPECT_EQ(thrown({'-', '-'}), "nothing");
+  EXPECT_EQ(thrown({'-', 'd', 'd'}), "damage: rank 1: bytes of 1");
+  EXPECT_EQ(thrown({'d'}), "damage: bytes of 0");
+  EXPECT_EQ(thrown({'-', 'e'}), "error: rank 1: rights of 1");
+  EXPECT_EQ(thrown({'d', 'e'}), "error: rank 0: bytes of 0");
 }
 
 TEST(Checkpoint, IsFoundByTheFolderAUserNames) {

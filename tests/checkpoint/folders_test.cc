@@ -24,15 +24,35 @@ TEST(StepFolderName, RoundTrips) {
     EXPECT_EQ(parse_step_folder_name(name), std::nullopt) << name;
 }
 
+std::vector<int64_t> removed_of_good(const std::vector<int64_t>& steps, int64_t current, const Retention& retention) {
+  return steps_to_remove(steps, current, retention, [](int64_t) { return true; });
+}
+
 TEST(Retention, KeepsWhatAnyRuleKeeps) {
   const std::vector<int64_t> steps = {100, 50, 150, 200, 250, 300};
-  EXPECT_THAT(steps_to_remove(steps, 300, {}), IsEmpty());
-  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 2}), ElementsAre(200, 150, 100, 50));
-  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 1, .keep_every = 100}), ElementsAre(250, 150, 50));
-  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_last = 9}), IsEmpty());
-  EXPECT_THAT(steps_to_remove(steps, 300, {.keep_every = 100}), IsEmpty());
-  EXPECT_THAT(steps_to_remove(steps, 50, {.keep_last = 1}), ElementsAre(250, 200, 150, 100)) << "the one just written";
-  EXPECT_THAT(steps_to_remove({}, 0, {.keep_last = 1}), IsEmpty());
+  EXPECT_THAT(removed_of_good(steps, 300, {}), IsEmpty());
+  EXPECT_THAT(removed_of_good(steps, 300, {.keep_last = 2}), ElementsAre(200, 150, 100, 50));
+  EXPECT_THAT(removed_of_good(steps, 300, {.keep_last = 1, .keep_every = 100}), ElementsAre(250, 150, 50));
+  EXPECT_THAT(removed_of_good(steps, 300, {.keep_last = 9}), IsEmpty());
+  EXPECT_THAT(removed_of_good(steps, 300, {.keep_every = 100}), IsEmpty());
+  EXPECT_THAT(removed_of_good(steps, 50, {.keep_last = 1}), ElementsAre(250, 200, 150, 100)) << "the one just written";
+  EXPECT_THAT(removed_of_good({}, 0, {.keep_last = 1}), IsEmpty());
+}
+
+// One that cannot be used is not counted and not removed, and as few as can be are looked at.
+TEST(Retention, CountsAndRemovesGoodOnesAlone) {
+  const std::vector<int64_t> steps = {10, 20, 30, 40, 50, 60};
+  std::vector<int64_t> asked;
+  const auto good = [&](int64_t step) {
+    asked.push_back(step);
+    return step != 50 && step != 20;
+  };
+  EXPECT_THAT(steps_to_remove(steps, 60, {.keep_last = 2}, good), ElementsAre(30, 10));
+  EXPECT_THAT(asked, ElementsAre(50, 40, 30, 20, 10));
+  asked.clear();
+  EXPECT_THAT(steps_to_remove(steps, 60, {.keep_last = 1, .keep_every = 10}, good), IsEmpty());
+  EXPECT_THAT(asked, IsEmpty());
+  EXPECT_THAT(steps_to_remove(steps, 60, {.keep_last = 2}, [](int64_t) { return false; }), IsEmpty());
 }
 
 void make(const fs::path& folder, const std::string& content) {

@@ -104,7 +104,7 @@ TEST(HfExport, OverwritesNothing) {
   EXPECT_TRUE(fs::exists(folder / "empty/model.safetensors"));
   for (const char* name : {"full", "file", "empty"})
     EXPECT_THAT(error_message([&] { export_hf_model(folder / name, *m.weights, {.model = m.model}); }),
-                HasSubstr("is there already"));
+                HasSubstr("already exists"));
   ModelConfig other = m.model;
   other.layers = 3;
   EXPECT_THAT(error_message([&] { export_hf_model(folder / "other", *m.weights, {.model = other}); }),

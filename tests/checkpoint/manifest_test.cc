@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "partita/base/error.h"
+#include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/damage.h"
 
 namespace partita {
 namespace {
@@ -63,13 +64,13 @@ TEST(Manifest, EveryChangedByteIsSeen) {
 TEST(Manifest, SaysWhatIsWrong) {
   const auto parse = [](std::string_view text) { return [text] { (void)parse_manifest(text, "m"); }; };
   EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m:1:1: not valid JSON")));
-  EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
-  EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is no manifest of a checkpoint")));
+  EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
+  EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":2})"),
               ThrowsMessage<Error>(HasSubstr("version 2, this program reads version 1")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":1})"), ThrowsMessage<Error>(HasSubstr("checksum")));
   EXPECT_THAT([] { (void)read_manifest("/nonexistent/step-1"); },
-              ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is no checkpoint")));
+              ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is not a checkpoint")));
 }
 
 TEST(Manifest, RefusesReferencesThatDoNotFit) {
@@ -81,10 +82,45 @@ TEST(Manifest, RefusesReferencesThatDoNotFit) {
   sums.tensors[0].pieces[0].checksums.push_back(3);
   path.files[0].name = "../rank-00000.safetensors";
   twice.tensors.push_back(twice.tensors[0]);
-  EXPECT_THAT(parse(file), ThrowsMessage<Error>(HasSubstr("'model/w' lies in file 2 of 2")));
+  EXPECT_THAT(parse(file),
+              ThrowsMessage<Error>(HasSubstr("tensors[0].pieces[1].file is 2: expected an integer from 0 to 1")));
   EXPECT_THAT(parse(sums), ThrowsMessage<Error>(HasSubstr("'model/w' has 2 checksums")));
   EXPECT_THAT(parse(path), ThrowsMessage<Error>(HasSubstr("leads out of the folder")));
   EXPECT_THAT(parse(twice), ThrowsMessage<Error>(HasSubstr("'model/w' occurs twice")));
+}
+
+// A forged text, whose checksum is right: each field has a kind and a range, and is named.
+TEST(Manifest, RefusesForgedFields) {
+  const auto error_with = [](const std::string& pointer, const nlohmann::json& value) {
+    auto json = nlohmann::json::parse(manifest_text(small_manifest()));
+    json[nlohmann::json::json_pointer(pointer)] = value;
+    json.erase("checksum");
+    json["checksum"] = checksum_text(checksum(json.dump()));
+    return [text = json.dump()] { (void)parse_manifest(text, "m"); };
+  };
+  const std::vector<nlohmann::json> no_numbers = {-1, 1.5, int64_t{1} << 62, UINT64_MAX, "x", nullptr, true, {1}};
+  for (const auto& [pointer, name] :
+       std::vector<std::pair<std::string, std::string>>{{"/step", "step"},
+                                                        {"/ranks", "ranks"},
+                                                        {"/files/1/bytes", "files[1].bytes"},
+                                                        {"/tensors/0/shape/1", "tensors[0].shape[1]"},
+                                                        {"/tensors/0/pieces/0/file", "tensors[0].pieces[0].file"},
+                                                        {"/tensors/0/pieces/0/begin", "tensors[0].pieces[0].begin"},
+                                                        {"/tensors/0/pieces/0/count", "tensors[0].pieces[0].count"}})
+    for (const nlohmann::json& value : no_numbers)
+      EXPECT_THAT(error_with(pointer, value), ThrowsMessage<Damaged>(HasSubstr(name + " is " + value.dump())));
+  EXPECT_THAT(error_with("/ranks", 0), ThrowsMessage<Damaged>(HasSubstr("ranks is 0")));
+  EXPECT_THAT(error_with("/ranks", 1), ThrowsMessage<Damaged>(HasSubstr("2 files of 1 ranks")));
+  EXPECT_THAT(error_with("/scalars", 3), ThrowsMessage<Damaged>(HasSubstr("scalars is 3: expected an object")));
+  EXPECT_THAT(error_with("/files", 3), ThrowsMessage<Damaged>(HasSubstr("files is 3: expected a list")));
+  EXPECT_THAT(error_with("/files/0/name", 3), ThrowsMessage<Damaged>(HasSubstr("files[0].name is 3: expected a text")));
+  EXPECT_THAT(error_with("/files/0/name", ".."), ThrowsMessage<Damaged>(HasSubstr("leads out of the folder")));
+  EXPECT_THAT(error_with("/tensors/0/shape", nlohmann::json::array()), ThrowsMessage<Damaged>(HasSubstr("model/w")));
+  const int64_t third = int64_t{1} << 21;
+  EXPECT_THAT(error_with("/tensors/0/shape", {third, third, third}), ThrowsMessage<Damaged>(HasSubstr("elements")));
+  EXPECT_THAT(error_with("/tensors/0/shape", {0, 1, 1, 1, 1, 1, 1, 1, 1}), ThrowsMessage<Damaged>(HasSubstr("sizes")));
+  EXPECT_THAT(error_with("/tensors/0/dtype", "fp33"), ThrowsMessage<Damaged>(HasSubstr("fp33")));
+  EXPECT_THAT(error_with("/tensors/0/pieces/0/checksums", {"x"}), ThrowsMessage<Damaged>(HasSubstr("'x'")));
 }
 
 TEST(CheckTensors, WantsEveryElementOnce) {

@@ -278,8 +278,8 @@ TEST(ModelTransfer, OverwritesNothingAndSaysWhy) {
   const TemporaryDirectory folder;
   import_model(kGolden / "gpt2_tied", folder / "run");
   const auto message = [](const auto& action) { return error_message(action); };
-  EXPECT_THAT(message([&] { import_model(kGolden / "gpt2_tied", folder / "run"); }), HasSubstr("is there already"));
-  EXPECT_THAT(message([&] { export_model(folder / "run", folder / "run", {}); }), HasSubstr("is there already"));
+  EXPECT_THAT(message([&] { import_model(kGolden / "gpt2_tied", folder / "run"); }), HasSubstr("already exists"));
+  EXPECT_THAT(message([&] { export_model(folder / "run", folder / "run", {}); }), HasSubstr("already exists"));
   EXPECT_THAT(message([&] { export_model(folder / "run", folder / "x", {.merge = true}); }),
               HasSubstr("no adapters to merge"));
   EXPECT_THAT(message([&] { import_model(folder / "run", folder / "x"); }), HasSubstr("it holds no config.json"));

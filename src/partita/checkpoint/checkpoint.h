@@ -49,15 +49,16 @@ struct LoadOptions {
 // Fills the memory of wanted.pieces from the checkpoint, in whatever layout it was written, and returns its scalars
 // (wanted.scalars is not read). All or nothing: everything is checked, checksums of what this rank reads included,
 // before the first byte of memory is written on any rank. Errors: tensors that are missing, extra, of another shape or
-// dtype, by name; truncated, changed or missing files, by file and tensor.
+// dtype, by name; truncated, changed or missing files, by file and tensor (Damaged).
 [[nodiscard]] nlohmann::json load_checkpoint(const std::filesystem::path& folder, const State& wanted, Peers&,
                                              const LoadOptions& = {});
 
 // The scalars alone: what is needed before the model exists.
 [[nodiscard]] nlohmann::json read_scalars(const std::filesystem::path& folder);
 
-// The newest complete checkpoint under root, or none. Partial folders are passed over, and damaged ones (manifest
-// unreadable, a file missing or of the wrong length) with a warning.
+// The newest complete checkpoint under root, or none where there is none of any kind. Partial folders are passed over, and
+// damaged ones (damage.h: a wrong manifest, a file missing or of the wrong length) with a warning. Errors: a checkpoint that
+// is newer than all good ones cannot be read; there are only damaged ones. So nobody begins again over a run that is there.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root);
 // Rank 0 looks, all get its answer.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root, Peers&);

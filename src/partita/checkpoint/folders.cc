@@ -10,6 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/manifest.h"
 
 namespace partita {
@@ -17,17 +18,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kPartial = ".partial";
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kDamaged = ".damaged";
 
 std::vector<fs::path> folders_in(const fs::path& root) {
   std::error_code error;
-  if (!fs::exists(root, error)) return {};
   std::vector<fs::path> folders;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_directory(ignored)) folders.push_back(it->path());
+    const bool folder = it->is_directory(error);
+    if (error == std::errc::no_such_file_or_directory) error.clear();  // a link that leads nowhere
+    if (folder) folders.push_back(it->path());
   }
-  if (error) fail("cannot list the checkpoints in {}: {}", root.string(), error.message());
+  // What cannot be listed is not empty: a run would begin at its first step.
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail("cannot list the checkpoints in {}: {}", root.string(), error.message());
   return folders;
 }
 
@@ -71,15 +74,21 @@ std::vector<StepFolder> list_steps(const fs::path& root) {
   return steps;
 }
 
-std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention& retention) {
+std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention& retention,
+                                     const std::function<bool(int64_t)>& is_good) {
   if (retention.keep_last <= 0) return {};
   std::vector<int64_t> newest_first(steps.begin(), steps.end());
   std::ranges::sort(newest_first, std::greater());
   std::vector<int64_t> removed;
-  for (size_t i = static_cast<size_t>(retention.keep_last); i < newest_first.size(); ++i) {
-    const int64_t step = newest_first[i];
+  int64_t kept = 0;
+  for (int64_t step : newest_first) {
     const bool milestone = retention.keep_every > 0 && step % retention.keep_every == 0;
-    if (step != current && !milestone) removed.push_back(step);
+    if (kept >= retention.keep_last && (milestone || step == current)) continue;
+    if (step != current && !is_good(step)) continue;
+    if (kept < retention.keep_last)
+      ++kept;
+    else
+      removed.push_back(step);
   }
   return removed;
 }
@@ -88,6 +97,18 @@ fs::path partial_path(const fs::path& folder) {
   fs::path partial = folder;
   partial += kPartial;
   return partial;
+}
+
+fs::path set_aside(const fs::path& folder) {
+  fs::path aside = folder;
+  aside += kDamaged;
+  std::error_code ignored;
+  for (int number = 2; fs::exists(aside, ignored); ++number) {
+    aside = folder;
+    aside += fmt::format("-{}{}", number, kDamaged);
+  }
+  rename_folder(folder, aside);
+  return aside;
 }
 
 void remove_partials(const fs::path& root) {
@@ -123,15 +144,23 @@ void publish(const fs::path& partial, const fs::path& folder) {
 }
 
 std::optional<fs::path> find_latest(const fs::path& root) {
-  std::vector<StepFolder> steps = list_steps(root);
+  const std::vector<StepFolder> steps = list_steps(root);
+  std::string first;
   for (auto folder = steps.rbegin(); folder != steps.rend(); ++folder) {
     try {
       (void)read_manifest(folder->path);
       return folder->path;
-    } catch (const Error& error) {
-      log::warn("passing over a checkpoint: {}", error.what());
+    } catch (const Damaged& error) {
+      log::warn("skipping a damaged checkpoint: {}", error.what());
+      if (first.empty()) first = error.what();
     }
   }
+  if (first.empty())
+    for (const fs::path& path : folders_in(root))
+      if (path.extension() == kDamaged) first = path.string() + " was found damaged before";
+  if (!first.empty())
+    fail("no checkpoint in {} can be used ({}): restore one from a copy, or choose another run.directory",
+         root.string(), first);
   return std::nullopt;
 }
 

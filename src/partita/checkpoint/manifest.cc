@@ -8,6 +8,8 @@
 #include "partita/base/file.h"
 #include "partita/base/json.h"
 #include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/damage.h"
+#include "partita/checkpoint/folders.h"
 
 namespace partita {
 namespace {
@@ -17,6 +19,11 @@ using nlohmann::json;
 
 constexpr std::string_view kFormat = "partita checkpoint";
 constexpr int kVersion = 1;
+
+class OtherVersion : public Error {
+ public:
+  using Error::Error;
+};
 
 json to_json(const StoredPiece& piece) {
   json sums = json::array();
@@ -34,46 +41,108 @@ json to_json(const StoredTensor& tensor) {
           {"pieces", pieces}};
 }
 
-StoredPiece piece_from(const json& value) {
-  StoredPiece piece{value.at("file"), value.at("key"), value.at("begin"), value.at("count"), {}};
-  for (const json& sum : value.at("checksums"))
-    piece.checksums.push_back(parse_checksum(sum.get_ref<const std::string&>()));
+// The field of an object, and what it must be. Messages name it as "tensors[3].shape".
+class Field {
+ public:
+  Field(const json& value, std::string name) : value_(value), name_(std::move(name)) {}
+
+  [[nodiscard]] Field at(const char* key) const {
+    if (!value_.is_object() || !value_.contains(key)) damaged("{} has no '{}'", name_.empty() ? "it" : name_, key);
+    return {value_[key], name_.empty() ? key : name_ + "." + key};
+  }
+  [[nodiscard]] int64_t integer(int64_t least, int64_t most) const {
+    const bool large = value_.is_number_unsigned() && value_.get<uint64_t>() > uint64_t{INT64_MAX};
+    if (!value_.is_number_integer() || large || value_.get<int64_t>() < least || value_.get<int64_t>() > most)
+      refuse(fmt::format("an integer from {} to {}", least, most));
+    return value_.get<int64_t>();
+  }
+  [[nodiscard]] const std::string& text() const {
+    if (!value_.is_string()) refuse("a text");
+    return value_.get_ref<const std::string&>();
+  }
+  [[nodiscard]] const json& object() const {
+    if (!value_.is_object()) refuse("an object");
+    return value_;
+  }
+  template <class Visit>
+  void each(const Visit& visit) const {
+    if (!value_.is_array()) refuse("a list");
+    for (size_t i = 0; i < value_.size(); ++i) visit(Field(value_[i], fmt::format("{}[{}]", name_, i)));
+  }
+  [[noreturn]] void refuse(const std::string& expected) const {
+    damaged("{} is {}: expected {}", name_, json_excerpt(value_), expected);
+  }
+
+ private:
+  const json& value_;
+  std::string name_;
+};
+
+constexpr int64_t kMostRanks = 1'000'000, kMostDimensions = 8;
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor or a file: sums of some stay in 64 bits
+
+StoredPiece piece_from(const Field& value, int64_t files) {
+  StoredPiece piece{.file = static_cast<int>(value.at("file").integer(0, files - 1)),
+                    .key = value.at("key").text(),
+                    .begin = value.at("begin").integer(0, kMostBytes),
+                    .count = value.at("count").integer(1, kMostBytes),
+                    .checksums = {}};
+  value.at("checksums").each([&](const Field& sum) { piece.checksums.push_back(parse_checksum(sum.text())); });
   return piece;
 }
 
-StoredTensor tensor_from(const json& value) {
-  StoredTensor tensor{
-      {value.at("name"), value.at("shape"), parse_dtype(value.at("dtype").get_ref<const std::string&>())}, {}};
-  for (const json& piece : value.at("pieces")) tensor.pieces.push_back(piece_from(piece));
+std::vector<int64_t> shape_from(const Field& value, int64_t most) {
+  std::vector<int64_t> shape;
+  int64_t count = 1;
+  value.each([&](const Field& size) {
+    shape.push_back(size.integer(0, most));
+    if (std::ssize(shape) > kMostDimensions || __builtin_mul_overflow(count, shape.back(), &count) || count > most)
+      value.refuse(fmt::format("at most {} sizes and {} elements", kMostDimensions, most));
+  });
+  return shape;
+}
+
+StoredTensor tensor_from(const Field& value, int64_t files) {
+  const DType dtype = parse_dtype(value.at("dtype").text());
+  StoredTensor tensor{{value.at("name").text(), shape_from(value.at("shape"), kMostBytes / size_of(dtype)), dtype}, {}};
+  value.at("pieces").each([&](const Field& piece) { tensor.pieces.push_back(piece_from(piece, files)); });
   return tensor;
 }
 
 // What the checksum cannot promise: that the writer was right.
 void check_references(Manifest& manifest) {
   check_tensors(manifest.tensors);
-  for (const StoredTensor& tensor : manifest.tensors) {
-    for (const StoredPiece& piece : tensor.pieces) {
-      if (piece.file < 0 || piece.file >= std::ssize(manifest.files))
-        fail("a piece of '{}' lies in file {} of {}", tensor.info.name, piece.file, manifest.files.size());
+  for (const StoredTensor& tensor : manifest.tensors)
+    for (const StoredPiece& piece : tensor.pieces)
       if (std::ssize(piece.checksums) != chunk_count(piece.count * size_of(tensor.info.dtype)))
-        fail("a piece of '{}' has {} checksums", tensor.info.name, piece.checksums.size());
-    }
-  }
+        damaged("a piece of '{}' has {} checksums", tensor.info.name, piece.checksums.size());
   for (const StoredFile& file : manifest.files)
-    if (fs::path(file.name).filename() != file.name) fail("the file name '{}' leads out of the folder", file.name);
+    if (file.name.empty() || file.name == ".." || fs::path(file.name).filename() != file.name)
+      damaged("the file name '{}' leads out of the folder", file.name);
 }
 
 Manifest manifest_from(json root) {
-  if (!root.is_object() || root.value("format", json()) != kFormat) fail("it is no manifest of a checkpoint");
-  if (root.at("version") != kVersion)
-    fail("it has version {}, this program reads version {}: use the newer program that wrote it",
-         root.at("version").dump(), kVersion);
-  const uint64_t expected = parse_checksum(root.at("checksum").get_ref<const std::string&>());
+  if (!root.is_object() || root.value("format", json()) != kFormat) damaged("it is not a manifest of a checkpoint");
+  const int64_t version = Field(root, "").at("version").integer(1, INT64_MAX);
+  if (version != kVersion)
+    throw OtherVersion(fmt::format(
+        "it has version {}, this program reads version {}: use the newer program that wrote it", version, kVersion));
+  const uint64_t expected = parse_checksum(Field(root, "").at("checksum").text());
   root.erase("checksum");
-  if (checksum(root.dump()) != expected) fail("its checksum does not match: it was changed after it was written");
-  Manifest manifest{root.at("step"), root.at("ranks"), root.at("scalars"), {}, {}};
-  for (const json& file : root.at("files")) manifest.files.push_back({file.at("name"), file.at("bytes")});
-  for (const json& tensor : root.at("tensors")) manifest.tensors.push_back(tensor_from(tensor));
+  if (checksum(root.dump()) != expected) damaged("its checksum does not match: it was changed after it was written");
+  const Field fields(root, "");
+  Manifest manifest{.step = fields.at("step").integer(0, kMostSteps),
+                    .ranks = static_cast<int>(fields.at("ranks").integer(1, kMostRanks)),
+                    .scalars = fields.at("scalars").object(),
+                    .files = {},
+                    .tensors = {}};
+  fields.at("files").each([&](const Field& file) {
+    manifest.files.push_back({file.at("name").text(), file.at("bytes").integer(0, kMostBytes)});
+  });
+  if (std::ssize(manifest.files) != manifest.ranks)
+    damaged("it names {} files of {} ranks: each writes one", manifest.files.size(), manifest.ranks);
+  fields.at("tensors").each(
+      [&](const Field& tensor) { manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files))); });
   check_references(manifest);
   return manifest;
 }
@@ -91,19 +160,20 @@ void check_tensors(std::vector<StoredTensor>& tensors) {
   std::set<std::string_view> names;
   for (StoredTensor& tensor : tensors) {
     const std::string& name = tensor.info.name;
-    if (!names.insert(name).second) fail("the tensor '{}' occurs twice", name);
+    if (!names.insert(name).second) damaged("the tensor '{}' occurs twice", name);
     const int64_t count = tensor.info.count();
     std::ranges::sort(tensor.pieces, {}, &StoredPiece::begin);
     int64_t end = 0;
     for (const StoredPiece& piece : tensor.pieces) {
       if (piece.begin < 0 || piece.count <= 0 || piece.count > count - piece.begin)
-        fail("{} elements from {} of '{}', which has {}", piece.count, piece.begin, name, count);
+        damaged("{} elements from {} of '{}', which has {}", piece.count, piece.begin, name, count);
       if (piece.begin < end)
-        fail("elements [{}, {}) of '{}' are stored twice", piece.begin, std::min(end, piece.begin + piece.count), name);
-      if (piece.begin > end) fail("elements [{}, {}) of '{}' are stored by no rank", end, piece.begin, name);
+        damaged("elements [{}, {}) of '{}' are stored twice", piece.begin, std::min(end, piece.begin + piece.count),
+                name);
+      if (piece.begin > end) damaged("elements [{}, {}) of '{}' are stored by no rank", end, piece.begin, name);
       end = piece.begin + piece.count;
     }
-    if (end < count) fail("elements [{}, {}) of '{}' are stored by no rank", end, count, name);
+    if (end < count) damaged("elements [{}, {}) of '{}' are stored by no rank", end, count, name);
   }
 }
 
@@ -118,25 +188,37 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const fs::path& path) {
-  json root = parse_json(text, path.string());
+  json root;
+  try {
+    root = parse_json(text, path.string());
+  } catch (const Error& error) {
+    damaged("{}", error.what());
+  }
   try {
     return manifest_from(std::move(root));
-  } catch (const std::exception& error) {  // Error of ours, or json's: a key is missing, a value of another type
+  } catch (const OtherVersion& error) {
     fail("{} cannot be used: {}", path.string(), error.what());
+  } catch (const Error& error) {
+    damaged("{} cannot be used: {}", path.string(), error.what());
   }
 }
 
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) fail("{} is no checkpoint: it holds no {}", folder.string(), kManifestName);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) fail("cannot read {}: {}", path.string(), error.message());
+  if (!fs::is_regular_file(status)) damaged("{} is not a checkpoint: it holds no {}", folder.string(), kManifestName);
   Manifest manifest = parse_manifest(read_file(path), path);
+  if (const auto step = parse_step_folder_name(folder.filename().string()); step && *step != manifest.step)
+    damaged("{} holds a checkpoint of step {}: it was renamed or changed", folder.string(), manifest.step);
   for (const StoredFile& file : manifest.files) {
-    std::error_code error;
     const auto bytes = fs::file_size(folder / file.name, error);
-    if (error) fail("{} is missing from the checkpoint {}", file.name, folder.string());
+    if (error == std::errc::no_such_file_or_directory)
+      damaged("{} is missing from the checkpoint {}", file.name, folder.string());
+    if (error) fail("cannot read {}: {}", (folder / file.name).string(), error.message());
     if (std::cmp_not_equal(bytes, file.bytes))
-      fail("{} is damaged: it has {} bytes instead of {}", (folder / file.name).string(), bytes, file.bytes);
+      damaged("{} is damaged: it has {} bytes instead of {}", (folder / file.name).string(), bytes, file.bytes);
   }
   return manifest;
 }

@@ -22,6 +22,7 @@
 namespace partita {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
+inline constexpr int64_t kMostSteps = 1'000'000'000'000;
 
 // Elements [begin, begin + count) of a tensor, under `key` in files[file].
 struct StoredPiece {
@@ -58,10 +59,10 @@ struct Manifest {
 void check_tensors(std::vector<StoredTensor>& tensors);
 
 [[nodiscard]] std::string manifest_text(const Manifest&);
-// Error: not such a text, of a newer version, changed since it was written, or its pieces do not fit. `path` is for the
-// message.
+// Damaged: not such a text, changed since it was written, a field of another kind or beyond its range, or pieces that do
+// not fit. Error: of another version. `path` is for the message.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
-// Also checks that the files are there in their length.
+// Also checks that the files are there in their length. Error (and not Damaged): the disk or its rights do not let it.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
 
 }  // namespace partita

@@ -3,20 +3,38 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/removal.h"
 #include "partita/checkpoint/folders.h"
 
 namespace partita {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+void check_free(const fs::path& target) {
+  std::error_code error;
+  if (fs::exists(target, error) && !(fs::is_directory(target, error) && fs::is_empty(target, error)))
+    fail("{} already exists: nothing is overwritten, choose another name or remove it", target.string());
+}
+
+}  // namespace
+
 NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   if (!target_.has_filename()) target_ = target_.parent_path();  // "out/gpt2/"
-  std::error_code error;
-  if (fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error)))
-    fail("{} is there already: nothing is overwritten, choose another name or remove it", target_.string());
+  check_free(target_);
   target_ = fs::absolute(target_);
   partial_ = partial_path(target_);
-  error.clear();
+  fs::path lock = partial_;
+  lock += ".lock";
+  std::error_code error;
+  fs::create_directories(target_.parent_path(), error);
+  if (error) fail("cannot make the folder {}: {}", target_.parent_path().string(), error.message());
+  lock_ =
+      std::make_unique<LockFile>(lock, LockFile::Options{.what = target_.string(), .advice = "choose another folder"});
+  check_free(target_);  // another process may have made it in the meantime
+  add_removal(partial_);
+  add_removal(lock);
   fs::remove_all(partial_, error);
   if (!error) fs::create_directories(partial_, error);
   if (error) fail("cannot make the folder {}: {}", partial_.string(), error.message());
@@ -25,9 +43,14 @@ NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
 NewFolder::~NewFolder() {
   std::error_code ignored;
   if (!published_) fs::remove_all(partial_, ignored);
+  drop_removal(partial_);
+  fs::path lock = partial_;
+  lock += ".lock";
+  drop_removal(lock);
 }
 
 void NewFolder::publish() {
+  lock_->require();
   partita::publish(partial_, target_);
   published_ = true;
 }

@@ -5,13 +5,16 @@
 //   folder.publish();                                      // without it the destructor removes what was written
 #pragma once
 #include <filesystem>
+#include <memory>
+
+#include "partita/base/lock_file.h"
 
 namespace partita {
 
 class NewFolder {
  public:
-  // Error: there is something of that name that is no empty folder; the folder cannot be made. A partial one that was
-  // left by a process that was killed is replaced.
+  // Error: there is something of that name that is no empty folder; the folder cannot be made; another process is writing
+  // it. A partial one that was left by a process that was killed is replaced.
   explicit NewFolder(std::filesystem::path target);
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -23,6 +26,7 @@ class NewFolder {
 
  private:
   std::filesystem::path target_, partial_;
+  std::unique_ptr<LockFile> lock_;
   bool published_ = false;
 };
 

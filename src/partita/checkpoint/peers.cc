@@ -1,26 +1,31 @@
 #include "partita/checkpoint/peers.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "partita/base/error.h"
+#include "partita/checkpoint/damage.h"
 
 namespace partita {
 
 std::vector<std::string> agree(Peers& peers, const std::function<std::string()>& work) {
-  // The first character tells a result from an error.
+  // The first character tells a result from an error, and this from damage.
   std::string mine;
   try {
     mine = "=" + work();
+  } catch (const Damaged& error) {
+    mine = std::string("?") + error.what();
   } catch (const std::exception& error) {
     mine = std::string("!") + error.what();
   }
   std::vector<std::string> all = peers.gather(mine);
   PARTITA_CHECK(std::ssize(all) == peers.size(), "{} answers from {} ranks", all.size(), peers.size());
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].front() != '!') continue;
-    const std::string message = all[rank].substr(1);
-    if (peers.size() == 1) throw Error(message);
-    fail("rank {}: {}", rank, message);
+  const auto failed = std::ranges::find_if(all, [](const std::string& text) { return text.front() != '='; });
+  if (failed != all.end()) {
+    std::string message = failed->substr(1);
+    if (peers.size() > 1) message = fmt::format("rank {}: {}", failed - all.begin(), message);
+    if (std::ranges::any_of(all, [](const std::string& text) { return text.front() == '!'; })) throw Error(message);
+    throw Damaged(message);
   }
   for (std::string& text : all) text.erase(0, 1);
   return all;

@@ -26,8 +26,8 @@ class Alone final : public Peers {
 };
 
 // Every rank does its work, and all learn how it went: returns everyone's result in rank order, or, where any rank threw,
-// throws the same Error on all of them (the message of the first such rank, with its number). So no rank goes on alone,
-// and none waits for one that has stopped.
+// throws the same Error on all of them (the message of the first such rank, with its number; Damaged where every rank that
+// threw did). So no rank goes on alone, and none waits for one that has stopped.
 [[nodiscard]] std::vector<std::string> agree(Peers&, const std::function<std::string()>& work);
 
 }  // namespace partita

@@ -10,6 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 #include "partita/base/lfs_pointer.h"
+#include "partita/checkpoint/damage.h"
 
 namespace partita {
 namespace {
@@ -79,8 +80,8 @@ class Parser {
  private:
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail("{} is no sound safetensors file: {}: fetch or write it again", path_.string(),
-         fmt::format(format, std::forward<Args>(args)...));
+    damaged("{} is no sound safetensors file: {}: fetch or write it again", path_.string(),
+            fmt::format(format, std::forward<Args>(args)...));
   }
 
   std::string_view header_text() const {
@@ -230,7 +231,7 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 
 const SafetensorsEntry& SafetensorsFile::at(std::string_view name) const {
   const SafetensorsEntry* entry = find(name);
-  if (!entry) fail("{} holds no tensor '{}': it holds {} others", path().string(), name, header_.entries.size());
+  if (!entry) damaged("{} holds no tensor '{}': it holds {} others", path().string(), name, header_.entries.size());
   return *entry;
 }
 

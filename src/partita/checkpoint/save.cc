@@ -154,7 +154,18 @@ void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const st
 void apply_retention(const fs::path& root, int64_t current, const Retention& retention) {
   std::vector<int64_t> steps;
   for (const StepFolder& folder : list_steps(root)) steps.push_back(folder.step);
-  for (int64_t step : steps_to_remove(steps, current, retention)) remove_checkpoint(root / step_folder_name(step));
+  // What was not read is not removed: a run may still need it when the disk is mended.
+  const auto is_good = [&](int64_t step) {
+    try {
+      (void)read_manifest(root / step_folder_name(step));
+      return true;
+    } catch (const Error& error) {
+      log::warn("an older checkpoint is kept because it cannot be used: {}", error.what());
+      return false;
+    }
+  };
+  for (int64_t step : steps_to_remove(steps, current, retention, is_good))
+    remove_checkpoint(root / step_folder_name(step));
 }
 
 // Rank 0, when every file is on the disk.

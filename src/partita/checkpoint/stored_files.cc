@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/checkpoint/checksum.h"
+#include "partita/checkpoint/damage.h"
 
 namespace partita {
 
@@ -21,16 +22,16 @@ std::span<const std::byte> StoredFiles::bytes(const TensorInfo& tensor, const St
   const SafetensorsEntry& entry = file.at(piece.key);
   const std::span<const std::byte> bytes = file.bytes(entry);
   if (entry.type != element_type(tensor.dtype) || std::ssize(bytes) != piece.count * size_of(tensor.dtype))
-    fail("{} holds '{}' as {} bytes of {}, but the manifest says {} elements of {}", file.path().string(), piece.key,
-         bytes.size(), name_of(entry.type), piece.count, name_of(tensor.dtype));
+    damaged("{} holds '{}' as {} bytes of {}, but the manifest says {} elements of {}", file.path().string(), piece.key,
+            bytes.size(), name_of(entry.type), piece.count, name_of(tensor.dtype));
   return bytes;
 }
 
 void StoredFiles::check(const TensorInfo& tensor, const StoredPiece& piece, int64_t chunk) {
   if (!checked_.emplace(&piece, chunk).second) return;
   if (checksum(chunk_of(bytes(tensor, piece), chunk)) != piece.checksums.at(static_cast<size_t>(chunk)))
-    fail("{} is damaged: the checksum of '{}' does not match: use an older checkpoint",
-         open(piece.file).path().string(), piece.key);
+    damaged("{} is damaged: the checksum of '{}' does not match: use an older checkpoint",
+            open(piece.file).path().string(), piece.key);
 }
 
 }  // namespace partita
