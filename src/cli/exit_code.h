@@ -4,3 +4,6 @@
 struct ExitCode {
   int value;
 };
+
+// A run that was interrupted and can be continued by the same command: sysexits.h's EX_TEMPFAIL.
+inline constexpr int kInterrupted = 75;

@@ -1,8 +1,12 @@
-// The program `partita`: subcommands, errors and exit codes (0 done, 1 error, 2 wrong usage).
+// The program `partita`: subcommands, errors and exit codes (0 done, 1 error, 2 wrong usage, 75 a run that was interrupted
+// and saved).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -13,7 +17,9 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/help.h"
+#include "cli/process_setup.h"
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/comm/world.h"
 
 namespace {
@@ -41,9 +47,19 @@ int report(const char* message, int code) {
   return code;
 }
 
+// What was printed has arrived, or that is an error. A training run is worth more than its output, and has warned of it.
+int check_output(const CLI::App& app) {
+  const bool flushed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const int error = partita::log::print_error() != 0 ? partita::log::print_error() : flushed ? 0 : errno;
+  if (error == 0 || app.got_subcommand("train")) return 0;
+  return report(fmt::format("cannot write to standard output: {}", std::strerror(error)).c_str(), 1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  prepare_process();
+  remove_files_on_signals(argc, argv);
   CLI::App app{"Train GPT and Llama models from raw text on any number of processes"};
   app.name("partita");
   app.formatter(std::make_shared<HelpFormatter>());
@@ -67,7 +83,7 @@ int main(int argc, char** argv) {
     std::vector<std::string> words = arrange(app, {argv + 1, argv + argc});
     std::ranges::reverse(words);  // the order that CLI11 takes them in
     app.parse(std::move(words));
-    return 0;
+    return check_output(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help and version
     return report(error.what(), 2);

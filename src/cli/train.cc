@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/exit_code.h"
 #include "cli/options.h"
+#include "cli/process_setup.h"
 #include "partita/base/log.h"
 #include "partita/train/trainer.h"
 
@@ -24,9 +26,14 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
     partita::log::print(partita::to_toml(config, &sources));
     return;
   }
-  partita::World world = partita::World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
-  partita::validate(config, world.size());
-  (void)partita::train(config, world);
+  outlive_readers();
+  partita::TrainOutcome outcome;
+  {
+    partita::World world = partita::World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
+    partita::validate(config, world.size());
+    outcome = partita::train(config, world);
+  }
+  if (outcome.interrupted) throw ExitCode{kInterrupted};
 }
 
 }  // namespace
@@ -38,13 +45,15 @@ void add_train_command(CLI::App& app) {
   add_text(*command, "CONFIG", *file, "CONFIG", "Configuration file in TOML")->required();
   command->add_flag("--print-config", *print,
                     "Print all settings, each with the place it comes from, and exit; the output is a valid CONFIG");
-  command->add_flag("--profile", *profile,
-                    "Trace three steps: profile.json for ui.perfetto.dev, and profile.txt with the time per kernel family");
+  command->add_flag(
+      "--profile", *profile,
+      "Trace three steps: profile.json for ui.perfetto.dev, and profile.txt with the time per kernel family");
   command->allow_extras();
   command->footer(
       "Override any key with --section.key=value after CONFIG; of a key given twice the last value counts. A run\n"
-      "resumes from the newest checkpoint in its folder. On Ctrl-C, SIGTERM or SIGUSR1 the run finishes the current\n"
-      "step, saves a checkpoint and exits.\n\n"
+      "resumes from the newest checkpoint in its folder. On Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 the run finishes the\n"
+      "current step, saves a checkpoint and exits with code 75; a second Ctrl-C stops it at once.\n"
+      "Exit codes: 0 done, 1 error, 2 wrong usage, 75 interrupted and saved, 130 stopped by Ctrl-C.\n\n"
       "Examples:\n"
       "  partita train configs/quickstart.toml --train.steps=100\n"
       "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"

@@ -18,12 +18,54 @@ namespace partita {
 namespace {
 
 TEST(Interrupt, IsRequestedByASignalWhileGuarded) {
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const InterruptGuard guard;
     EXPECT_FALSE(interrupt_requested());
     std::raise(signal);
     EXPECT_TRUE(interrupt_requested());
   }
+}
+
+TEST(Interrupt, OnlyARepeatedWishEndsAtOnce) {
+  const std::vector<int> all = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  for (int signal : all) EXPECT_EQ(answer_signal(signal, 0, 0), SignalAnswer::stop);
+  for (int earlier : all) {
+    // Ctrl-C that reaches a process from the terminal and from its launcher.
+    for (int signal : all) EXPECT_EQ(answer_signal(signal, earlier, 0.1), SignalAnswer::ignore);
+    EXPECT_EQ(answer_signal(SIGINT, earlier, 2), SignalAnswer::end);
+    EXPECT_EQ(answer_signal(SIGUSR1, earlier, 2), SignalAnswer::ignore);
+    EXPECT_EQ(answer_signal(SIGHUP, earlier, 2), SignalAnswer::ignore);
+    // Slurm: USR1 some time before the limit, SIGTERM at it; the run may still be saving.
+    EXPECT_EQ(answer_signal(SIGTERM, earlier, 2), earlier == SIGTERM ? SignalAnswer::end : SignalAnswer::ignore);
+  }
+}
+
+TEST(Interrupt, WhatIsIgnoredFromTheStartStaysSo) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const InterruptGuard guard;
+    std::raise(SIGHUP);
+    EXPECT_FALSE(interrupt_requested());
+    std::raise(SIGTERM);
+    EXPECT_TRUE(interrupt_requested());
+  }
+  EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
+TEST(Interrupt, IsAnsweredAtOnce) {
+  testing::internal::CaptureStderr();
+  {
+    const InterruptGuard guard;
+    set_interrupt_notice("first\n");
+    set_interrupt_notice(interrupt_notice(40.2, true) + "\n");
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "Stopping after this step (about 40 s), then saving a checkpoint. Ctrl-C again stops now.\n");
+  EXPECT_EQ(interrupt_notice(0.2, true), "Stopping after this step, then saving a checkpoint. Ctrl-C again stops now.");
+  EXPECT_EQ(interrupt_notice(0.2, false),
+            "Stopping after this step; checkpoint.on_interrupt=false, so nothing is saved. Ctrl-C again stops now.");
 }
 
 TEST(Interrupt, TheThreadIsAsBeforeAfterwards) {

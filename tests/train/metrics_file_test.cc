@@ -114,6 +114,15 @@ TEST(MetricsFile, NanIsNullAndReadsAsNan) {
 }
 
 // As runs wrote it that knew of no devices.
+TEST(MetricsFile, NoDeviceHasNoPeakOfMemory) {
+  StepMetrics s = step(1);
+  s.memory_peak = 0;
+  EXPECT_TRUE(nlohmann::json::parse(to_json(s)).at("memory_peak").is_null());
+  const TemporaryDirectory folder;
+  MetricsFile(folder / "metrics.jsonl", 0).append(to_json(s));
+  EXPECT_EQ(read_steps(folder / "metrics.jsonl").at(0).memory_peak, 0);
+}
+
 TEST(MetricsFile, AnAbsentPeakOfMemoryIsZero) {
   const TemporaryDirectory folder;
   nlohmann::json line = nlohmann::json::parse(to_json(step(1)));
@@ -122,17 +131,40 @@ TEST(MetricsFile, AnAbsentPeakOfMemoryIsZero) {
   EXPECT_EQ(read_steps(folder / "metrics.jsonl").at(0).memory_peak, 0);
 }
 
-TEST(MetricsFile, DamageIsNamedAndNothingIsLost) {
+TEST(MetricsFile, DamageIsNamedByReaders) {
   const TemporaryDirectory folder;
-  const std::string damaged = to_json(step(1)) + "\nnonsense\n" + to_json(step(2)) + "\n";
-  write_file(folder / "metrics.jsonl", damaged);
+  write_file(folder / "metrics.jsonl", to_json(step(1)) + "\nnonsense\n" + to_json(step(2)) + "\n");
   EXPECT_THAT(error_message([&] { (void)read_steps(folder / "metrics.jsonl"); }),
               HasSubstr("metrics.jsonl:2: expected a JSON object, found 'nonsense'"));
-  EXPECT_THAT(error_message([&] { MetricsFile(folder / "metrics.jsonl", 1); }), HasSubstr("metrics.jsonl:2"));
-  EXPECT_EQ(read_file(folder / "metrics.jsonl"), damaged);
   write_file(folder / "metrics.jsonl", "{\"step\":1}\n");
   EXPECT_THAT(error_message([&] { (void)read_steps(folder / "metrics.jsonl"); }),
               HasSubstr("metrics.jsonl:1: expected an integer 'consumed_samples'"));
+}
+
+// Whatever a line holds, the run goes on, and what it held is not lost.
+TEST(MetricsFile, DamagedLinesAreKeptAside) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path path = folder / "metrics.jsonl", aside = folder / "metrics.jsonl.damaged";
+  const std::string first = to_json(step(1)) + "\n", second = to_json(step(2)) + "\n";
+  std::mt19937 random(4);
+  std::string all;
+  for (int i = 0; i < 200; ++i) {
+    std::string line = to_json(step(3));
+    line[random() % line.size()] = static_cast<char>(random() % 256);
+    if (line.find('\n') != std::string::npos) continue;
+    write_file(path, first + line + "\n" + second);
+    { MetricsFile(path, 2).append(to_json(step(3))); }
+    const auto steps = read_steps(path);
+    ASSERT_GE(steps.size(), 3U) << line;
+    EXPECT_EQ(steps.front().step, 1);
+    EXPECT_EQ(steps.back().step, 3);
+    if (std::filesystem::exists(aside)) {
+      const std::string kept = read_file(aside);
+      EXPECT_TRUE(kept.starts_with(all)) << "earlier ones stay";
+      all = kept;
+    }
+  }
+  EXPECT_THAT(all, HasSubstr("consumed_samples"));
 }
 
 TEST(MetricsFile, ValidationsHaveTheirOwnLines) {

@@ -69,13 +69,37 @@ TEST(RunState, ReadsCheckpointsFromBeforeLlama) {
 }
 
 TEST(RunState, NamesWhatIsWrong) {
-  nlohmann::json json = to_json(llama_with_adapters());
-  json["model"]["kind"] = "mamba";
-  EXPECT_THAT(error_message([&] { (void)run_state(json, "folder"); }), HasSubstr("a model of kind \"mamba\""));
-  json = to_json(llama_with_adapters());
-  json.erase("step");
-  EXPECT_THAT(error_message([&] { (void)run_state(json, "folder"); }),
-              HasSubstr("folder is no checkpoint of a training run"));
+  const auto error_with = [](const std::function<void(nlohmann::json&)>& change) {
+    nlohmann::json json = to_json(llama_with_adapters());
+    change(json);
+    return error_message([&] { (void)run_state(json, "folder"); });
+  };
+  EXPECT_THAT(error_with([](auto& j) { j["model"]["kind"] = "mamba"; }),
+              HasSubstr("training run: model.kind is \"mamba\""));
+  EXPECT_THAT(error_with([](auto& j) { j.erase("step"); }),
+              HasSubstr("folder is not a checkpoint of a training run: it has no 'step'"));
+  EXPECT_THAT(error_with([](auto& j) { j.erase("identity"); }), HasSubstr("it has no 'identity'"));
+  for (const char* name : {"step", "consumed_samples", "skipped_steps", "nan_steps"})
+    for (const nlohmann::json& value : {nlohmann::json(-1), nlohmann::json(1.5), nlohmann::json(int64_t{1} << 62),
+                                        nlohmann::json("x"), nlohmann::json(UINT64_MAX), nlohmann::json(true)})
+      EXPECT_THAT(error_with([&](auto& j) { j[name] = value; }),
+                  HasSubstr(std::string("run: ") + name + " is " + value.dump()));
+  EXPECT_THAT(error_with([](auto& j) { j["model"]["layers"] = int64_t{1} << 62; }), HasSubstr("model.layers is 46"));
+  EXPECT_THAT(error_with([](auto& j) { j["model"]["heads"] = 0; }), HasSubstr("model.heads is 0"));
+  EXPECT_THAT(error_with([](auto& j) { j["model"]["dropout"] = 2; }), HasSubstr("model.dropout is 2"));
+  EXPECT_THAT(error_with([](auto& j) { j["model"] = nlohmann::json::array(); }), HasSubstr("model is []"));
+  EXPECT_THAT(error_with([](auto& j) { j["lora"]["rank"] = 0; }), HasSubstr("lora.rank is 0"));
+  EXPECT_THAT(error_with([](auto& j) { j["loss_scale"]["scale"] = -4; }), HasSubstr("loss_scale.scale is -4"));
+  EXPECT_THAT(error_with([](auto& j) { j["planned_samples"] = {1.5}; }), HasSubstr("planned_samples[0] is 1.5"));
+  EXPECT_THAT(error_with([](auto& j) { j["stored_as"] = 3; }), HasSubstr("training run: "));
+}
+
+TEST(RunState, AndItsManifestSayTheSameStep) {
+  Manifest manifest{.step = 7, .ranks = 1, .scalars = to_json(llama_with_adapters())};
+  EXPECT_EQ(run_state(manifest, "folder").step, 7);
+  manifest.step = 8;
+  EXPECT_THAT(error_message([&] { (void)run_state(manifest, "folder"); }),
+              HasSubstr("step 8, but its run was at step 7"));
 }
 
 TEST(RunState, AnotherModelIsAnError) {

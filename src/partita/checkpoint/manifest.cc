@@ -10,6 +10,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/folders.h"
+#include "partita/checkpoint/stored_field.h"
 
 namespace partita {
 namespace {
@@ -41,60 +42,23 @@ json to_json(const StoredTensor& tensor) {
           {"pieces", pieces}};
 }
 
-// The field of an object, and what it must be. Messages name it as "tensors[3].shape".
-class Field {
- public:
-  Field(const json& value, std::string name) : value_(value), name_(std::move(name)) {}
-
-  [[nodiscard]] Field at(const char* key) const {
-    if (!value_.is_object() || !value_.contains(key)) damaged("{} has no '{}'", name_.empty() ? "it" : name_, key);
-    return {value_[key], name_.empty() ? key : name_ + "." + key};
-  }
-  [[nodiscard]] int64_t integer(int64_t least, int64_t most) const {
-    const bool large = value_.is_number_unsigned() && value_.get<uint64_t>() > uint64_t{INT64_MAX};
-    if (!value_.is_number_integer() || large || value_.get<int64_t>() < least || value_.get<int64_t>() > most)
-      refuse(fmt::format("an integer from {} to {}", least, most));
-    return value_.get<int64_t>();
-  }
-  [[nodiscard]] const std::string& text() const {
-    if (!value_.is_string()) refuse("a text");
-    return value_.get_ref<const std::string&>();
-  }
-  [[nodiscard]] const json& object() const {
-    if (!value_.is_object()) refuse("an object");
-    return value_;
-  }
-  template <class Visit>
-  void each(const Visit& visit) const {
-    if (!value_.is_array()) refuse("a list");
-    for (size_t i = 0; i < value_.size(); ++i) visit(Field(value_[i], fmt::format("{}[{}]", name_, i)));
-  }
-  [[noreturn]] void refuse(const std::string& expected) const {
-    damaged("{} is {}: expected {}", name_, json_excerpt(value_), expected);
-  }
-
- private:
-  const json& value_;
-  std::string name_;
-};
-
 constexpr int64_t kMostRanks = 1'000'000, kMostDimensions = 8;
 constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor or a file: sums of some stay in 64 bits
 
-StoredPiece piece_from(const Field& value, int64_t files) {
+StoredPiece piece_from(const StoredField& value, int64_t files) {
   StoredPiece piece{.file = static_cast<int>(value.at("file").integer(0, files - 1)),
                     .key = value.at("key").text(),
                     .begin = value.at("begin").integer(0, kMostBytes),
                     .count = value.at("count").integer(1, kMostBytes),
                     .checksums = {}};
-  value.at("checksums").each([&](const Field& sum) { piece.checksums.push_back(parse_checksum(sum.text())); });
+  value.at("checksums").each([&](const StoredField& sum) { piece.checksums.push_back(parse_checksum(sum.text())); });
   return piece;
 }
 
-std::vector<int64_t> shape_from(const Field& value, int64_t most) {
+std::vector<int64_t> shape_from(const StoredField& value, int64_t most) {
   std::vector<int64_t> shape;
   int64_t count = 1;
-  value.each([&](const Field& size) {
+  value.each([&](const StoredField& size) {
     shape.push_back(size.integer(0, most));
     if (std::ssize(shape) > kMostDimensions || __builtin_mul_overflow(count, shape.back(), &count) || count > most)
       value.refuse(fmt::format("at most {} sizes and {} elements", kMostDimensions, most));
@@ -102,10 +66,10 @@ std::vector<int64_t> shape_from(const Field& value, int64_t most) {
   return shape;
 }
 
-StoredTensor tensor_from(const Field& value, int64_t files) {
+StoredTensor tensor_from(const StoredField& value, int64_t files) {
   const DType dtype = parse_dtype(value.at("dtype").text());
   StoredTensor tensor{{value.at("name").text(), shape_from(value.at("shape"), kMostBytes / size_of(dtype)), dtype}, {}};
-  value.at("pieces").each([&](const Field& piece) { tensor.pieces.push_back(piece_from(piece, files)); });
+  value.at("pieces").each([&](const StoredField& piece) { tensor.pieces.push_back(piece_from(piece, files)); });
   return tensor;
 }
 
@@ -123,26 +87,26 @@ void check_references(Manifest& manifest) {
 
 Manifest manifest_from(json root) {
   if (!root.is_object() || root.value("format", json()) != kFormat) damaged("it is not a manifest of a checkpoint");
-  const int64_t version = Field(root, "").at("version").integer(1, INT64_MAX);
+  const int64_t version = StoredField(root, "").at("version").integer(1, INT64_MAX);
   if (version != kVersion)
     throw OtherVersion(fmt::format(
         "it has version {}, this program reads version {}: use the newer program that wrote it", version, kVersion));
-  const uint64_t expected = parse_checksum(Field(root, "").at("checksum").text());
+  const uint64_t expected = parse_checksum(StoredField(root, "").at("checksum").text());
   root.erase("checksum");
   if (checksum(root.dump()) != expected) damaged("its checksum does not match: it was changed after it was written");
-  const Field fields(root, "");
+  const StoredField fields(root, "");
   Manifest manifest{.step = fields.at("step").integer(0, kMostSteps),
                     .ranks = static_cast<int>(fields.at("ranks").integer(1, kMostRanks)),
                     .scalars = fields.at("scalars").object(),
                     .files = {},
                     .tensors = {}};
-  fields.at("files").each([&](const Field& file) {
+  fields.at("files").each([&](const StoredField& file) {
     manifest.files.push_back({file.at("name").text(), file.at("bytes").integer(0, kMostBytes)});
   });
   if (std::ssize(manifest.files) != manifest.ranks)
     damaged("it names {} files of {} ranks: each writes one", manifest.files.size(), manifest.ranks);
   fields.at("tensors").each(
-      [&](const Field& tensor) { manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files))); });
+      [&](const StoredField& tensor) { manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files))); });
   check_references(manifest);
   return manifest;
 }

@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kExitInterrupted = 75;  // of a run that saved and can be continued; it has said so
+
 fs::path find_mpirun(const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find(':', at), path.size());
@@ -221,7 +223,7 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
     if (signal != 0)
       fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal,
            strsignal(signal), signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");
-    if (exit_code == 2) return 2;
+    if (exit_code == 2 || exit_code == kExitInterrupted) return exit_code;
     fail("rank {} of {} ended with exit code {}, so all ranks were stopped: its message stands above", rank, ranks,
          exit_code);
   }

@@ -22,6 +22,10 @@ class MetricsHook : public Hook {
   [[nodiscard]] int priority() const override { return 10; }
   void after_step(TrainerView& view) override { steps_.append(to_json(view.step)); }
   void after_eval(TrainerView& view) override { evals_.append(to_json(view.eval)); }
+  void after_save(TrainerView&) override {
+    steps_.sync();
+    evals_.sync();
+  }
 
  private:
   MetricsFile steps_, evals_;
@@ -87,10 +91,14 @@ class LogLineHook : public Hook {
   void after_step(TrainerView& view) override {
     window_.add(view.step);
     // The first step says at once that all is well.
-    if (view.step.step % every_ == 0 || view.step.step == view.info.resumed_step + 1) print(view);
+    const int64_t step = view.step.step;
+    if (step % every_ == 0 || step == view.info.resumed_step + 1 || step == view.info.total_steps) print(view);
   }
   void after_eval(TrainerView& view) override { log::print(validation_box(view.eval)); }
-  void after_save(TrainerView& view) override { log::info("saved {}", view.checkpoint.string()); }
+  void after_save(TrainerView& view) override {
+    if (view.stopping && !window_.empty()) print(view);  // the line of a step is above that of its checkpoint
+    log::info("saved {}", view.checkpoint.string());
+  }
   void after_run(TrainerView& view) override {
     if (!window_.empty()) print(view);
   }

@@ -12,6 +12,9 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "partita/base/config.h"
 #include "partita/base/dtype.h"
@@ -144,6 +147,8 @@ struct LogConfig {
 
 struct RunConfig {
   std::filesystem::path directory = "runs/default";
+  std::filesystem::path fork;  // a new folder: the run in `directory` stays as it is, and another begins at its checkpoint
+  bool rewind = false;         // checkpoint.resume may name an older checkpoint of the run itself
 };
 
 struct DebugConfig {
@@ -180,6 +185,12 @@ struct Config {
 
 // Valid TOML that load_config reads back to the same values; with sources, each line ends in where its value came from.
 [[nodiscard]] std::string to_toml(const Config& config, const ConfigSources* sources = nullptr);
+
+// What a run wrote down by to_toml: nothing but the text is read, not the model that model.from names.
+[[nodiscard]] Config parse_saved_config(std::string_view text, const std::filesystem::path& path);
+
+// All keys with their values as TOML, in the order of the schema.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> config_values(const Config& config);
 
 // Every key with type, default and meaning.
 [[nodiscard]] std::string config_help();

@@ -179,7 +179,8 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("keep_every", c.checkpoint.keep_every, at_least(0),
              "also keep checkpoints whose step is a multiple of this; 0: none")
       .field("resume", c.checkpoint.resume,
-             "\"auto\": the newest complete checkpoint of the run; \"never\"; or the path of a checkpoint")
+             "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
+             "checkpoint to start at (of the run itself: see run.rewind)")
       .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run");
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")
@@ -189,7 +190,12 @@ void bind_rest(ConfigSchema& s, Config& c) {
              "steps that rank 0 traces, after the first five (and tuning), into profile.json for ui.perfetto.dev and "
              "profile.txt with the time per kernel family; 0: none");
   s.section("run", "output folder")
-      .field("directory", c.run.directory, "folder of config.toml, metrics.jsonl, TensorBoard files and checkpoints");
+      .field("directory", c.run.directory, "folder of config.toml, metrics.jsonl, TensorBoard files and checkpoints")
+      .field("fork", c.run.fork,
+             "new run folder that starts at a checkpoint of run.directory: the newest, or checkpoint.resume; empty: no "
+             "fork")
+      .field("rewind", c.run.rewind,
+             "go back to the older checkpoint of the run named by checkpoint.resume; later ones are moved to a folder");
   s.section("debug", "debugging checks")
       .field("poison", c.debug.poison, "fill released weight slots and new gradient buffers with NaN")
       .field(
@@ -246,6 +252,20 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
 std::string to_toml(const Config& config, const ConfigSources* sources) {
   Config copy = config;  // the schema binds to variables
   return bind(copy).to_toml(sources);
+}
+
+Config parse_saved_config(std::string_view text, const std::filesystem::path& path) {
+  Config config;
+  bind(config).read_toml(text, path.string());
+  return config;
+}
+
+std::vector<std::pair<std::string, std::string>> config_values(const Config& config) {
+  Config copy = config;
+  std::vector<std::pair<std::string, std::string>> values;
+  const ConfigSchema schema = bind(copy);
+  for (const ConfigField& field : schema.fields()) values.emplace_back(field.key, field.value());
+  return values;
 }
 
 std::string config_help() {

@@ -27,6 +27,7 @@ struct TrainerView {
   StepMetrics step{};                  // the step just done; before_run: step 0, or the resumed one
   EvalMetrics eval{};                  // the last validation
   std::filesystem::path checkpoint{};  // the folder last saved
+  bool stopping = false;               // the step just done is the last, because somebody asked to stop
   std::string stop_reason{};           // a hook that fills this ends the run after the step, as Ctrl-C would
 };
 

@@ -36,7 +36,7 @@ struct StepMetrics {
   double loss_scale = 1;         // that the next step uses; 1 but in fp16
   int64_t skipped_steps = 0;     // so far: updates left out because a gradient was not finite
   int64_t nan_steps = 0;         // so far: steps with a loss that was not finite
-  int64_t memory_peak = 0;       // so far: most bytes allocated on the device of rank 0; 0 on the CPU
+  int64_t memory_peak = 0;       // so far: most bytes allocated on the device of rank 0; 0: it has none of its own
 
   [[nodiscard]] double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };

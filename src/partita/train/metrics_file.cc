@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "partita/base/json.h"
+#include "partita/base/log.h"
 
 namespace partita {
 namespace fs = std::filesystem;
@@ -18,21 +18,23 @@ namespace {
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-// Calls visit(line number, JSON object, text of the line) for each whole line.
+// Calls visit(line number, text of the line) for each whole line.
 template <class Visit>
-void for_each_line(const fs::path& path, std::string_view content, Visit visit) {
+void for_each_line(std::string_view content, Visit visit) {
   int64_t line_number = 0;
   for (size_t begin = 0; begin < content.size();) {
     const size_t end = content.find('\n', begin);
     if (end == std::string_view::npos) return;
-    const std::string_view line = content.substr(begin, end - begin);
-    ++line_number;
-    const auto json = try_parse_json(line);
-    if (!json || !json->is_object())
-      fail("{}:{}: expected a JSON object, found '{}'", path.string(), line_number, line.substr(0, 60));
-    visit(line_number, *json, line);
+    visit(++line_number, content.substr(begin, end - begin));
     begin = end + 1;
   }
+}
+
+nlohmann::json parse_line(const fs::path& path, int64_t number, std::string_view line) {
+  auto json = try_parse_json(line);
+  if (!json || !json->is_object())
+    fail("{}:{}: expected a JSON object, found '{}'", path.string(), number, line.substr(0, 60));
+  return *std::move(json);
 }
 
 class Reader {
@@ -46,13 +48,18 @@ class Reader {
     return at->get<int64_t>();
   }
   [[nodiscard]] int64_t integer_or(const char* key, int64_t absent) const {
-    return json_.contains(key) ? integer(key) : absent;
+    const auto at = json_.find(key);
+    return at == json_.end() || at->is_null() ? absent : integer(key);
   }
   [[nodiscard]] double real(const char* key) const {
     const auto at = json_.find(key);
     if (at != json_.end() && at->is_null()) return std::numeric_limits<double>::quiet_NaN();
     if (at == json_.end() || !at->is_number()) fail("{}:{}: expected a number '{}'", path_.string(), line_, key);
     return at->get<double>();
+  }
+  void check_whole() const {
+    for (const char* key : {"loss", "seconds"}) (void)real(key);
+    for (const char* key : {"step", "consumed_samples", "tokens"}) (void)integer(key);
   }
 
  private:
@@ -69,7 +76,7 @@ std::string to_json(const StepMetrics& s) {
       R"("seconds":{},"loss_scale":{},"skipped_steps":{},"nan_steps":{},"memory_peak":{}}})",
       s.step, s.consumed_samples, number(s.loss), number(s.grad_norm), number(s.learning_rate), s.tokens,
       number(s.tokens_per_second()), number(s.seconds), number(s.loss_scale), s.skipped_steps, s.nan_steps,
-      s.memory_peak);
+      s.memory_peak > 0 ? std::to_string(s.memory_peak) : "null");
 }
 
 std::string to_json(const EvalMetrics& e) {
@@ -80,14 +87,30 @@ std::string to_json(const EvalMetrics& e) {
 MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(path)) {
   if (fs::exists(path_)) {
     const std::string content = read_file(path_);
-    std::string kept;
-    for_each_line(path_, content, [&](int64_t number, const nlohmann::json& json, std::string_view line) {
-      if (Reader(path_, number, json).integer("step") <= resumed_step) kept.append(line) += '\n';
+    std::string kept, damaged;
+    int64_t first_damaged = 0;
+    for_each_line(content, [&](int64_t number, std::string_view line) {
+      try {
+        const nlohmann::json json = parse_line(path_, number, line);
+        const Reader r(path_, number, json);
+        r.check_whole();
+        if (r.integer("step") <= resumed_step) kept.append(line) += '\n';
+      } catch (const Error&) {
+        if (damaged.empty()) first_damaged = number;
+        damaged.append(line) += '\n';
+      }
     });
+    if (!damaged.empty()) {
+      fs::path aside = path_;
+      aside += ".damaged";
+      write_file(aside, (fs::exists(aside) ? read_file(aside) : std::string()) + damaged);
+      log::warn("{}:{}: lines that are not figures of a run were moved to {}", path_.string(), first_damaged,
+                aside.string());
+    }
     if (kept.size() != content.size()) write_file(path_, kept);
   }
   file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  if (!file_) fail("cannot write {}: {}", path_.string(), io_reason(errno));
 }
 
 void MetricsFile::append(const std::string& json) {
@@ -96,14 +119,19 @@ void MetricsFile::append(const std::string& json) {
   while (!rest.empty()) {
     const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+    if (n < 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
     rest.remove_prefix(static_cast<size_t>(n));
   }
 }
 
+void MetricsFile::sync() {
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("cannot write {}: {}", path_.string(), io_reason(errno));
+}
+
 std::vector<StepMetrics> read_steps(const fs::path& path) {
   std::vector<StepMetrics> steps;
-  for_each_line(path, read_file(path), [&](int64_t number, const nlohmann::json& json, std::string_view) {
+  for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
+    const nlohmann::json json = parse_line(path, number, line);
     const Reader r(path, number, json);
     steps.push_back({.step = r.integer("step"),
                      .consumed_samples = r.integer("consumed_samples"),
@@ -122,7 +150,8 @@ std::vector<StepMetrics> read_steps(const fs::path& path) {
 
 std::vector<EvalMetrics> read_evals(const fs::path& path) {
   std::vector<EvalMetrics> evals;
-  for_each_line(path, read_file(path), [&](int64_t number, const nlohmann::json& json, std::string_view) {
+  for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
+    const nlohmann::json json = parse_line(path, number, line);
     const Reader r(path, number, json);
     evals.push_back({.step = r.integer("step"),
                      .consumed_samples = r.integer("consumed_samples"),

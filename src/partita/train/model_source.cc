@@ -101,8 +101,7 @@ ModelSource open_peft(const fs::path& path, const fs::path& chosen) {
 ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
   const fs::path folder = fs::canonical(resolve_checkpoint(path));
   auto weights = std::make_shared<const StoredWeights>(folder);
-  const nlohmann::json& scalars = weights->manifest().scalars;
-  const RunState state = run_state(scalars, folder);
+  const RunState state = run_state(weights->manifest(), folder);
   // Its own, or that of its run: RUN/checkpoints/step-....
   const fs::path run = folder.parent_path().parent_path();
   const fs::path tokenizer = find_tokenizer_in({folder, folder.parent_path(), run});

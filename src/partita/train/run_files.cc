@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/host.h"
 #include "partita/tokenizer/tokenizer_files.h"
@@ -32,12 +31,22 @@ void copy_generation(const Config& config) {
 
 }  // namespace
 
-void write_run_files(const Config& config) {
+void write_run_files(const Config& config, int64_t resumed_step) {
   const std::filesystem::path& folder = config.run.directory;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail("the run's folder {} cannot be made: {}", folder.string(), error.message());
-  write_file(folder / "config.toml", to_toml(config));
+  // The configuration of a later start: it continues this run, and does not fork or rewind again.
+  Config saved = config;
+  saved.run.rewind = false;
+  if (!saved.run.fork.empty()) {
+    saved.run.fork.clear();
+    saved.checkpoint.resume = "auto";
+  }
+  const std::filesystem::path path = folder / "config.toml";
+  const std::string text = to_toml(saved);
+  if (resumed_step > 0 && std::filesystem::exists(path)) {
+    const std::string before = read_file(path);
+    if (before != text) write_file(folder / fmt::format("config-until-step-{:08}.toml", resumed_step), before);
+  }
+  write_file(path, text);
   const nlohmann::json versions = {
       {"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
   write_file(folder / "versions.json", versions.dump(2) + "\n");

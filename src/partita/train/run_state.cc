@@ -6,6 +6,8 @@
 #include <array>
 
 #include "partita/base/error.h"
+#include "partita/checkpoint/damage.h"
+#include "partita/checkpoint/stored_field.h"
 
 namespace partita {
 namespace {
@@ -35,36 +37,43 @@ nlohmann::json model_json(const ModelConfig& m) {
           {"rope_original_length", m.rope_original_length}};
 }
 
-// Checkpoints from before llama have none of its keys.
-template <class T>
-void get_optional(const nlohmann::json& json, const char* key, T& value) {
-  if (json.contains(key)) json.at(key).get_to(value);
-}
+constexpr int64_t kMostSamples = int64_t{1} << 60, kMostElements = int64_t{1} << 40, kMostRank = 1 << 20;
 
-ModelConfig model_of(const nlohmann::json& json) {
+// Checkpoints from before llama have none of its keys.
+ModelConfig model_of(const StoredField& f) {
   ModelConfig m;
-  const auto kind = std::ranges::find(kKinds, json.at("kind").get<std::string>());
-  if (kind == kKinds.end()) fail("a model of kind {}: this version knows gpt2 and llama", json.at("kind").dump());
+  const auto kind = std::ranges::find(kKinds, f.at("kind").text());
+  if (kind == kKinds.end()) f.at("kind").refuse("gpt2 or llama");
   m.kind = static_cast<ModelKind>(kind - kKinds.begin());
-  json.at("layers").get_to(m.layers);
-  json.at("hidden_size").get_to(m.hidden_size);
-  json.at("heads").get_to(m.heads);
-  get_optional(json, "kv_heads", m.kv_heads);
-  get_optional(json, "head_width", m.head_width);
-  json.at("ffn_hidden_size").get_to(m.ffn_hidden_size);
-  json.at("vocab_size").get_to(m.vocab_size);
-  json.at("max_length").get_to(m.max_length);
-  if (json.contains("tied_head")) m.tied_head = json.at("tied_head").get<bool>() ? TiedHead::yes : TiedHead::no;
-  json.at("dropout").get_to(m.dropout);
-  json.at("embedding_dropout").get_to(m.embedding_dropout);
-  json.at("attention_dropout").get_to(m.attention_dropout);
-  json.at("init_std").get_to(m.init_std);
-  json.at("norm_epsilon").get_to(m.norm_epsilon);
-  get_optional(json, "rope_theta", m.rope_theta);
-  get_optional(json, "rope_factor", m.rope_factor);
-  get_optional(json, "rope_low_frequency", m.rope_low_frequency);
-  get_optional(json, "rope_high_frequency", m.rope_high_frequency);
-  get_optional(json, "rope_original_length", m.rope_original_length);
+  const auto size = [&](const char* name, int64_t& member, int64_t least) {
+    member = f.at(name).integer(least, kMostElements);
+  };
+  const auto optional_size = [&](const char* name, int64_t& member, int64_t least) {
+    if (f.has(name)) size(name, member, least);
+  };
+  const auto optional_number = [&](const char* name, double& member) {
+    if (f.has(name)) member = f.at(name).number();
+  };
+  size("layers", m.layers, 1);
+  size("hidden_size", m.hidden_size, 1);
+  size("heads", m.heads, 1);
+  optional_size("kv_heads", m.kv_heads, 0);
+  optional_size("head_width", m.head_width, 0);
+  size("ffn_hidden_size", m.ffn_hidden_size, 0);
+  size("vocab_size", m.vocab_size, 1);
+  size("max_length", m.max_length, 1);
+  if (f.has("tied_head")) m.tied_head = f.at("tied_head").boolean() ? TiedHead::yes : TiedHead::no;
+  m.dropout = f.at("dropout").number();
+  m.embedding_dropout = f.at("embedding_dropout").number();
+  m.attention_dropout = f.at("attention_dropout").number();
+  m.init_std = f.at("init_std").number();
+  m.norm_epsilon = f.at("norm_epsilon").number();
+  optional_number("rope_theta", m.rope_theta);
+  optional_number("rope_factor", m.rope_factor);
+  optional_number("rope_low_frequency", m.rope_low_frequency);
+  optional_number("rope_high_frequency", m.rope_high_frequency);
+  optional_size("rope_original_length", m.rope_original_length, 1);
+  validate(m);
   return m;
 }
 
@@ -83,12 +92,40 @@ void expect_same(const std::filesystem::path& folder, const char* name, const T&
          there, here);
 }
 
-void read_lora(const nlohmann::json& json, RunState& s) {
-  json.at("rank").get_to(s.lora.rank);
-  json.at("alpha").get_to(s.lora.alpha);
-  json.at("dropout").get_to(s.lora.dropout);
-  json.at("targets").get_to(s.lora.targets);
-  s.base = json.at("base").get<std::string>();
+void read_lora(const StoredField& f, RunState& s) {
+  s.lora.rank = f.at("rank").integer(1, kMostRank);
+  s.lora.alpha = f.at("alpha").number();
+  s.lora.dropout = f.at("dropout").number();
+  s.lora.targets = f.at("targets").text();
+  s.base = f.at("base").text();
+}
+
+RunState state_from(const StoredField& f) {
+  RunState s;
+  s.step = f.at("step").integer(0, kMostSteps);
+  s.consumed_samples = f.at("consumed_samples").integer(0, kMostSamples);
+  s.skipped_steps = f.at("skipped_steps").integer(0, s.step);
+  s.nan_steps = f.at("nan_steps").integer(0, s.step);
+  s.model = model_of(f.at("model"));
+  for (const auto& [name, value] : f.at("identity").object().items())
+    s.identity[name] = StoredField(value, "identity." + name).text();
+  if (f.has("loss_scale")) {
+    const StoredField scale = f.at("loss_scale");
+    s.loss_scale = scale.at("scale").number();
+    if (!(s.loss_scale > 0)) scale.at("scale").refuse("more than 0");
+    s.clean_steps = scale.at("clean_steps").integer(0, kMostSteps);
+  }
+  if (f.has("lora")) read_lora(f.at("lora"), s);
+  if (f.has("amax_history"))
+    f.at("amax_history").each([&](const StoredField& amax) {
+      s.amax_history.push_back(static_cast<float>(amax.number()));
+    });
+  if (f.has("planned_samples"))
+    f.at("planned_samples").each([&](const StoredField& planned) {
+      s.planned_samples.push_back(planned.integer(0, kMostSamples));
+    });
+  if (f.has("stored_as")) s.stored_as = stored_types_from(f.at("stored_as").raw());
+  return s;
 }
 
 }  // namespace
@@ -106,24 +143,16 @@ nlohmann::json to_json(const RunState& s) {
 }
 
 RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder) try {
-  RunState s;
-  scalars.at("step").get_to(s.step);
-  scalars.at("consumed_samples").get_to(s.consumed_samples);
-  scalars.at("skipped_steps").get_to(s.skipped_steps);
-  scalars.at("nan_steps").get_to(s.nan_steps);
-  s.model = model_of(scalars.at("model"));
-  scalars.at("identity").get_to(s.identity);
-  if (scalars.contains("loss_scale")) {
-    scalars.at("loss_scale").at("scale").get_to(s.loss_scale);
-    scalars.at("loss_scale").at("clean_steps").get_to(s.clean_steps);
-  }
-  if (scalars.contains("lora")) read_lora(scalars.at("lora"), s);
-  get_optional(scalars, "amax_history", s.amax_history);
-  get_optional(scalars, "planned_samples", s.planned_samples);
-  if (scalars.contains("stored_as")) s.stored_as = stored_types_from(scalars.at("stored_as"));
-  return s;
-} catch (const nlohmann::json::exception& error) {
-  fail("{} is no checkpoint of a training run: {}", folder.string(), error.what());
+  return state_from(StoredField(scalars, ""));
+} catch (const Error& error) {
+  damaged("{} is not a checkpoint of a training run: {}", folder.string(), error.what());
+}
+
+RunState run_state(const Manifest& manifest, const std::filesystem::path& folder) {
+  RunState state = run_state(manifest.scalars, folder);
+  if (state.step != manifest.step)
+    damaged("{} is a checkpoint of step {}, but its run was at step {}", folder.string(), manifest.step, state.step);
+  return state;
 }
 
 void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder) {
@@ -165,13 +194,12 @@ void check_same_model(const RunState& saved, const ModelConfig& model, const Lor
   expect_same(folder, "lora.targets", linears(saved.lora), linears(lora));
 }
 
-std::vector<std::string> differences(const std::map<std::string, std::string>& saved,
-                                     const std::map<std::string, std::string>& now) {
-  std::vector<std::string> list;
+std::vector<Difference> differences(const std::map<std::string, std::string>& saved,
+                                    const std::map<std::string, std::string>& now) {
+  std::vector<Difference> list;
   for (const auto& [name, value] : now) {
     const auto before = saved.find(name);
-    if (before != saved.end() && before->second != value)
-      list.push_back(fmt::format("{} was {} and is {}", name, before->second, value));
+    if (before != saved.end() && before->second != value) list.push_back({name, before->second, value});
   }
   return list;
 }

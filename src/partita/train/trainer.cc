@@ -14,6 +14,8 @@
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
+#include "partita/checkpoint/damage.h"
+#include "partita/checkpoint/manifest.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/mesh.h"
@@ -25,13 +27,17 @@
 #include "partita/optim/loss_scale.h"
 #include "partita/train/build_model.h"
 #include "partita/train/builtin_hooks.h"
+#include "partita/train/config_changes.h"
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/matmul_tuning.h"
 #include "partita/train/profile.h"
 #include "partita/train/run_device.h"
+#include "partita/train/run_end.h"
 #include "partita/train/run_files.h"
+#include "partita/train/run_folder.h"
 #include "partita/train/run_state.h"
+#include "partita/train/start_point.h"
 #include "partita/train/summary.h"
 #include "partita/train/training_data.h"
 
@@ -58,7 +64,7 @@ int64_t trained_parameters(const Engine& engine) {
 class TrainingRun {
  public:
   TrainingRun(Config config, World& world, Hooks extra)
-      : config_(std::move(config)),
+      : config_(forked(std::move(config))),
         extra_(std::move(extra)),
         device_(take_device(config_.train.device, world)),
         mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
@@ -70,26 +76,27 @@ class TrainingRun {
     const InterruptGuard guard;
     complete_model(config_);
     workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
-    const std::filesystem::path from = resume_folder();
-    if (!from.empty()) read_position(from);
-    data_ = std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
-                                           RunPosition{.step = step_,
-                                                       .consumed_samples = consumed_samples_,
-                                                       .planned_samples = planned_samples_});
-    engine_ = build_training_engine(
-        config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()), mesh_.data(), device_);
-    set_weights(from);
+    (void)agree(peers_, [&] {
+      if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
+      return std::string();
+    });
+    while (!prepare()) {
+    }
     if (step_ >= config_.train.steps) {
-      log::info("{} is at step {}: nothing is left of {} steps", from.string(), step_, config_.train.steps);
+      log::info("The run is complete (step {} of {}). Raise train.steps, or choose another run.directory", step_,
+                config_.train.steps);
       return {.step = step_};
     }
     start();
-    bool interrupted = false;
+    bool interrupted = view_->stopping = everyone_stops();
+    const Timer timer;
     while (step_ < config_.train.steps && !interrupted) {
+      notice_interrupts();
       train_step();
       if (config_.eval.every > 0 && (step_ % config_.eval.every == 0 || step_ == config_.train.steps)) validate_now();
       const bool last = step_ == config_.train.steps;
       interrupted = !last && everyone_stops();
+      view_->stopping = interrupted;
       const bool due = config_.checkpoint.every > 0 && step_ % config_.checkpoint.every == 0;
       if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
     }
@@ -101,9 +108,7 @@ class TrainingRun {
     if (const DeviceUse use = device_use(device_); device_.is_cuda())
       log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
                 human_bytes(use.reserved));
-    if (interrupted)
-      warn("stopped {} after step {}; start the same command again to go on",
-           view_->stop_reason.empty() ? "on request" : "by " + view_->stop_reason, step_);
+    for (const std::string& line : closing_lines(run_end(*view_, timer.seconds()))) log::info("{}", line);
     return {.step = step_, .interrupted = interrupted};
   }
 
@@ -112,19 +117,30 @@ class TrainingRun {
     return std::chrono::seconds(config.parallel.timeout_seconds);
   }
 
-  std::filesystem::path resume_folder() {
-    const std::string& how = config_.checkpoint.resume;
-    const std::filesystem::path& run = config_.run.directory;
-    const auto latest = find_latest(checkpoints_folder(run), peers_);
-    if (how == "auto") return latest.value_or(std::filesystem::path());
-    // A run that began at another's checkpoint goes on with its own, like any other.
-    if (how != "never") return latest.value_or(how);
-    if (latest)
-      fail(
-          "run.directory {} holds {} of an earlier run: choose another folder, or go on with it by "
-          "checkpoint.resume=auto",
-          run.string(), latest->filename().string());
-    return {};
+  // Data, engine and weights where the run starts. False: the checkpoint was damaged, and there is one before it.
+  bool prepare() {
+    const std::filesystem::path from =
+        agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
+    if (!from.empty()) read_position(from);
+    data_ = std::make_unique<TrainingData>(
+        config_, mesh_.data().rank(), mesh_.data().size(),
+        RunPosition{.step = step_, .consumed_samples = consumed_samples_, .planned_samples = saved_.planned_samples});
+    if (!engine_)
+      engine_ =
+          build_training_engine(config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()),
+                                mesh_.data(), device_);
+    set_weights(from);
+    if (from.empty()) return true;
+    try {
+      resume(from);
+    } catch (const Damaged& error) {
+      (void)agree(peers_, [&] {
+        if (peers_.rank() == 0) go_back_behind(config_, from, error.what());
+        return std::string();
+      });
+      return false;
+    }
+    return true;
   }
 
   // Of a run with adapters a checkpoint holds these alone.
@@ -147,38 +163,32 @@ class TrainingRun {
         load_weights(*engine_, source, seed);
       }
     }
-    if (!checkpoint.empty()) resume(checkpoint);
   }
 
   // A run that goes on has the base it had, even where model.from is a run that went on itself.
   [[nodiscard]] ModelSource adapted_model() const {
-    if (!saved_base_.empty() && std::filesystem::exists(saved_base_)) return open_model(saved_base_);
+    if (!saved_.base.empty() && std::filesystem::exists(saved_.base)) return open_model(saved_.base);
     return open_model(config_.from, config_.base);
   }
 
   void read_position(const std::filesystem::path& folder) {
-    const RunState saved = run_state(read_scalars(folder), folder);
-    check_same_model(saved, config_.model, config_.lora, folder);
-    if (config_.train.precision == DType::fp16 && saved.loss_scale > 0)
-      loss_scale_ = {.scale = static_cast<float>(saved.loss_scale), .clean_steps = saved.clean_steps};
-    step_ = saved.step;
-    consumed_samples_ = saved.consumed_samples;
-    skipped_steps_ = saved.skipped_steps;
-    nan_steps_ = saved.nan_steps;
-    planned_samples_ = saved.planned_samples;
-    saved_identity_ = saved.identity;
-    saved_base_ = saved.base;
-    amax_history_ = saved.amax_history;
-    stored_as_ = saved.stored_as;
+    saved_ = run_state(read_manifest(folder), folder);
+    check_same_model(saved_, config_.model, config_.lora, folder);
+    if (config_.train.precision == DType::fp16 && saved_.loss_scale > 0)
+      loss_scale_ = {.scale = static_cast<float>(saved_.loss_scale), .clean_steps = saved_.clean_steps};
+    step_ = saved_.step;
+    consumed_samples_ = saved_.consumed_samples;
+    skipped_steps_ = saved_.skipped_steps;
+    nan_steps_ = saved_.nan_steps;
+    stored_as_ = saved_.stored_as;
   }
 
   void resume(const std::filesystem::path& folder) {
     (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
     engine_->publish_weights();
-    engine_->set_amax_history(amax_history_);
-    for (const std::string& difference : differences(saved_identity_, identity()))
-      warn("{}: {}, so the run will not be the one that was begun", folder.string(), difference);
+    engine_->set_amax_history(saved_.amax_history);
     log::info("resuming from {}", folder.string());
+    if (peers_.rank() == 0) say_changes(run_of(folder), saved_, identity(), config_);
   }
 
   void start() {
@@ -197,8 +207,8 @@ class TrainingRun {
                                              : matmul_rate(config_.train.precision),
              .on_cpu = device_.is_cpu(),
              .directory = config_.run.directory};
-    (void)agree(peers_, [&] {  // the others wait until the folder is there, and stop where it cannot be
-      if (info_.rank == 0) write_run_files(config_);
+    (void)agree(peers_, [&] {  // all stop where it cannot be written
+      if (info_.rank == 0) write_run_files(config_, step_);
       return std::string();
     });
     hooks_ = builtin_hooks(config_, info_);
@@ -253,6 +263,7 @@ class TrainingRun {
                                                            .loss_scale = scales_loss() ? loss_scale_.scale : 1});
     if (!tuning) profiler_->after_step();
     tuner_->after_step();
+    if (folder_) folder_->lock().require();
     ++step_;
     consumed_samples_ += config_.train.global_batch;
     if (!std::isfinite(r.loss)) ++nan_steps_;
@@ -307,6 +318,7 @@ class TrainingRun {
   }
 
   void save() {
+    if (folder_) folder_->lock().require();
     const bool replicated = config_.parallel.zero_stage == 0;
     State state = saved_state(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
     state.scalars = to_json(RunState{.step = step_,
@@ -328,8 +340,16 @@ class TrainingRun {
     hooks_.after_save(*view_);
   }
 
+  // What a signal is answered with while a step runs.
+  void notice_interrupts() const {
+    if (peers_.rank() != 0) return;
+    const char* clear = log::terminal_width() > 0 ? "\r\x1b[K" : "";  // the progress bar's line
+    set_interrupt_notice(clear + interrupt_notice(view_->step.seconds, config_.checkpoint.on_interrupt) + "\n");
+  }
+
   // A signal may reach one rank alone, or at different steps: all stop behind the same one.
   bool everyone_stops() {
+    if (folder_ && interrupt_requested()) folder_->lock().say_stopping();
     at::Tensor stop = at::zeros({1}, at::kInt);
     *stop.data_ptr<int32_t>() = interrupt_requested() || !view_->stop_reason.empty() ? 1 : 0;
     CpuStream stream;
@@ -354,6 +374,7 @@ class TrainingRun {
 
   Config config_;
   Hooks extra_;
+  std::unique_ptr<RunFolder> folder_;  // on rank 0
   at::Device device_;
   Mesh mesh_;
   std::unique_ptr<Communicator> self_;
@@ -366,10 +387,7 @@ class TrainingRun {
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
-  std::vector<int64_t> planned_samples_;  // of the checkpoint
-  std::map<std::string, std::string> saved_identity_;
-  std::vector<float> amax_history_;  // of the checkpoint
-  std::filesystem::path saved_base_;
+  RunState saved_;              // of the checkpoint
   StoredTypes stored_as_;       // element types that the weights came in, for an export
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   int64_t workspace_ = 0;       // bytes

@@ -6,7 +6,7 @@
 //   train(config, world, std::move(mine));
 //
 // All ranks call it. It resumes by itself (checkpoint.resume = "auto") and ends by itself: after the last step, on
-// Ctrl-C, SIGTERM or SIGUSR1 after the present step with a checkpoint saved, or by an Error.
+// Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 after the present step with a checkpoint saved, or by an Error.
 #pragma once
 #include "partita/comm/world.h"
 #include "partita/train/config.h"

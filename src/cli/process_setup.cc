@@ -1,0 +1,27 @@
+#include "cli/process_setup.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+
+#include "partita/base/removal.h"
+
+void prepare_process() {
+  // open() gives the lowest number that is free: the one that is missing.
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDWR) < 0) ::_exit(1);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void remove_files_on_signals(int argc, char** argv) {
+  // The others write none, start programs, or have an answer of their own.
+  constexpr std::array<std::string_view, 5> kWriters = {"tokenize", "tokenizer", "dataset", "import", "export"};
+  if (argc > 1 && std::ranges::find(kWriters, argv[1]) != kWriters.end()) partita::remove_on_signals();
+}
+
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }

@@ -1,0 +1,58 @@
+#include "partita/train/run_folder.h"
+
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+
+namespace partita {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The highest folder of the path that does not exist; empty: all do.
+fs::path first_missing(fs::path path) {
+  fs::path missing;
+  std::error_code ignored;
+  while (!path.empty() && !fs::exists(path, ignored)) {
+    missing = path;
+    path = path.parent_path();
+  }
+  return missing;
+}
+
+void check_place(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status named = fs::symlink_status(path, error), meant = fs::status(path, error);
+  if (named.type() == fs::file_type::symlink && meant.type() == fs::file_type::not_found)
+    fail("run.directory {} is a symbolic link to {}, which does not exist: make that folder, or choose another",
+         path.string(), fs::read_symlink(path, error).string());
+  if (fs::exists(meant) && !fs::is_directory(meant))
+    fail("run.directory {} is a file: expected a folder", path.string());
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(fs::absolute(std::move(path)).lexically_normal()) {
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "runs/a/"
+  check_place(path_);
+  first_made_ = first_missing(path_);
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) fail("the run's folder {} cannot be made: {}", path_.string(), error.message());
+  lock_ = std::make_unique<LockFile>(path_ / "run.lock", LockFile::Options{.what = "run.directory " + path_.string(),
+                                                                           .advice = "choose another run.directory"});
+  remove_all_abandoned(path_);
+}
+
+RunFolder::~RunFolder() {
+  lock_.reset();
+  if (first_made_.empty()) return;
+  // remove() takes no folder that holds anything.
+  std::error_code error;
+  for (fs::path folder = path_; fs::remove(folder, error) && folder != first_made_; folder = folder.parent_path()) {
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,32 @@
+// The folder of a run, for the process that writes into it: made, locked, and cleared of what a process that was killed
+// left half written.
+//
+//   RunFolder folder("runs/a");            // Error: runs/a is in use by process 1234 on node5 ...
+//   folder.lock().require();               // before a save
+//
+// A folder that was made for a run that then wrote nothing into it is removed again.
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "partita/base/lock_file.h"
+
+namespace partita {
+
+class RunFolder {
+ public:
+  // Errors: the path is a file or a link that leads nowhere; the folder cannot be made or written; another process has it.
+  explicit RunFolder(std::filesystem::path path);
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  ~RunFolder();
+
+  [[nodiscard]] LockFile& lock() { return *lock_; }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path first_made_;  // the highest folder that did not exist before; empty: all did
+  std::unique_ptr<LockFile> lock_;
+};
+
+}  // namespace partita

@@ -1,0 +1,144 @@
+#include "partita/train/start_point.h"
+
+#include <optional>
+#include <string>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/folders.h"
+#include "partita/checkpoint/manifest.h"
+#include "partita/train/lineage.h"
+#include "partita/train/start_rule.h"
+#include "partita/train/trainer.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFigures[] = {"metrics.jsonl", "validation.jsonl"};
+
+bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+// The path without links, as far as it exists.
+fs::path plain(const fs::path& path) {
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) canonical = fs::absolute(path).lexically_normal();
+  return canonical.has_filename() ? canonical : canonical.parent_path();
+}
+
+void copy_if_there(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  if (fs::exists(from, ignored) && !fs::exists(to, ignored)) write_file(to, read_file(from));
+}
+
+// Begins at another run's checkpoint: written down before anything else, so that a start after a stop finds it.
+void begin_at(const fs::path& run, const fs::path& checkpoint, const std::string& named, int64_t step, bool fork) {
+  Lineage lineage = read_lineage(run);
+  lineage.parent_checkpoint = plain(checkpoint);
+  lineage.parent_named = plain(named);
+  lineage.parent_step = step;
+  write_lineage(run, lineage);
+  // A fork's curves begin with its parent's; what came after the checkpoint is cut from them as at every start.
+  if (fork)
+    for (const char* name : kFigures) copy_if_there(run_of(checkpoint) / name, run / name);
+}
+
+fs::path new_folder(const fs::path& path) {
+  fs::path folder = path;
+  for (int number = 2; fs::exists(folder); ++number) folder = fmt::format("{}-{}", path.string(), number);
+  std::error_code error;
+  fs::create_directories(folder / "checkpoints", error);
+  if (error) fail("cannot make the folder {}: {}", folder.string(), error.message());
+  return folder;
+}
+
+void rewind(const fs::path& run, int64_t from, int64_t to) {
+  const fs::path kept = new_folder(run / fmt::format("rewound-from-step-{:08}", from));
+  for (const char* name : {kFigures[0], kFigures[1], "config.toml"}) copy_if_there(run / name, kept / name);
+  for (const StepFolder& folder : list_steps(checkpoints_folder(run))) {
+    if (folder.step <= to) continue;
+    std::error_code error;
+    fs::rename(folder.path, kept / "checkpoints" / folder.path.filename(), error);
+    if (error) fail("cannot move {} to {}: {}", folder.path.string(), kept.string(), error.message());
+  }
+  sync_directory(kept / "checkpoints");
+  sync_directory(checkpoints_folder(run));
+  // Last: a rewind that was cut short is begun again by the same command.
+  Lineage lineage = read_lineage(run);
+  lineage.rewinds.push_back({.from = from, .to = to, .kept = kept.filename()});
+  write_lineage(run, lineage);
+  log::info("rewinding from step {} to step {}: what came after is kept in {}", from, to, kept.string());
+}
+
+}  // namespace
+
+fs::path run_of(const fs::path& checkpoint) { return plain(checkpoint).parent_path().parent_path(); }
+
+Config forked(Config config) {
+  if (config.run.fork.empty()) return config;
+  const fs::path parent = config.run.directory;
+  if (plain(config.run.fork) == plain(parent))
+    fail("run.fork is the run's own folder, {}: choose a new one", parent.string());
+  if (config.checkpoint.resume == "never")
+    fail("run.fork begins at a checkpoint, and checkpoint.resume is never: leave one of them out");
+  if (config.checkpoint.resume == "auto") config.checkpoint.resume = parent.string();
+  config.run.directory = config.run.fork;
+  return config;
+}
+
+fs::path prepare_start(const Config& config) {
+  const fs::path& run = config.run.directory;
+  const std::string& resume = config.checkpoint.resume;
+  const Lineage lineage = read_lineage(run);
+  const auto newest = find_latest(checkpoints_folder(run));
+  StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
+  if (newest) view.newest = read_manifest(*newest).step;
+  if (!lineage.parent_checkpoint.empty()) view.parent = lineage.parent_step;
+  if (!lineage.rewinds.empty()) view.rewound_to = lineage.rewinds.back().to;
+  fs::path named;
+  view.named_is_parent = view.parent && names_checkpoint(resume) &&
+                         (plain(resume) == lineage.parent_named || plain(resume) == lineage.parent_checkpoint);
+  if (view.named_is_parent) {
+    named = lineage.parent_checkpoint;  // which may be gone by now, and is not needed
+    view.named = lineage.parent_step;
+  } else if (names_checkpoint(resume) && !(view.fork && newest)) {
+    named = resolve_checkpoint(resume);
+    view.named = read_manifest(named).step;
+    view.named_is_own = run_of(named) == plain(run);
+  }
+  const StartDecision decision = decide_start(view);
+  switch (decision.kind) {
+    case StartKind::first_step:
+      return {};
+    case StartKind::newest:
+      if (view.named && view.named != view.newest)
+        log::info("{} continues at its own step {}, not at {}", run.string(), *view.newest, resume);
+      return *newest;
+    case StartKind::named:
+      begin_at(run, named, resume, *view.named, view.fork);
+      return named;
+    case StartKind::parent:
+      return lineage.parent_checkpoint;
+    case StartKind::rewind:
+      rewind(run, *view.newest, *view.named);
+      return named;
+    case StartKind::refuse:
+      break;
+  }
+  fail("{}", decision.message);
+}
+
+void go_back_behind(const Config& config, const fs::path& checkpoint, const std::string& problem) {
+  if (run_of(checkpoint) != plain(config.run.directory) ||
+      list_steps(checkpoints_folder(config.run.directory)).size() < 2)
+    fail("{}", problem);
+  const fs::path aside = set_aside(checkpoint);
+  log::warn("{}", problem);
+  log::warn("it is kept as {}, and the run goes back to the checkpoint before it", aside.string());
+}
+
+}  // namespace partita

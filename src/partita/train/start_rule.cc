@@ -1,0 +1,51 @@
+#include "partita/train/start_rule.h"
+
+#include <fmt/format.h>
+
+namespace partita {
+namespace {
+
+StartDecision refuse(std::string message) { return {.kind = StartKind::refuse, .message = std::move(message)}; }
+
+StartDecision without_checkpoints(const StartView& v) {
+  if (v.resume == "never") return {.kind = StartKind::first_step};
+  if (v.named) return {.kind = StartKind::named};
+  return {.kind = v.parent ? StartKind::parent : StartKind::first_step};
+}
+
+}  // namespace
+
+StartDecision decide_start(const StartView& v) {
+  if (v.rewind && !v.named_is_own)
+    return refuse(fmt::format(
+        "run.rewind=true needs the checkpoint of {} to go back to: give its path as checkpoint.resume", v.run));
+  if (!v.newest) return without_checkpoints(v);
+  if (v.resume == "never")
+    return refuse(
+        fmt::format("run.directory {} holds step {} of an earlier run: choose another folder, or continue it by "
+                    "checkpoint.resume=auto",
+                    v.run, *v.newest));
+  if (v.fork) {
+    if (v.parent) return {.kind = StartKind::newest};
+    return refuse(
+        fmt::format("run.fork {} holds a run that was not forked: choose a new folder, or continue that run by its own "
+                    "config.toml",
+                    v.run));
+  }
+  if (!v.named || v.named_is_parent) return {.kind = StartKind::newest};
+  if (!v.named_is_own)
+    return refuse(fmt::format(
+        "checkpoint.resume is {}, but run.directory {} is at step {} of its own: choose another run.directory to begin "
+        "at that checkpoint, or leave checkpoint.resume out to continue this run",
+        v.resume, v.run, *v.newest));
+  if (*v.named >= *v.newest) return {.kind = StartKind::newest};
+  if (v.rewind) return {.kind = v.rewound_to == v.named ? StartKind::newest : StartKind::rewind};
+  if (v.rewound_to == v.named) return {.kind = StartKind::newest};
+  return refuse(
+      fmt::format("checkpoint.resume is step {}, but the run is at step {}: run.rewind=true goes back and keeps what "
+                  "came after in a folder, --run.fork=NEW_FOLDER begins another run there, and without "
+                  "checkpoint.resume the run continues at step {}",
+                  *v.named, *v.newest, *v.newest));
+}
+
+}  // namespace partita

@@ -1,0 +1,99 @@
+#include "partita/train/start_rule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace partita {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+StartKind kind(const StartView& view) { return decide_start(view).kind; }
+
+TEST(StartRule, WithoutCheckpoints) {
+  EXPECT_EQ(kind({.resume = "auto"}), StartKind::first_step);
+  EXPECT_EQ(kind({.resume = "never"}), StartKind::first_step);
+  EXPECT_EQ(kind({.resume = "runs/a", .named = 40}), StartKind::named);
+  EXPECT_EQ(kind({.resume = "runs/a", .fork = true, .named = 40}), StartKind::named);
+  // A fork that was stopped before its first checkpoint, continued by its own configuration.
+  EXPECT_EQ(kind({.resume = "auto", .parent = 40}), StartKind::parent);
+}
+
+TEST(StartRule, TheSameCommandAgainGoesOn) {
+  EXPECT_EQ(kind({.resume = "auto", .newest = 60}), StartKind::newest);
+  EXPECT_EQ(kind({.resume = "runs/a", .newest = 60, .named = 40, .named_is_parent = true, .parent = 40}),
+            StartKind::newest);
+  EXPECT_EQ(kind({.resume = "runs/a", .fork = true, .newest = 60, .parent = 40}), StartKind::newest);
+  EXPECT_EQ(kind({.resume = "x", .rewind = true, .newest = 60, .named = 40, .named_is_own = true, .rewound_to = 40}),
+            StartKind::newest);
+  EXPECT_EQ(kind({.resume = "x", .newest = 60, .named = 60, .named_is_own = true}), StartKind::newest);
+}
+
+TEST(StartRule, GoesBackOnlyWhenAsked) {
+  StartView view{.resume = "x", .run = "runs/a", .newest = 60, .named = 40, .named_is_own = true};
+  const StartDecision refused = decide_start(view);
+  EXPECT_EQ(refused.kind, StartKind::refuse);
+  EXPECT_THAT(refused.message, AllOf(HasSubstr("step 40"), HasSubstr("step 60"), HasSubstr("run.rewind=true"),
+                                     HasSubstr("--run.fork=")));
+  view.rewind = true;
+  EXPECT_EQ(kind(view), StartKind::rewind);
+  view.rewound_to = 20;
+  EXPECT_EQ(kind(view), StartKind::rewind);
+}
+
+TEST(StartRule, RefusesWhatItWouldHaveToPassOver) {
+  const auto message = [](const StartView& view) {
+    const StartDecision decision = decide_start(view);
+    EXPECT_EQ(decision.kind, StartKind::refuse);
+    return decision.message;
+  };
+  EXPECT_THAT(message({.resume = "never", .run = "runs/a", .newest = 60}), HasSubstr("run.directory runs/a holds"));
+  EXPECT_THAT(message({.resume = "runs/b", .run = "runs/a", .newest = 60, .named = 40}),
+              AllOf(HasSubstr("runs/b"), HasSubstr("another run.directory")));
+  EXPECT_THAT(message({.resume = "runs/a", .run = "runs/b", .fork = true, .newest = 60}),
+              HasSubstr("run.fork runs/b holds a run that was not forked"));
+  EXPECT_THAT(message({.resume = "auto", .run = "runs/a", .rewind = true, .newest = 60}), HasSubstr("run.rewind=true"));
+  EXPECT_THAT(message({.resume = "runs/b", .run = "runs/a", .rewind = true, .newest = 60, .named = 40}),
+              HasSubstr("run.rewind=true"));
+}
+
+TEST(StartRule, NeverGivesUpAStepWithoutAWord) {
+  std::mt19937 random(3);
+  const auto coin = [&] { return random() % 2 == 0; };
+  const auto step = [&]() -> std::optional<int64_t> {
+    if (coin()) return std::nullopt;
+    return static_cast<int64_t>(random() % 5);
+  };
+  for (int i = 0; i < 100'000; ++i) {
+    StartView v{.resume = random() % 3 == 0 ? "auto"
+                          : coin()          ? "never"
+                                            : "runs/a",
+                .run = "r",
+                .fork = coin(),
+                .rewind = coin(),
+                .newest = step(),
+                .named = {},
+                .parent = step(),
+                .rewound_to = step()};
+    if (v.resume == "runs/a") v.named = static_cast<int64_t>(random() % 5);
+    v.named_is_own = v.named && coin();
+    v.named_is_parent = v.named && v.parent && !v.named_is_own && coin();
+    const StartDecision d = decide_start(v);
+    if (v.newest) {
+      EXPECT_TRUE(d.kind == StartKind::newest || d.kind == StartKind::refuse ||
+                  (d.kind == StartKind::rewind && v.rewind && v.named_is_own && *v.named < *v.newest));
+    } else {
+      EXPECT_NE(d.kind, StartKind::newest);
+      EXPECT_NE(d.kind, StartKind::rewind);
+    }
+    EXPECT_FALSE(d.kind == StartKind::named && !v.named);
+    EXPECT_FALSE(d.kind == StartKind::parent && !v.parent);
+    EXPECT_EQ(d.message.empty(), d.kind != StartKind::refuse);
+  }
+}
+
+}  // namespace
+}  // namespace partita
