@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz format tidy clean
+.PHONY: help setup build test test-faults test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -26,6 +26,9 @@ test: ## installs, builds and runs all tests
 	@$(MAKE) --no-print-directory build
 	@echo 'Running the tests'
 	@ctest --preset release --parallel $(JOBS)
+
+test-faults: build ## kills runs at random, fails their file operations one by one, and looks what is lost (an hour)
+	@tests/faults/campaign.py --program build/partita --shim build/tests/libfail_io.so
 
 test-gpu: build ## checks on the GPUs of this machine what CPUs cannot (a minute)
 	@tests/gpu/run.sh

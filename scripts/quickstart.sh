@@ -47,9 +47,17 @@ else
   echo "already exists"
 fi
 
-trap 'echo "quickstart: stopped; the same command resumes from the last checkpoint" >&2; exit 130' INT
+stopped() {
+  echo "quickstart: $1; the same command resumes from the last checkpoint" >&2
+  exit "$2"
+}
+trap 'stopped "stopped" 130' INT
 say "Training: ZeRO-2 over two MPI ranks; the settings are in configs/quickstart.toml"
-run $kPartita launch -n 2 -- train configs/quickstart.toml
+run $kPartita launch -n 2 -- train configs/quickstart.toml || {
+  code=$?
+  ((code == 75)) && stopped "the training was interrupted and saved" $code
+  stopped "the training ended with exit code $code, see above" $code
+}
 
 say "The loss curve"
 run $kPartita plot "$kRun"

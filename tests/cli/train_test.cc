@@ -45,7 +45,7 @@ TEST(Train, WritesARunAndLearns) {
   // And nothing is left to do.
   const Result done = partita(train_command(2, run, {"--parallel.zero_stage=2"}));
   EXPECT_EQ(done.code, 0);
-  EXPECT_THAT(done.error, HasSubstr("nothing is left of 12 steps"));
+  EXPECT_THAT(done.error, HasSubstr("The run is complete (step 12 of 12)"));
 }
 
 TEST(Train, ProfilesAFewSteps) {
@@ -141,8 +141,10 @@ TEST(Train, StopsOnRequestWithACheckpoint) {
       << process.seen().error;
   kill(process.pid(), SIGINT);
   const Result r = process.end(seconds(30));
-  EXPECT_EQ(r.code, 0) << r.error;
-  EXPECT_THAT(r.error, HasSubstr("stopped on request after step"));
+  EXPECT_EQ(r.code, 75) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("Stopping after this step, then saving a checkpoint. Ctrl-C again stops now."));
+  EXPECT_THAT(r.error, HasSubstr("Interrupted after step"));
+  EXPECT_THAT(r.error, HasSubstr("Repeat the command to resume"));
   const auto lines = metrics(run);
   EXPECT_TRUE(fs::exists(run / "checkpoints" / fmt::format("step-{:08d}", lines.size()) / "manifest.json"));
 }

@@ -1,0 +1,161 @@
+// A preloaded library that makes one file operation of a process fail, the N-th below a folder: how a full disk, a disk
+// with errors or a lack of descriptors looks to a program, at every place where it can be met.
+//
+//   LD_PRELOAD=libfail_io.so FAIL_UNDER=/tmp/run FAIL_AT=17 FAIL_WITH=28 program     # ENOSPC at operation 17
+//
+// FAIL_LASTS=1: from then on every one fails. FAIL_RANK=1: only in the process of that rank. FAIL_COUNT=FILE: the number of
+// operations is written there at the end. Reading counts where FAIL_WITH is not ENOSPC.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+long number(const char* name, long otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atol(text);
+}
+
+bool is_this_rank() {
+  const long wanted = number("FAIL_RANK", -1);
+  return wanted < 0 || wanted == number("OMPI_COMM_WORLD_RANK", number("RANK", 0));
+}
+
+struct Plan {
+  std::string under = std::getenv("FAIL_UNDER") == nullptr ? "" : std::getenv("FAIL_UNDER");
+  long at = number("FAIL_AT", 0);
+  int error = static_cast<int>(number("FAIL_WITH", ENOSPC));
+  bool lasts = number("FAIL_LASTS", 0) != 0;
+  bool on = !under.empty() && is_this_rank();
+  std::atomic<long> count = 0;
+  std::array<std::atomic<bool>, 4096> watched{};  // descriptors of files below the folder
+};
+
+Plan& plan() {
+  static auto* instance = new Plan;  // other objects write files when they are destroyed
+  return *instance;
+}
+
+[[gnu::destructor]] void report() {
+  const char* file = std::getenv("FAIL_COUNT");
+  if (file == nullptr || !plan().on) return;
+  if (std::FILE* out = std::fopen(file, "w")) {
+    std::fprintf(out, "%ld\n", plan().count.load());
+    std::fclose(out);
+  }
+}
+
+bool is_below(const char* path) {
+  if (!plan().on) return false;
+  std::string text(path);
+  if (text.empty() || text[0] != '/') {
+    char folder[PATH_MAX];
+    if (getcwd(folder, sizeof folder) == nullptr) return false;
+    text = std::string(folder) + "/" + text;
+  }
+  return text.compare(0, plan().under.size(), plan().under) == 0;
+}
+
+bool is_watched(int fd) {
+  return plan().on && fd >= 0 && static_cast<size_t>(fd) < plan().watched.size() &&
+         plan().watched[static_cast<size_t>(fd)];
+}
+
+// True, with errno set: this operation is the one that fails.
+bool fails(bool writes) {
+  if (!writes && plan().error == ENOSPC) return false;
+  const long now = ++plan().count;
+  if (plan().at == 0 || (plan().lasts ? now < plan().at : now != plan().at)) return false;
+  errno = plan().error;
+  return true;
+}
+
+int watch(int fd, bool below) {
+  if (plan().on && fd >= 0 && static_cast<size_t>(fd) < plan().watched.size())
+    plan().watched[static_cast<size_t>(fd)] = below;
+  return fd;
+}
+
+bool opens_to_write(int flags) { return (flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0; }
+
+template <class Function, class... Arguments>
+auto call(const char* name, bool counts, bool writes, Arguments... arguments)
+    -> decltype(next<Function>(name)(arguments...)) {
+  if (counts && fails(writes)) return -1;
+  return next<Function>(name)(arguments...);
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  const bool below = is_below(path);
+  if (below && fails(opens_to_write(flags))) return -1;
+  return watch(next<int(const char*, int, ...)>("open")(path, flags, mode), below);
+}
+int open64(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  const bool below = is_below(path);
+  if (below && fails(opens_to_write(flags))) return -1;
+  return watch(next<int(const char*, int, ...)>("open64")(path, flags, mode), below);
+}
+DIR* opendir(const char* path) {
+  if (is_below(path) && fails(false)) return nullptr;
+  return next<DIR*(const char*)>("opendir")(path);
+}
+int close(int fd) {
+  watch(fd, false);
+  return next<int(int)>("close")(fd);
+}
+ssize_t write(int fd, const void* data, size_t size) {
+  return call<ssize_t(int, const void*, size_t)>("write", is_watched(fd), true, fd, data, size);
+}
+ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
+  return call<ssize_t(int, const void*, size_t, off_t)>("pwrite", is_watched(fd), true, fd, data, size, at);
+}
+ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
+  return call<ssize_t(int, const void*, size_t, off64_t)>("pwrite64", is_watched(fd), true, fd, data, size, at);
+}
+ssize_t read(int fd, void* data, size_t size) {
+  return call<ssize_t(int, void*, size_t)>("read", is_watched(fd), false, fd, data, size);
+}
+int fsync(int fd) { return call<int(int)>("fsync", is_watched(fd), true, fd); }
+int rename(const char* from, const char* to) noexcept {
+  return call<int(const char*, const char*)>("rename", is_below(to), true, from, to);
+}
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  return call<int(int, const char*, int, const char*, unsigned)>("renameat2", is_below(to), true, from_folder, from,
+                                                                 to_folder, to, flags);
+}
+int link(const char* from, const char* to) noexcept {
+  return call<int(const char*, const char*)>("link", is_below(to), true, from, to);
+}
+int mkdir(const char* path, mode_t mode) noexcept {
+  return call<int(const char*, mode_t)>("mkdir", is_below(path), true, path, mode);
+}
+}
