@@ -16,9 +16,9 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
   add_choice(command, "--states", a.states, {"fp32", "bf16"},
              "Precision of master weights and optimizer states; bf16 needs precision bf16");
   command.add_flag("--deterministic", a.deterministic,
-           "Bitwise reproducible runs, even where that costs time (attention backward on GPUs)");
+                   "Bitwise reproducible runs, even where that costs time (attention backward on GPUs)");
   command.add_flag("--offload-optimizer", a.offload_optimizer,
-           "GPU only: keep gradients, master weights and optimizer states in host memory and update there");
+                   "GPU only: keep gradients, master weights and optimizer states in host memory and update there");
   add_number(command, "--offload-activations", a.offload_activations, partita::at_least(0),
              "GPU only: keep saved activations of the first N layers in host memory");
   add_choice(command, "--device", a.device, {"cpu", "cuda"}, "Device");
@@ -44,8 +44,7 @@ void add_bench_command(CLI::App& app) {
 
   CLI::App* step = command->add_subcommand("step", "Time training steps on random tokens; prints one line of JSON");
   add_shared_options(*step, *a);
-  step->add_flag("--tune", a->tune,
-                 "GPU only: first measure the algorithms of matrix products and take the fastest");
+  step->add_flag("--tune", a->tune, "GPU only: first measure the algorithms of matrix products and take the fastest");
   add_text(*step, "--profile", a->profile, "FILE",
            "Trace three more steps into FILE, for ui.perfetto.dev, with a table of the time in FILE.txt");
   add_text(*step, "--tuning-file", a->tuning_file, "FILE",
@@ -58,7 +57,8 @@ void add_bench_command(CLI::App& app) {
   step->callback([a] { bench_step(*a); });
 
   CLI::App* recompute = command->add_subcommand(
-      "recompute", "Compare the memory that each recomputation level saves with the time it costs (all four models are in memory)");
+      "recompute",
+      "Compare the memory that each recomputation level saves with the time it costs (all four models are in memory)");
   add_shared_options(*recompute, *a);
   recompute->add_flag("--json", a->json, "Print lines of JSON instead of a table");
   recompute->footer("Example: partita bench recompute --model llama --kv-heads 2 --shape 6,6,384,256,8,4096");

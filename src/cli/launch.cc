@@ -10,7 +10,8 @@
 #include "partita/comm/launcher.h"
 
 void add_launch_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("launch", "Run a command on several ranks, on this machine or on the hosts listed in a file");
+  CLI::App* command =
+      app.add_subcommand("launch", "Run a command on several ranks, on this machine or on the hosts listed in a file");
   auto ranks = std::make_shared<int>(1);
   auto options = std::make_shared<partita::LaunchOptions>();
   add_number(*command, "-n,--ranks", *ranks, partita::at_least(1), "Number of ranks")->required()->default_str("");
@@ -21,7 +22,8 @@ void add_launch_command(CLI::App& app) {
   command->prefix_command();  // COMMAND and what follows it
   command->footer(
       "COMMAND is a command of partita with its arguments, which every rank runs. Each rank uses cores / ranks\n"
-      "threads unless OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at once.\n\n"
+      "threads unless OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at "
+      "once.\n\n"
       "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
   command->callback([command, ranks, options] {
     const std::vector<std::string> of_rank = command->remaining();
