@@ -171,7 +171,7 @@ class Campaign:
             self.fault(f"{name}: left behind: {left}")
         shutil.rmtree(run)
 
-    def kill(self, kills):
+    def kill(self, kills, in_a_row):
         steps = 24
         layouts = ["alone", "launch", "sockets"]
         chain = 0
@@ -180,7 +180,7 @@ class Campaign:
             seconds = self.reference(layout, steps)[1]
             run = self.folder / f"kill-{chain}"
             chain += 1
-            for _ in range(min(kills, 5)):
+            for _ in range(min(kills, in_a_row)):
                 processes = self.start(layout, run, steps)
                 time.sleep(self.random.uniform(0.2, 1.0) * seconds)
                 victims = self.processes_of(run)
@@ -306,7 +306,7 @@ def main():
     campaign = Campaign(arguments)
     try:
         if "kill" in arguments.kinds:
-            campaign.kill(arguments.kills or (6 if arguments.short else 200))
+            campaign.kill(arguments.kills or (6 if arguments.short else 200), 2 if arguments.short else 5)
         if "twice" in arguments.kinds:
             campaign.twice(arguments.starts or (2 if arguments.short else 50))
         if "io" in arguments.kinds:

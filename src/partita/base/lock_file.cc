@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "partita/base/host.h"
+#include "partita/base/json.h"
 #include "partita/base/log.h"
 #include "partita/base/timer.h"
 
@@ -125,18 +126,18 @@ std::string to_text(const LockHolder& h) {
 std::optional<LockHolder> parse_lock_holder(std::string_view text) {
   const size_t end = text.find('\n');
   if (end == text.npos) return std::nullopt;
-  const auto json = nlohmann::json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
+  const auto json = try_parse_json(text.substr(0, end));
+  if (!json || !json->is_object()) return std::nullopt;
   try {
     LockHolder h;
-    json.at("host").get_to(h.host);
-    json.at("process").get_to(h.process);
-    json.at("machine").get_to(h.machine);
-    json.at("started").get_to(h.started);
-    json.at("job").get_to(h.job);
-    json.at("since").get_to(h.since);
-    json.at("beats").get_to(h.beats);
-    json.at("stopping").get_to(h.stopping);
+    json->at("host").get_to(h.host);
+    json->at("process").get_to(h.process);
+    json->at("machine").get_to(h.machine);
+    json->at("started").get_to(h.started);
+    json->at("job").get_to(h.job);
+    json->at("since").get_to(h.since);
+    json->at("beats").get_to(h.beats);
+    json->at("stopping").get_to(h.stopping);
     return h;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/json.h"
 
 namespace partita {
 namespace {
@@ -19,7 +20,7 @@ Lineage read_lineage(const fs::path& run) {
   std::error_code error;
   if (fs::status(path, error).type() == fs::file_type::not_found) return {};
   try {
-    const auto json = nlohmann::json::parse(read_file(path));
+    const nlohmann::json json = read_json(path);
     Lineage lineage;
     if (json.contains("parent")) {
       lineage.parent_checkpoint = json.at("parent").at("checkpoint").get<std::string>();
@@ -29,7 +30,7 @@ Lineage read_lineage(const fs::path& run) {
     for (const auto& r : json.at("rewinds"))
       lineage.rewinds.push_back({r.at("from"), r.at("to"), r.at("kept").get<std::string>()});
     return lineage;
-  } catch (const nlohmann::json::exception& problem) {
+  } catch (const std::exception& problem) {  // Error of ours, or json's: a key is missing, a value of another kind
     fail("{} cannot be used: {}: restore it, or remove it if the run began at its own first step", path.string(),
          problem.what());
   }

@@ -74,6 +74,7 @@ class TrainingRun {
 
   TrainOutcome operator()() {
     const InterruptGuard guard;
+    if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
     complete_model(config_);
     workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
     (void)agree(peers_, [&] {
