@@ -30,6 +30,7 @@ readonly kPackages=(
   libcli11-dev nlohmann-json3-dev libsimdjson-dev libtomlplusplus-dev libspdlog-dev libfmt-dev
   libisal-dev libzstd-dev libicu-dev                              # gzip and zstd input, sentences
   libhwy-dev libtbb-dev libxxhash-dev libpcre2-dev
+  libsodium-dev                                                   # proofs that a rank is of the job
   libgtest-dev libgmock-dev libbenchmark-dev
   gnuplot-nox                                                     # partita plot
   bible-kjv bible-kjv-text                                        # the text of the quick start

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/command_line.h"
@@ -21,6 +22,7 @@
 #include "cli/process_setup.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/comm/launched_arguments.h"
 #include "partita/comm/world.h"
 
 namespace {
@@ -30,7 +32,7 @@ constexpr std::chrono::milliseconds kRankZeroFirst{1500};
 
 partita::Launch launch_of_process() {
   try {
-    return partita::detect_launch(partita::process_environment());
+    return partita::launch_of_this_process();
   } catch (const std::exception&) {
     return {};  // the environment is what is wrong: that error is being printed
   }
@@ -44,7 +46,7 @@ int report(const char* message, int code) {
   else
     std::fprintf(stderr, "partita: %s\n", message);
   std::fflush(nullptr);
-  if (launch.size > 1) partita::World::abort(code);  // the other ranks may be waiting for this one
+  if (launch.size > 1) partita::World::abort(code, message);  // the other ranks may be waiting for this one
   return code;
 }
 
@@ -81,7 +83,7 @@ int main(int argc, char** argv) {
     add_plot_command(app);
     add_checkpoint_command(app);
     add_bench_command(app);
-    std::vector<std::string> words = arrange(app, {argv + 1, argv + argc});
+    std::vector<std::string> words = arrange(app, partita::own_arguments(argc, argv));
     std::ranges::reverse(words);  // the order that CLI11 takes them in
     app.parse(std::move(words));
     return check_output(app);

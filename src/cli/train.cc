@@ -20,7 +20,7 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
   partita::Config config = partita::load_config(file, overrides, &sources);
   if (profile && config.log.profile_steps == 0) config.log.profile_steps = kProfileSteps;
   if (print) {
-    const partita::Launch launch = partita::detect_launch(partita::process_environment());
+    const partita::Launch launch = partita::launch_of_this_process();
     partita::log::configure(launch.rank, launch.size);
     partita::validate(config.model);
     partita::log::print(partita::to_toml(config, &sources));

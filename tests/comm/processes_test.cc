@@ -23,13 +23,15 @@ constexpr auto kSoon = 30s;  // a few seconds, on a busy machine
 // No variable of a launcher that the test itself may run under.
 std::map<std::string, std::string> clean() {
   std::map<std::string, std::string> variables = {{"OMP_NUM_THREADS", "1"}};
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                           "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID", "SLURM_JOB_ID"})
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
+        "PARTITA_JOB_KEY", "PMI_RANK", "PMIX_RANK"})
     variables[name] = "";
   return variables;
 }
 
-int free_port() { return port_of(*listen_on(0)); }
+int free_port() { return port_of(*listen_on("127.0.0.1", 0)); }
 
 Process start_rank(int rank, int size, int port, const std::string& mode, const std::string& seconds) {
   auto variables = clean();
@@ -65,46 +67,73 @@ TEST(TcpRanks, FindEachOther) {
   }
 }
 
-// Under torchrun the first port belongs to torchrun's own store, which does not greet.
-TEST(TcpRanks, TakeTheNextPortIfTheFirstIsTaken) {
-  const auto taken = listen_on(0);
-  const int port = port_of(*taken);
-  Process one = start_rank(1, 2, port, "hello", "60"), zero = start_rank(0, 2, port, "hello", "60");
-  const Ended ended = zero.wait(kSoon);
-  EXPECT_EQ(ended.exit_code, 0) << ended.output;
-  EXPECT_EQ(one.wait(kSoon).exit_code, 0);
-}
-
 TEST(TcpRanks, KillOfARankEndsTheOthers) {
   const std::vector<Ended> ended = run_ranks(3, "kill");
   EXPECT_EQ(ended[2].signal, SIGKILL);
   for (size_t r : {0U, 1U}) {
     EXPECT_EQ(ended[r].exit_code, 1);
-    EXPECT_THAT(ended[r].output, AllOf(HasSubstr("error: dp.all_gather #2: rank "), HasSubstr(" has died")));
+    EXPECT_THAT(ended[r].output, AllOf(HasSubstr("error: dp.all_gather #2: rank 2 (process "),
+                                       HasSubstr(" ended unexpectedly: its connection is closed")));
   }
-  // One of the two may see the other end before it sees the cause.
-  EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("error: dp.all_gather #2: rank 2 has died"));
 }
 
 TEST(TcpRanks, AnErrorOfARankEndsTheOthers) {
   const std::vector<Ended> ended = run_ranks(3, "throw");
   for (const Ended& rank : ended) EXPECT_EQ(rank.exit_code, 1);
   EXPECT_THAT(ended[2].output, HasSubstr("error: the disk of rank 2 is full"));
-  EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("rank 2 has died"));
+  for (size_t r : {0U, 1U})
+    EXPECT_THAT(ended[r].output, HasSubstr(": rank 2 ended with exit code 1: the disk of rank 2 is full"));
 }
 
 TEST(TcpRanks, LeavingTooEarlyIsNamed) {
   const std::vector<Ended> ended = run_ranks(2, "leave", "5");
   EXPECT_EQ(ended[0].exit_code, 1);
-  EXPECT_THAT(ended[0].output, HasSubstr("rank 1 has finished, but this rank still expects messages from it"));
+  EXPECT_THAT(ended[0].output, HasSubstr("has finished, but this rank still expects messages from it"));
+}
+
+TEST(TcpRanks, AnExitWithoutAWordIsNamed) {
+  const std::vector<Ended> ended = run_ranks(3, "early");
+  EXPECT_EQ(ended[2].exit_code, 0);
+  for (size_t r : {0U, 1U}) {
+    EXPECT_EQ(ended[r].exit_code, 1);
+    EXPECT_THAT(ended[r].output,
+                AllOf(HasSubstr("dp.all_gather #2: rank 2 (process "), HasSubstr(" ended unexpectedly")));
+  }
+}
+
+TEST(TcpRanks, ARankThatDoesNotEndIsNamed) {
+  const std::vector<Ended> ended = run_ranks(2, "late", "2", /*waited_for=*/1);
+  EXPECT_EQ(ended[0].exit_code, 1);
+  EXPECT_THAT(ended[0].output, HasSubstr(" did not come to its end within 2 s"));
+}
+
+// The numbers of ranks that a stranger's or a broken environment says are checked before memory is taken for them.
+TEST(TcpRanks, TooManyRanksAreRefused) {
+  auto variables = clean();
+  variables["RANK"] = "0";
+  variables["WORLD_SIZE"] = "2000000000";
+  const Ended ended = Process({PARTITA_RANK_PROGRAM, "hello"}, variables).wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("error: environment variable WORLD_SIZE=2000000000: expected 1 to 65536 ranks"));
+}
+
+TEST(ForeignRanks, AreRefused) {
+  auto variables = clean();
+  variables["PMI_RANK"] = "0";
+  variables["PMI_SIZE"] = "2";
+  const Ended ended = Process({PARTITA_RANK_PROGRAM, "hello"}, variables).wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("error: this process was started by the mpiexec of MPICH"));
 }
 
 TEST(TcpRanks, AHangNamesCollectiveAndMissingRank) {
   const std::vector<Ended> ended = run_ranks(3, "hang", "2", /*waited_for=*/2);
   for (size_t r : {0U, 1U}) {
     EXPECT_EQ(ended[r].exit_code, 1);
-    EXPECT_THAT(ended[r].output, HasSubstr("dp.all_gather #2 (48 bytes) did not finish within 2 s on rank " +
-                                           std::to_string(r) + ": rank 2 did not arrive"));
+    // The second of the two may hear it from the first.
+    EXPECT_THAT(ended[r].output,
+                AllOf(HasSubstr("error: dp.all_gather #2"), HasSubstr("(48 bytes) did not finish within 2 s on rank "),
+                      HasSubstr(": rank 2 did not arrive")));
   }
 }
 
@@ -131,7 +160,7 @@ TEST(TcpRanks, ARankThatNeverComesIsNamed) {
   Process zero = start_rank(0, 3, port, "hello", "2"), two = start_rank(2, 3, port, "hello", "2");
   const Ended ended = zero.wait(kSoon);
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("rank 0: of 3 ranks these did not connect in time: 1"));
+  EXPECT_THAT(ended.output, HasSubstr("for the 3 ranks of the job: these did not connect in time: 1"));
   EXPECT_EQ(two.wait(kSoon).exit_code, 1);
 }
 
@@ -150,6 +179,57 @@ TEST(TcpRanks, AWrongEnvironmentIsNamed) {
   EXPECT_THAT(ended.output, HasSubstr("error: the environment has RANK but not WORLD_SIZE"));
 }
 
+// torchrun's variables for its workers, in the environment of a rank of mpirun: torchrun is the nearer one.
+TEST(NestedRanks, TorchrunInsideOfMpirun) {
+  const int port = free_port();
+  std::vector<Process> ranks;
+  for (int r : {0, 1}) {
+    auto variables = clean();
+    variables["RANK"] = std::to_string(r);
+    variables["LOCAL_RANK"] = std::to_string(r);
+    variables["WORLD_SIZE"] = "2";
+    variables["LOCAL_WORLD_SIZE"] = "2";
+    variables["MASTER_ADDR"] = "localhost";
+    variables["MASTER_PORT"] = std::to_string(port);
+    variables["TORCHELASTIC_RUN_ID"] = "none";
+    variables["OMPI_COMM_WORLD_RANK"] = "0";
+    variables["OMPI_COMM_WORLD_SIZE"] = "1";
+    ranks.emplace_back(std::vector<std::string>{PARTITA_RANK_PROGRAM, "hello"}, variables);
+  }
+  for (Process& rank : ranks) {
+    const Ended ended = rank.wait(kSoon);
+    EXPECT_EQ(ended.exit_code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(" of 2 "));
+  }
+}
+
+// mpirun inside of a worker of torchrun: mpirun is the nearer one.
+TEST(NestedRanks, MpirunInsideOfTorchrun) {
+  auto variables = clean();
+  variables["RANK"] = "0";
+  variables["WORLD_SIZE"] = "3";
+  variables["MASTER_ADDR"] = "localhost";
+  variables["MASTER_PORT"] = std::to_string(free_port());
+  variables["TORCHELASTIC_RUN_ID"] = "none";
+  variables["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+  variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  const Ended ended =
+      Process({"mpirun", "-n", "2", "--oversubscribe", PARTITA_RANK_PROGRAM, "hello"}, variables).wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("rank 0 of 2"), HasSubstr("rank 1 of 2")));
+}
+
+TEST(NestedRanks, LaunchInsideOfAJobIsRefused) {
+  auto variables = clean();
+  variables["RANK"] = "1";
+  variables["WORLD_SIZE"] = "2";
+  variables["MASTER_ADDR"] = "localhost";
+  variables["MASTER_PORT"] = "29500";
+  const Ended ended = Process({PARTITA_RANK_PROGRAM, "launch", "2", "hello", "60"}, variables).wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("this is rank 1 of a job already"));
+}
+
 Ended launch_ranks(const std::string& ranks, const std::string& mode, const std::string& seconds) {
   return Process({PARTITA_RANK_PROGRAM, "launch", ranks, mode, seconds}, clean()).wait(kSoon);
 }
@@ -162,6 +242,28 @@ TEST(LaunchedRanks, RunAndEndWell) {
     EXPECT_THAT(ended.output, HasSubstr(line));
 }
 
+// Words that mpirun would take for its own arrive as they are: ":" would start another program.
+TEST(LaunchedRanks, ArgumentsArriveAsTheyAre) {
+  const std::vector<std::string> words = {":",   "-n",        "1",    "/bin/echo", "started", "",
+                                          "a b", "'\"$HOME",  "=x",   "--tune",    "-mca",    "--",
+                                          "-x",  "--version", "%s\\", "*"};
+  std::vector<std::string> command = {PARTITA_RANK_PROGRAM, "launch", "1", "arguments"};
+  std::string expected = "'arguments'\n";
+  for (const std::string& word : words) {
+    command.push_back(word);
+    expected += "'" + word + "'\n";
+  }
+  const Ended ended = Process(command, clean()).wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  EXPECT_EQ(ended.output, expected);
+}
+
+TEST(LaunchedRanks, AnExitWithoutAWordIsNamed) {
+  const Ended ended = launch_ranks("2", "early", "60");
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("error: rank 1 of 2 ended before the others"), Not(HasSubstr("-----"))));
+}
+
 // One clear line in the place of mpirun's banners.
 TEST(LaunchedRanks, AKilledRankIsNamed) {
   const Ended ended = launch_ranks("2", "kill", "60");
@@ -172,8 +274,9 @@ TEST(LaunchedRanks, AKilledRankIsNamed) {
 TEST(LaunchedRanks, ARankThatFailsSpeaksForItself) {
   const Ended ended = launch_ranks("2", "throw", "60");
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output, AllOf(HasSubstr("error: the disk of rank 1 is full\n"),
-                                  HasSubstr("error: rank 1 of 2 ended with exit code 1"), Not(HasSubstr("MPI_ABORT"))));
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("error: the disk of rank 1 is full\n"),
+                    HasSubstr("error: rank 1 of 2 failed (exit code 1, see above)"), Not(HasSubstr("MPI_ABORT"))));
 }
 
 TEST(LaunchedRanks, WrongUsageKeepsItsCode) {

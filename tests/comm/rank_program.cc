@@ -8,6 +8,9 @@
 //     code2, code7  it exits with this code            late        it hangs after the last collective
 //     interrupt   all ranks wait for SIGINT, then end in order
 //     starting    all ranks wait, with no handler of signals
+//     bar         all ranks say things, rank 0 above a progress bar; with another word: until SIGINT
+//     early       it exits with code 0 without its end
+//   rank_program arguments WORD...      says each, in quotes
 //   rank_program launch N MODE SECONDS  starts itself on N ranks, as `partita launch` does
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -20,8 +23,11 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/comm/launched_arguments.h"
 #include "partita/comm/launcher.h"
 #include "partita/comm/mesh.h"
 
@@ -49,6 +55,7 @@ void misbehave(const std::string& mode, Communicator& all, Communicator& other, 
   if (mode == "elsewhere") other.barrier();
   if (mode == "throw") fail("the disk of rank {} is full", all.rank());
   if (mode == "kill") std::raise(SIGKILL);
+  if (mode == "early") std::_Exit(0);
   if (mode == "code2") std::_Exit(2);
   if (mode == "code7") std::_Exit(7);
   if (mode == "sizes") {
@@ -57,7 +64,24 @@ void misbehave(const std::string& mode, Communicator& all, Communicator& other, 
   }
 }
 
-void run(const std::string& mode, double seconds) {
+// Draws a progress bar while both ranks say things on standard output and error.
+void show_bar(World& world, bool forever) {
+  log::configure(world.rank(), world.size());
+  for (int i = 1; (i <= 100 || forever) && !interrupted; ++i) {
+    if (world.rank() == 0) {
+      log::status(fmt::format("{:3d}% [{}] of a bar that is wider than the screen", i % 101, std::string(30, '#')));
+      if (i % 5 == 0) log::print(fmt::format("rank 0 says iteration {}", i));
+      if (i % 10 == 0) log::info("rank 0 says saved {}", i);
+    } else if (i % 10 == 0) {
+      log::warn("rank 1 says slow {}", i);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  }
+  log::status("");
+  if (interrupted) say(fmt::format("rank {} says goodbye", world.rank()));
+}
+
+void run(const std::string& mode, double seconds, bool forever) {
   if (mode != "starting") std::signal(SIGINT, [](int) { interrupted = true; });
   World world = World::connect({.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000))});
   const Mesh mesh(world, {.data = world.size()});
@@ -67,6 +91,7 @@ void run(const std::string& mode, double seconds) {
   if (mode == "hello") return;
   all.barrier();
   if (mode == "starting") std::this_thread::sleep_for(std::chrono::minutes(1));
+  if (mode == "bar") return show_bar(world, forever);
   if (mode == "late") {
     if (world.rank() == world.size() - 1) std::this_thread::sleep_for(std::chrono::minutes(1));
     return;
@@ -89,12 +114,18 @@ void run(const std::string& mode, double seconds) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc > 4 && argv[1] == std::string("launch"))
-      return partita::launch(std::atoi(argv[2]), {argv[3], argv[4]}, {});
-    partita::run(argc > 1 ? argv[1] : "hello", argc > 2 ? std::atof(argv[2]) : 60);
+    if (argc > 3 && argv[1] == std::string("launch"))
+      return partita::launch(std::atoi(argv[2]), {argv + 3, argv + argc}, {});
+    const std::vector<std::string> arguments = partita::own_arguments(argc, argv);
+    if (!arguments.empty() && arguments[0] == "arguments") {
+      for (const std::string& argument : arguments) partita::say("'" + argument + "'");
+      return 0;
+    }
+    partita::run(arguments.empty() ? "hello" : arguments[0], arguments.size() > 1 ? std::stod(arguments[1]) : 60,
+                 arguments.size() > 2);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
-    partita::World::abort(1);
+    partita::World::abort(1, error.what());
   }
 }

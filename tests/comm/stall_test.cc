@@ -58,7 +58,7 @@ class PostTransport final : public Transport {
     return letter;
   }
   void close() override {}
-  [[noreturn]] void abort(int) override { std::terminate(); }
+  [[noreturn]] void abort(int, const std::string&) override { std::terminate(); }
 
  private:
   Post& post_;

@@ -1,9 +1,12 @@
 #include "partita/comm/environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <vector>
 
 #include "partita/base/error.h"
+#include "partita/comm/foreign_launcher.h"
 #include "partita/comm/hostlist.h"
 
 namespace partita {
@@ -12,6 +15,7 @@ namespace {
 // Ports of Slurm jobs: below the range from which Linux hands ports out by itself (32768), in strides that leave
 // room for the few ports rank 0 tries when the first is taken.
 constexpr int kFirstPort = 15000, kPortStride = 16, kPortGroups = 1000;
+constexpr const char* kJobKey = "PARTITA_JOB_KEY";
 
 class Variables {
  public:
@@ -36,7 +40,7 @@ class Variables {
     int64_t parsed = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
     if (error != std::errc{} || end != value.data() + value.size() || parsed < 0 || parsed > INT32_MAX)
-      fail("environment variable {}={}: expected a number that is not negative", name, value);
+      fail("environment variable {}={}: expected a number from 0 to {}", name, value, INT32_MAX);
     return parsed;
   }
 
@@ -53,9 +57,14 @@ void read_ranks(const Variables& variables, const Names& names, Launch& launch) 
   launch.size = static_cast<int>(variables.number(names.size, names.rank));
   launch.local_rank = static_cast<int>(variables.number_or(names.local_rank, 0));
   launch.local_size = static_cast<int>(variables.number_or(names.local_size, 1));
-  if (launch.size == 0) fail("environment variable {}=0: expected at least 1", names.size);
+  if (launch.size == 0 || launch.size > kMostRanks)
+    fail("environment variable {}={}: expected 1 to {} ranks", names.size, launch.size, kMostRanks);
   if (launch.rank >= launch.size)
     fail("environment: {}={} is not below {}={}", names.rank, launch.rank, names.size, launch.size);
+  if (launch.local_size > launch.size)
+    fail("environment: {}={} is above {}={}", names.local_size, launch.local_size, names.size, launch.size);
+  if (launch.local_rank >= launch.size)
+    fail("environment: {}={} is not below {}={}", names.local_rank, launch.local_rank, names.size, launch.size);
   if (variables.has(names.local_rank) && variables.has(names.local_size) && launch.local_rank >= launch.local_size)
     fail("environment: {}={} is not below {}={}", names.local_rank, launch.local_rank, names.local_size,
          launch.local_size);
@@ -80,7 +89,13 @@ Launch torchrun(const Variables& variables) {
   launch.master_port = static_cast<int>(variables.number("MASTER_PORT", "MASTER_ADDR"));
   if (launch.master_port == 0 || launch.master_port > 65535)
     fail("environment variable MASTER_PORT={}: expected 1 to 65535", launch.master_port);
-  launch.job = "torchrun " + variables.text("TORCHELASTIC_RUN_ID");
+  if (variables.has("LOCAL_WORLD_SIZE"))
+    launch.hosts = launch.local_size == launch.size ? Launch::Hosts::one : Launch::Hosts::several;
+  launch.agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  // Not MASTER_ADDR: the ranks may spell it differently.
+  launch.job = fmt::format("torchrun {} attempt {} port {}", variables.text("TORCHELASTIC_RUN_ID"),
+                           variables.text("TORCHELASTIC_RESTART_COUNT"), launch.master_port);
+  launch.secret = variables.text(kJobKey);
   return launch;
 }
 
@@ -114,8 +129,66 @@ Launch slurm(const Variables& variables) {
   launch.master_fallback = variables.text("SLURM_LAUNCH_NODE_IPADDR");
   const int64_t job = variables.number("SLURM_JOB_ID", "SLURM_PROCID"), step = variables.number_or("SLURM_STEP_ID", 0);
   launch.master_port = kFirstPort + kPortStride * static_cast<int>((job * 7 + step) % kPortGroups);
-  launch.job = fmt::format("slurm {}.{}", job, step);
+  launch.ports = kPortStride;
+  launch.hosts = hosts.size() == 1 ? Launch::Hosts::one : Launch::Hosts::several;
+  launch.job = fmt::format("slurm {}.{} attempt {}", job, step, variables.number_or("SLURM_RESTART_COUNT", 0));
+  launch.secret = variables.text(kJobKey);
   return launch;
+}
+
+bool is_step(const Variables& variables) {
+  // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too: only a step's tasks were started by srun.
+  return variables.has("SLURM_STEP_ID") && (variables.has("SLURM_PROCID") || variables.has("SLURM_STEP_NUM_TASKS"));
+}
+
+// srun --mpi=pmi2 sets PMI's variables for its own tasks; those of an mpiexec inside of a step say something else.
+bool set_by_srun(const ForeignLauncher& foreign, const Variables& variables) {
+  return foreign.rank_variable == "PMIX_RANK" ||
+         (foreign.rank == variables.text("SLURM_PROCID") && foreign.size == variables.text("SLURM_STEP_NUM_TASKS"));
+}
+
+enum class Launcher : uint8_t { open_mpi, torchrun, foreign, srun };
+
+// The launcher that an ancestor belongs to.
+std::optional<Launcher> launcher_of(const std::string& program) {
+  if (is_open_mpi_launcher(program)) return Launcher::open_mpi;
+  for (const char* name :
+       {"hydra_pmi_proxy", "mpiexec.hydra", "mpiexec.mpich", "mpispawn", "jsrun", "palsd", "flux-shell"})
+    if (program == name) return Launcher::foreign;
+  if (program == "torchrun") return Launcher::torchrun;
+  if (program.starts_with("slurmstepd")) return Launcher::srun;
+  return {};
+}
+
+// Which of those whose variables are set started this process last.
+std::optional<Launcher> innermost(const std::vector<Launcher>& present, const Ancestors& ancestors) {
+  if (present.empty()) return {};
+  if (present.size() > 1)
+    for (const std::string& program : ancestors())
+      if (const auto launcher = launcher_of(program); launcher && std::ranges::count(present, *launcher) > 0)
+        return launcher;
+  return present.front();
+}
+
+[[noreturn]] void refuse(const ForeignLauncher& foreign) {
+  fail(
+      "this process was started by {} ({}), whose ranks cannot work together here, so that each would train alone: "
+      "start "
+      "them by `partita launch`, Open MPI's mpirun, srun or torchrun; to run one process alone, unset {}",
+      foreign.name, foreign.variables(), foreign.rank_variable);
+}
+
+// mpirun's variables, with RANK and WORLD_SIZE set by hand next to them.
+Launch open_mpi_or_variables(const Variables& variables) {
+  const Launch mpi = open_mpi(variables);
+  if (!variables.has("RANK") || !variables.has("WORLD_SIZE")) return mpi;
+  const Launch own = torchrun(variables);
+  if (own.size == 1 || (own.rank == mpi.rank && own.size == mpi.size)) return mpi;
+  if (mpi.size == 1) return own;
+  fail(
+      "the environment has OMPI_COMM_WORLD_RANK={} of OMPI_COMM_WORLD_SIZE={} of mpirun, and RANK={} of WORLD_SIZE={}: "
+      "unset those of the launcher that does not count",
+      mpi.rank, mpi.size, own.rank, own.size);
 }
 
 }  // namespace
@@ -127,14 +200,33 @@ Lookup process_environment() {
   };
 }
 
-Launch detect_launch(const Lookup& lookup) {
+Launch detect_launch(const Lookup& lookup, const Ancestors& ancestors) {
   const Variables variables(lookup);
-  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE")) return open_mpi(variables);
-  if (variables.has("RANK") || variables.has("WORLD_SIZE")) return torchrun(variables);
-  // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too: only a step's tasks were started by srun.
-  if (variables.has("SLURM_STEP_ID") && (variables.has("SLURM_PROCID") || variables.has("SLURM_STEP_NUM_TASKS")))
-    return slurm(variables);
+  const bool ranks = variables.has("RANK") || variables.has("WORLD_SIZE");
+  const bool by_torchrun = ranks && variables.has("TORCHELASTIC_RUN_ID");
+  // Clusters set WORLD_SIZE=1 for whatever runs alone: that says nothing about what a launcher inside of it does.
+  const bool alone = variables.text("WORLD_SIZE") == "1" && variables.number_or("RANK", 0) == 0;
+  const bool by_hand = ranks && !by_torchrun && !alone;
+  auto foreign = find_foreign_launcher(lookup);
+  if (foreign && is_step(variables) && set_by_srun(*foreign, variables)) foreign.reset();
+
+  // In the order that counts where ancestors do not tell. Open MPI 5 sets PMIx's variables, too.
+  std::vector<Launcher> present;
+  if (by_torchrun) present.push_back(Launcher::torchrun);
+  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE"))
+    present.push_back(Launcher::open_mpi);
+  if (foreign) present.push_back(Launcher::foreign);
+  if (is_step(variables)) present.push_back(Launcher::srun);
+
+  const auto last = innermost(present, ancestors);
+  if (last == Launcher::torchrun) return torchrun(variables);
+  if (last == Launcher::open_mpi) return by_hand ? open_mpi_or_variables(variables) : open_mpi(variables);
+  if (by_hand) return torchrun(variables);
+  if (last == Launcher::foreign && !foreign->alone()) refuse(*foreign);
+  if (last == Launcher::srun) return slurm(variables);
   return {};
 }
+
+Launch launch_of_this_process() { return detect_launch(process_environment(), process_ancestors); }
 
 }  // namespace partita

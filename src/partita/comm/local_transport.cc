@@ -18,7 +18,7 @@ class LocalTransport final : public Transport {
   void post(int to, std::string) override { no_peer(to); }
   [[nodiscard]] std::optional<Letter> poll() override { return {}; }
   void close() override {}
-  [[noreturn]] void abort(int exit_code) override { _exit(exit_code); }
+  [[noreturn]] void abort(int exit_code, const std::string&) override { _exit(exit_code); }
 
  private:
   [[noreturn]] static void no_peer(int peer) { fail("no rank {}: the job has one rank", peer); }

@@ -145,7 +145,7 @@ class MpiTransport final : public Transport {
 
   void close() override { MPI_Finalize(); }
 
-  [[noreturn]] void abort(int exit_code) override {
+  [[noreturn]] void abort(int exit_code, const std::string&) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     _exit(exit_code);
   }

@@ -181,19 +181,14 @@ void Operations::wait(Operation& operation) {
   }
 }
 
-void Operations::close() noexcept {
-  try {
-    while (!active_.empty()) wait(*std::shared_ptr<Operation>(active_.front()));
-    transport_->close();
-  } catch (const std::exception&) {
-    // The work is done, or the error that matters was already thrown.
-  }
-  active_.clear();
+void Operations::close() {
+  while (!active_.empty()) wait(*std::shared_ptr<Operation>(active_.front()));
+  transport_->close();
 }
 
 Scratch Operations::take_scratch(size_t bytes) {
-  // The smallest that is large enough, unless most of it would lie idle: a small sum then leaves a large buffer to those
-  // that need it.
+  // The smallest that is large enough, unless most of it would lie idle: a small sum then leaves a large buffer to
+  // those that need it.
   auto best = free_scratch_.end();
   for (auto it = free_scratch_.begin(); it != free_scratch_.end(); ++it)
     if (it->bytes >= bytes && it->bytes - bytes <= bytes && (best == free_scratch_.end() || it->bytes < best->bytes))

@@ -90,8 +90,8 @@ class Operations : public std::enable_shared_from_this<Operations> {
   // Until `operation` is over. Errors: after the timeout, which ranks did not arrive.
   void wait(Operation& operation);
 
-  // Orderly end: finishes what is under way, as far as the peers let it. Does not throw.
-  void close() noexcept;
+  // Orderly end: finishes what is under way. Errors: of what is under way, or of a peer that does not come to its end.
+  void close();
 
   [[nodiscard]] Transport& transport() { return *transport_; }
 

@@ -1,6 +1,7 @@
 #include "partita/comm/socket.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -55,6 +56,37 @@ std::string plain(std::string address) {
                                                                                 : address;
 }
 
+std::string numeric(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+template <class Get>
+std::string address_of(const Socket& socket, Get get) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (get(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  return plain(numeric(reinterpret_cast<const sockaddr*>(&address), length));
+}
+
+// Until `visit` is true. Keeps errno of the last visit.
+template <class Visit>
+void for_each_address(const std::string& host, int port, int flags, Visit visit) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) {
+    errno = EADDRNOTAVAIL;
+    return;
+  }
+  const addrinfo* entry = list;
+  while (entry != nullptr && !visit(*entry)) entry = entry->ai_next;
+  const int error = errno;
+  freeaddrinfo(list);
+  errno = error;
+}
+
 template <class Move>
 bool move_all(const Socket& socket, size_t bytes, short events, Deadline deadline, Move move) {
   for (size_t done = 0; done < bytes;) {
@@ -76,32 +108,53 @@ void Socket::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-std::optional<Socket> listen_on(int port) {
-  // One IPv6 socket serves IPv4 too; hosts without IPv6 get an IPv4 one.
-  for (int family : {AF_INET6, AF_INET}) {
-    Socket socket = make(family);
-    if (!socket) continue;
-    set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // a port that a run used a moment ago
-    int bound = -1;
-    if (family == AF_INET6) {
-      set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-      sockaddr_in6 any{};
-      any.sin6_family = AF_INET6;
-      any.sin6_addr = in6addr_any;
-      any.sin6_port = htons(static_cast<uint16_t>(port));
-      bound = bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    } else {
-      sockaddr_in any{};
-      any.sin_family = AF_INET;
-      any.sin_addr.s_addr = htonl(INADDR_ANY);
-      any.sin_port = htons(static_cast<uint16_t>(port));
-      bound = bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    }
-    if (bound == 0 && listen(socket.descriptor(), kBacklog) == 0) return socket;
+std::vector<std::string> resolve(const std::string& host) {
+  std::vector<std::string> addresses;
+  for_each_address(host, 0, 0, [&](const addrinfo& entry) {
+    const std::string address = plain(numeric(entry.ai_addr, entry.ai_addrlen));
+    if (std::ranges::count(addresses, address) == 0) addresses.push_back(address);
+    return false;
+  });
+  return addresses;
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const bool four = entry->ifa_addr->sa_family == AF_INET;
+    if (four || entry->ifa_addr->sa_family == AF_INET6)
+      addresses.push_back(numeric(entry->ifa_addr, four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
+  }
+  return addresses;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+std::optional<Socket> listen_on(const std::string& address, int port) {
+  // One IPv6 socket serves all addresses, IPv4's too; hosts without IPv6 get an IPv4 one.
+  const std::vector<std::string> tried =
+      address.empty() ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector<std::string>{address};
+  for (const std::string& where : tried) {
+    Socket listening;
+    for_each_address(where, port, AI_NUMERICHOST | AI_PASSIVE, [&](const addrinfo& entry) {
+      Socket socket = make(entry.ai_family);
+      if (!socket) return false;
+      set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // a port that a run used a moment ago
+      if (entry.ai_family == AF_INET6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, where == "::" ? 0 : 1);
+      if (bind(socket.descriptor(), entry.ai_addr, entry.ai_addrlen) != 0 || listen(socket.descriptor(), kBacklog) != 0)
+        return false;
+      listening = std::move(socket);
+      return true;
+    });
+    if (listening) return listening;
     if (errno == EADDRINUSE) return {};
     if (errno == EACCES) fail("port {}: this user may not listen there: choose one above 1023", port);
   }
-  fail("cannot listen on port {}: {}", port, std::strerror(errno));
+  fail("cannot listen on {} port {}: {}", address.empty() ? "any address," : address, port, std::strerror(errno));
 }
 
 int port_of(const Socket& listening) {
@@ -113,52 +166,43 @@ int port_of(const Socket& listening) {
                                              : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-std::optional<Socket> accept_from(const Socket& listening, Deadline deadline) {
-  while (wait_for(listening, POLLIN, deadline)) {
-    Socket accepted(accept4(listening.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (accepted) {
-      tune(accepted);
-      return accepted;
-    }
-    if (errno == EMFILE || errno == ENFILE)
-      fail("accept: {}: raise the limit of open files (ulimit -n)", std::strerror(errno));
+std::optional<Socket> accept_from(const Socket& listening) {
+  Socket accepted(accept4(listening.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (accepted) {
+    tune(accepted);
+    return accepted;
   }
+  if (errno == EMFILE || errno == ENFILE)
+    fail("accept: {}: raise the limit of open files (ulimit -n)", std::strerror(errno));
   return {};
 }
 
-std::string peer_address(const Socket& connected) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  char text[NI_MAXHOST] = "";
-  if (getpeername(connected.descriptor(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return plain(text);
+std::string peer_address(const Socket& connected) { return address_of(connected, getpeername); }
+std::string local_address(const Socket& connected) { return address_of(connected, getsockname); }
+
+bool is_closed(const Socket& connected) {
+  char byte = 0;
+  const ssize_t got = recv(connected.descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
-
-Connect connect_to(const std::string& host, int port, Deadline deadline, Socket& connected) {
-  addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return Connect::unreachable;
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+Connect connect_to(const std::string& address, int port, Deadline deadline, Socket& connected) {
   Connect result = Connect::unreachable;
-  for (const addrinfo* address = list; address != nullptr; address = address->ai_next) {
-    Socket socket = make(address->ai_family);
-    if (!socket) continue;
-    int error = connect(socket.descriptor(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      if (!wait_for(socket, POLLOUT, deadline)) continue;
+  for_each_address(address, port, AI_NUMERICHOST, [&](const addrinfo& entry) {
+    Socket socket = make(entry.ai_family);
+    if (!socket) return false;
+    int error = connect(socket.descriptor(), entry.ai_addr, entry.ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS && wait_for(socket, POLLOUT, deadline)) {
       socklen_t length = sizeof error;
       getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
-    if (error == 0) {
-      tune(socket);
-      connected = std::move(socket);
-      return Connect::connected;
-    }
     if (error == ECONNREFUSED) result = Connect::refused;
-  }
+    if (error != 0) return false;
+    tune(socket);
+    connected = std::move(socket);
+    result = Connect::connected;
+    return true;
+  });
   return result;
 }
 

@@ -1,7 +1,7 @@
 // TCP sockets with deadlines, for ranks that find and greet each other.
 //
-//   Socket listening = listen_on(0);                              // any free port: port_of(listening)
-//   Socket to_peer = connect_to("node1", 29500, deadline);
+//   auto listening = listen_on("127.0.0.1", 0);                  // any free port: port_of(*listening)
+//   connect_to(resolve("node1").front(), 29500, deadline, to_peer);
 //   send_all(to_peer, bytes, deadline);
 #pragma once
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace partita {
 
@@ -35,20 +36,27 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// Listens on all addresses of this host; port 0 takes a free one. Nothing if another socket listens there. All sockets
-// of this file are non-blocking and are not inherited by child processes.
-[[nodiscard]] std::optional<Socket> listen_on(int port);
+// Addresses are numeric: "127.0.0.1", "::1", "fe80::1%eth0".
+[[nodiscard]] std::vector<std::string> resolve(const std::string& host);  // empty: the name is not known
+[[nodiscard]] std::vector<std::string> own_addresses();                   // of this host's interfaces
+[[nodiscard]] bool is_loopback(const std::string& address);
+
+// Listens on an address of this host, empty: on all of them; port 0 takes a free one. Nothing if another socket listens
+// there. All sockets of this file are non-blocking and are not inherited by child processes.
+[[nodiscard]] std::optional<Socket> listen_on(const std::string& address, int port);
 [[nodiscard]] int port_of(const Socket& listening);
 
-// Nothing if nobody came until the deadline.
-[[nodiscard]] std::optional<Socket> accept_from(const Socket& listening, Deadline deadline);
-// The numeric address of the other end.
+// Nothing if nobody waits to be accepted.
+[[nodiscard]] std::optional<Socket> accept_from(const Socket& listening);
+// The addresses of a connection's ends.
 [[nodiscard]] std::string peer_address(const Socket& connected);
-[[nodiscard]] bool is_loopback(const std::string& address);
+[[nodiscard]] std::string local_address(const Socket& connected);
+// The other end has closed it, or is gone. What was sent before stays to be read.
+[[nodiscard]] bool is_closed(const Socket& connected);
 
 // How connecting ended: refused means that the host is there but nobody listens.
 enum class Connect { connected, refused, unreachable };
-[[nodiscard]] Connect connect_to(const std::string& host, int port, Deadline deadline, Socket& connected);
+[[nodiscard]] Connect connect_to(const std::string& address, int port, Deadline deadline, Socket& connected);
 
 // False if the other end closed, or the deadline passed.
 [[nodiscard]] bool send_all(const Socket& to, std::span<const std::byte> bytes, Deadline deadline);

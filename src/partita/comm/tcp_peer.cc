@@ -15,9 +15,10 @@ namespace {
 
 // Tags of what is not a message of a collective.
 constexpr uint32_t kControl = UINT32_MAX;
-constexpr Tag kLetter{kControl, 0}, kGoodbye{kControl, 1};
+constexpr Tag kLetter{kControl, 0}, kGoodbye{kControl, 1}, kCause{kControl, 2};
 
 constexpr size_t kStagingBytes = 64 << 10;
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of a message: more is a broken header
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -35,26 +36,24 @@ auto find_tag(Queue& queue, Tag tag) {
 
 }  // namespace
 
-TcpPeer::TcpPeer(int rank, Socket socket)
-    : rank_(rank), socket_(std::move(socket)), staging_(socket_ ? kStagingBytes : 0) {}
+TcpPeer::TcpPeer(int rank, std::string name, Socket socket)
+    : rank_(rank), name_(std::move(name)), socket_(std::move(socket)), staging_(socket_ ? kStagingBytes : 0) {}
 
-void TcpPeer::died() const { throw Interrupted(fmt::format("rank {} has died: its connection is closed", rank_)); }
+void TcpPeer::died() const { throw Interrupted(fmt::format("{} ended unexpectedly: its connection is closed", name_)); }
 
 void TcpPeer::left() const {
-  throw Interrupted(fmt::format("rank {} has finished, but this rank still expects messages from it", rank_));
+  throw Interrupted(fmt::format("{} has finished, but this rank still expects messages from it", name_));
 }
 
 bool TcpPeer::fits(const Awaited& awaited, uint64_t bytes) const {
   if (bytes == awaited.bytes.size()) return true;
-  awaited.state->error = fmt::format(
-      "rank {} sent {} bytes in place of {}: the ranks differ in the order or the sizes "
-      "of their calls",
-      rank_, bytes, awaited.bytes.size());
+  awaited.state->error =
+      fmt::format("{} sent {} bytes in place of {}: the ranks differ in the order or the sizes of their calls", name_,
+                  bytes, awaited.bytes.size());
   return false;
 }
 
 std::shared_ptr<TcpPeer::State> TcpPeer::enqueue(Outgoing out) {
-  if (finished()) left();
   out.state = std::make_shared<State>();
   auto state = out.state;
   outgoing_.push_back(std::move(out));
@@ -64,6 +63,7 @@ std::shared_ptr<TcpPeer::State> TcpPeer::enqueue(Outgoing out) {
 }
 
 std::shared_ptr<TcpPeer::State> TcpPeer::send(Tag tag, std::span<const std::byte> bytes) {
+  if (finished()) left();
   return enqueue({.header = {tag, bytes.size()}, .bytes = bytes});
 }
 
@@ -73,8 +73,15 @@ void TcpPeer::send_letter(std::string text) {
   enqueue({.header = {kLetter, bytes}, .owned = std::move(text)});
 }
 
+// Also to who has said it already, and waits for ours.
 void TcpPeer::send_goodbye() {
-  if (!finished()) enqueue({.header = {kGoodbye, 0}});
+  if (socket_) enqueue({.header = {kGoodbye, 0}});
+}
+
+void TcpPeer::send_cause(std::string text) {
+  if (!socket_) return;
+  text.resize(std::min(text.size(), Transport::kMostLetterBytes));
+  enqueue({.header = {kCause, text.size()}, .owned = std::move(text)});
 }
 
 std::shared_ptr<TcpPeer::State> TcpPeer::receive(Tag tag, std::span<std::byte> bytes) {
@@ -172,6 +179,10 @@ void TcpPeer::begin(const Header& header) {
     awaited_.erase(awaited);
   }
   if (incoming_.target == nullptr) {
+    const uint64_t most = header.tag.channel == kControl ? Transport::kMostLetterBytes : kMostBytes;
+    if (header.bytes > most)
+      fail("{} announces a message of {} bytes: the ranks run different programs, or the connection is broken", name_,
+           header.bytes);
     incoming_.own = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
     incoming_.target = incoming_.own.get();
   }
@@ -181,6 +192,8 @@ void TcpPeer::arrived(std::deque<Transport::Letter>& letters) {
   arriving_ = false;
   if (incoming_.header.tag == kLetter) {
     letters.push_back({rank_, {reinterpret_cast<const char*>(incoming_.own.get()), incoming_.header.bytes}});
+  } else if (incoming_.header.tag == kCause) {
+    cause_ = {reinterpret_cast<const char*>(incoming_.own.get()), incoming_.header.bytes};
   } else if (incoming_.header.tag == kGoodbye) {
     goodbye_ = true;
     if (!awaited_.empty()) left();

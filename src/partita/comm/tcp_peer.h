@@ -1,7 +1,7 @@
 // One TCP connection to one rank: messages queued to be sent, messages awaited, messages that came before they were
 // awaited. Does not block: the transport calls read() and write() when the socket is ready.
 //
-//   TcpPeer peer(3, std::move(socket));
+//   TcpPeer peer(3, "rank 3 (process 4711 on node7)", std::move(socket));
 //   auto sent = peer.send({channel, 0}, bytes);
 //   auto got = peer.receive({channel, 0}, buffer);
 //   while (!got->done) { ...poll...; peer.read(letters); }
@@ -27,18 +27,22 @@ class TcpPeer {
     std::string error;
   };
 
-  // An empty socket stands for this rank itself.
-  TcpPeer(int rank, Socket socket);
+  // `name`: in messages. An empty socket stands for this rank itself.
+  TcpPeer(int rank, std::string name, Socket socket);
 
   [[nodiscard]] const Socket& socket() const { return socket_; }
   [[nodiscard]] bool sending() const { return !outgoing_.empty(); }
   // It said goodbye, or is this rank itself: nothing more will come.
   [[nodiscard]] bool finished() const { return goodbye_ || !socket_; }
+  // Why the job ends, if it has said so: it may be gone by the time that this rank looks, and is not the cause itself.
+  [[nodiscard]] const std::string& cause() const { return cause_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
 
   std::shared_ptr<State> send(Tag tag, std::span<const std::byte> bytes);
   std::shared_ptr<State> receive(Tag tag, std::span<std::byte> bytes);
   void send_letter(std::string text);
   void send_goodbye();
+  void send_cause(std::string text);
 
   // As much as the socket takes or gives now; letters that come are added. Errors: Interrupted when the rank died, or
   // finished although a message is awaited from it.
@@ -81,8 +85,10 @@ class TcpPeer {
   [[noreturn]] void left() const;
 
   int rank_;
+  std::string name_;
   Socket socket_;
   bool goodbye_ = false;
+  std::string cause_;
   std::deque<Outgoing> outgoing_;
   std::deque<Awaited> awaited_;
   std::deque<Incoming> early_;

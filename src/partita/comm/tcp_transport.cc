@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 
 namespace partita {
 namespace {
+
+constexpr std::chrono::milliseconds kFlushWithin{300};
 
 class TcpTransfer final : public Transfer {
  public:
@@ -30,18 +33,23 @@ class TcpTransfer final : public Transfer {
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const Launch& launch, std::chrono::milliseconds timeout) : rank_(launch.rank), timeout_(timeout) {
-    std::vector<Socket> sockets = meet(launch, std::chrono::steady_clock::now() + timeout);
-    for (Socket& socket : sockets) peers_.emplace_back(static_cast<int>(peers_.size()), std::move(socket));
+    Peers met = meet(launch, std::chrono::steady_clock::now() + timeout);
+    for (size_t r = 0; r < met.sockets.size(); ++r)
+      peers_.emplace_back(static_cast<int>(r), std::move(met.names[r]), std::move(met.sockets[r]));
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(peers_.size()); }
 
   [[nodiscard]] std::unique_ptr<Transfer> send(int to, Tag tag, std::span<const std::byte> bytes) override {
-    return std::make_unique<TcpTransfer>(peer(to).send(tag, bytes));
+    std::shared_ptr<TcpPeer::State> state;
+    spreading([&] { state = peer(to).send(tag, bytes); });
+    return std::make_unique<TcpTransfer>(std::move(state));
   }
   [[nodiscard]] std::unique_ptr<Transfer> receive(int from, Tag tag, std::span<std::byte> bytes) override {
-    return std::make_unique<TcpTransfer>(peer(from).receive(tag, bytes));
+    std::shared_ptr<TcpPeer::State> state;
+    spreading([&] { state = peer(from).receive(tag, bytes); });
+    return std::make_unique<TcpTransfer>(std::move(state));
   }
 
   void progress() override { serve(std::chrono::microseconds(0)); }
@@ -49,7 +57,7 @@ class TcpTransport final : public Transport {
 
   void post(int to, std::string text) override {
     text.resize(std::min(text.size(), kMostLetterBytes));
-    peer(to).send_letter(std::move(text));
+    spreading([&] { peer(to).send_letter(std::move(text)); });
   }
   [[nodiscard]] std::optional<Letter> poll() override {
     progress();
@@ -64,18 +72,77 @@ class TcpTransport final : public Transport {
     for (TcpPeer& peer : peers_) peer.send_goodbye();
     const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
     const auto open = [](const TcpPeer& peer) { return peer.socket() && (peer.sending() || !peer.finished()); };
-    while (std::any_of(peers_.begin(), peers_.end(), open) && std::chrono::steady_clock::now() < deadline)
+    while (true) {
+      const auto late = std::find_if(peers_.begin(), peers_.end(), open);
+      if (late == peers_.end()) break;
+      if (std::chrono::steady_clock::now() > deadline)
+        fail("{} did not come to its end within {:g} s", late->name(), std::chrono::duration<double>(timeout_).count());
       serve(std::chrono::milliseconds(10));
+    }
     peers_.clear();
   }
 
-  [[noreturn]] void abort(int exit_code) override { _exit(exit_code); }  // the others see closed connections
+  // The others see closed connections; before that they hear that this rank is the cause.
+  [[noreturn]] void abort(int exit_code, const std::string& cause) override {
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) try {
+        spread(cause.empty() ? fmt::format("rank {} ended with exit code {}", rank_, exit_code)
+                             : fmt::format("rank {} ended with exit code {}: {}", rank_, exit_code, cause));
+        flush();
+      } catch (const std::exception&) {
+        // whoever cannot be reached sees the closed connection
+      }
+    _exit(exit_code);
+  }
 
  private:
   TcpPeer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Reads and writes what is ready; waits for that at most as long as given.
+  // Tells the others why the job ends, once: those that see this rank end name what was first.
+  void spread(const std::string& cause) {
+    if (!cause_.empty()) return;
+    cause_ = cause;
+    for (TcpPeer& peer : peers_) try {
+        peer.send_cause(cause);
+      } catch (const Error&) {
+        // it is gone as well
+      }
+  }
+
+  void flush() {
+    const Deadline deadline = std::chrono::steady_clock::now() + kFlushWithin;
+    const auto sending = [](const TcpPeer& peer) { return peer.socket() && peer.sending(); };
+    while (std::any_of(peers_.begin(), peers_.end(), sending) && std::chrono::steady_clock::now() < deadline)
+      exchange(std::chrono::milliseconds(10));
+  }
+
+  // Runs what may find that a rank is gone. abort() may come from another thread meanwhile.
+  template <class Step>
+  void spreading(Step step) {
+    const std::lock_guard lock(mutex_);
+    try {
+      step();
+    } catch (const Interrupted& end) {
+      learn_cause();
+      spread(end.what());
+      throw Interrupted(cause_);
+    }
+  }
+
+  void learn_cause() {
+    for (const TcpPeer& peer : peers_)
+      if (cause_.empty()) cause_ = peer.cause();
+  }
+
   void serve(std::chrono::microseconds wait) {
+    spreading([&] {
+      exchange(wait);
+      learn_cause();
+      if (!cause_.empty()) throw Interrupted(cause_);
+    });
+  }
+
+  // Reads and writes what is ready; waits for that at most as long as given.
+  void exchange(std::chrono::microseconds wait) {
     entries_.clear();
     for (const TcpPeer& peer : peers_)
       entries_.push_back({peer.socket().descriptor(), static_cast<short>(POLLIN | (peer.sending() ? POLLOUT : 0)), 0});
@@ -94,6 +161,8 @@ class TcpTransport final : public Transport {
   std::vector<TcpPeer> peers_;  // by rank
   std::deque<Letter> letters_;
   std::vector<pollfd> entries_;
+  std::string cause_;  // why the job ends, once that is known
+  std::recursive_mutex mutex_;
 };
 
 }  // namespace

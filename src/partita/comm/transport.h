@@ -56,8 +56,8 @@ class Transport {
 
   // Orderly end, on every rank.
   virtual void close() = 0;
-  // Ends this process, and with it the others.
-  [[noreturn]] virtual void abort(int exit_code) = 0;
+  // Ends this process, and with it the others. `cause`: for those of them that can be told.
+  [[noreturn]] virtual void abort(int exit_code, const std::string& cause) = 0;
 };
 
 // A job of one rank: it has no peer, so nothing is ever sent.

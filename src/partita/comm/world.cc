@@ -12,6 +12,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/comm/launcher_watch.h"
 #include "partita/comm/mpi_transport.h"
 #include "partita/comm/mpirun_output.h"
 #include "partita/comm/operation.h"
@@ -42,13 +43,6 @@ void take_interrupts_from_mpirun() {
   sigaction(SIGUSR1, &now, nullptr);
 }
 
-// MPI_Finalize waits for every rank without a limit: they meet under the timeout first. Sockets have a limit of their own,
-// and tell a rank that left too early from one that is late.
-void meet(Communicator& everyone) try { everyone.barrier(); } catch (const std::exception& error) {
-  log::error("{}", error.what());
-  World::abort(1);
-}
-
 }  // namespace
 
 struct World::Implementation {
@@ -69,7 +63,7 @@ World& World::operator=(World&& other) noexcept {
 
 World World::connect(const Options& options) {
   auto implementation = std::make_unique<Implementation>();
-  implementation->launch = detect_launch(process_environment());
+  implementation->launch = launch_of_this_process();
   const Launch& launch = implementation->launch;
   auto transport = make_transport(launch, options);
   if (transport->rank() != launch.rank || transport->size() != launch.size)
@@ -80,6 +74,7 @@ World World::connect(const Options& options) {
   implementation->exceptions = std::uncaught_exceptions();
   connection() = implementation->operations;
   if (launch.kind == Launch::Kind::open_mpi) take_interrupts_from_mpirun();
+  end_with_launcher(launch.rank);
   World world(std::move(implementation));
   if (world.launch().uses_mpi()) {
     std::vector<int> all(static_cast<size_t>(world.size()));
@@ -91,8 +86,15 @@ World World::connect(const Options& options) {
 
 World::~World() {
   if (!implementation_ || std::uncaught_exceptions() > implementation_->exceptions) return;
-  if (implementation_->end) meet(*implementation_->end);
-  implementation_->operations->close();
+  try {
+    // MPI_Finalize waits for every rank without a limit: they meet under the timeout first. Sockets have a limit of
+    // their own, and tell a rank that left too early from one that is late.
+    if (implementation_->end) implementation_->end->barrier();
+    implementation_->operations->close();
+  } catch (const std::exception& error) {
+    log::error("{}", error.what());
+    abort(1, error.what());
+  }
   if (connection() == implementation_->operations) connection().reset();
 }
 
@@ -113,12 +115,12 @@ std::unique_ptr<Communicator> World::group(std::string name, const std::vector<i
   return std::make_unique<PeerCommunicator>(implementation_->operations, std::move(group));
 }
 
-void World::abort(int exit_code) {
+void World::abort(int exit_code, const std::string& cause) {
   if (std::getenv(MpirunOutput::kVariable) != nullptr) {
-    std::fputs(MpirunOutput::farewell(detect_launch(process_environment()).rank, exit_code).c_str(), stderr);
+    std::fputs(MpirunOutput::farewell(launch_of_this_process().rank, exit_code).c_str(), stderr);
     std::fflush(stderr);
   }
-  if (connection()) connection()->transport().abort(exit_code);
+  if (connection()) connection()->transport().abort(exit_code, cause);
   _exit(exit_code);
 }
 

@@ -6,7 +6,7 @@
 //     mesh.data().barrier();
 //   } catch (const std::exception& error) {
 //     std::fprintf(stderr, "%s\n", error.what());   // an error of one rank
-//     World::abort(1);                              // ends all of them, within seconds
+//     World::abort(1, error.what());                // ends all of them, within seconds
 //   }
 #pragma once
 #include <chrono>
@@ -30,9 +30,9 @@ class World {
 
   World(World&&) noexcept;
   World& operator=(World&&) noexcept;
-  // Ends in order, together with the other ranks; communicators are of no use after that. Under MPI a rank that does not
-  // come to its end within the timeout ends the job with an error that names it. When an exception is under way this
-  // rank does not wait for the others: it leaves the connection to abort().
+  // Ends in order, together with the other ranks; communicators are of no use after that. A rank that does not come to
+  // its end within the timeout, or ends otherwise, ends the job with an error that names it. When an exception is under
+  // way this rank does not wait for the others: it leaves the connection to abort().
   ~World();
 
   [[nodiscard]] int rank() const;
@@ -43,8 +43,8 @@ class World {
   [[nodiscard]] std::unique_ptr<Communicator> group(std::string name, const std::vector<int>& ranks);
 
   // Takes the whole job down at once, connected or not: for main's last resort after an error on this rank, whose World
-  // is gone by then. Prints nothing.
-  [[noreturn]] static void abort(int exit_code);
+  // is gone by then. Prints nothing. `cause`: the error; over sockets the other ranks name it.
+  [[noreturn]] static void abort(int exit_code, const std::string& cause = {});
 
  private:
   struct Implementation;

@@ -1,0 +1,72 @@
+// How two processes of a job over sockets prove to each other that they belong to it. Who connects opens, who listens
+// challenges; who connects proves first, so that a stranger learns nothing but a random number:
+//
+//   connects                       listens
+//   Opening{nonce}            ->
+//                             <-   Opening{nonce}
+//   Claim{identity, proof}    ->
+//                             <-   Answer{identity, verdict, proof}
+//
+// All messages have a fixed size, whatever a stranger says. Fields are in the order of this machine: the ranks run one
+// program.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "partita/comm/job_key.h"
+#include "partita/comm/socket.h"
+
+namespace partita {
+
+// Changes with the messages here, those of the rendezvous and of tcp_peer.h.
+inline constexpr std::array<char, 8> kProtocol = {'P', 'A', 'R', 'T', 'I', 'T', 'A', '2'};
+
+struct Opening {
+  std::array<char, 8> protocol = kProtocol;
+  Nonce nonce{};
+  [[nodiscard]] bool ours() const { return protocol == kProtocol; }
+  // This program, of another version.
+  [[nodiscard]] bool other_version() const;
+};
+
+struct Identity {
+  int32_t rank = 0, size = 0, port = 0, process = 0;
+  std::array<char, 64> host{};
+  std::array<char, 16> version{};
+
+  // "rank 1 (process 4711 on node7)"
+  [[nodiscard]] std::string text() const;
+};
+[[nodiscard]] Identity own_identity(int rank, int size, int port);
+
+enum class Verdict : int32_t { welcome, taken, other_size, other_version };
+
+struct Claim {
+  Identity who;
+  Proof proof{};
+};
+struct Answer {
+  Identity who;
+  Verdict verdict{};
+  Proof proof{};
+};
+
+// Both nonces bind a proof to its connection.
+struct Nonces {
+  Nonce connects{}, listens{};
+};
+[[nodiscard]] Claim make_claim(const JobKey&, const Nonces&, const Identity&);
+[[nodiscard]] bool valid(const JobKey&, const Nonces&, const Claim&);
+[[nodiscard]] Answer make_answer(const JobKey&, const Nonces&, const Claim&, const Identity&, Verdict);
+[[nodiscard]] bool valid(const JobKey&, const Nonces&, const Claim&, const Answer&);
+
+// Pure. What rank `me` of a job answers to a valid claim; `taken`: somebody has this rank already.
+[[nodiscard]] Verdict judge(const Identity& me, const Identity& who, bool taken);
+
+// Who connects. Errors: the other is of this job, but turned this process away, with the reason.
+enum class Greeted { member, stranger, other_version };
+[[nodiscard]] Greeted greet(const Socket&, const JobKey&, const Identity& me, Deadline, Identity& other);
+
+}  // namespace partita
