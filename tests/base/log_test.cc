@@ -83,5 +83,21 @@ TEST_F(LogTest, MessagesStandAboveTheStatus) {
   EXPECT_THAT(shown, MatchesRegex("50%\r\x1b\\[K\\[[0-9:]+\\] saved\n50%\r\x1b\\[K\\[[0-9:]+\\] done\n"));
 }
 
+// A rank of `partita launch` hands its status to the launcher, and all lines go one way.
+TEST_F(LogTest, RanksOfALauncherSendTheirStatus) {
+  ::setenv("PARTITA_TERMINAL_WIDTH", "80", 1);
+  ::setenv("PARTITA_STATUS_LINES", "1", 1);
+  ::setenv("PARTITA_ONE_TERMINAL", "1", 1);
+  const std::string shown = stderr_of([] {
+    log::status("50%");
+    log::info("saved");
+    log::print("step 7");
+    log::status("");
+  });
+  ::unsetenv("PARTITA_STATUS_LINES");
+  ::unsetenv("PARTITA_ONE_TERMINAL");
+  EXPECT_THAT(shown, MatchesRegex("\\[partita\\] status: 50%\n\\[[0-9:]+\\] saved\nstep 7\n\\[partita\\] status: \n"));
+}
+
 }  // namespace
 }  // namespace partita

@@ -34,6 +34,15 @@ exactly when Open MPI kills them.
 [vm:26441] 1 more process has sent help message help-mpi-api.txt / mpi-abort
 [vm:26441] Set MCA parameter "orte_base_help_aggregate" to 0 to see all help / error messages
 mpirun: Forwarding signal 10 to job)";
+const std::string kImproper = kRule + R"(
+mpirun has exited due to process rank 1 with PID 0 on
+node vm exiting improperly. There are three reasons this could occur:
+
+1. this process did not call "init" before exiting, but others in
+the job did. This can cause a job to hang indefinitely while it waits
+for all processes to call "init". By rule, if one process calls "init",
+then ALL processes must call "init" prior to termination.
+)" + kRule + "\n";
 const std::string kSlots = kRule + R"(
 There are not enough slots available in the system to satisfy the 3
 slots that were requested by the application:
@@ -68,6 +77,12 @@ TEST(MpirunOutput, BannersBecomeFacts) {
     EXPECT_EQ(code.end->rank, 12);
     EXPECT_EQ(code.end->signal, 0);
     EXPECT_EQ(code.end->exit_code, 7);
+
+    const Outcome improper = pass(kImproper + mine, piece);
+    EXPECT_EQ(improper.shown, mine) << piece;
+    ASSERT_TRUE(improper.end);
+    EXPECT_EQ(improper.end->rank, 1);
+    EXPECT_EQ(improper.end->exit_code, 0);
 
     const Outcome abort = pass(mine + kAbort, piece);
     EXPECT_EQ(abort.shown, mine) << piece;
@@ -108,6 +123,20 @@ TEST(MpirunOutput, PartsOfALineAreNotHeldBack) {
   EXPECT_EQ(output.pass("st] hello\n"), "[host] hello\n");
   EXPECT_EQ(output.pass("---"), "");
   EXPECT_EQ(output.pass("> done"), "---> done");
+}
+
+// A rank's progress bar comes as marked lines: the last one counts, however the output is cut.
+TEST(MpirunOutput, TakesTheStatusOut) {
+  for (size_t piece : {1, 7, 1000}) {
+    MpirunOutput output;
+    std::string shown;
+    const std::string text = "a\n[partita] status: 10%\nb\n[partita] status: 20%\n[partita] stat\nc";
+    for (size_t at = 0; at < text.size(); at += piece) shown += output.pass(std::string_view(text).substr(at, piece));
+    EXPECT_EQ(output.status(), "20%");
+    EXPECT_EQ(shown + output.rest(), "a\nb\n[partita] stat\nc");
+    EXPECT_EQ(output.pass("\n[partita] status: \n"), "\n");
+    EXPECT_EQ(output.status(), "");
+  }
 }
 
 // A rank's farewell stands for mpirun's banner, which may be lost; it is not shown, and the first one counts.

@@ -15,6 +15,8 @@
 #include <memory>
 #include <mutex>
 
+#include "partita/base/status_line.h"
+
 namespace partita::log {
 namespace {
 
@@ -36,6 +38,8 @@ spdlog::level::level_enum spdlog_level(Level level) {
   return spdlog::level::off;
 }
 
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
 // stdout and stderr share a terminal: whoever writes takes the status line away before, and puts it back after.
 class Terminal {
  public:
@@ -53,6 +57,11 @@ class Terminal {
   void status(std::string_view line) {
     const std::lock_guard lock(mutex_);
     if (terminal_width() == 0) return;
+    if (is_set("PARTITA_STATUS_LINES")) {
+      const std::string marked = fmt::format("{}{}\n", kStatusMark, line);
+      std::fwrite(marked.data(), 1, marked.size(), stderr);
+      return;
+    }
     erase();
     status_ = line;
     draw();
@@ -152,7 +161,7 @@ void print(std::string_view text) {
   if (instance().rank != 0) return;
   std::string lines(text);
   if (!lines.ends_with('\n')) lines += '\n';
-  const int error = terminal().write(stdout, lines);
+  const int error = terminal().write(is_set("PARTITA_ONE_TERMINAL") ? stderr : stdout, lines);
   if (error != 0 && lost_output.exchange(error) == 0) warn("cannot write to standard output: {}", std::strerror(error));
 }
 

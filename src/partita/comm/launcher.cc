@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,11 +16,16 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/comm/environment.h"
+#include "partita/comm/launched_arguments.h"
 #include "partita/comm/mpirun_output.h"
+#include "partita/comm/screen.h"
+#include "partita/comm/shared_memory_folder.h"
 
 namespace partita {
 namespace {
@@ -93,19 +100,25 @@ class Signals {
   std::array<struct sigaction, kKinds.size()> before_{};
 };
 
-// mpirun, with its standard error in a pipe.
+// mpirun, with its standard error in a pipe, and its standard output where both end at one terminal.
 struct Child {
   pid_t pid = -1;
-  int errors = -1;
+  int errors = -1, output = -1;
 };
 
-Child start(const fs::path& mpirun, const MpirunCall& call) {
+std::vector<std::string> environment_of(const MpirunCall& call) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (!call.environment.contains(std::string(text.substr(0, text.find('='))))) environment.emplace_back(text);
+    const std::string text(*entry), name = text.substr(0, text.find('='));
+    if (!call.environment.contains(name) && std::ranges::count(kOuterVariables, name) == 0) environment.push_back(text);
   }
   for (const auto& [name, value] : call.environment) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+// `held`: a descriptor that mpirun inherits, or -1.
+Child start(const fs::path& mpirun, const MpirunCall& call, bool one_terminal, int held) {
+  const std::vector<std::string> environment = environment_of(call);
   std::vector<char*> arguments, variables;
   arguments.push_back(const_cast<char*>(mpirun.c_str()));
   for (const std::string& text : call.arguments) arguments.push_back(const_cast<char*>(text.c_str()));
@@ -113,8 +126,9 @@ Child start(const fs::path& mpirun, const MpirunCall& call) {
   arguments.push_back(nullptr);
   variables.push_back(nullptr);
 
-  int errors[2];
-  if (pipe2(errors, O_CLOEXEC) != 0) fail("pipe: {}", std::strerror(errno));
+  int errors[2], output[2] = {-1, -1};
+  if (pipe2(errors, O_CLOEXEC) != 0 || (one_terminal && pipe2(output, O_CLOEXEC) != 0))
+    fail("pipe: {}", std::strerror(errno));
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t pid = fork();
   if (pid < 0) fail("fork: {}", std::strerror(errno));
@@ -123,45 +137,88 @@ Child start(const fs::path& mpirun, const MpirunCall& call) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(nothing, STDIN_FILENO);
+    if (one_terminal) dup2(output[1], STDOUT_FILENO);
     dup2(errors[1], STDERR_FILENO);
+    if (held >= 0) fcntl(held, F_SETFD, 0);
     execve(mpirun.c_str(), arguments.data(), variables.data());
     _exit(127);
   }
   ::close(errors[1]);
+  if (one_terminal) ::close(output[1]);
   ::close(nothing);
-  return {pid, errors[0]};
+  return {pid, errors[0], output[0]};
 }
 
-void show(const std::string& text) {
+void write_all(int to, const std::string& text) {
   for (size_t at = 0; at < text.size();) {
-    const ssize_t written = write(STDERR_FILENO, text.data() + at, text.size() - at);
+    const ssize_t written = write(to, text.data() + at, text.size() - at);
     if (written < 0 && errno != EINTR) return;
     at += static_cast<size_t>(std::max<ssize_t>(written, 0));
   }
 }
 
+// What the ranks say, in the place where the user sees it.
+class Display {
+ public:
+  explicit Display(bool terminal) : terminal_(terminal) {}
+  void show(const std::string& text, const std::string& status) {
+    write_all(STDERR_FILENO, terminal_ ? screen_.show(text, status, columns()) : text);
+  }
+
+ private:
+  static int columns() {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  }
+
+  bool terminal_;
+  Screen screen_;
+};
+
 // Passes output on until mpirun ends; its wait status.
-int supervise(const Child& child, MpirunOutput& output, const Signals& signals, int& interrupts) {
-  std::array<pollfd, 2> entries{pollfd{child.errors, POLLIN, 0}, pollfd{signals.descriptor(), POLLIN, 0}};
-  while (true) {
+int supervise(const Child& child, MpirunOutput& output, bool terminal, const Signals& signals, int& interrupts) {
+  Display display(terminal);
+  std::array<pollfd, 3> entries{pollfd{child.errors, POLLIN, 0}, pollfd{child.output, POLLIN, 0},
+                                pollfd{signals.descriptor(), POLLIN, 0}};
+  char bytes[4096];
+  const auto take = [&](pollfd& entry) -> std::optional<std::string_view> {
+    if (entry.revents == 0) return {};
+    const ssize_t got = read(entry.fd, bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR) return {};
+    if (got <= 0) ::close(std::exchange(entry.fd, -1));
+    return std::string_view(bytes, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  };
+  while (entries[0].fd >= 0 || entries[1].fd >= 0) {
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) fail("poll: {}", std::strerror(errno));
     for (int count = signals.take(); count > 0; --count) {
       // mpirun hands SIGUSR1 to the ranks, where World turns it into SIGINT; SIGINT it would answer by killing them.
       kill(child.pid, ++interrupts == 1 ? SIGUSR1 : interrupts == 2 ? SIGINT : SIGKILL);
     }
-    if (entries[0].revents == 0) continue;
-    char bytes[4096];
-    const ssize_t got = read(child.errors, bytes, sizeof bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    show(output.pass({bytes, static_cast<size_t>(got)}));
+    if (const auto got = take(entries[0])) display.show(output.pass(*got), output.status());
+    if (const auto got = take(entries[1])) display.show(std::string(*got), output.status());
   }
-  show(output.rest());
+  display.show(output.rest(), "");
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
-  ::close(child.errors);
   return status;
+}
+
+bool same_terminal() {
+  struct stat out {
+  }, err{};
+  return isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+         fstat(STDERR_FILENO, &err) == 0 && out.st_rdev == err.st_rdev;
+}
+
+void check_not_launched() {
+  const Launch launch = launch_of_this_process();
+  if (launch.size > 1)
+    fail(
+        "launch would start its ranks on each of {} processes: this is rank {} of a job already. Give the command "
+        "after -- "
+        "to that job's launcher, or use launch outside of it",
+        launch.size, launch.rank);
 }
 
 }  // namespace
@@ -184,35 +241,50 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   if (options.bind == "core") add({"--map-by", fmt::format("slot:PE={}", threads)});
   add({"--bind-to", options.bind});
   if (!machine.threads_set) call.environment["OMP_NUM_THREADS"] = std::to_string(threads);
-  add({"-x", "OMP_NUM_THREADS"});  // to other hosts too
+  call.environment[MpirunOutput::kVariable] = "1";
+  // The ranks write into pipes and cannot see the terminal at their end.
+  if (machine.terminal_width > 0) {
+    call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(machine.terminal_width);
+    call.environment["PARTITA_STATUS_LINES"] = "1";
+  }
+  if (machine.one_terminal) call.environment["PARTITA_ONE_TERMINAL"] = "1";
+  for (const auto& [name, value] : call.environment) add({"-x", name.c_str()});  // to other hosts too
+  if (machine.threads_set) add({"-x", "OMP_NUM_THREADS"});
   if (machine.root) {
     call.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
     call.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   }
+  if (!machine.shared_memory.empty())
+    for (const char* transport : {"vader", "sm"})  // Open MPI 4, 5
+      call.environment[fmt::format("OMPI_MCA_btl_{}_backing_directory", transport)] = machine.shared_memory;
   add({program});
-  call.arguments.insert(call.arguments.end(), command.begin(), command.end());
+  const std::vector<std::string> passed = to_launched(command);
+  call.arguments.insert(call.arguments.end(), passed.begin(), passed.end());
   return call;
 }
 
 int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options) {
+  check_not_launched();
   const Lookup environment = process_environment();
-  const LaunchMachine machine{.cores = available_cores(),
-                              .hosts = count_hosts(options.host_file),
-                              .root = geteuid() == 0,
-                              .slurm = environment("SLURM_JOB_ID").has_value(),
-                              .threads_set = environment("OMP_NUM_THREADS").has_value()};
+  LaunchMachine machine{.cores = available_cores(),
+                        .hosts = count_hosts(options.host_file),
+                        .root = geteuid() == 0,
+                        .slurm = environment("SLURM_JOB_ID").has_value(),
+                        .threads_set = environment("OMP_NUM_THREADS").has_value(),
+                        .terminal_width = log::terminal_width(),
+                        .one_terminal = same_terminal()};
+  // Only where all ranks are on this machine: other hosts have no such folder.
+  std::optional<SharedMemoryFolder> shared_memory;
+  if (options.host_file.empty() && !machine.slurm) machine.shared_memory = shared_memory.emplace("/dev/shm").path();
   const std::string program = fs::read_symlink("/proc/self/exe");
-  MpirunCall call = mpirun_call(ranks, program, command, options, machine);
-  call.environment[MpirunOutput::kVariable] = "1";
-  // The ranks write into pipes and cannot see the terminal behind them.
-  if (const int width = log::terminal_width(); width > 0)
-    call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(width);
+  const MpirunCall call = mpirun_call(ranks, program, command, options, machine);
   const fs::path mpirun = find_mpirun(environment("PATH").value_or("/usr/bin:/bin"));
 
   MpirunOutput output;
   int interrupts = 0;
   const Signals signals;
-  const int status = supervise(start(mpirun, call), output, signals, interrupts);
+  const Child child = start(mpirun, call, machine.one_terminal, shared_memory ? shared_memory->descriptor() : -1);
+  const int status = supervise(child, output, machine.terminal_width > 0, signals, interrupts);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
   if (interrupts > 1) throw Interrupted("the ranks were stopped by a second interrupt");
   if (output.end()) {
@@ -224,12 +296,12 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
       fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal,
            strsignal(signal), signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");
     if (exit_code == 2 || exit_code == kExitInterrupted) return exit_code;
-    fail("rank {} of {} ended with exit code {}, so all ranks were stopped: its message stands above", rank, ranks,
-         exit_code);
+    if (exit_code == 0) fail("rank {} of {} ended before the others, so all ranks were stopped", rank, ranks);
+    fail("rank {} of {} failed (exit code {}, see above); all ranks were stopped", rank, ranks, exit_code);
   }
   if (WIFSIGNALED(status)) fail("mpirun was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   if (WEXITSTATUS(status) == 127) fail("{} cannot be run", mpirun.string());
-  fail("mpirun ended with exit code {}: its message stands above", WEXITSTATUS(status));
+  fail("mpirun ended with exit code {}, see above", WEXITSTATUS(status));
 }
 
 }  // namespace partita

@@ -5,6 +5,8 @@
 #include <regex>
 #include <utility>
 
+#include "partita/base/status_line.h"
+
 namespace partita {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr size_t kLongestBanner = 4096;  // more is not a banner, but a program 
 
 // Banners that say no more than that the job has ended.
 constexpr const char* kEndings[] = {"terminated normally, but", "MPI_ABORT was invoked", "noticed that process rank",
-                                    "exited with non-zero status"};
+                                    "exited with non-zero status", "exiting improperly"};
 // Lines beside them: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
 constexpr const char* kSpeakers[] = {"[", "mpirun: "};
 constexpr const char* kRemarks[] = {"has sent help message",    "have sent help message", "orte_base_help_aggregate",
@@ -43,7 +45,9 @@ std::optional<MpirunOutput::End> end_of(const std::string& banner) {
   static const std::regex signal(R"(process rank (\d{1,9})[^]*exited on\s+signal (\d{1,3}))");
   static const std::regex abort(R"(MPI_ABORT was invoked on rank (\d{1,9})[^]*error\s?code (\d{1,9}))");
   static const std::regex code(R"(Process name: \[.*,(?:\d+\],)?\s*(\d{1,9})\]?\s+Exit code:\s+(\d{1,9}))");
+  static const std::regex improper(R"(due to process rank (\d{1,9})[^]*exiting improperly)");
   std::smatch match;
+  if (std::regex_search(banner, match, improper)) return MpirunOutput::End{number(match[1]), 0, 0};
   if (std::regex_search(banner, match, signal)) return MpirunOutput::End{number(match[1]), number(match[2]), 0};
   if (std::regex_search(banner, match, abort)) return MpirunOutput::End{number(match[1]), 0, number(match[2])};
   if (std::regex_search(banner, match, code)) return MpirunOutput::End{number(match[1]), 0, number(match[2])};
@@ -108,6 +112,8 @@ void MpirunOutput::whole_line(std::string& shown) {
     }
   } else if (line == kRule) {
     banner_ = line;
+  } else if (line.starts_with(log::kStatusMark)) {
+    status_ = line.substr(log::kStatusMark.size(), line.size() - log::kStatusMark.size() - 1);
   } else if (const auto end = end_of_farewell(line)) {
     if (!end_) end_ = end;
   } else if (!is_remark(line)) {

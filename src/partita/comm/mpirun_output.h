@@ -15,8 +15,8 @@ namespace partita {
 // Knows the texts of Open MPI 4 and 5. Everything else passes through unchanged, without delay: a progress bar too.
 class MpirunOutput {
  public:
-  // Set for ranks that launch() starts: World::abort then says in a line of farewell which rank ends the job and with what
-  // code, since mpirun's own banner may be lost when the ranks end at once.
+  // Set for ranks that launch() starts: World::abort then says in a line of farewell which rank ends the job and with
+  // what code, since mpirun's own banner may be lost when the ranks end at once.
   static constexpr const char* kVariable = "PARTITA_LAUNCH";
   [[nodiscard]] static std::string farewell(int rank, int exit_code);
 
@@ -30,6 +30,8 @@ class MpirunOutput {
   // The part of this piece, and of what was held back, that is to be shown.
   [[nodiscard]] std::string pass(std::string_view piece);
   [[nodiscard]] std::string rest();
+  // The status line that a rank showed last (log.h), taken out as well; empty: none.
+  [[nodiscard]] const std::string& status() const { return status_; }
   [[nodiscard]] const std::optional<End>& end() const { return end_; }
 
  private:
@@ -39,6 +41,7 @@ class MpirunOutput {
   std::string line_;      // begun, held back while it may be mpirun's
   bool passing_ = false;  // the line that is begun is a rank's
   std::string banner_;    // lines since the opening rule, that rule included
+  std::string status_;
   std::optional<End> end_;
 };
 
