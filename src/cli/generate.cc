@@ -1,4 +1,6 @@
 // partita generate: text from a trained model.
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -8,6 +10,7 @@
 #include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/world.h"
@@ -23,8 +26,11 @@ struct Arguments {
   bool greedy = false;
 };
 
+// What a model writes may hold anything: on a terminal control characters are spelled out, a file or pipe gets the text.
 void write(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  static const bool terminal = isatty(STDOUT_FILENO) != 0;
+  const std::string shown = terminal ? partita::printable(text) : std::string(text);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fflush(stdout);
 }
 

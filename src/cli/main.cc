@@ -21,7 +21,10 @@
 #include "cli/help.h"
 #include "cli/process_setup.h"
 #include "partita/base/error.h"
+#include "partita/base/failure.h"
+#include "partita/base/last_resort.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/world.h"
 
@@ -38,13 +41,13 @@ partita::Launch launch_of_process() {
   }
 }
 
-int report(const char* message, int code) {
+int report(const std::string& message, int code) {
   const partita::Launch launch = launch_of_process();
   if (launch.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   if (launch.size > 1)
-    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, message);
+    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, partita::printable(message).c_str());
   else
-    std::fprintf(stderr, "partita: %s\n", message);
+    std::fprintf(stderr, "partita: %s\n", partita::printable(message).c_str());
   std::fflush(nullptr);
   if (launch.size > 1) partita::World::abort(code, message);  // the other ranks may be waiting for this one
   return code;
@@ -63,6 +66,7 @@ int check_output(const CLI::App& app) {
 int main(int argc, char** argv) {
   prepare_process();
   remove_files_on_signals(argc, argv);
+  partita::install_last_resort([](int code) { partita::World::abort(code); });
   CLI::App app{"Train GPT and Llama models from raw text on any number of processes"};
   app.name("partita");
   app.formatter(std::make_shared<HelpFormatter>());
@@ -94,7 +98,7 @@ int main(int argc, char** argv) {
     return code.value;
   } catch (const partita::UsageError& error) {
     return report(error.what(), 2);
-  } catch (const std::exception& error) {
-    return report(error.what(), 1);
+  } catch (...) {
+    return report(partita::current_failure_text(), 1);
   }
 }

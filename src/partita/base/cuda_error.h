@@ -5,10 +5,11 @@
 #include <cuda_runtime_api.h>
 
 #include "partita/base/error.h"
+#include "partita/base/failure.h"
 
 #define PARTITA_CUDA_CHECK(call)                                                                            \
   do {                                                                                                      \
     const cudaError_t partita_cuda_error = (call);                                                          \
     if (partita_cuda_error != cudaSuccess) [[unlikely]]                                                     \
-      ::partita::fail("{}: {} ({}:{})", #call, cudaGetErrorString(partita_cuda_error), __FILE__, __LINE__); \
+      ::partita::fail_cuda_call(#call, cudaGetErrorString(partita_cuda_error));                             \
   } while (false)

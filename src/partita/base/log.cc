@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 
+#include "partita/base/printable.h"
 #include "partita/base/status_line.h"
 
 namespace partita::log {
@@ -154,12 +155,12 @@ bool enabled(Level level) {
 }
 
 void write(Level level, std::string_view message) {
-  instance().logger.log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+  instance().logger.log(spdlog_level(level), printable(message));
 }
 
 void print(std::string_view text) {
   if (instance().rank != 0) return;
-  std::string lines(text);
+  std::string lines = printable(text);
   if (!lines.ends_with('\n')) lines += '\n';
   const int error = terminal().write(is_set("PARTITA_ONE_TERMINAL") ? stderr : stdout, lines);
   if (error != 0 && lost_output.exchange(error) == 0) warn("cannot write to standard output: {}", std::strerror(error));

@@ -2,10 +2,10 @@
 //
 //   log::configure(world.rank(), world.size());          // others than rank 0 show warnings and errors only
 //   log::info("resuming from {}", folder.string());      // stderr: "[12:34:56] resuming from runs/a/step-00000100"
-//   log::print(line);                                     // stdout, as it is, rank 0 only: what a script may parse
+//   log::print(line);                                     // stdout, the line alone, rank 0 only: for scripts
 //   log::status("[####      ] 40% ...");                  // a last line on the terminal that messages do not tear
 //
-// PARTITA_LOG=debug|info|warn|error|off sets what is shown on stderr (info). Safe from any thread.
+// PARTITA_LOG=debug|info|warn|error|off sets what stderr shows (info). Any thread. Names come out printable (printable.h).
 #pragma once
 #include <fmt/format.h>
 

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "partita/base/error.h"
+#include "partita/base/failure.h"
 #include "partita/checkpoint/damage.h"
 
 namespace partita {
@@ -16,7 +17,7 @@ std::vector<std::string> agree(Peers& peers, const std::function<std::string()>&
   } catch (const Damaged& error) {
     mine = std::string("?") + error.what();
   } catch (const std::exception& error) {
-    mine = std::string("!") + error.what();
+    mine = "!" + failure_text(error);
   }
   std::vector<std::string> all = peers.gather(mine);
   PARTITA_CHECK(std::ssize(all) == peers.size(), "{} answers from {} ranks", all.size(), peers.size());

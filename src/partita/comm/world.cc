@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/failure.h"
 #include "partita/base/log.h"
 #include "partita/comm/launcher_watch.h"
 #include "partita/comm/mpi_transport.h"
@@ -92,8 +93,9 @@ World::~World() {
     if (implementation_->end) implementation_->end->barrier();
     implementation_->operations->close();
   } catch (const std::exception& error) {
-    log::error("{}", error.what());
-    abort(1, error.what());
+    const std::string text = failure_text(error);
+    log::error("{}", text);
+    abort(1, text);
   }
   if (connection() == implementation_->operations) connection().reset();
 }

@@ -1,6 +1,7 @@
 #include "partita/tokenizer/bpe_trainer.h"
 
 #include <algorithm>
+#include <exception>
 #include <array>
 #include <queue>
 #include <thread>
@@ -178,14 +179,23 @@ void PretokenCounter::add(std::span<const std::string_view> texts) {
       text.remove_prefix(end);
     }
   }
+  std::vector<std::exception_ptr> errors(counts_.size());
   const auto count_share = [&](size_t thread) {
-    for (size_t i = thread; i < pieces.size(); i += counts_.size()) count(pieces[i], counts_[thread]);
+    try {
+      for (size_t i = thread; i < pieces.size(); i += counts_.size()) count(pieces[i], counts_[thread]);
+    } catch (...) {  // memory runs out: an exception that leaves a thread would end the process
+      errors[thread] = std::current_exception();
+    }
   };
-  std::vector<std::jthread> helpers;
-  for (size_t thread = 1; thread < std::min(counts_.size(), pieces.size()); ++thread) {
-    helpers.emplace_back(count_share, thread);
+  {
+    std::vector<std::jthread> helpers;
+    for (size_t thread = 1; thread < std::min(counts_.size(), pieces.size()); ++thread) {
+      helpers.emplace_back(count_share, thread);
+    }
+    count_share(0);
   }
-  count_share(0);
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
 }
 
 std::vector<PretokenCount> PretokenCounter::counts() const {

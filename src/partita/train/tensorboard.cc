@@ -12,6 +12,7 @@
 
 #include "partita/base/crc32c.h"
 #include "partita/base/error.h"
+#include "partita/base/failure.h"
 #include "partita/base/host.h"
 #include "partita/base/log.h"
 
@@ -98,7 +99,7 @@ TensorBoardWriter::~TensorBoardWriter() {
   try {
     flush();
   } catch (const std::exception& error) {
-    log::warn("{}", error.what());
+    log::warn("{}", failure_text(error));
   }
 }
 

@@ -192,8 +192,8 @@ void NcclCommunicator::abort() {
 
 void NcclCommunicator::check(ncclResult_t result, const char* call) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  fail("{}.{} on rank {} of {}: NCCL: {}: {}", name(), call, rank(), size(), ncclGetErrorString(result),
-       ncclGetLastError(comm_));
+  fail("{}.{} on rank {} of {} failed: {} (NCCL: {}: {})", name(), call, rank(), size(), explain_library_text("NCCL"),
+       ncclGetErrorString(result), ncclGetLastError(comm_));
 }
 
 template <class Body>

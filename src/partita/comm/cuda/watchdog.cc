@@ -72,7 +72,7 @@ void Watchdog::run() {
     try {
       wrong = look();
     } catch (const std::exception& error) {
-      wrong = fmt::format("{} on rank {} of {}: {}", group_, rank_, size_, error.what());
+      wrong = fmt::format("{} on rank {} of {}: {}", group_, rank_, size_, failure_text(error));
     }
     if (!wrong.empty()) return fail_with(std::move(wrong), lock);
     changed_.wait_for(lock, kInterval, [this] { return stop_; });
