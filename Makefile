@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-faults test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz format tidy clean
+.PHONY: help setup build test test-faults test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -68,6 +68,9 @@ compare-setup:
 
 fuzz: ## fuzzes the readers of files that others wrote, 10 minutes each (SECONDS_EACH=N); needs clang
 	@tests/fuzz/run.sh
+
+fuzz-cli: ## starts the program with absurd values of every key, in little memory (an hour)
+	@tests/fuzz/cli_values.py build/partita --starts
 
 format: ## formats our C++ sources
 	@command -v clang-format >/dev/null || { echo 'make format: install clang-format' >&2; exit 1; }

@@ -32,7 +32,7 @@ TEST(ModelConfig, NamesTheHiddenSizesThatHeadsDivide) {
 }
 
 TEST(ModelConfig, RefusesWhatNoModelHas) {
-  EXPECT_THAT(message({.layers = 0}), HasSubstr("model.layers is 0: expected at least 1"));
+  EXPECT_THAT(message({.layers = 0}), HasSubstr("model.layers is 0: expected 1 to 10000"));
   EXPECT_THAT(message({.heads = -1}), HasSubstr("model.heads is -1"));
   EXPECT_THAT(message({.max_length = 0}), HasSubstr("model.max_length"));
   EXPECT_THAT(message({.ffn_hidden_size = -4}), HasSubstr("model.ffn_hidden_size"));
@@ -42,6 +42,22 @@ TEST(ModelConfig, RefusesWhatNoModelHas) {
   EXPECT_THAT(message({.embedding_dropout = -0.1}), HasSubstr("model.embedding_dropout"));
   EXPECT_THAT(message({.init_std = 0}), HasSubstr("model.init_std"));
   EXPECT_THAT(message({.norm_epsilon = 0}), HasSubstr("model.norm_epsilon"));
+}
+
+TEST(ModelConfig, RefusesSizesWhoseProductsOverflow) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  EXPECT_THAT(message({.layers = kHuge}), HasSubstr("model.layers is 4611686018427387904: expected 1 to 10000"));
+  EXPECT_THAT(message({.hidden_size = kHuge, .heads = 1}), HasSubstr("model.hidden_size"));
+  EXPECT_THAT(message({.heads = kHuge}), HasSubstr("model.heads"));
+  EXPECT_THAT(message({.kind = ModelKind::llama, .kv_heads = kHuge}), HasSubstr("model.kv_heads"));
+  EXPECT_THAT(message({.kind = ModelKind::llama, .head_width = kHuge}), HasSubstr("model.head_width"));
+  EXPECT_THAT(message({.ffn_hidden_size = kHuge}), HasSubstr("model.ffn_hidden_size"));
+  EXPECT_THAT(message({.vocab_size = kHuge}), HasSubstr("model.vocab_size"));
+  EXPECT_THAT(message({.max_length = kHuge}), HasSubstr("model.max_length"));
+  // Each within its limit, and together more than there are bytes on Earth.
+  EXPECT_THAT(message({.layers = 10000, .hidden_size = 1 << 22, .heads = 64}),
+              testing::AllOf(HasSubstr("model.layers 10000, hidden_size 4194304"), HasSubstr("parameters: use smaller")));
+  EXPECT_EQ(message({.layers = 1000, .hidden_size = 32768, .heads = 64, .vocab_size = 1'000'000}), "no error");
 }
 
 TEST(ModelConfig, FfnIsFourTimesAsWideUnlessGiven) {

@@ -69,7 +69,7 @@ ConfigList words_of(std::string_view text) {
 // The shortest text that reads back to the same double, always marked as a float.
 std::string number(double value) {
   std::string text = fmt::format("{}", value);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
 std::string lower(std::string text) {
@@ -305,6 +305,15 @@ ConfigSchema& ConfigSchema::field(std::string name, double& target, Range range,
 
 ConfigSchema& ConfigSchema::also_called(std::span<const ConfigAlias> aliases) {
   aliases_ = aliases;
+  return *this;
+}
+
+ConfigSchema& ConfigSchema::at_most(std::string_view key, double most) {
+  const auto field = std::ranges::find(fields_, key, &ConfigField::key);
+  PARTITA_CHECK(field != fields_.end() && (std::holds_alternative<int64_t*>(field->target) ||
+                                           std::holds_alternative<double*>(field->target)),
+                "{} is not a number of the configuration", key);
+  if (most < field->range.most) field->range.most = most, field->range.most_open = false;
   return *this;
 }
 

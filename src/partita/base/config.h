@@ -106,6 +106,8 @@ class ConfigSchema {
 
   // Names to know in messages; `aliases` outlives the schema.
   ConfigSchema& also_called(std::span<const ConfigAlias> aliases);
+  // Lowers the highest value that a number may have; its field says the rest. Error: there is no such number.
+  ConfigSchema& at_most(std::string_view key, double most);
 
   // Sets what the text says; `file` is for messages and sources. Error: not TOML, unknown section or key (names the
   // nearest), wrong type or range; each with file and line.

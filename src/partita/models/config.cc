@@ -4,12 +4,13 @@
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
+#include "partita/models/size_limits.h"
 
 namespace partita {
 namespace {
 
-void require_at_least_one(std::string_view name, int64_t value) {
-  if (value < 1) fail("model.{} is {}: expected at least 1", name, value);
+void require_between(std::string_view name, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most) fail("model.{} is {}: expected {} to {}", name, value, least, most);
 }
 
 void require_probability(std::string_view name, double value) {
@@ -26,6 +27,15 @@ int64_t layer_matmul_weights(const ModelConfig& m) {
   return m.hidden_size * (q + 2 * kv + q) + (m.kind == ModelKind::llama ? 3 : 2) * m.hidden_size * m.ffn_size();
 }
 
+// Where integers could overflow. Sizes are within their limits.
+double approximate_parameters(const ModelConfig& m) {
+  const auto width = static_cast<double>(m.hidden_size);
+  const double attention = 4 * width * static_cast<double>(m.heads) * static_cast<double>(m.head_size());
+  const double mlp = 3 * width * static_cast<double>(m.ffn_size());
+  return static_cast<double>(m.layers) * (attention + mlp) +
+         width * static_cast<double>(2 * m.vocab_size + m.max_length);
+}
+
 void validate_gpt2(const ModelConfig& m) {
   if (m.kv_heads != 0 && m.kv_heads != m.heads)
     fail("model.kv_heads is {}: gpt2 has as many key/value heads as heads, use 0", m.kv_heads);
@@ -39,7 +49,6 @@ void validate_gpt2(const ModelConfig& m) {
 }
 
 void validate_llama(const ModelConfig& m) {
-  if (m.kv_heads < 0) fail("model.kv_heads is {}: expected a number of heads, or 0 for as many as heads", m.kv_heads);
   if (m.heads % m.key_value_heads() != 0)
     fail("model.heads {} do not divide among {} key/value heads: use a divisor of {}", m.heads, m.kv_heads, m.heads);
   if (m.head_size() % 2 != 0)
@@ -49,7 +58,7 @@ void validate_llama(const ModelConfig& m) {
   if (m.rope_factor > 1 && !(m.rope_low_frequency > 0 && m.rope_high_frequency > m.rope_low_frequency))
     fail("model.rope_low_frequency {} and rope_high_frequency {}: expected 0 < low < high", m.rope_low_frequency,
          m.rope_high_frequency);
-  require_at_least_one("rope_original_length", m.rope_original_length);
+  require_between("rope_original_length", m.rope_original_length, 1, kMostPositions);
 }
 
 }  // namespace
@@ -61,15 +70,14 @@ int64_t ModelConfig::ffn_size() const {
 }
 
 void validate(const ModelConfig& m) {
-  require_at_least_one("layers", m.layers);
-  require_at_least_one("hidden_size", m.hidden_size);
-  require_at_least_one("heads", m.heads);
-  require_at_least_one("max_length", m.max_length);
-  if (m.ffn_hidden_size < 0)
-    fail("model.ffn_hidden_size is {}: expected a width, or 0 for the usual one", m.ffn_hidden_size);
-  if (m.head_width < 0) fail("model.head_width is {}: expected a width, or 0 for hidden_size / heads", m.head_width);
-  if (m.vocab_size < 0)
-    fail("model.vocab_size is {}: expected a number of tokens, or 0 for the tokenizer's", m.vocab_size);
+  require_between("layers", m.layers, 1, kMostLayers);
+  require_between("hidden_size", m.hidden_size, 1, kMostWidth);
+  require_between("heads", m.heads, 1, kMostHeads);
+  require_between("kv_heads", m.kv_heads, 0, kMostHeads);
+  require_between("max_length", m.max_length, 1, kMostPositions);
+  require_between("ffn_hidden_size", m.ffn_hidden_size, 0, kMostFfnWidth);
+  require_between("head_width", m.head_width, 0, kMostHeads);
+  require_between("vocab_size", m.vocab_size, 0, kMostPositions);
   if (m.head_width == 0 && m.hidden_size % m.heads != 0) {
     const int64_t below = m.hidden_size / m.heads * m.heads, above = below + m.heads;
     if (below == 0) fail("hidden_size {} is not divisible by {} heads: use {}", m.hidden_size, m.heads, above);
@@ -81,6 +89,11 @@ void validate(const ModelConfig& m) {
   if (!(m.init_std > 0)) fail("model.init_std is {}: expected more than 0", m.init_std);
   if (!(m.norm_epsilon > 0)) fail("model.norm_epsilon is {}: expected more than 0", m.norm_epsilon);
   m.kind == ModelKind::gpt2 ? validate_gpt2(m) : validate_llama(m);
+  if (const double parameters = approximate_parameters(m); parameters > kMostParameters)
+    fail(
+        "model.layers {}, hidden_size {}, heads x head_width {} x {}, ffn_hidden_size {}, vocab_size {} and max_length {} "
+        "make {:.0e} parameters: use smaller ones",
+        m.layers, m.hidden_size, m.heads, m.head_size(), m.ffn_size(), m.vocab_size, m.max_length, parameters);
 }
 
 int64_t parameter_count(const ModelConfig& m) {

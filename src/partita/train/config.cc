@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,8 @@
 
 namespace partita {
 namespace {
+
+constexpr int64_t kMostProduct = int64_t{1} << 60;
 
 int64_t data_ranks(const ParallelConfig& p, int64_t ranks) { return p.data > 0 ? p.data : ranks; }
 
@@ -51,7 +56,35 @@ void validate_memory(const Config& c) {
   check("offload_activations", c.train.offload_activations);
 }
 
+// Error: a product of sizes that counts something no longer is a 64-bit integer (with room for sums of such).
+void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys, const char* what) {
+  int64_t product = 1;
+  for (const auto& [key, value] : keys) {
+    if (!__builtin_mul_overflow(product, value, &product) && product <= kMostProduct) continue;
+    std::string names;
+    for (const auto& [name, size] : keys) names += fmt::format("{}{} {}", names.empty() ? "" : " x ", name, size);
+    fail("{} are more {} than can be counted: use smaller ones", names, what);
+  }
+}
+
+void validate_products(const Config& c) {
+  const TrainConfig& t = c.train;
+  require_product({{"train.steps", t.steps}, {"train.global_batch", t.global_batch},
+                   {"train.sequence_length", t.sequence_length}}, "tokens");
+  require_product({{"eval.batches", c.eval.batches}, {"train.global_batch", t.global_batch},
+                   {"train.sequence_length", t.sequence_length}}, "tokens");
+  // Of a layer's largest activation, in bytes; kernels count rows in 32 bits.
+  require_product({{"train.micro_batch", t.micro_batch}, {"train.sequence_length", t.sequence_length},
+                   {"model.layers", c.model.layers},
+                   {"bytes of a layer and token", 64 * std::max({c.model.hidden_size, c.model.ffn_size(), c.model.heads * c.model.head_size()})}},
+                  "activations");
+  if (t.micro_batch * t.sequence_length > std::numeric_limits<int32_t>::max())
+    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} are possible at once", t.micro_batch,
+         t.sequence_length, t.micro_batch * t.sequence_length, std::numeric_limits<int32_t>::max());
+}
+
 void validate_batches(const Config& c, int64_t ranks) {
+  validate_products(c);
   (void)batch_plan(c, ranks);
   if (c.train.sequence_length > c.model.max_length) {
     const bool learned = c.model.kind == ModelKind::gpt2 && !c.from.empty();

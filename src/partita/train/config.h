@@ -155,6 +155,7 @@ struct DebugConfig {
   bool poison = false;        // fill released weight slots and fresh gradient buffers with NaN
   int64_t delay_streams = 0;  // microseconds by which streams are late at random, at most; 0: not at all
   bool self_check = true;     // collectives against known answers at start
+  bool check_memory = true;   // a run that does not fit into the free memory is not started
 };
 
 struct Config {

@@ -4,6 +4,7 @@
 #include "partita/base/file.h"
 #include "partita/train/config.h"
 #include "partita/train/config_aliases.h"
+#include "partita/train/config_limits.h"
 #include "partita/train/model_source.h"
 #include "partita/train/run_state.h"
 
@@ -202,7 +203,9 @@ void bind_rest(ConfigSchema& s, Config& c) {
           "delay_streams", c.debug.delay_streams, between(0, 1000000),
           "delay streams at random by up to N microseconds, so that a missing wait changes the loss; 0: no delay")
       .field("self_check", c.debug.self_check,
-             "check collectives, and attention on GPUs, against known answers before the run");
+             "check collectives, and attention on GPUs, against known answers before the run")
+      .field("check_memory", c.debug.check_memory,
+             "refuse to start a run that needs more memory than is free; false where the system counts wrongly");
 }
 
 ConfigSchema bind(Config& config) {
@@ -217,6 +220,7 @@ ConfigSchema bind(Config& config) {
   bind_parallel(schema, config.parallel);
   bind_rest(schema, config);
   schema.also_called(config_aliases());
+  limit_sizes(schema);
   return schema;
 }
 
