@@ -1,5 +1,7 @@
 #include "partita/data/gpt_index.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "partita/base/error.h"
@@ -36,7 +38,10 @@ std::vector<TokenPosition> lay_out(std::span<const int64_t> sequences, int64_t f
 EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t tokens) {
   const int64_t length = spec.sequence_length;
   if (length < 1) fail("sequence_length {}: at least 1 expected", length);
-  if (spec.samples < 0) fail("split \"{}\": {} samples asked for, 0 or more expected", spec.split, spec.samples);
+  const int64_t most = (std::numeric_limits<int64_t>::max() / 2 - tokens) / length;
+  if (spec.samples < 0 || spec.samples > most)
+    fail("split \"{}\": {} samples asked for, 0 to {} of {} tokens expected: lower train.steps or train.global_batch",
+         spec.split, spec.samples, most, length);
   if (tokens < length + 1) {
     fail(
         "split \"{}\" has {} tokens in {} sequences, fewer than the {} of one sample ({} samples asked for): use a "
@@ -53,6 +58,14 @@ EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t token
     plan.separate_last = from_last < static_cast<int64_t>(0.80 * static_cast<double>(whole_samples(1)));
   }
   return plan;
+}
+
+int64_t gpt_index_bytes(const EpochPlan& plan, int64_t sequences) {
+  const double bytes =
+      static_cast<double>(plan.epochs) * static_cast<double>(sequences) * sizeof(int64_t) +
+      static_cast<double>(plan.samples + 1) * static_cast<double>(sizeof(TokenPosition) + sizeof(int64_t));
+  constexpr auto kMost = static_cast<double>(int64_t{1} << 62);
+  return static_cast<int64_t>(std::min(bytes, kMost));
 }
 
 GptIndex build_gpt_index(SequenceRange range, std::span<const int32_t> lengths, const GptIndexSpec& spec) {

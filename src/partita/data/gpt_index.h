@@ -35,8 +35,12 @@ struct EpochPlan {
   bool operator==(const EpochPlan&) const = default;
 };
 
-// Error: fewer tokens than one sample takes; names the split, its tokens and the samples asked for.
+// Error: fewer tokens than one sample takes; more samples than can be counted. Names the split, its tokens and the samples
+// asked for.
 [[nodiscard]] EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t tokens);
+
+// Bytes of the index; 2^62 where they are more. Pure.
+[[nodiscard]] int64_t gpt_index_bytes(const EpochPlan&, int64_t sequences);
 
 struct TokenPosition {
   int64_t entry;   // in GptIndex::sequences

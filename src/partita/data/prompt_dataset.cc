@@ -39,10 +39,7 @@ PromptDataset::PromptDataset(std::shared_ptr<const PromptExamples> examples, Seq
   for (const Kept& k : kept_) slots.push_back(slots_of(k.tokens));
   packing_ = spec.packed ? pack_first_fit(slots, spec.sequence_length, epoch_order(count, spec.seed, kPackingEpoch))
                          : Packing{.items = in_order(count), .begins = in_order(count + 1)};
-  for (int64_t epoch = 0; epoch == 0 || size() < spec.samples; ++epoch) {
-    const auto order = spec.shuffled ? epoch_order(packing_.bins(), spec.seed, epoch) : in_order(packing_.bins());
-    order_.insert(order_.end(), order.begin(), order.end());
-  }
+  epochs_ = std::max<int64_t>(1, (spec.samples + packing_.bins() - 1) / packing_.bins());
   summary_.examples = count;
   summary_.samples = packing_.bins();
   summary_.tokens = std::accumulate(slots.begin(), slots.end(), int64_t{0});
@@ -77,11 +74,20 @@ int64_t PromptDataset::slots_of(int64_t tokens) const {
   return end_is_seen ? std::min(tokens, spec_.sequence_length) : tokens - 1;
 }
 
+int64_t PromptDataset::bin_of(int64_t k) const {
+  const int64_t bins = packing_.bins(), epoch = k / bins;
+  if (!spec_.shuffled) return k % bins;
+  const std::lock_guard lock(*order_mutex_);
+  if (epoch != ordered_epoch_) order_ = epoch_order(bins, spec_.seed, epoch);
+  ordered_epoch_ = epoch;
+  return order_[static_cast<size_t>(k % bins)];
+}
+
 void PromptDataset::read(int64_t k, const SampleSlots& out) const {
   if (k < 0 || k >= size()) fail("{}: sample {} asked for, there are {}", examples_->file.string(), k, size());
   std::iota(out.positions.begin(), out.positions.end(), 0);
   int64_t at = 0;
-  for (const int64_t item : packing_.bin(order_[static_cast<size_t>(k)])) {
+  for (const int64_t item : packing_.bin(bin_of(k))) {
     const Kept& kept = kept_[static_cast<size_t>(item)];
     const std::span<const TokenId> tokens = examples_->tokens(kept.example);
     const int64_t prompt = examples_->prompt_tokens[static_cast<size_t>(kept.example)];

@@ -13,6 +13,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ class PromptDataset : public SampleSource {
   PromptDataset(std::shared_ptr<const PromptExamples> examples, SequenceRange range, const PromptDatasetSpec& spec);
 
   // At least spec.samples: whole epochs.
-  [[nodiscard]] int64_t size() const override { return static_cast<int64_t>(order_.size()); }
+  [[nodiscard]] int64_t size() const override { return epochs_ * packing_.bins(); }
   [[nodiscard]] int64_t sequence_length() const override { return spec_.sequence_length; }
   // Joined where no sample has more than one.
   [[nodiscard]] Documents documents() const override { return spec_.packed ? spec_.documents : Documents::joined; }
@@ -68,13 +69,19 @@ class PromptDataset : public SampleSource {
   };
 
   void fit(SequenceRange range);
+  [[nodiscard]] int64_t bin_of(int64_t k) const;         // that is sample k
   [[nodiscard]] int64_t slots_of(int64_t tokens) const;  // that an example of so many tokens takes
 
   std::shared_ptr<const PromptExamples> examples_;
   PromptDatasetSpec spec_;
   std::vector<Kept> kept_;
   Packing packing_;             // of kept_ into samples
-  std::vector<int64_t> order_;  // of samples, epoch after epoch
+  int64_t epochs_ = 1;
+  // Of the samples of the epoch that was read last: an epoch's order is a function of its number, so that a run may be of
+  // any length.
+  mutable std::vector<int64_t> order_;
+  mutable int64_t ordered_epoch_ = -1;
+  std::unique_ptr<std::mutex> order_mutex_ = std::make_unique<std::mutex>();
   PromptSummary summary_;
 };
 
