@@ -1,6 +1,7 @@
 // Small models and batches for tests of the engine. Sizes divide by nothing.
 #pragma once
 #include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "partita/comm/communicator.h"
 #include "partita/engine/engine.h"
+#include "partita/engine/engine_memory.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/model.h"
 #include "partita/ops/cross_entropy.h"
@@ -60,29 +62,47 @@ struct EngineCase {
 
 inline bool is_base(const ParameterSpec& p) { return !p.adapter; }
 
+// Every engine of a test takes the memory that was predicted for it.
+inline void expect_same(const EngineMemory& predicted, const EngineMemory& taken) {
+  EXPECT_EQ(predicted.weights, taken.weights);
+  EXPECT_EQ(predicted.gradients, taken.gradients);
+  EXPECT_EQ(predicted.master, taken.master);
+  EXPECT_EQ(predicted.optimizer, taken.optimizer);
+  EXPECT_EQ(predicted.activations, taken.activations);
+  EXPECT_EQ(predicted.temporaries, taken.temporaries);
+  EXPECT_EQ(predicted.shared, taken.shared);
+  EXPECT_EQ(predicted.host, taken.host);
+}
+
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data) {
   ModelConfig model = small_model(c.kind, c.dropout);
   model.tied_head = c.tied_head;
   if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = c.kind == ModelKind::llama ? 8 : 0;
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
-  auto engine = std::make_unique<Engine>(make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8),
-                                         make_zero(c.stage, self, data), data,
-                                         EngineOptions{.shape = {.samples = c.samples, .length = 13},
-                                                       .micro_batches = c.micro_batches,
-                                                       .width = model.hidden_size,
-                                                       .compute = c.compute,
-                                                       .states = c.states,
-                                                       .fp32_gradients = c.fp32_gradients,
-                                                       .keep = c.keep,
-                                                       .entry_layers = c.entry_layers,
-                                                       .blocks_per_unit = c.blocks_per_unit,
-                                                       .optimizer = {.kind = c.optimizer},
-                                                       .frozen = frozen,
-                                                       .offload = c.offload,
-                                                       .delayed_scales = c.delayed_scales,
-                                                       .seed = 7,
-                                                       .poison = c.poison});
+  const EngineOptions options{.shape = {.samples = c.samples, .length = 13},
+                              .micro_batches = c.micro_batches,
+                              .width = model.hidden_size,
+                              .compute = c.compute,
+                              .states = c.states,
+                              .fp32_gradients = c.fp32_gradients,
+                              .keep = c.keep,
+                              .entry_layers = c.entry_layers,
+                              .blocks_per_unit = c.blocks_per_unit,
+                              .optimizer = {.kind = c.optimizer},
+                              .frozen = frozen,
+                              .offload = c.offload,
+                              .delayed_scales = c.delayed_scales,
+                              .seed = 7,
+                              .poison = c.poison};
+  const Zero zero = make_zero(c.stage, self, data);
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8);
+  const EngineMemory predicted = predict_memory(
+      blocks,
+      {.ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients},
+      zero.replica->size(), options);
+  auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
+  expect_same(predicted, engine->memory());
   // Adapters not zero, so that all of them have gradients from the first step on.
   engine->set_weights([](const ParameterSpec& p, int64_t begin, std::span<float> out) {
     ParameterSpec wide = p;

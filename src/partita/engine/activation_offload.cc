@@ -19,6 +19,16 @@ std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
   return plan;
 }
 
+std::array<int64_t, 2> offload_slot_bytes(std::span<const OffloadedBlock> plan, std::span<const int64_t> kept_bytes) {
+  std::array<int64_t, 2> largest = {0, 0};
+  for (size_t b = 0; b < plan.size(); ++b)
+    if (plan[b].slot >= 0) {
+      int64_t& size = largest[static_cast<size_t>(plan[b].slot)];
+      size = std::max(size, kept_bytes[b]);
+    }
+  return largest;
+}
+
 ActivationOffload::ActivationOffload(std::vector<OffloadedBlock> plan, std::span<const int64_t> kept_bytes,
                                      const Options& options, Copies& copies, Stream& compute)
     : plan_(std::move(plan)),
@@ -29,12 +39,7 @@ ActivationOffload::ActivationOffload(std::vector<OffloadedBlock> plan, std::span
       host_(plan_.size()),
       left_(plan_.size()),
       back_(plan_.size()) {
-  std::array<int64_t, 2> largest = {0, 0};
-  for (size_t b = 0; b < plan_.size(); ++b)
-    if (plan_[b].slot >= 0) {
-      int64_t& size = largest[static_cast<size_t>(plan_[b].slot)];
-      size = std::max(size, kept_bytes[b]);
-    }
+  const std::array<int64_t, 2> largest = offload_slot_bytes(plan_, kept_bytes);
   for (size_t s = 0; s < slots_.size(); ++s)
     slots_[s] = at::empty({largest[s]}, at::TensorOptions(at::kByte).device(options.device));
   for (size_t b = 0; b < plan_.size(); ++b) {

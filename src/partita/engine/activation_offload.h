@@ -31,6 +31,10 @@ struct OffloadedBlock {
 // [block]: the first `layers` layers that keep anything. Block 0 is the embedding, the last the head. Pure.
 [[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps, int layers);
 
+// Bytes of the two buffers that offloaded blocks use in turn. Pure.
+[[nodiscard]] std::array<int64_t, 2> offload_slot_bytes(std::span<const OffloadedBlock>,
+                                                        std::span<const int64_t> kept_bytes);
+
 class ActivationOffload {
  public:
   struct Options {

@@ -20,6 +20,15 @@ at::Tensor bytes(int64_t count, at::Device device) {
   return at::empty({count}, at::TensorOptions(at::kByte).device(device));
 }
 
+// What blocks hand on.
+std::vector<BufferSpec> handed_specs(const Shape& shape, int64_t width, DType dtype) {
+  const std::vector<int64_t> stream = {shape.rows(), width};
+  return {{"branch", stream, dtype},
+          {"d_sum", stream, dtype},
+          {"d_branch", stream, dtype},
+          {"scale", {kFp8Scale}, DType::fp32}};
+}
+
 }  // namespace
 
 std::vector<int64_t> Activations::kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape,
@@ -29,26 +38,25 @@ std::vector<int64_t> Activations::kept_bytes(std::span<const std::unique_ptr<Blo
   return bytes;
 }
 
+Activations::TemporaryBytes Activations::temporary_bytes(std::span<const std::unique_ptr<Block>> blocks,
+                                                         const Shape& shape, std::span<const Keep> keeps, int64_t width,
+                                                         DType dtype) {
+  TemporaryBytes most{.handed = bytes_of(handed_specs(shape, width, dtype))};
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    most.shared = std::max(most.shared, bytes_of(filter(blocks[b]->saved(shape), keeps[b], false)));
+    most.scratch = std::max(most.scratch, bytes_of(blocks[b]->scratch(shape)));
+  }
+  return most;
+}
+
 Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape,
                          std::span<const Keep> keeps, std::span<const at::Tensor> kept_memory, int64_t width,
                          DType dtype, at::Device device)
-    : shape_(shape) {
-  const std::vector<int64_t> stream = {shape.rows(), width};
-  const std::vector<BufferSpec> handed = {{"branch", stream, dtype},
-                                          {"d_sum", stream, dtype},
-                                          {"d_branch", stream, dtype},
-                                          {"scale", {kFp8Scale}, DType::fp32}};
-  int64_t shared = 0, scratch = 0;
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    const std::vector<BufferSpec> specs = blocks[b]->saved(shape);
-    shared = std::max(shared, bytes_of(filter(specs, keeps[b], false)));
-    scratch = std::max(scratch, bytes_of(blocks[b]->scratch(shape)));
-  }
-  temporary_bytes_ = shared + scratch + bytes_of(handed);
-
-  const at::Tensor shared_memory = bytes(shared, device), scratch_memory = bytes(scratch, device),
-                   none = bytes(0, device);
-  const std::vector<at::Tensor> out = carve(bytes(bytes_of(handed), device), handed);
+    : shape_(shape), temporary_bytes_(temporary_bytes(blocks, shape, keeps, width, dtype)) {
+  const at::Tensor shared_memory = bytes(temporary_bytes_.shared, device),
+                   scratch_memory = bytes(temporary_bytes_.scratch, device), none = bytes(0, device);
+  const std::vector<at::Tensor> out =
+      carve(bytes(temporary_bytes_.handed, device), handed_specs(shape, width, dtype));
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block* block = blocks[b].get();

@@ -16,6 +16,13 @@ class Activations {
   // Bytes that each block keeps of a micro-batch of this shape; keeps[block].
   [[nodiscard]] static std::vector<int64_t> kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                        std::span<const Keep> keeps);
+  // What no block keeps, of a micro-batch of this shape: shared by all blocks, scratch, and what they hand on.
+  struct TemporaryBytes {
+    int64_t shared = 0, scratch = 0, handed = 0;
+    [[nodiscard]] int64_t total() const { return shared + scratch + handed; }
+  };
+  [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
+                                                      std::span<const Keep> keeps, int64_t width, DType);
   // Room for one micro-batch of this shape; width and dtype of the residual stream. kept[block]: memory for what the block
   // keeps, at least kept_bytes; undefined where that is 0.
   Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const Keep> keeps,
@@ -25,11 +32,11 @@ class Activations {
   [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }
   [[nodiscard]] std::span<const at::Tensor> scratch(int block) const { return scratch_[static_cast<size_t>(block)]; }
   [[nodiscard]] const Handed& handed() const { return handed_; }
-  [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_; }
+  [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_.total(); }
 
  private:
   Shape shape_;
-  int64_t temporary_bytes_ = 0;
+  TemporaryBytes temporary_bytes_;
   std::vector<Saved> saved_;
   std::vector<std::vector<at::Tensor>> scratch_;
   Handed handed_;

@@ -26,29 +26,39 @@ GradientLifetimes gradient_lifetimes(const UnitPlan& plan, const Sharding& shard
   return lifetimes;
 }
 
-Arena make_arena(std::span<const int64_t> kept_bytes, const GradientLifetimes& gradients, at::Device device) {
+ArenaPlan plan_arena(std::span<const int64_t> kept_bytes, const GradientLifetimes& gradients) {
   const int blocks = static_cast<int>(kept_bytes.size());
-  std::vector<Lifetime> all;
+  ArenaPlan plan;
+  std::vector<Lifetime>& all = plan.buffers;
   for (int b = 0; b < blocks; ++b)
     all.push_back(
         {.bytes = kept_bytes[static_cast<size_t>(b)], .first = forward_moment(b), .last = backward_moment(b, blocks)});
   all.insert(all.end(), gradients.full.begin(), gradients.full.end());
   all.insert(all.end(), gradients.slices.begin(), gradients.slices.end());
+  plan.memory = plan_memory(all);
+  return plan;
+}
 
-  const MemoryPlan plan = plan_memory(all);
-  const at::Tensor memory = at::empty({plan.bytes}, at::TensorOptions(at::kByte).device(device));
+int64_t ArenaPlan::shared_bytes() const {
+  int64_t sum = 0;
+  for (const Lifetime& buffer : buffers) sum += buffer.bytes;
+  return std::max<int64_t>(0, sum - memory.bytes);
+}
+
+Arena make_arena(std::span<const int64_t> kept_bytes, const GradientLifetimes& gradients, at::Device device) {
+  const ArenaPlan plan = plan_arena(kept_bytes, gradients);
+  const std::vector<Lifetime>& all = plan.buffers;
+  const at::Tensor memory = at::empty({plan.memory.bytes}, at::TensorOptions(at::kByte).device(device));
   Arena arena;
   size_t next = 0;
   const auto take = [&](std::vector<at::Tensor>& list, size_t count) {
     for (; count > 0; --count, ++next)
-      list.push_back(all[next].bytes > 0 ? memory.narrow(0, plan.offset[next], all[next].bytes) : at::Tensor());
+      list.push_back(all[next].bytes > 0 ? memory.narrow(0, plan.memory.offset[next], all[next].bytes) : at::Tensor());
   };
   take(arena.kept, kept_bytes.size());
   take(arena.gradients, gradients.full.size());
   take(arena.slices, gradients.slices.size());
-  int64_t sum = 0;
-  for (const Lifetime& buffer : all) sum += buffer.bytes;
-  arena.shared_bytes = std::max<int64_t>(0, sum - plan.bytes);
+  arena.shared_bytes = plan.shared_bytes();
   return arena;
 }
 

@@ -28,6 +28,15 @@ struct GradientLifetimes {
 };
 [[nodiscard]] GradientLifetimes gradient_lifetimes(const UnitPlan&, const Sharding&, int micro_batches);
 
+// Where in the arena each of them lies. Pure.
+struct ArenaPlan {
+  std::vector<Lifetime> buffers;  // what blocks keep, full gradients, slices
+  MemoryPlan memory;              // of them
+
+  [[nodiscard]] int64_t shared_bytes() const;  // that lie in the place of others
+};
+[[nodiscard]] ArenaPlan plan_arena(std::span<const int64_t> kept_bytes, const GradientLifetimes&);
+
 // Memory in bytes; undefined where the lifetime has none.
 struct Arena {
   std::vector<at::Tensor> kept;               // [block]

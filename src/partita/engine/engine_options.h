@@ -76,6 +76,8 @@ struct EngineMemory {
   int64_t weights = 0, gradients = 0, master = 0, optimizer = 0, activations = 0, temporaries = 0;
   int64_t shared = 0;  // of the gradients: lie where activations lay, and take no memory of their own
   int64_t host = 0;    // of what was offloaded, in host memory; the others count the device's
+
+  friend bool operator==(const EngineMemory&, const EngineMemory&) = default;
 };
 
 // A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
