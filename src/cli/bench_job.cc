@@ -11,12 +11,14 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/base/random.h"
+#include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
 #include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/device_use.h"
 #include "partita/train/matmul_tuning.h"
+#include "partita/train/memory_forecast.h"
 #include "partita/train/profile.h"
 
 namespace {
@@ -76,7 +78,9 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
              .attention_dropout = a.dropout};
   c.train.sequence_length = s.length;
   c.train.micro_batch = s.batch;
-  c.train.global_batch = s.batch * ranks * a.micro_batches;
+  // Of sizes that no memory has the configuration says which it is.
+  if (__builtin_mul_overflow(s.batch * ranks, a.micro_batches, &c.train.global_batch))
+    partita::fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
   c.train.precision = partita::parse_dtype(a.precision);
   c.train.states = partita::parse_dtype(a.states);
   c.train.fp8 =
@@ -108,15 +112,29 @@ BenchJob::BenchJob(const BenchArguments& a)
   if (a.tune && (device.is_cpu() || a.deterministic))
     partita::fail("--tune {}: there is nothing to choose; leave it out",
                   device.is_cpu() ? "on the CPU" : "--deterministic");
+  partita::require_threads(at::get_num_threads());
+  (void)bench_config(a, shape, partita::Recompute::none, world.size());  // its errors, before batches are made
   partita::set_deterministic(a.deterministic);
   partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
   for (int64_t m = 0; m < a.micro_batches; ++m)
     batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
 }
 
+namespace {
+
+// Error: what it takes is not free.
+partita::Config fitting_config(const BenchJob& job, partita::Recompute recompute) {
+  const int ranks = job.world.size();
+  const partita::Config config = bench_config(job.arguments, job.shape, recompute, ranks);
+  partita::require_training_memory(config, ranks, job.world.launch().local_size, job.device);
+  return config;
+}
+
+}  // namespace
+
 BenchModel::BenchModel(BenchJob& job, partita::Recompute recompute)
     : job_(job),
-      config_(bench_config(job.arguments, job.shape, recompute, job.world.size())),
+      config_(fitting_config(job, recompute)),
       engine_(partita::build_training_engine(
           config_, partita::make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data), *job.data,
           job.device)) {

@@ -1,11 +1,15 @@
 #include "partita/generate/generator.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
 #include "partita/generate/decoder.h"
 #include "partita/train/build_model.h"
+#include "partita/train/memory_forecast.h"
 #include "partita/train/model_tokenizer.h"
 
 namespace partita {
@@ -50,6 +54,8 @@ Generator Generator::open(const Paths& paths, Communicator& self, DType compute,
   g.ends_ = end_tokens(source.tokens, *g.tokenizer_);
   g.compute_ = compute;
   g.device_ = device;
+  require_threads(at::get_num_threads());
+  require_inference_memory({.model = source.model, .lora = source.lora, .compute = compute, .shape = {}}, 1, 1, device);
   g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1},
                                      make_zero(0, self, self), self, device);
   load_weights(*g.engine_, source, 0);
@@ -67,7 +73,14 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
     next.push_back(*end);
   }
   report.prompt_tokens = static_cast<int64_t>(next.size());
-  Decoder decoder(*engine_, model_, compute_, report.prompt_tokens + options.tokens, device_);
+  const int64_t most_tokens = report.prompt_tokens + std::min(options.tokens, model_.max_length);
+  require_inference_memory({.model = model_,
+                            .compute = compute_,
+                            .shape = {.samples = 1, .length = std::min(report.prompt_tokens, model_.max_length)},
+                            .holds_weights = true,
+                            .cached_tokens = std::min(most_tokens, model_.max_length)},
+                           1, 1, device_);
+  Decoder decoder(*engine_, model_, compute_, most_tokens, device_);
   const size_t known = static_cast<size_t>(tokenizer_->vocab_size());  // rows of a padded table stand for no text
   std::string pending;
   Timer timer;

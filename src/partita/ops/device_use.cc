@@ -1,5 +1,7 @@
 #include "partita/ops/device_use.h"
 
+#include "partita/base/error.h"
+
 #ifdef PARTITA_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
@@ -41,6 +43,19 @@ DeviceUse device_use([[maybe_unused]] c10::Device device) {
   }
 #endif
   return {};
+}
+
+int64_t free_device_memory([[maybe_unused]] c10::Device device) {
+#ifdef PARTITA_CUDA
+  size_t free = 0, total = 0;
+  PARTITA_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const c10::CachingDeviceAllocator::DeviceStats stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return static_cast<int64_t>(free) + stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+#else
+  fail("this build has no code for GPUs");
+#endif
 }
 
 }  // namespace partita

@@ -16,6 +16,10 @@ struct DeviceUse {
   int64_t allocated = 0, reserved = 0;
 };
 
+// Bytes of a GPU's memory that this process may still allocate: free on the card, or reserved by torch's allocator and not in
+// use. For GPUs only.
+[[nodiscard]] int64_t free_device_memory(c10::Device);
+
 // The CPU has no name and counts nothing.
 [[nodiscard]] DeviceUse device_use(c10::Device);
 

@@ -63,55 +63,65 @@ void check_fp8_sizes(const Config& c) {
 
 }  // namespace
 
+EngineOptions training_options(const Config& c, int64_t ranks, at::Device device) {
+  return {.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
+          .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
+          .width = c.model.hidden_size,
+          .compute = c.train.precision,
+          .states = c.train.states,
+          .fp32_gradients = c.train.fp32_gradients,
+          .keep = keep_of(c.train.recompute),
+          .entry_layers = static_cast<int>(c.train.recompute_full_layers),
+          .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
+          .device = device,
+          .optimizer = {.kind = c.optimizer.kind,
+                        .beta1 = c.optimizer.beta1,
+                        .beta2 = c.optimizer.beta2,
+                        .epsilon = c.optimizer.epsilon,
+                        .momentum = c.optimizer.momentum,
+                        .weight_decay = c.optimizer.weight_decay},
+          .frozen = FrozenParameters(c.train.freeze, c.lora),
+          .offload = {.optimizer = c.train.offload_optimizer,
+                      .activations = static_cast<int>(c.train.offload_activations),
+                      .copies = {}},
+          .delayed_scales = c.train.fp8 == Fp8Recipe::delayed,
+          .seed = static_cast<uint64_t>(c.train.seed),
+          .graph = records_steps(c, parameters_per_layer(c), ranks, device.is_cuda()),
+          .poison = c.debug.poison};
+}
+
+std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device) {
+  return make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
+}
+
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {
   if (device.is_cpu() && (c.train.offload_optimizer || c.train.offload_activations > 0))
     fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
          c.train.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
-  std::vector<std::unique_ptr<Block>> blocks =
-      make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
-  const FrozenParameters frozen(c.train.freeze, c.lora);
-  const EngineOptions options{.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
-                              .micro_batches = static_cast<int>(accumulation_steps(c, data.size())),
-                              .width = c.model.hidden_size,
-                              .compute = c.train.precision,
-                              .states = c.train.states,
-                              .fp32_gradients = c.train.fp32_gradients,
-                              .keep = keep_of(c.train.recompute),
-                              .entry_layers = static_cast<int>(c.train.recompute_full_layers),
-                              .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
-                              .device = device,
-                              .optimizer = {.kind = c.optimizer.kind,
-                                            .beta1 = c.optimizer.beta1,
-                                            .beta2 = c.optimizer.beta2,
-                                            .epsilon = c.optimizer.epsilon,
-                                            .momentum = c.optimizer.momentum,
-                                            .weight_decay = c.optimizer.weight_decay},
-                              .frozen = frozen,
-                              .offload = {.optimizer = c.train.offload_optimizer,
-                                          .activations = static_cast<int>(c.train.offload_activations),
-                                          .copies = {}},
-                              .delayed_scales = c.train.fp8 == Fp8Recipe::delayed,
-                              .seed = static_cast<uint64_t>(c.train.seed),
-                              .graph = records_steps(c, parameters_per_layer(c), data.size(), device.is_cuda()),
-                              .poison = c.debug.poison};
+  std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
+  const EngineOptions options = training_options(c, data.size(), device);
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
-  frozen.check(parameters);
+  FrozenParameters(c.train.freeze, c.lora).check(parameters);
   return std::make_unique<Engine>(std::move(blocks), zero, data, options);
+}
+
+EngineOptions inference_options(const ModelConfig& model, DType compute, Shape shape, at::Device device) {
+  return {.shape = shape,
+          .width = model.hidden_size,
+          .compute = compute,
+          .states = compute,
+          .keep = Keep::nothing,
+          .device = device,
+          .training = false};
 }
 
 std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
                                                Shape shape, const Zero& zero, Communicator& data, at::Device device) {
-  const EngineOptions options{.shape = shape,
-                              .width = model.hidden_size,
-                              .compute = compute,
-                              .states = compute,
-                              .keep = Keep::nothing,
-                              .device = device,
-                              .training = false};
-  return std::make_unique<Engine>(make_blocks(model, compute, lora, device), zero, data, options);
+  return std::make_unique<Engine>(make_blocks(model, compute, lora, device), zero, data,
+                                  inference_options(model, compute, shape, device));
 }
 
 void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {

@@ -1,6 +1,7 @@
 // From a configuration to an engine.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "partita/engine/engine.h"
 #include "partita/train/config.h"
@@ -17,6 +18,12 @@ namespace partita {
 // Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. Error: train.cuda_graph asks for it
 // where it cannot be.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
+
+// What a training run's engine is made from. Pure. Errors: as records_steps.
+[[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device);
+[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device);
+// Likewise the engine of evaluation and generation.
+[[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 
 // The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there; offload
 // on the CPU; as records_steps; sizes that products in 8 bits do not have.

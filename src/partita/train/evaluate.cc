@@ -3,10 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/base/thread_limit.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/mesh.h"
 #include "partita/data/batch_reader.h"
@@ -15,6 +17,7 @@
 #include "partita/data/text_input.h"
 #include "partita/data/token_windows.h"
 #include "partita/train/build_model.h"
+#include "partita/train/memory_forecast.h"
 #include "partita/train/model_tokenizer.h"
 #include "partita/train/training_data.h"
 
@@ -47,8 +50,12 @@ std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const Mo
 }  // namespace
 
 Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& options, World& world) {
-  if (options.micro_batch < 1) fail("a micro-batch of {}: at least 1 expected", options.micro_batch);
-  if (options.batches < 0) fail("{} batches: 0 (all) or more expected", options.batches);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (options.micro_batch < 1 || options.micro_batch > kMost)
+    fail("a micro-batch of {}: 1 to {} samples expected", options.micro_batch, kMost);
+  if (options.batches < 0 || options.batches > kMost)
+    fail("{} batches: 0 (all) to {} expected", options.batches, kMost);
+  require_threads(at::get_num_threads());
   const at::Device device = take_device(options.device, world);
   if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
   const Mesh mesh(world, {.data = world.size()}, device);
@@ -58,6 +65,12 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   const int64_t length = sequence_length_of(options, source.model);
   const std::unique_ptr<SampleSource> data = open_data(options, source, length);
 
+  require_inference_memory({.model = source.model,
+                            .lora = source.lora,
+                            .compute = options.precision,
+                            .shape = {.samples = options.micro_batch, .length = length},
+                            .zero_stage = options.zero_stage},
+                           world.size(), world.launch().local_size, device);
   const auto engine = build_inference_engine(source.model, source.lora, options.precision,
                                              {.samples = options.micro_batch, .length = length},
                                              make_zero(options.zero_stage, *self, mesh.data()), mesh.data(), device);

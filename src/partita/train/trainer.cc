@@ -11,6 +11,7 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/base/number.h"
+#include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
@@ -28,9 +29,11 @@
 #include "partita/train/build_model.h"
 #include "partita/train/builtin_hooks.h"
 #include "partita/train/config_changes.h"
+#include "partita/train/disk_forecast.h"
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/matmul_tuning.h"
+#include "partita/train/memory_forecast.h"
 #include "partita/train/profile.h"
 #include "partita/train/run_device.h"
 #include "partita/train/run_end.h"
@@ -48,9 +51,7 @@ namespace {
 constexpr int64_t kMostSkippedInARow = 10;
 
 std::vector<MemoryOwner> memory_table(const EngineMemory& m, int64_t workspace) {
-  std::vector<MemoryOwner> owners = {{"weights", m.weights},         {"gradients", m.gradients - m.shared},
-                                     {"master weights", m.master},   {"optimizer states", m.optimizer},
-                                     {"activations", m.activations}, {"temporaries", m.temporaries}};
+  std::vector<MemoryOwner> owners = memory_owners(m);
   if (workspace > 0) owners.push_back({"workspace", workspace});
   return owners;
 }
@@ -66,6 +67,7 @@ class TrainingRun {
   TrainingRun(Config config, World& world, Hooks extra)
       : config_(forked(std::move(config))),
         extra_(std::move(extra)),
+        local_ranks_(world.launch().local_size),
         device_(take_device(config_.train.device, world)),
         mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
         self_(on_device(world.group("self", {world.rank()}), device_, timeout_of(config_))),
@@ -77,6 +79,11 @@ class TrainingRun {
     if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
     complete_model(config_);
     workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
+    if (config_.debug.check_memory)
+      (void)agree(peers_, [&] {
+        require_training_memory(config_, mesh_.data().size(), local_ranks_, device_);
+        return std::string();
+      });
     (void)agree(peers_, [&] {
       if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
       return std::string();
@@ -230,6 +237,15 @@ class TrainingRun {
                              .zero_stage = config_.parallel.zero_stage,
                              .precision = std::string(name_of(config_.train.precision)),
                              .memory = memory_table(engine_->memory(), workspace_)}));
+    const int64_t saved = checkpoint_bytes(
+        engine_->parameters(), {.weights = config_.train.precision,
+                                .states = config_.train.states,
+                                .optimizer_states = std::ssize(engine_->optimizer_state_names()),
+                                .adapters_alone = own_part() == Part::adapters});
+    if (const std::string text = disk_warning(saved, config_, config_.train.steps - step_,
+                                              free_bytes(config_.run.directory));
+        !text.empty())
+      warn("{}", text);
     if (const int64_t host = engine_->memory().host; host > 0)
       log::info("offload: {} of host memory on this rank, besides", human_bytes(host));
     tuner_ = std::make_unique<MatmulTuner>(
@@ -376,6 +392,7 @@ class TrainingRun {
   Config config_;
   Hooks extra_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0
+  int local_ranks_;  // on this machine
   at::Device device_;
   Mesh mesh_;
   std::unique_ptr<Communicator> self_;
@@ -402,6 +419,7 @@ std::filesystem::path checkpoints_folder(const std::filesystem::path& run) { ret
 TrainOutcome train(Config config, World& world, Hooks extra) {
   log::configure(world.rank(), world.size());
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
+  require_threads(at::get_num_threads());
   if (config.debug.self_check && world.size() > 1) {
     std::vector<int> all;
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);

@@ -1,0 +1,38 @@
+#include "partita/train/disk_forecast.h"
+
+#include <algorithm>
+
+#include "partita/base/file.h"
+
+namespace partita {
+
+int64_t checkpoint_bytes(std::span<const ParameterSpec> parameters, const StoredSizes& sizes) {
+  int64_t bytes = 0;
+  for (const ParameterSpec& p : parameters) {
+    if (sizes.adapters_alone && !p.adapter) continue;
+    bytes += p.count() * (p.trainable ? (1 + sizes.optimizer_states) * size_of(sizes.states) : size_of(sizes.weights));
+  }
+  return bytes;
+}
+
+int64_t most_checkpoints(const CheckpointConfig& c, int64_t steps) {
+  if (steps <= 0) return 0;
+  const int64_t saved = c.every > 0 ? (steps + c.every - 1) / c.every : 1;
+  if (c.keep_last == 0) return saved;
+  // The oldest is removed once the newest is complete.
+  const int64_t last = std::min(saved, c.keep_last + 1);
+  const int64_t for_good = c.keep_every > 0 ? steps / c.keep_every : 0;
+  return std::min(saved, last + for_good);
+}
+
+std::string disk_warning(int64_t bytes, const Config& c, int64_t steps, int64_t free) {
+  const int64_t count = most_checkpoints(c.checkpoint, steps);
+  const double needed = static_cast<double>(bytes) * static_cast<double>(count);
+  if (needed <= static_cast<double>(free)) return {};
+  return fmt::format(
+      "{} checkpoint{} of {} will be held in {}, where {} are free: free some space, save fewer (checkpoint.every, "
+      "keep_last, keep_every), or choose another run.directory",
+      count, count == 1 ? "" : "s", human_bytes(bytes), c.run.directory.string(), human_bytes(free));
+}
+
+}  // namespace partita

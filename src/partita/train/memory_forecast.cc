@@ -1,0 +1,223 @@
+#include "partita/train/memory_forecast.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/engine/engine_memory.h"
+#include "partita/engine/engine_plan.h"
+#include "partita/models/model.h"
+#include "partita/ops/device_use.h"
+#include "partita/train/token_samples.h"
+
+namespace partita {
+namespace {
+
+constexpr int kBatchArrays = 3;       // tokens, labels, positions, of int32
+constexpr int64_t kMoreRanks = 8;
+constexpr double kNearlyFull = 0.95;  // of what is free: worth a warning
+
+Sharding sharding_of(int64_t zero_stage, int64_t ranks) {
+  if (zero_stage == 0) return {.ranks = 1};
+  return {.ranks = static_cast<int>(ranks), .few_weights = zero_stage == 3, .few_gradients = zero_stage >= 2};
+}
+
+int replicas_of(int64_t zero_stage, int64_t ranks) { return zero_stage == 0 ? static_cast<int>(ranks) : 1; }
+
+// The batches of a step: once as they are read, once where kernels read them.
+int64_t batch_bytes(const Config& c, int64_t ranks) {
+  const int64_t samples = c.train.global_batch / ranks;
+  const int arrays = kBatchArrays + (documents_of(c.data) == Documents::separate ? 1 : 0);
+  return 2 * samples * c.train.sequence_length * arrays * static_cast<int64_t>(sizeof(int32_t));
+}
+
+// What arrives from other ranks to be summed on the CPU: at stage 0 of all gradients at once, else of two units.
+int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks) {
+  if (ranks == 1) return 0;
+  const EngineOptions options = training_options(c, ranks, at::kCPU);
+  const UnitPlan plan =
+      plan_engine(blocks, sharding_of(c.parallel.zero_stage, ranks), replicas_of(c.parallel.zero_stage, ranks), options)
+          .units;
+  std::vector<int64_t> bytes;
+  for (const Unit& unit : plan.units)
+    if (unit.trainable) bytes.push_back(unit.layout.count * size_of(unit.gradient) / ranks * (ranks - 1));
+  std::ranges::sort(bytes, std::greater());
+  if (c.parallel.zero_stage > 0 && bytes.size() > 2) bytes.resize(2);
+  int64_t sum = 0;
+  for (const int64_t b : bytes) sum += b;
+  return sum;
+}
+
+// The configuration with one key changed; nothing where that is no other.
+struct Alternative {
+  std::string change;
+  std::function<void(Config&)> apply;
+};
+
+std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device device) {
+  std::vector<Alternative> all;
+  for (int64_t stage = std::max<int64_t>(c.parallel.zero_stage + 1, 1); ranks > 1 && stage <= 3; ++stage)
+    all.push_back({fmt::format("parallel.zero_stage={}", stage), [stage](Config& x) { x.parallel.zero_stage = stage; }});
+  constexpr std::array kRecompute = {"none", "selective", "mlp", "full"};
+  for (auto r = static_cast<size_t>(c.train.recompute) + 1; r < kRecompute.size(); ++r)
+    all.push_back({fmt::format("train.recompute={}", kRecompute[r]),
+                   [r](Config& x) { x.train.recompute = static_cast<Recompute>(r); }});
+  if (c.train.micro_batch > 1)
+    all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
+  if (device.is_cuda() && !c.train.offload_optimizer)
+    all.push_back({"train.offload_optimizer=true", [](Config& x) { x.train.offload_optimizer = true; }});
+  if (c.train.precision == DType::fp32)
+    all.push_back({"train.precision=bf16", [](Config& x) { x.train.precision = DType::bf16; }});
+  if (c.train.precision != DType::fp16 && c.train.states == DType::fp32)
+    all.push_back({"train.states=bf16 with train.precision=bf16",
+                   [](Config& x) { x.train.precision = x.train.states = DType::bf16; }});
+  if (c.train.sequence_length > 1)
+    all.push_back({fmt::format("train.sequence_length={}", c.train.sequence_length / 2),
+                   [](Config& x) { x.train.sequence_length /= 2; }});
+  return all;
+}
+
+// Two changes of one key: the first part of "key=value" is the same.
+std::string key_of(const std::string& change) { return change.substr(0, change.find('=')); }
+
+// Those that change no number of the run but by rounding.
+bool keeps_the_run(const std::string& change) {
+  return !change.starts_with("train.precision") && !change.starts_with("train.states") &&
+         !change.starts_with("train.sequence_length");
+}
+
+void require(const MemoryForecast& needed, int local_ranks, at::Device device,
+             const std::function<std::vector<MemorySaving>()>& savings) {
+  const FreeMemory host = free_for_process(memory_limits(), local_ranks);
+  const FreeMemory on_device = device.is_cpu() ? host : FreeMemory{free_device_memory(device), "the memory of the GPU"};
+  // What would lower it is worked out only where something has to be lowered.
+  if (needed.device_bytes() > on_device.bytes) throw Error(memory_problem(needed, on_device, savings()));
+  const MemoryForecast on_host{.device = {{"offloaded", needed.host}}, .host = 0};
+  if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
+    fail("{}\nuse less of train.offload_optimizer and train.offload_activations", problem);
+  if (static_cast<double>(needed.device_bytes()) > kNearlyFull * static_cast<double>(on_device.bytes))
+    log::warn("{} of memory are needed per rank, and {} are free ({}): the run may be ended by the system",
+              human_bytes(needed.device_bytes()), human_bytes(on_device.bytes), on_device.limit);
+}
+
+}  // namespace
+
+int64_t MemoryForecast::device_bytes() const {
+  int64_t total = 0;
+  for (const MemoryOwner& owner : device) total += owner.bytes;
+  return total;
+}
+
+std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
+  return {{"weights", m.weights},         {"gradients", m.gradients - m.shared},
+          {"master weights", m.master},   {"optimizer states", m.optimizer},
+          {"activations", m.activations}, {"temporaries", m.temporaries}};
+}
+
+MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
+  Config c = config;
+  c.train.cuda_graph = Switch::off;  // takes no memory of its own
+  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
+  const int64_t stage = c.parallel.zero_stage;
+  const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), replicas_of(stage, ranks),
+                                        training_options(c, ranks, device));
+  MemoryForecast forecast{memory_owners(m), m.host};
+  forecast.device.push_back({"batches", batch_bytes(c, ranks)});
+  if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks)});
+  return forecast;
+}
+
+MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {
+  const std::vector<std::unique_ptr<Block>> blocks = make_blocks(s.model, s.compute, s.lora, device);
+  const EngineMemory m = predict_memory(blocks, sharding_of(s.zero_stage, ranks), replicas_of(s.zero_stage, ranks),
+                                        inference_options(s.model, s.compute, s.shape, device));
+  const int64_t cached = 2 * s.model.layers * s.model.key_value_heads() * s.model.head_size() * s.cached_tokens;
+  return {{{"weights", s.holds_weights ? 0 : m.weights},
+           {"temporaries", m.temporaries},
+            {"keys and values", cached * size_of(s.compute)}},
+          0};
+}
+
+std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Device device) {
+  const int64_t now = forecast_training(c, ranks, device).device_bytes();
+  struct Found {
+    Alternative alternative;
+    int64_t bytes;
+  };
+  std::vector<Found> found;
+  for (Alternative& a : alternatives(c, ranks, device)) {
+    Config changed = c;
+    a.apply(changed);
+    const int64_t bytes = forecast_training(changed, ranks, device).device_bytes();
+    if (bytes > now - now / 20) continue;
+    // Of several values of a key the one that saves most, or the mildest of those that save the same.
+    const auto same = std::ranges::find_if(
+        found, [&](const Found& f) { return key_of(f.alternative.change) == key_of(a.change); });
+    if (same == found.end())
+      found.push_back({std::move(a), bytes});
+    else if (bytes < same->bytes)
+      *same = {std::move(a), bytes};
+  }
+  std::ranges::stable_sort(found, {}, &Found::bytes);
+  std::vector<MemorySaving> savings;
+  Config all = c;
+  int kept = 0;
+  for (const Found& f : found) {
+    savings.push_back({f.alternative.change, f.bytes});
+    if (!keeps_the_run(f.alternative.change)) continue;
+    f.alternative.apply(all);
+    ++kept;
+  }
+  if (kept > 1) {
+    std::string together;
+    for (const MemorySaving& s : savings)
+      if (keeps_the_run(s.change)) together += (together.empty() ? "" : " with ") + s.change;
+    savings.push_back({together, forecast_training(all, ranks, device).device_bytes()});
+  }
+  Config sharded = c;
+  sharded.parallel.zero_stage = 3;
+  const int64_t more = kMoreRanks * ranks;
+  sharded.train.global_batch = kMoreRanks * c.train.global_batch;  // the same on each rank
+  savings.push_back({fmt::format("parallel.zero_stage=3 on {} ranks", more),
+                     forecast_training(sharded, more, device).device_bytes()});
+  return savings;
+}
+
+std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free, std::span<const MemorySaving> savings) {
+  const int64_t total = needed.device_bytes();
+  if (total <= free.bytes) return {};
+  std::string text = fmt::format("{} of memory are needed per rank, and {} are free ({}):", human_bytes(total),
+                                 human_bytes(free.bytes), free.limit);
+  for (const MemoryOwner& owner : needed.device)
+    if (owner.bytes > 0) text += fmt::format("\n  {:<16} {:>10}", owner.name, human_bytes(owner.bytes));
+  if (savings.empty()) return text + "\nuse a smaller model or batch, or free some memory";
+  text += "\nwhat lowers it:";
+  for (const MemorySaving& s : savings)
+    text += fmt::format("\n  {}: {}{}", s.change, human_bytes(s.bytes), s.bytes <= free.bytes ? ", which fits" : "");
+  const bool fits = std::ranges::any_of(savings, [&](const MemorySaving& s) { return s.bytes <= free.bytes; });
+  return fits ? text : text + "\nor a smaller model";
+}
+
+void require_training_memory(const Config& c, int64_t ranks, int local_ranks, at::Device device) {
+  require(forecast_training(c, ranks, device), local_ranks, device, [&] { return memory_savings(c, ranks, device); });
+}
+
+void require_inference_memory(const InferenceSize& s, int64_t ranks, int local_ranks, at::Device device) {
+  const MemoryForecast needed = forecast_inference(s, ranks, device);
+  std::vector<MemorySaving> savings;
+  const auto with = [&](const char* change, auto apply) {
+    InferenceSize smaller = s;
+    apply(smaller);
+    const int64_t bytes = forecast_inference(smaller, ranks, device).device_bytes();
+    if (bytes <= needed.device_bytes() - needed.device_bytes() / 20) savings.push_back({change, bytes});
+  };
+  if (s.compute == DType::fp32) with("--precision bf16", [](InferenceSize& x) { x.compute = DType::bf16; });
+  if (s.shape.samples > 1) with("--micro-batch 1", [](InferenceSize& x) { x.shape.samples = 1; });
+  if (ranks > 1 && s.zero_stage < 3) with("--zero-stage 3", [](InferenceSize& x) { x.zero_stage = 3; });
+  require(needed, local_ranks, device, [&] { return savings; });
+}
+
+}  // namespace partita

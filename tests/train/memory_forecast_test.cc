@@ -1,0 +1,148 @@
+#include "partita/train/memory_forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partita/comm/world.h"
+#include "tests/support/error_message.h"
+
+namespace partita {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+Config config_of(int64_t layers, int64_t width, int64_t vocabulary) {
+  Config c;
+  c.model = {.layers = layers, .hidden_size = width, .heads = 4, .vocab_size = vocabulary, .max_length = 64};
+  c.train.sequence_length = 64;
+  c.train.micro_batch = 8;
+  c.train.global_batch = 64;
+  return c;
+}
+
+int64_t owner(const MemoryForecast& f, const std::string& name) {
+  for (const MemoryOwner& o : f.device)
+    if (o.name == name) return o.bytes;
+  return -1;
+}
+
+// Nothing is allocated: a model that no machine holds has a forecast.
+TEST(MemoryForecast, OfModelsOfAnySize) {
+  Config c = config_of(96, 12288, 50257);  // GPT-3
+  c.train.precision = DType::bf16;
+  const MemoryForecast whole = forecast_training(c, 1, at::kCPU);
+  const auto parameters = static_cast<double>(parameter_count(c.model));
+  EXPECT_NEAR(static_cast<double>(owner(whole, "weights")), 2 * parameters, 0.001 * parameters);
+  EXPECT_NEAR(static_cast<double>(owner(whole, "master weights")), 4 * parameters, 0.001 * parameters);
+  EXPECT_NEAR(static_cast<double>(owner(whole, "optimizer states")), 8 * parameters, 0.001 * parameters);
+  c.parallel.zero_stage = 3;
+  const MemoryForecast eighth = forecast_training(c, 8, at::kCPU);
+  EXPECT_NEAR(static_cast<double>(owner(eighth, "optimizer states")), parameters, 0.001 * parameters);
+}
+
+// The same as the engine has measured of its own tensors, on the way that a run takes.
+TEST(MemoryForecast, IsWhatARunAllocates) {
+  World world = World::connect({});
+  const auto self = world.group("self", {0});
+  for (const int64_t stage : {0, 2, 3})
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      Config c = config_of(5, 32, 61);
+      c.parallel.zero_stage = stage;
+      c.train.recompute = recompute;
+      const auto engine = build_training_engine(c, make_zero(static_cast<int>(stage), *self, *self), *self);
+      const MemoryForecast forecast = forecast_training(c, 1, at::kCPU);
+      const std::vector<MemoryOwner> taken = memory_owners(engine->memory());
+      for (const MemoryOwner& o : taken) EXPECT_EQ(owner(forecast, o.name), o.bytes) << o.name << " at " << stage;
+      EXPECT_EQ(owner(forecast, "batches"), 2 * 64 * 64 * 3 * 4);
+    }
+}
+
+TEST(MemoryForecast, OfInference) {
+  const Config c = config_of(5, 32, 61);
+  InferenceSize size{.model = c.model, .shape = {.samples = 2, .length = 16}, .cached_tokens = 10};
+  const MemoryForecast f = forecast_inference(size, 1, at::kCPU);
+  World world = World::connect({});
+  const auto self = world.group("self", {0});
+  const auto engine =
+      build_inference_engine(c.model, {}, DType::fp32, size.shape, make_zero(0, *self, *self), *self);
+  EXPECT_EQ(owner(f, "weights"), engine->memory().weights);
+  EXPECT_EQ(owner(f, "temporaries"), engine->memory().temporaries);
+  EXPECT_EQ(owner(f, "keys and values"), 2 * 5 * 32 * 10 * 4);
+  size.holds_weights = true;
+  EXPECT_EQ(owner(forecast_inference(size, 1, at::kCPU), "weights"), 0);
+}
+
+TEST(MemorySavings, AreWhatTheChangedRunTakes) {
+  const Config c = config_of(12, 256, 1000);
+  const std::vector<MemorySaving> savings = memory_savings(c, 4, at::kCPU);
+  const int64_t now = forecast_training(c, 4, at::kCPU).device_bytes();
+  std::vector<std::string> changes;
+  for (const MemorySaving& s : savings) {
+    changes.push_back(s.change);
+    EXPECT_LT(s.bytes, now - now / 20) << s.change;
+  }
+  EXPECT_THAT(changes, testing::IsSupersetOf({"parallel.zero_stage=3", "train.recompute=full", "train.micro_batch=1"}));
+  Config full = c;
+  full.train.recompute = Recompute::full;
+  for (const MemorySaving& s : savings)
+    if (s.change == "train.recompute=full") {
+      EXPECT_EQ(s.bytes, forecast_training(full, 4, at::kCPU).device_bytes());
+    }
+  // Together, without what would make another run; then more ranks.
+  const MemorySaving& together = savings[savings.size() - 2];
+  EXPECT_THAT(together.change, AllOf(HasSubstr(" with "), Not(HasSubstr("precision"))));
+  for (const MemorySaving& s : std::span(savings).first(savings.size() - 1))
+    if (s.change.find("sequence_length") == std::string::npos && s.change.find("bf16") == std::string::npos) {
+      EXPECT_LE(together.bytes, s.bytes);
+    }
+  EXPECT_EQ(savings.back().change, "parallel.zero_stage=3 on 32 ranks");
+  // A rank alone has nothing to shard.
+  for (const MemorySaving& s : memory_savings(c, 1, at::kCPU))
+    EXPECT_THAT(s.change, testing::AnyOf(Not(HasSubstr("zero_stage")), HasSubstr("on 8 ranks")));
+}
+
+TEST(MemorySavings, NothingIsLeftToLower) {
+  Config c = config_of(2, 32, 61);
+  c.train.recompute = Recompute::full;
+  c.train.micro_batch = 1;
+  c.train.sequence_length = 1;
+  c.train.precision = c.train.states = DType::bf16;
+  const std::vector<MemorySaving> savings = memory_savings(c, 1, at::kCPU);
+  ASSERT_EQ(savings.size(), 1U);
+  EXPECT_EQ(savings[0].change, "parallel.zero_stage=3 on 8 ranks");
+}
+
+TEST(MemoryProblem, SaysWhatIsNeededFreeAndToLower) {
+  const MemoryForecast needed{{{"weights", 3 * kGiB}, {"gradients", 0}, {"activations", 2 * kGiB}}, 0};
+  EXPECT_EQ(memory_problem(needed, {5 * kGiB, "x"}, {}), "");
+  const std::vector<MemorySaving> savings = {{"train.recompute=full", 4 * kGiB}, {"train.micro_batch=1", 5 * kGiB}};
+  EXPECT_EQ(memory_problem(needed, {4 * kGiB, "ulimit -v"}, savings),
+            "5.0 GiB of memory are needed per rank, and 4.0 GiB are free (ulimit -v):\n"
+            "  weights             3.0 GiB\n"
+            "  activations         2.0 GiB\n"
+            "what lowers it:\n"
+            "  train.recompute=full: 4.0 GiB, which fits\n"
+            "  train.micro_batch=1: 5.0 GiB");
+  EXPECT_THAT(memory_problem(needed, {kGiB, "ulimit -v"}, savings), HasSubstr("or a smaller model"));
+  EXPECT_THAT(memory_problem(needed, {kGiB, "ulimit -v"}, {}), HasSubstr("use a smaller model or batch"));
+}
+
+TEST(RequireMemory, RefusesBeforeAnythingIsAllocated) {
+  Config c = config_of(96, 12288, 50257);
+  EXPECT_THAT(error_message([&] { require_training_memory(c, 1, 1, at::kCPU); }),
+              AllOf(HasSubstr("of memory are needed per rank"), HasSubstr("optimizer states"),
+                    HasSubstr("train.recompute=full")));
+  EXPECT_EQ(error_message([&] { require_training_memory(config_of(2, 32, 61), 1, 1, at::kCPU); }), "no error");
+  EXPECT_THAT(error_message([&] {
+                require_inference_memory({.model = c.model, .shape = {.samples = 4, .length = 8}}, 1, 1, at::kCPU);
+              }),
+              AllOf(HasSubstr("weights"), HasSubstr("--precision bf16")));
+}
+
+}  // namespace
+}  // namespace partita
