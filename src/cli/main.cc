@@ -24,6 +24,7 @@
 #include "partita/base/failure.h"
 #include "partita/base/last_resort.h"
 #include "partita/base/log.h"
+#include "partita/base/mapping_guard.h"
 #include "partita/base/printable.h"
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/world.h"
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   prepare_process();
   remove_files_on_signals(argc, argv);
   partita::install_last_resort([](int code) { partita::World::abort(code); });
+  partita::install_mapping_guard();
   CLI::App app{"Train GPT and Llama models from raw text on any number of processes"};
   app.name("partita");
   app.formatter(std::make_shared<HelpFormatter>());

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "partita/base/mapping_guard.h"
 #include "partita/base/removal.h"
 
 namespace partita {
@@ -303,10 +304,13 @@ MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {
     fail("cannot map {} ({}): {}", path_.string(), human_bytes(int64_t(size)), io_reason(errno));
   ::madvise(address, size, access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
   bytes_ = {static_cast<const std::byte*>(address), size};
+  enter_mapping(address, size, path_.string());
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  leave_mapping(bytes_.data());
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::check_range(int64_t offset, int64_t count, size_t item_bytes, size_t alignment) const {

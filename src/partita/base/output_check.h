@@ -1,0 +1,22 @@
+// Checks of what a command will write, before its work begins: folders are made, and what cannot be written is named at
+// once and not after hours.
+//
+//   check_output_file("models/tokenizer.json", inputs);   // makes models/
+//   check_output_prefix("data/corpus");                   // makes data/; data/ itself is no prefix
+#pragma once
+#include <filesystem>
+#include <span>
+
+namespace partita {
+
+// Makes the folder of `path`. Error: `path` is a folder, or one of `inputs` (by whatever name), or cannot be written. What
+// is there stays as it is.
+void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs = {});
+
+// The same of files whose names begin with `prefix`. Error: `prefix` names a folder; its folder cannot be made.
+void check_output_prefix(const std::filesystem::path& prefix);
+
+// A folder for files of its own. Error: it exists and is not empty, or cannot be made (it is, where all is well).
+void check_output_folder(const std::filesystem::path& folder);
+
+}  // namespace partita

@@ -1,0 +1,53 @@
+#include "partita/base/foreign_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace partita {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::string_literals;
+
+std::string name_of(const std::string& head) {
+  const auto found = foreign_format(head);
+  return found ? std::string(found->name) : "text";
+}
+
+TEST(ForeignFormat, IsNamedByItsFirstBytes) {
+  EXPECT_EQ(name_of("PAR1\x15\x04"), "an Apache Parquet file");
+  EXPECT_EQ(name_of("ARROW1\0\0"s), "an Apache Arrow (Feather) file");
+  EXPECT_THAT(name_of("\xFF\xFF\xFF\xFF\x10\0\0\0"s), HasSubstr("Arrow stream"));
+  EXPECT_EQ(name_of("PK\x03\x04\x14"), "a zip archive");
+  EXPECT_EQ(name_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n"), "a pointer of Git LFS");
+  EXPECT_EQ(name_of("BZh91AY"), "compressed by bzip2");
+  EXPECT_EQ(name_of("\xFD\x37zXZ\0"s), "compressed by xz");
+  EXPECT_EQ(name_of("7z\xBC\xAF\x27\x1C"), "a 7z archive");
+  EXPECT_EQ(name_of(std::string(257, 'a') + "ustar\0"s), "a tar archive");
+  EXPECT_EQ(name_of("SQLite format 3\0"s), "an SQLite database");
+  EXPECT_EQ(name_of("\x89HDF\r\n\x1A\n"), "an HDF5 file");
+  EXPECT_EQ(name_of("%PDF-1.7"), "a PDF document");
+  EXPECT_EQ(name_of("\x80\x04\x95\x10"), "a pickle of Python");
+  EXPECT_EQ(name_of("\xFF\xFEh\0i\0"s), "UTF-16 text");
+}
+
+TEST(ForeignFormat, TextIsNone) {
+  for (const std::string& text :
+       {""s, "P"s, "PAR"s, "PK"s, "BZ"s, "BZhello"s, "{\"text\": 1}"s, "version 2 of it"s, "\xEF\xBB\xBFhi"s, "\x80"s,
+        "ARROW1 points"s, "\x80\x02"s, std::string(600, '\0'), "ustar is a word"s, "GGUF is a format"s, "LZIP"s})
+    EXPECT_EQ(name_of(text), "text") << text;
+}
+
+TEST(ForeignFormat, SaysWhatToDoWithTheFile) {
+  EXPECT_EQ(describe(*foreign_format("BZh9"), "a b.bz2", "text"),
+            "compressed by bzip2, text expected: bzcat a b.bz2 | partita ... --input -");
+  EXPECT_EQ(describe(*foreign_format("GGUF\x03\0"s), "m", "JSON"), "a GGUF model, JSON expected");
+  // A name that holds the word is put in once.
+  EXPECT_EQ(describe(*foreign_format("BZh9"), "FILE", "text"),
+            "compressed by bzip2, text expected: bzcat FILE | partita ... --input -");
+}
+
+}  // namespace
+}  // namespace partita
