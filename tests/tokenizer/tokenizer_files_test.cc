@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "partita/base/file.h"
 #include "partita/tokenizer/tokenizer.h"
@@ -51,6 +52,24 @@ TEST_F(Files, FoldersHoldThemUnderKnownNames) {
     EXPECT_EQ(find_tokenizer(folder_.path()), file);  // goes before those that stand there already
   }
   EXPECT_EQ(find_tokenizer(folder_ / "missing"), std::nullopt);
+}
+
+TEST_F(Files, OnlyRegularFilesOfItsKindAreRead) {
+  const auto refusal = [&](const fs::path& path) { return error_message([&] { (void)load_tokenizer(path); }); };
+  EXPECT_THAT(refusal("gpt2"), HasSubstr("gpt2 does not exist: a tokenizer of this machine expected"));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.json").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(folder_ / "pipe.json"), HasSubstr("pipe.json is not a regular file"));
+  EXPECT_THAT(refusal("/dev/zero"), HasSubstr("/dev/zero is not a regular file"));
+  EXPECT_THAT(refusal(write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
+              HasSubstr("tokenizer.json: a pointer of Git LFS, a tokenizer expected"));
+  const fs::path large = write("large.json", "{}");
+  fs::resize_file(large, uintmax_t{3} << 30);  // sparse
+  EXPECT_THAT(refusal(large), HasSubstr("no tokenizer has more than"));
+  // A vocabulary that is nested: shown in an error without following it down.
+  write("vocab.json", "{\"a\": " + std::string(200'000, '[') + std::string(200'000, ']') + "}");
+  write("merges.txt", "");
+  EXPECT_THAT(refusal(folder_ / "vocab.json"),
+              HasSubstr("vocab.json: objects and arrays are nested more than 64 deep"));
 }
 
 TEST_F(Files, AKindMayFollowAColon) {

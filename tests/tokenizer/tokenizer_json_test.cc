@@ -88,7 +88,6 @@ TEST(TokenizerJson, RefusesWhatItDoesNotSupport) {
        {{"type", "BertProcessing"}, {"sep", {"x", 1}}, {"cls", {"y", 700}}},
        "t.json: post_processor: token 700 is outside the vocabulary of 700"},
       {"/decoder", {{"type", "WordPiece"}}, "t.json: decoder of type WordPiece is not supported"},
-      {"/truncation", {{"max_length", 8}}, "truncation = {\"max_length\":8} is not supported"},
       {"/model/type", "WordPiece", "model.type = \"WordPiece\" is not supported: BPE or Unigram expected"},
       {"/model/type", "Unigram", "model.type = \"Unigram\" with a ByteLevel pre_tokenizer is not supported"},
       {"/model/dropout", 0.1, "model.dropout = 0.1 is not supported"},
@@ -271,10 +270,87 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   EXPECT_THAT(error_message([&] { return load_tokenizer(folder / "no.json"); }), HasSubstr("no.json"));
 }
 
+// Files made to take all memory or time.
+TEST(TokenizerJson, WhatGrowsWithoutBoundIsRefused) {
+  const auto replace = [](const char* from, const std::string& to) {
+    return json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  const auto with = [](const char* part, const char* list, const json& items) {
+    json document = golden();
+    document[part] = {{"type", "Sequence"}, {list, items}};
+    return document;
+  };
+  const auto encoding_of = [](const json& document, const std::string& text) {
+    return error_message([&] { (void)parse_tokenizer_json(document.dump(), "t.json")->encode(text); });
+  };
+  // Each of 40 steps doubles the text.
+  const json doubling = with("normalizer", "normalizers", json(40, replace("a", "aa")));
+  EXPECT_THAT(encoding_of(doubling, std::string(1000, 'a')),
+              HasSubstr("t.json: normalizer: step 7 of 40: a replacement makes a text of 64000 bytes too long: at most "
+                        "81536 bytes are expected of a text of 1000"));
+  EXPECT_EQ(encoding_of(doubling, "b"), "no error");
+  // One step that makes a gigabyte of each character, of a text and of an added token.
+  json huge = with("normalizer", "normalizers", json::array({replace("a", std::string(size_t{1} << 20, 'x'))}));
+  EXPECT_THAT(encoding_of(huge, "a"), HasSubstr("t.json: normalizer: step 1 of 1"));
+  huge["added_tokens"][0]["normalized"] = true;
+  huge["added_tokens"][0]["content"] = "aaaa";
+  huge["model"]["vocab"].erase("<|endoftext|>");
+  huge["model"]["vocab"]["aaaa"] = 699;
+  EXPECT_THAT(refusal(huge), HasSubstr("t.json: normalizer: step 1 of 1"));
+  const json regex = with("normalizer", "normalizers",
+                          json(9, json{{"type", "Replace"}, {"pattern", {{"Regex", "."}}}, {"content", "yyyyyyyy"}}));
+  EXPECT_THAT(encoding_of(regex, std::string(100'000, 'y')), HasSubstr("too long"));
+  const json prepend =
+      with("normalizer", "normalizers", json(20, json{{"type", "Prepend"}, {"prepend", std::string(10'000, 'p')}}));
+  EXPECT_THAT(encoding_of(prepend, "a"), HasSubstr("normalizer: step 7 of 20: the text of 1 bytes becomes too long"));
+  EXPECT_THAT(refusal(with("normalizer", "normalizers", json(257, json{{"type", "NFC"}}))),
+              HasSubstr("t.json: normalizer has 257 parts, at most 256 are supported"));
+  EXPECT_THAT(refusal(with("pre_tokenizer", "pretokenizers",
+                           json(2, json{{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "always"}}))),
+              HasSubstr("a second Metaspace is not supported"));
+  EXPECT_THAT(
+      refusal(with("pre_tokenizer", "pretokenizers", json::array({{{"type", "Metaspace"}, {"replacement", "__"}}}))),
+      HasSubstr("replacement = \"__\": one character expected"));
+  EXPECT_THAT(refusal(with("decoder", "decoders", json(40, replace("a", "aa")))), HasSubstr("too long"));
+  const json piece = {{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}};
+  json around = golden();
+  around["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", json(1000, piece)},
+      {"pair", json::array()},
+      {"special_tokens", {{"<|endoftext|>", {{"id", "x"}, {"ids", {699}}, {"tokens", {"<|endoftext|>"}}}}}}};
+  EXPECT_THAT(refusal(around), HasSubstr("t.json: post_processor has 1000 parts"));
+}
+
+// An expression that would try for hours ends with an error that names it.
+TEST(TokenizerJson, BacktrackingHasALimit) {
+  json document = golden();
+  document["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", "(a+)+b"}}}, {"behavior", "Isolated"}, {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  const auto tokenizer = parse_tokenizer_json(document.dump(), "t.json");
+  EXPECT_EQ(tokenizer->encode("aab").empty(), false);
+  EXPECT_THAT(error_message([&] { (void)tokenizer->encode(std::string(200, 'a')); }),
+              HasSubstr("pre_tokenizer.pretokenizers[0].pattern.Regex: the regular expression could not be matched"));
+}
+
+// Of calls with several texts: transformers takes no notice of them in a file.
+TEST(TokenizerJson, TruncationAndPaddingAreNotApplied) {
+  json document = golden();
+  document["truncation"] = {{"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  document["padding"] = {{"strategy", {{"Fixed", 9}}}, {"direction", "Right"}, {"pad_id", 0}};
+  const std::string text = "a text of some tokens";
+  EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->encode(text),
+            parse_tokenizer_json(golden().dump(), "t.json")->encode(text));
+}
+
 // Of normalized text: looked for, and decoded, as the normalizer spells them. Values from tokenizers 0.23.
 TEST(TokenizerJson, AddedTokensOfNormalizedTextAreDecodedAsTheyAreSpeltThere) {
   const auto tokenizer = [](bool normalized) {
-    json document = json::parse(R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":3,"content":"IP",
+    json document =
+        json::parse(R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":3,"content":"IP",
       "single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":false}],
       "normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},
         {"type":"Replace","pattern":{"String":" "},"content":"▁"}]},

@@ -154,6 +154,16 @@ void check_special_tokens(const std::vector<std::string>& names) {
 
 }  // namespace
 
+void check(const BpeTrainerOptions& options) {
+  check_special_tokens(options.special_tokens);
+  const auto special = static_cast<int64_t>(options.special_tokens.size());
+  if (options.vocab_size < 256 + special)
+    fail("a vocabulary of {} has no room for 256 bytes and {} special tokens: use at least {}", options.vocab_size,
+         special, 256 + special);
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (options.vocab_size > kMost) fail("a vocabulary of {}: use at most {}", options.vocab_size, kMost);
+}
+
 PretokenCounter::PretokenCounter(int threads)
     : threads_(std::max(1, threads)), counts_(static_cast<size_t>(threads_)) {}
 
@@ -212,13 +222,8 @@ std::vector<PretokenCount> PretokenCounter::counts() const {
 
 BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOptions& options,
                    const std::function<void(int64_t, int64_t)>& progress) {
-  check_special_tokens(options.special_tokens);
-  const auto special = static_cast<int64_t>(options.special_tokens.size());
-  const int64_t wanted = options.vocab_size - 256 - special;
-  if (wanted < 0) {
-    fail("a vocabulary of {} has no room for 256 bytes and {} special tokens: use at least {}", options.vocab_size,
-         special, 256 + special);
-  }
+  check(options);
+  const int64_t wanted = options.vocab_size - 256 - static_cast<int64_t>(options.special_tokens.size());
   if (counts.empty()) fail("no text to train a tokenizer on");
   BpeModel model;
   std::unordered_map<std::string, TokenId> ids;

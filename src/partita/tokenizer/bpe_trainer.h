@@ -52,8 +52,10 @@ struct BpeTrainerOptions {
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
 };
 
-// progress(merges learnt, merges wanted) is called now and then. Error: a vocab_size that has no room for bytes and
-// special tokens; no text.
+// Error: a vocab_size that has no room for bytes and special tokens, or is beyond reason; names that cannot be special.
+void check(const BpeTrainerOptions& options);
+
+// progress(merges learnt, merges wanted) is called now and then. Error: those of check(); no text.
 [[nodiscard]] BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOptions& options,
                                  const std::function<void(int64_t, int64_t)>& progress = {});
 

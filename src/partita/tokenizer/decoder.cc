@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "partita/tokenizer/normalizer.h"
 #include "partita/tokenizer/pre_tokenizer.h"
 
 namespace partita {
@@ -18,7 +19,8 @@ int hex_digit(char c) {
 
 std::string Decoder::bytes_of(std::string_view token) const {
   std::string text(token);
-  for (const auto& [from, to] : replacements) text = Matcher::text(from).replace(text, to);
+  const size_t most = Normalizer::most_bytes(token.size());
+  for (const auto& [from, to] : replacements) text = Matcher::text(from).replace(text, to, most);
   if (byte_fallback && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>')) {
     const int high = hex_digit(text[3]), low = hex_digit(text[4]);
     if (high >= 0 && low >= 0) return {static_cast<char>(high * 16 + low)};

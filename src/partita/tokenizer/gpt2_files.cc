@@ -7,6 +7,8 @@
 #include "partita/base/json.h"
 #include "partita/tokenizer/bpe_model_builder.h"
 #include "partita/tokenizer/byte_level.h"
+#include "partita/tokenizer/json_node.h"
+#include "partita/tokenizer/tokenizer_files.h"
 
 namespace partita {
 namespace {
@@ -14,17 +16,18 @@ namespace {
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 void add_vocab(BpeModelBuilder& builder, const std::filesystem::path& path) {
-  const nlohmann::json vocab = read_json(path);
+  const nlohmann::json vocab = parse_json(read_tokenizer_file(path), path.string());
   if (!vocab.is_object()) fail("{}: an object {{token: id}} expected, found {}", path.string(), vocab.type_name());
   for (const auto& [name, id] : vocab.items()) {
-    if (!id.is_number_integer()) fail("{}: \"{}\": an integer expected, found {}", path.string(), name, id.dump());
+    if (!id.is_number_integer())
+      fail("{}: \"{}\": an integer expected, found {}", path.string(), name, JsonNode::shown(id));
     builder.add_token(name, id.get<int64_t>());
   }
 }
 
 // True if a merge makes "<|endoftext|>", which then is a word like any other.
 bool add_merges(BpeModelBuilder& builder, const std::filesystem::path& path) {
-  const std::string text = read_file(path);
+  const std::string text = read_tokenizer_file(path);
   bool makes_end_of_text = false;
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {

@@ -1,5 +1,6 @@
 #include "partita/tokenizer/normalizer.h"
 
+#include "partita/base/error.h"
 #include "partita/tokenizer/unicode.h"
 
 namespace partita {
@@ -33,14 +34,14 @@ std::string without_marks(std::string_view text) {
 }
 
 // `text` itself where nothing changes, or a view of `out`, which is not `text`'s.
-std::string_view apply_step(const NormalizerStep& step, std::string_view text, std::string& out) {
+std::string_view apply_step(const NormalizerStep& step, std::string_view text, std::string& out, size_t most) {
   if (const auto* form = std::get_if<NormalForm>(&step)) return normalized(*form, text, out);
   if (const auto* prepend = std::get_if<PrependStep>(&step)) {
     if (text.empty()) return text;
     return out.assign(prepend->text).append(text);
   }
   if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
-    return out = replace->matcher.replace(text, replace->content);
+    return out = replace->matcher.replace(text, replace->content, most);
   }
   if (const auto* strip = std::get_if<StripStep>(&step)) return out = stripped(*strip, text);
   return out = without_marks(text);
@@ -49,8 +50,16 @@ std::string_view apply_step(const NormalizerStep& step, std::string_view text, s
 }  // namespace
 
 std::string_view Normalizer::apply(std::string_view text, Buffers& buffers) const {
+  const size_t whole = text.size(), most = most_bytes(whole);
   for (const NormalizerStep& step : steps) {
-    const std::string_view after = apply_step(step, text, buffers.next);
+    std::string_view after;
+    try {
+      after = apply_step(step, text, buffers.next, most);
+      if (after.size() > most) fail("the text of {} bytes becomes too long", whole);
+    } catch (const Error& error) {
+      fail("{}: step {} of {}: {}: at most {} bytes are expected of a text of {}", origin, &step - steps.data() + 1,
+           steps.size(), error.what(), most, whole);
+    }
     if (after.data() == text.data()) {
       text = after;
       continue;

@@ -28,7 +28,13 @@ using NormalizerStep = std::variant<NormalForm, PrependStep, ReplaceStep, StripS
 
 struct Normalizer {
   std::vector<NormalizerStep> steps;
+  std::string origin = "normalizer";  // for messages
 
+  // What the steps may make of a text of so many bytes. Normal forms make eleven times as much at most, and what
+  // vocabularies do beside them less.
+  [[nodiscard]] static constexpr size_t most_bytes(size_t text) { return 16 * text + (size_t{64} << 10); }
+
+  // Error: the text becomes longer than most_bytes.
   [[nodiscard]] std::string apply(std::string_view text) const;
   // The same without a copy where nothing changes: `text` itself, or a view of one of the two buffers.
   struct Buffers {

@@ -103,6 +103,13 @@ std::unique_ptr<Encoder> Pipeline::make_encoder(const EncodeOptions& options) co
   return std::make_unique<PipelineEncoder>(*this, options);
 }
 
+SpecialTokens Pipeline::special_tokens() const {
+  SpecialTokens special;
+  for (const AddedToken& token : parts_.added)
+    if (token.special) special.spellings.push_back(token.content);
+  return special;
+}
+
 std::string_view Pipeline::bytes_of(TokenId id) const {
   if (id < 0 || id >= vocab_size()) fail("token {} is outside the vocabulary 0..{}", id, vocab_size() - 1);
   return bytes_[static_cast<size_t>(id)];

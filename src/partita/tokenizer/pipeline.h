@@ -39,6 +39,8 @@ class Pipeline final : public Tokenizer {
   [[nodiscard]] int64_t vocab_size() const override { return static_cast<int64_t>(bytes_.size()); }
   // The special token of a name that is known to end documents, or the only special token.
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
+  [[nodiscard]] SpecialTokens special_tokens() const override;
+  [[nodiscard]] std::span<const TokenId> tokens_in_front() const override { return parts_.before; }
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
 

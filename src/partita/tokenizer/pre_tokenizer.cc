@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "partita/base/error.h"
 #include "partita/tokenizer/byte_level.h"
 #include "partita/tokenizer/normal_forms.h"
 #include "partita/tokenizer/unicode.h"
@@ -133,20 +134,24 @@ Matcher Matcher::regex(std::string_view pattern, std::string_view origin) {
   return {std::make_shared<const Regex>(pattern, origin)};
 }
 
-std::string Matcher::replace(std::string_view text, std::string_view content) const {
+std::string Matcher::replace(std::string_view text, std::string_view content, size_t most) const {
   std::string out;
   out.reserve(text.size() + text.size() / 2);
+  const auto append = [&](std::string_view piece) {
+    if (piece.size() > most - out.size()) fail("a replacement makes a text of {} bytes too long", text.size());
+    out += piece;
+  };
   if (const auto* exactly = std::get_if<std::string>(&what); exactly != nullptr && !exactly->empty()) {
     for (size_t at = 0;;) {
       const size_t found = text.find(*exactly, at);
-      out.append(text, at, found - at);
+      append(text.substr(at, found - at));
       if (found == std::string_view::npos) return out;
-      out += content;
+      append(content);
       at = found + exactly->size();
     }
   }
   for (const Part& part : find_parts(*this, text)) {
-    out += part.match ? content : text.substr(part.begin, part.end - part.begin);
+    append(part.match ? content : text.substr(part.begin, part.end - part.begin));
   }
   return out;
 }

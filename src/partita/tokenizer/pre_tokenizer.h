@@ -43,8 +43,9 @@ struct Matcher {
   [[nodiscard]] static Matcher regex(std::string_view pattern, std::string_view origin);
   [[nodiscard]] static Matcher text(std::string exactly) { return {std::move(exactly)}; }
 
-  // With `content` for each match.
-  [[nodiscard]] std::string replace(std::string_view text, std::string_view content) const;
+  // With `content` for each match. Error: longer than `most` bytes.
+  [[nodiscard]] std::string replace(std::string_view text, std::string_view content,
+                                    size_t most = std::string_view::npos) const;
 };
 
 struct SplitStep {

@@ -1,11 +1,11 @@
 #include "partita/tokenizer/sentencepiece.h"
 
 #include "partita/base/error.h"
-#include "partita/base/file.h"
 #include "partita/tokenizer/byte_tokens.h"
 #include "partita/tokenizer/sentencepiece_bpe.h"
 #include "partita/tokenizer/sentencepiece_pieces.h"
 #include "partita/tokenizer/sentencepiece_unigram.h"
+#include "partita/tokenizer/tokenizer_files.h"
 #include "partita/tokenizer/unicode.h"
 
 namespace partita {
@@ -77,13 +77,13 @@ class SentencePieceEncoder final : public Encoder {
   std::string normalized_;
 };
 
-SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, std::string_view origin)
+SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, std::string_view origin, bool puts_begin)
     : model_(std::move(model)),
       user_defined_(user_defined_of(model_)),
       normalizer_(model_.normalizer, model_.treat_whitespace_as_suffix, user_defined_, SpaceForm::compact,
                   fmt::format("{}: normalizer_spec.precompiled_charsmap", origin)),
       algorithm_(make_algorithm(model_, origin)),
-      beginning_(model_.control(model_.bos_piece)),
+      beginning_(puts_begin ? model_.control(model_.bos_piece) : std::nullopt),
       end_of_document_(model_.control(model_.eos_piece)) {
   static const ByteTrie kNone;
   if (model_.denormalizer && !model_.denormalizer->precompiled_charsmap.empty()) {
@@ -95,6 +95,13 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, std::st
 
 std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(const EncodeOptions& options) const {
   return std::make_unique<SentencePieceEncoder>(*this, options.add_special ? beginning_ : std::nullopt);
+}
+
+SpecialTokens SentencePieceTokenizer::special_tokens() const {
+  SpecialTokens special{.spellings = {}, .found_in_text = false};
+  for (const auto& piece : model_.pieces)
+    if (piece.type == PieceType::control && !piece.text.empty()) special.spellings.push_back(piece.text);
+  return special;
 }
 
 std::string_view SentencePieceTokenizer::bytes_of(TokenId id) const {
@@ -134,9 +141,10 @@ std::string SentencePieceTokenizer::decode(std::span<const TokenId> ids) const {
   return out;
 }
 
-std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path) {
+std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path, bool puts_begin) {
   const std::string origin = path.string();
-  return std::make_unique<SentencePieceTokenizer>(parse_sentencepiece_model(read_file(path), origin), origin);
+  return std::make_unique<SentencePieceTokenizer>(parse_sentencepiece_model(read_tokenizer_file(path), origin), origin,
+                                                  puts_begin);
 }
 
 bool looks_like_sentencepiece(std::string_view head) {

@@ -22,7 +22,8 @@ namespace partita {
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   // Error (begins with `origin`): a model of words or characters, rules of normalization that are broken.
-  explicit SentencePieceTokenizer(SentencePieceModel model, std::string_view origin = "tokenizer.model");
+  explicit SentencePieceTokenizer(SentencePieceModel model, std::string_view origin = "tokenizer.model",
+                                  bool puts_begin = true);
   SentencePieceTokenizer(const SentencePieceTokenizer&) = delete;  // its parts refer to each other
   SentencePieceTokenizer& operator=(const SentencePieceTokenizer&) = delete;
 
@@ -31,6 +32,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] int64_t vocab_size() const override { return static_cast<int64_t>(model_.pieces.size()); }
   // </s>
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
+  [[nodiscard]] SpecialTokens special_tokens() const override;
+  [[nodiscard]] std::span<const TokenId> tokens_in_front() const override {
+    return beginning_ ? std::span<const TokenId>(&*beginning_, 1) : std::span<const TokenId>();
+  }
   // A piece with its spaces as spaces, the byte of a byte piece, nothing for control pieces.
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
   // As the reference: without the space that was put in front of the text, U+FFFD for bytes that are not UTF-8.
@@ -48,8 +53,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> bytes_;  // by id
 };
 
-// Error: names the file and the field.
-[[nodiscard]] std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path);
+// puts_begin: <s> is what EncodeOptions::add_special puts in front, if the model has it. Error: names the file and the
+// field.
+[[nodiscard]] std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path, bool puts_begin = true);
 
 // Does a file that begins with `head`, its first 64 bytes or more, look like a tokenizer.model, and not like lines of
 // text (tiktoken) or JSON?

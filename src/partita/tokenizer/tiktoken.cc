@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "partita/base/error.h"
-#include "partita/base/file.h"
 #include "partita/tokenizer/bpe.h"
 #include "partita/tokenizer/pipeline.h"
+#include "partita/tokenizer/tokenizer_files.h"
 
 namespace partita {
 namespace {
@@ -168,7 +168,7 @@ BpeModel parse_tiktoken(std::string_view text, std::string_view origin) {
 }
 
 std::unique_ptr<Tokenizer> load_tiktoken(const std::filesystem::path& path, std::string_view name) {
-  BpeModel model = parse_tiktoken(read_file(path), path.string());
+  BpeModel model = parse_tiktoken(read_tokenizer_file(path), path.string());
   const auto tokens = static_cast<size_t>(
       std::count_if(model.tokens.begin(), model.tokens.end(), [](const std::string& token) { return !token.empty(); }));
   const TiktokenKind kind = find_kind(path, name, tokens);

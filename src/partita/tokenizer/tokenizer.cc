@@ -6,6 +6,7 @@
 #include "partita/tokenizer/pipeline.h"
 #include "partita/tokenizer/sentencepiece.h"
 #include "partita/tokenizer/tiktoken.h"
+#include "partita/tokenizer/tokenizer_config.h"
 #include "partita/tokenizer/tokenizer_files.h"
 #include "partita/tokenizer/tokenizer_json.h"
 
@@ -34,19 +35,30 @@ std::unique_ptr<Tokenizer> load_gpt2(const fs::path& vocab, const fs::path& merg
   return std::make_unique<Pipeline>(std::move(parts));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
-  const TokenizerFiles files = find_tokenizer_files(path);
+namespace {
+
+std::unique_ptr<Tokenizer> load(const TokenizerFiles& files, const TokenizerConfig& config) {
   switch (files.format) {
     case TokenizerFormat::gpt2:
       return load_gpt2(files.path, files.merges);
     case TokenizerFormat::tiktoken:
       return load_tiktoken(files.path, files.kind);
     case TokenizerFormat::sentencepiece:
-      return load_sentencepiece(files.path);
+      return load_sentencepiece(files.path, config.add_bos_token.value_or(true));
     case TokenizerFormat::json:
       break;
   }
   return read_tokenizer_json(files.path);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+  const TokenizerFiles files = find_tokenizer_files(path);
+  const TokenizerConfig config = read_tokenizer_config(files.path.parent_path());
+  std::unique_ptr<Tokenizer> tokenizer = load(files, config);
+  check_tokenizer_config(config, *tokenizer, files.format);
+  return tokenizer;
 }
 
 }  // namespace partita

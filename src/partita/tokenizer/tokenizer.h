@@ -39,6 +39,12 @@ class Encoder {
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) = 0;
 };
 
+// Special tokens as text spells them.
+struct SpecialTokens {
+  std::vector<std::string> spellings;
+  bool found_in_text = true;  // EncodeOptions::allow_special finds them
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -49,6 +55,9 @@ class Tokenizer {
   [[nodiscard]] virtual int64_t vocab_size() const = 0;
   // The token that ends a document, if the tokenizer has one ("<|endoftext|>", or its only special token).
   [[nodiscard]] virtual std::optional<TokenId> end_of_document() const = 0;
+  [[nodiscard]] virtual SpecialTokens special_tokens() const { return {}; }
+  // What EncodeOptions::add_special puts in front of a text.
+  [[nodiscard]] virtual std::span<const TokenId> tokens_in_front() const { return {}; }
   // The bytes that an id stands for: perhaps a part of a character. Error: id outside 0 .. vocab_size()-1.
   [[nodiscard]] virtual std::string_view bytes_of(TokenId id) const = 0;
 
@@ -61,6 +70,7 @@ class Tokenizer {
 // From a Hugging Face tokenizer.json (tokenizer_json.h), a SentencePiece tokenizer.model (sentencepiece.h), a tiktoken
 // file (tiktoken.h; "FILE:KIND" where its name does not tell the kind), a GPT-2 vocab.json with merges.txt beside it, or
 // a folder that holds one of these, looked for in this order. Kinds are told by content, not by the file's name.
+// A tokenizer_config.json beside it is looked at too (tokenizer_config.h).
 // Error: names the file, and the field that is not supported.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 

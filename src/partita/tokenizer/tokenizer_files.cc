@@ -3,6 +3,8 @@
 #include <fstream>
 
 #include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/foreign_format.h"
 #include "partita/tokenizer/sentencepiece.h"
 #include "partita/tokenizer/tiktoken.h"
 
@@ -12,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string head_of(const fs::path& path) {
+  if (!fs::is_regular_file(path)) return "";  // opening a pipe would wait
   constexpr size_t kBytes = size_t{8} << 10;  // more than any line of a tiktoken file
   std::ifstream file(path, std::ios::binary);
   std::string head(kBytes, '\0');
@@ -43,6 +46,25 @@ std::vector<std::pair<fs::path, std::string>> TokenizerFiles::copies() const {
   }
   if (!kind.empty()) return {{path, kind + ".tiktoken"}};
   return {{path, path.extension() == ".tiktoken" ? path.filename().string() : "tokenizer.model"}};
+}
+
+std::string read_tokenizer_file(const fs::path& path) {
+  constexpr uintmax_t kMostBytes = uintmax_t{512} << 20;  // the largest that are known have 40 MB
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status))
+    fail(
+        "{} does not exist: a tokenizer of this machine expected, its file or folder; names of a hub are not looked up "
+        "(huggingface-cli download NAME tokenizer.json --local-dir FOLDER gets one)",
+        path.string());
+  if (fs::is_directory(status)) fail("{} is a folder, a file expected", path.string());
+  if (!fs::is_regular_file(status)) fail("{} is not a regular file: a tokenizer's file expected", path.string());
+  if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kMostBytes)
+    fail("{} has {} bytes: no tokenizer has more than {}", path.string(), bytes, kMostBytes);
+  std::string content = read_file(path);
+  if (const auto found = foreign_format(std::string_view(content).substr(0, kForeignFormatBytes)))
+    fail("{}: {}", path.string(), describe(*found, path.string(), "a tokenizer"));
+  return content;
 }
 
 std::optional<fs::path> find_tokenizer(const fs::path& folder) {

@@ -29,6 +29,10 @@ struct TokenizerFiles {
   [[nodiscard]] std::vector<std::pair<std::filesystem::path, std::string>> copies() const;
 };
 
+// The whole of one of these files. Error: it does not exist (a name of a hub is not looked up), is no regular file, is
+// larger than any tokenizer, or holds something else, such as a pointer of Git LFS.
+[[nodiscard]] std::string read_tokenizer_file(const std::filesystem::path& path);
+
 // `path` is what load_tokenizer() takes. Error: a folder without a tokenizer. A file that is not there is taken for a
 // tokenizer.json.
 [[nodiscard]] TokenizerFiles find_tokenizer_files(const std::filesystem::path& path);

@@ -5,13 +5,14 @@
 #include <unordered_map>
 
 #include "partita/base/error.h"
-#include "partita/base/file.h"
 #include "partita/base/json.h"
+#include "partita/base/log.h"
 #include "partita/tokenizer/bpe.h"
 #include "partita/tokenizer/bpe_model_builder.h"
 #include "partita/tokenizer/char_bpe.h"
 #include "partita/tokenizer/json_node.h"
 #include "partita/tokenizer/pipeline.h"
+#include "partita/tokenizer/tokenizer_files.h"
 #include "partita/tokenizer/tokenizer_json_parts.h"
 #include "partita/tokenizer/unigram.h"
 
@@ -24,7 +25,9 @@ void check_root(const JsonNode& root) {
   root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
   root.expect("version", {"1.0"});
-  for (const char* name : {"truncation", "padding"}) root.expect(name, {nullptr});
+  // Of calls with several texts, and off unless asked for in transformers, which takes no notice of them in a file.
+  for (const char* name : {"truncation", "padding"})
+    if (root.has(name)) log::info("{}: {} is not applied, as in transformers", root.origin(), name);
 }
 
 // "BPE" or "Unigram": files of before 2020 have no type.
@@ -221,7 +224,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view text, std::stri
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path) {
-  return parse_tokenizer_json(read_file(path), path.string());
+  return parse_tokenizer_json(read_tokenizer_file(path), path.string());
 }
 
 BpeModel parse_tokenizer_json_model(std::string_view text, std::string_view origin) {
@@ -235,7 +238,7 @@ BpeModel parse_tokenizer_json_model(std::string_view text, std::string_view orig
 }
 
 BpeModel load_tokenizer_json(const std::filesystem::path& path) {
-  return parse_tokenizer_json_model(read_file(path), path.string());
+  return parse_tokenizer_json_model(read_tokenizer_file(path), path.string());
 }
 
 }  // namespace partita

@@ -3,11 +3,18 @@
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/tokenizer/unicode.h"
 
 namespace partita {
 namespace {
 
 using nlohmann::json;
+
+// Of real files no component has more than some twenty parts.
+constexpr size_t kMostParts = 256;
+void check_parts(size_t parts, const JsonNode& root, const char* name) {
+  if (parts > kMostParts) fail("{}: {} has {} parts, at most {} are supported", root.origin(), name, parts, kMostParts);
+}
 
 [[noreturn]] void refuse_type(const JsonNode& node, std::string_view expected) {
   fail("{} of type {} is not supported: {} expected", node.place(), node.string("type"), expected);
@@ -81,6 +88,9 @@ MetaspaceStep read_metaspace(const JsonNode& node) {
   node.allow_only({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   MetaspaceStep step;
   step.replacement = node.string("replacement");
+  if (step.replacement.empty() || decode_utf8(step.replacement, 0).bytes != step.replacement.size())
+    fail("{}: {} = {}: one character expected", node.origin(), node.path_of("replacement"),
+         json(step.replacement).dump());
   step.split = node.boolean_or("split", true);
   const std::string scheme = node.has("prepend_scheme") ? node.string("prepend_scheme") : "always";
   using Prepend = MetaspaceStep::Prepend;
@@ -124,6 +134,10 @@ void add_pre_tokenizers(const JsonNode& node, PreTokenizer& out) {
     node.allow_only({"type"});
     out.steps.emplace_back(SplitStep{Matcher::white_space(), SplitBehavior::removed});
   } else if (type == "Metaspace") {
+    // Each would put its own sign in front of every piece of the one before.
+    for (const PreTokenizerStep& step : out.steps)
+      if (std::holds_alternative<MetaspaceStep>(step))
+        fail("{}: a second Metaspace is not supported: one expected", node.place());
     out.steps.emplace_back(read_metaspace(node));
   } else {
     refuse_type(node, "ByteLevel, Split, Digits, Punctuation, WhitespaceSplit, Metaspace or Sequence");
@@ -176,7 +190,9 @@ void add_post_processors(const JsonNode& node, SurroundingTokens& out) {
     node.allow_only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
     out.before = {read_name_and_id(node, "cls")};
     out.after = {read_name_and_id(node, "sep")};
-  } else if (type != "ByteLevel") {  // which is about offsets alone
+  } else if (type == "ByteLevel") {  // which is about offsets alone
+    node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  } else {
     refuse_type(node, "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
   }
 }
@@ -221,7 +237,12 @@ void add_decoders(const JsonNode& node, DecoderState& out) {
     fail("{} of type Strip is not supported in front of Fuse", node.place());
   }
   out.reached = stage;
-  if (stage == DecoderStage::byte_fallback) {
+  if (stage == DecoderStage::byte_level) {
+    node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  } else if (stage == DecoderStage::fuse) {
+    node.allow_only({"type"});
+  } else if (stage == DecoderStage::byte_fallback) {
+    node.allow_only({"type"});
     out.decoder.byte_fallback = true;
   } else if (stage == DecoderStage::replace) {
     node.allow_only({"type", "pattern", "content"});
@@ -245,18 +266,22 @@ void add_decoders(const JsonNode& node, DecoderState& out) {
 Normalizer read_normalizer(const JsonNode& root) {
   Normalizer normalizer;
   if (root.has("normalizer")) add_normalizers(root.child("normalizer"), normalizer);
+  normalizer.origin = root.origin() + ": normalizer";
+  check_parts(normalizer.steps.size(), root, "normalizer");
   return normalizer;
 }
 
 PreTokenizer read_pre_tokenizer(const JsonNode& root) {
   PreTokenizer pre_tokenizer;
   if (root.has("pre_tokenizer")) add_pre_tokenizers(root.child("pre_tokenizer"), pre_tokenizer);
+  check_parts(pre_tokenizer.steps.size(), root, "pre_tokenizer");
   return pre_tokenizer;
 }
 
 std::optional<Decoder> read_decoder(const JsonNode& root) {
   DecoderState state;
   if (root.has("decoder")) add_decoders(root.child("decoder"), state);
+  check_parts(state.decoder.replacements.size(), root, "decoder");
   if (state.reached == DecoderStage::byte_level || !root.has("decoder")) return std::nullopt;
   return state.decoder;
 }
@@ -284,6 +309,7 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& root) {
 SurroundingTokens read_post_processor(const JsonNode& root) {
   SurroundingTokens tokens;
   if (root.has("post_processor")) add_post_processors(root.child("post_processor"), tokens);
+  check_parts(tokens.before.size() + tokens.after.size(), root, "post_processor");
   return tokens;
 }
 
