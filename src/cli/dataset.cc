@@ -13,8 +13,11 @@
 #include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/base/output_check.h"
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_writer.h"
+#include "partita/data/token_sums.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace {
@@ -30,6 +33,8 @@ struct Arguments {
 struct MergeArguments {
   std::string output;
   std::vector<std::string> inputs;
+  std::string named_output;  // as Megatron-LM's merge_datasets.py has them
+  std::vector<std::string> named_inputs;
 };
 
 void print_summary(const IndexedDataset& dataset) {
@@ -91,7 +96,15 @@ void inspect(const Arguments& arguments) {
 }
 
 // OUT with the documents of all inputs, in their order; a folder stands for all token files in it, by name.
-void merge(const MergeArguments& arguments) {
+void merge(MergeArguments arguments) {
+  if (arguments.output.empty()) {
+    arguments.output = arguments.named_output;
+    arguments.inputs = arguments.named_inputs;
+  } else if (!arguments.named_output.empty() || !arguments.named_inputs.empty()) {
+    throw UsageError("--output-prefix and --input stand in the place of OUT and IN: give one or the other");
+  }
+  if (arguments.output.empty() || arguments.inputs.empty())
+    throw UsageError("what to write and what to merge are missing: partita dataset merge OUT IN...");
   std::vector<fs::path> prefixes;
   for (const std::string& input : arguments.inputs) {
     if (!fs::is_directory(input)) {
@@ -110,17 +123,37 @@ void merge(const MergeArguments& arguments) {
   std::vector<std::unique_ptr<const IndexedDataset>> datasets;
   for (const fs::path& prefix : prefixes) {
     if (place(prefix) == place(arguments.output))
-      fail("{} would be read and replaced: give another output", arguments.output);
+      fail("{} is an input and would be replaced: give another output", arguments.output);
+    if (std::ranges::any_of(datasets, [&](const auto& other) { return place(other->prefix()) == place(prefix); }))
+      log::warn("{} is merged more than once", prefix.string());
     datasets.push_back(std::make_unique<const IndexedDataset>(prefix));
     if (datasets.back()->type() != datasets[0]->type()) {
       fail("{} has tokens of {}, {} has {}: tokenize both with the same tokenizer", prefix.string(),
            name_of(datasets.back()->type()), prefixes[0].string(), name_of(datasets[0]->type()));
     }
   }
+  check_output_prefix(arguments.output);
+  int64_t bytes = 0;
+  for (const auto& dataset : datasets)
+    bytes += dataset->tokens() * size_of(dataset->type()) + static_cast<int64_t>(dataset->index_bytes().size());
+  require_free_bytes(arguments.output, bytes);
   IndexedWriter writer(arguments.output, datasets[0]->type());
   for (const auto& dataset : datasets) writer.add_dataset(*dataset);
   writer.close();
   print_summary(IndexedDataset(arguments.output));
+}
+
+void verify_sums(const std::string& prefix, const Tokenizer* tokenizer) {
+  const auto sums = read_token_sums(prefix);
+  if (!sums) {
+    fmt::print("no checksums: {} does not exist (tokenize and merge write it), so a changed token is not seen\n",
+               sums_path(prefix).string());
+    return;
+  }
+  verify(*sums, prefix);
+  fmt::print("all bytes have their checksums of {}\n", sums_path(prefix).string());
+  if (tokenizer && sums->vocabulary > 0 && sums->fingerprint != fingerprint(*tokenizer))
+    log::warn("{} was made with another tokenizer, of {} tokens", prefix, sums->vocabulary);
 }
 
 void verify(const Arguments& arguments) {
@@ -132,15 +165,12 @@ void verify(const Arguments& arguments) {
     ids.resize(static_cast<size_t>(dataset.length(s)));
     dataset.read(s, 0, ids);
     if (tokenizer) check_ids(ids, *tokenizer, dataset, s);
-    for (const TokenId id : ids) {
-      largest = std::max(largest, id);
-      if (id < 0)
-        fail("{}: sequence {} holds the token {}, 0 or more expected", bin_path(arguments.prefix).string(), s, id);
-    }
+    for (const TokenId id : ids) largest = std::max(largest, id);
   }
   print_summary(dataset);
   fmt::print("largest token {}{}; everything agrees\n", largest,
              tokenizer ? fmt::format(" of a vocabulary of {}", tokenizer->vocab_size()) : "");
+  verify_sums(arguments.prefix, tokenizer.get());
 }
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Arguments& arguments) {
@@ -152,8 +182,7 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Argu
 }  // namespace
 
 void add_dataset_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("dataset", "Inspect, verify, merge and index token files");
+  CLI::App* command = app.add_subcommand("dataset", "Inspect, verify, merge and index token files");
   command->require_subcommand(1);
 
   const auto inspected = std::make_shared<Arguments>();
@@ -167,23 +196,24 @@ void add_dataset_command(CLI::App& app) {
   inspect_command->callback([inspected] { inspect(*inspected); });
 
   const auto verified = std::make_shared<Arguments>();
-  CLI::App* verify_command =
-      add_command(*command, "verify",
-                  "Check the header, every length, offset and document end, file sizes and all tokens", *verified);
-  add_text(*verify_command, "--tokenizer", verified->tokenizer, "PATH", "Also check that its vocabulary has all tokens");
+  CLI::App* verify_command = add_command(
+      *command, "verify",
+      "Check the header, every length, offset and document end, file sizes, all tokens and, where PREFIX.sums "
+      "exists, checksums",
+      *verified);
+  add_text(*verify_command, "--tokenizer", verified->tokenizer, "PATH",
+           "Also check that its vocabulary has all tokens");
   verify_command->footer("Example:\n  partita dataset verify data/corpus_text_document --tokenizer tokenizer.json");
   verify_command->callback([verified] { verify(*verified); });
 
   const auto merged = std::make_shared<MergeArguments>();
   CLI::App* merge_command = command->add_subcommand("merge", "Concatenate token files, document after document");
-  merge_command
-      ->add_option("output,--output-prefix", merged->output, "Path of the files to write, without .bin or .idx")
-      ->required()
-      ->type_name("OUT");
-  merge_command
-      ->add_option("inputs,--input", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
-      ->required()
-      ->type_name("IN...");
+  add_text(*merge_command, "OUT", merged->output, "", "Path of the files to write, without .bin or .idx");
+  add_list(*merge_command, "IN", merged->inputs, "...",
+           "Paths of token files without .bin or .idx, or folders of them");
+  // Not in the help, which shows one form.
+  add_text(*merge_command, "--output-prefix", merged->named_output, "PREFIX", "")->group("");
+  add_list(*merge_command, "--input", merged->named_inputs, "PREFIX", "")->group("");
   merge_command->footer(
       "All inputs have the same type of token. A folder stands for the token files in it, by name.\n\n"
       "Example:\n  partita dataset merge data/all data/part-0_text_document data/part-1_text_document");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -12,6 +13,8 @@
 
 #include "cli/options.h"
 #include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/output_check.h"
 #include "partita/data/blended_dataset.h"
 #include "partita/data/npy.h"
 
@@ -31,27 +34,57 @@ std::vector<To> as(std::span<const From> values) {
   return {values.begin(), values.end()};
 }
 
-// The types that Megatron's own files have.
-void write_index(const fs::path& folder, const GptIndexView& index, int64_t longest) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  fs::create_directories(folder);
-  const auto sequences = as<int32_t>(index.sequences);
-  write_npy(folder / "document_index.npy", std::span<const int32_t>(sequences));
-  std::vector<int64_t> starts;
-  for (const TokenPosition& start : index.starts) starts.insert(starts.end(), {start.entry, start.offset});
-  if (std::max(static_cast<int64_t>(sequences.size()), longest) <= kMost) {
-    const auto narrow = as<int32_t>(std::span<const int64_t>(starts));
-    write_npy(folder / "sample_index.npy", std::span<const int32_t>(narrow), 2);
-  } else {
-    write_npy(folder / "sample_index.npy", std::span<const int64_t>(starts), 2);
+// The files of one dataset or blend: all of them appear, or none.
+class IndexFiles {
+ public:
+  explicit IndexFiles(fs::path folder) : folder_(std::move(folder)) {}
+  IndexFiles(const IndexFiles&) = delete;
+  IndexFiles& operator=(const IndexFiles&) = delete;
+  ~IndexFiles() {
+    if (published_) return;
+    files_.clear();
+    std::error_code ignored;
+    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // they are empty
   }
-  if (index.size() < std::numeric_limits<uint32_t>::max() - 1) {
-    const auto narrow = as<uint32_t>(index.shuffle);
-    write_npy(folder / "shuffle_index.npy", std::span<const uint32_t>(narrow));
-  } else {
-    write_npy(folder / "shuffle_index.npy", index.shuffle);
+
+  template <class T>
+  void add(const fs::path& name, std::span<const T> values, int64_t columns = 0) {
+    const fs::path path = folder_ / name;
+    if (fs::create_directories(path.parent_path())) folders_.push_back(path.parent_path());
+    files_.push_back(npy_file(path, values, columns));
   }
-}
+  // The types that Megatron's own files have.
+  void add_order(const fs::path& within, const GptIndexView& index, int64_t longest) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    const auto sequences = as<int32_t>(index.sequences);
+    add(within / "document_index.npy", std::span<const int32_t>(sequences));
+    std::vector<int64_t> starts;
+    for (const TokenPosition& start : index.starts) starts.insert(starts.end(), {start.entry, start.offset});
+    if (std::max(static_cast<int64_t>(sequences.size()), longest) <= kMost) {
+      const auto narrow = as<int32_t>(std::span<const int64_t>(starts));
+      add(within / "sample_index.npy", std::span<const int32_t>(narrow), 2);
+    } else {
+      add(within / "sample_index.npy", std::span<const int64_t>(starts), 2);
+    }
+    if (index.size() < std::numeric_limits<uint32_t>::max() - 1) {
+      const auto narrow = as<uint32_t>(index.shuffle);
+      add(within / "shuffle_index.npy", std::span<const uint32_t>(narrow));
+    } else {
+      add(within / "shuffle_index.npy", index.shuffle);
+    }
+  }
+  void publish() {
+    for (AtomicFile& file : files_) file.sync();
+    for (AtomicFile& file : files_) file.publish();
+    published_ = true;
+  }
+
+ private:
+  fs::path folder_;
+  std::vector<fs::path> folders_;  // that were made in it
+  std::deque<AtomicFile> files_;
+  bool published_ = false;
+};
 
 SplitName split_named(const std::string& name) {
   for (const SplitName split : {SplitName::train, SplitName::valid, SplitName::test})
@@ -82,15 +115,22 @@ void run(const Arguments& a) {
   const fs::path folder = a.output;
   if (!blended) {
     const GptDataset dataset(open[0].tokens, open[0].range, spec);
-    write_index(folder, dataset.index(), longest(0));
-    fmt::print("{}: {} samples\n", folder.string(), dataset.size());
+    check_output_folder(folder);
+    IndexFiles files(folder);
+    files.add_order("", dataset.index(), longest(0));
+    files.publish();
+    const bool more = a.samples > 0 && dataset.size() > a.samples;
+    fmt::print("{}: {} samples{}\n", folder.string(), dataset.size(),
+               more ? fmt::format(", whole epochs; a run of {} reads the first {}", a.samples, a.samples) : "");
     return;
   }
   const BlendedDataset blend(open, spec, {});
-  for (size_t d = 0; d < open.size(); ++d)
-    write_index(folder / std::to_string(d), blend.parts()[d].index(), longest(d));
-  write_npy(folder / "dataset_index.npy", blend.datasets());
-  write_npy(folder / "dataset_sample_index.npy", blend.samples());
+  check_output_folder(folder);
+  IndexFiles files(folder);
+  for (size_t d = 0; d < open.size(); ++d) files.add_order(std::to_string(d), blend.parts()[d].index(), longest(d));
+  files.add("dataset_index.npy", blend.datasets());
+  files.add("dataset_sample_index.npy", blend.samples());
+  files.publish();
   fmt::print("{}: {} samples of {} datasets\n", folder.string(), blend.size(), open.size());
 }
 
@@ -105,12 +145,14 @@ void add_dataset_index_command(CLI::App& parent) {
   add_number(*command, "--sequence-length", a->sequence_length, at_least(1), "Tokens per sample")
       ->required()
       ->default_str("");
-  add_number(*command, "--samples", a->samples, at_least(1), "Number of samples (default: those of one epoch)")
+  add_number(
+      *command, "--samples", a->samples, at_least(1),
+      "Samples that a run reads; the order is written in whole epochs, so that it may hold more (default: one epoch)")
       ->default_str("");
   add_number(*command, "--seed", a->seed, between(0, 4294967295), "Shuffle seed");
   add_text(*command, "--split", a->split, "WEIGHTS", "Weights of training, validation and test sequences");
   add_choice(*command, "--part", a->part, {"train", "valid", "test"}, "Part of the data");
-  add_text(*command, "--output", a->output, "FOLDER", "Folder to write to")->required();
+  add_text(*command, "--output", a->output, "FOLDER", "Folder to write to, new or empty")->required();
   command->footer(
       "Writes document_index.npy, sample_index.npy and shuffle_index.npy in Megatron-LM's form: sample k is the text\n"
       "between rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). For a blend\n"

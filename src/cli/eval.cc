@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/compute_options.h"
 #include "cli/options.h"
+#include "cli/text_options.h"
 #include "partita/base/log.h"
 #include "partita/train/evaluate.h"
 
@@ -61,6 +62,7 @@ void add_eval_command(CLI::App& app) {
            "Tokenizer for JSON lines (default: the one stored with the model)");
   add_text(*command, "--prompt-key", o.prompt_key, "KEY", "Key of the prompt in JSON lines");
   add_text(*command, "--completion-key", o.completion_key, "KEY", "Key of the completion in JSON lines");
+  add_prompt_options(*command, o.specials, "of JSON lines");
   add_compute_options(*command, a->compute);
   add_number(*command, "--zero-stage", o.zero_stage, partita::between(0, 3),
              "3: each rank holds only its part of the weights");

@@ -3,17 +3,20 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/compute_options.h"
 #include "cli/options.h"
+#include "cli/text_options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/base/printable.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/world.h"
+#include "partita/generate/generation_defaults.h"
 #include "partita/generate/generator.h"
 
 namespace {
@@ -26,6 +29,18 @@ struct Arguments {
   bool greedy = false;
 };
 
+// What was given, and not what the options hold by themselves.
+partita::GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
+  const auto given = [&command](const char* name, const auto& value) {
+    return command.count(name) > 0 ? std::optional(value) : std::nullopt;
+  };
+  return {.temperature = given("--temperature", a.options.sampling.temperature),
+          .top_p = given("--top-p", a.options.sampling.top_p),
+          .top_k = given("--top-k", a.options.sampling.top_k),
+          .tokens = given("--tokens", a.options.tokens),
+          .greedy = a.greedy};
+}
+
 // What a model writes may hold anything: on a terminal control characters are spelled out, a file or pipe gets the text.
 void write(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO) != 0;
@@ -34,9 +49,7 @@ void write(std::string_view text) {
   std::fflush(stdout);
 }
 
-void run(Arguments a) {
-  if (a.greedy) a.options.sampling.temperature = 0;
-  partita::validate(a.options.sampling);
+void run(const CLI::App& command, Arguments a) {
   partita::World world = partita::World::connect({});
   if (world.size() > 1)
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
@@ -45,6 +58,10 @@ void run(Arguments a) {
   partita::Generator generator =
       partita::Generator::open(a.paths, *self, partita::parse_dtype(a.compute.precision), device);
   partita::log::info("{} on {}", generator.path().string(), partita::describe_device(device));
+  const partita::GenerationChoice choice = partita::choose_generation(wish_of(command, a), generator.published());
+  if (!choice.published.empty()) partita::log::info("{}", choice.published);
+  a.options.sampling = choice.sampling;
+  a.options.tokens = choice.tokens;
   write(a.prompt);
   const partita::GenerateReport report = generator.generate(a.prompt, a.options, write);
   write("\n");
@@ -61,23 +78,29 @@ void add_generate_command(CLI::App& app) {
            "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
       ->required();
   add_text(*command, "--prompt", a->prompt, "TEXT", "Text to continue; empty starts a new document");
-  add_number(*command, "--tokens", a->options.tokens, partita::at_least(0), "Most tokens to generate");
+  add_number(*command, "--tokens", a->options.tokens, partita::at_least(0),
+             "Most tokens to generate (default: max_new_tokens of the model's generation_config.json, else 128)")
+      ->default_str("");
   add_number(*command, "--temperature", a->options.sampling.temperature, partita::at_least(0),
-             "Divisor of the logits; 0 is greedy");
+             "Divisor of the logits; 0 is greedy (default: that of generation_config.json, else 1)")
+      ->default_str("");
   add_number(*command, "--top-k", a->options.sampling.top_k, partita::at_least(0),
-             "Sample from the k most likely tokens; 0: from all");
+             "Sample from the k most likely tokens; 0: from all (default: that of generation_config.json, else 0)")
+      ->default_str("");
   add_number(*command, "--top-p", a->options.sampling.top_p, {.least = 0, .most = 1, .least_open = true},
-             "Sample from the most likely tokens that together reach this probability");
+             "Sample from the most likely tokens that together reach this probability (default: that of "
+             "generation_config.json, else 1)")
+      ->default_str("");
   add_number(*command, "--seed", a->options.seed, partita::any_number(),
              "Seed of sampling; the same seed gives the same text");
-  add_text(*command, "--base", a->paths.base, "PATH", "Base model of the adapters (default: the path stored with them)");
+  add_text(*command, "--base", a->paths.base, "PATH",
+           "Base model of the adapters (default: the path stored with them)");
   add_text(*command, "--tokenizer", a->paths.tokenizer, "PATH", "Tokenizer (default: the one stored with the model)");
   add_compute_options(*command, a->compute);
   command->add_flag("--greedy", a->greedy, "Always take the most likely token");
-  command->add_flag("--add-special", a->options.add_special,
-                    "Add the tokenizer's special tokens (such as <s>) to the prompt, for models trained with them");
+  add_prompt_options(*command, a->options.specials, "in --prompt");
   command->footer(
       "Example: partita generate runs/quickstart --prompt \"In the beginning\" --tokens 100 --temperature 0.8 --top-k "
       "50");
-  command->callback([a] { run(*a); });
+  command->callback([command, a] { run(*command, *a); });
 }

@@ -1,18 +1,22 @@
 #include "cli/text_options.h"
 
+#include <fmt/format.h>
+
 #include "cli/options.h"
 
 using partita::InvalidUtf8;
 using partita::TextFormat;
 
 void add_text_options(CLI::App& command, TextArguments& arguments) {
-  add_list(command, "--input", arguments.inputs, "FILE...",
-           "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' (quoted); -: standard input")
+  add_list(
+      command, "--input", arguments.inputs, "FILE...",
+      "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' (quoted); -: standard input")
       ->required();
   add_choice<TextFormat>(
       command, "--format", arguments.options.format,
       {{"auto", TextFormat::automatic}, {"jsonl", TextFormat::json_lines}, {"text", TextFormat::text}},
-      "jsonl: one JSON object per line; text: one document per file; auto: jsonl for standard input and for files named "
+      "jsonl: one JSON object per line; text: one document per file; auto: jsonl for standard input and for files "
+      "named "
       ".jsonl, .json or .ndjson (also before .gz or .zst), else text");
   add_list(command, "--json-keys", arguments.options.json_keys, "KEY...", "Keys of the JSON object that hold the text");
   add_text(command, "--document-separator", arguments.separator, "LINE",
@@ -21,10 +25,30 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
       command, "--invalid-utf8", arguments.options.invalid_utf8,
       {{"error", InvalidUtf8::error}, {"replace", InvalidUtf8::replace}, {"keep", InvalidUtf8::keep}},
       "Bytes that are not UTF-8. error: the document counts as bad; replace: they become U+FFFD; keep: they stay");
+  // A document may have any length where it is compressed, and memory is limited.
+  constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser reads less than 4 GiB
+  add_number(command, "--max-line", arguments.max_line, partita::between(1, kMostOfALine),
+             "Longest line of JSON lines in MiB; longer ones are skipped and counted");
+  add_number(command, "--max-document", arguments.max_document, partita::between(1, kMost),
+             "Longest document of text files in MiB; longer ones are skipped and counted");
+}
+
+void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, const std::string& of_what) {
+  command.add_flag("--allow-special,!--no-allow-special", specials.allow_special,
+                   fmt::format("Read the name of a special token {}, such as <|im_start|>, as that token (default); "
+                               "--no-allow-special: as text",
+                               of_what));
+  command.add_flag(
+      "--add-special,!--no-add-special", specials.add_special,
+      fmt::format("Put the tokens that the tokenizer's file puts in front of a text, such as <s>, in front "
+                  "of each prompt {} (default)",
+                  of_what));
 }
 
 partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments) {
   partita::TextInputOptions options = arguments.options;
+  options.max_line_bytes = arguments.max_line << 20;
+  options.max_document_bytes = arguments.max_document << 20;
   if (command.get_option("--document-separator")->count() > 0) options.separator = arguments.separator;
   return options;
 }

@@ -5,15 +5,21 @@
 #include <vector>
 
 #include "partita/data/text_input.h"
+#include "partita/tokenizer/prompt_text.h"
 
 struct TextArguments {
   std::vector<std::string> inputs;
   partita::TextInputOptions options;
   std::string separator;
+  int64_t max_line = partita::TextInputOptions{}.max_line_bytes >> 20;  // MiB
+  int64_t max_document = partita::TextInputOptions{}.max_document_bytes >> 20;
 };
 
-// --input, --format, --json-keys, --document-separator, --invalid-utf8. `arguments` outlives the command.
+// --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments` outlives the command.
 void add_text_options(CLI::App& command, TextArguments& arguments);
+
+// --allow-special and --add-special of commands that read prompts, both on unless --no-... `of_what` ends their help.
+void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, const std::string& of_what);
 
 // What the options say, after parsing.
 [[nodiscard]] partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments);

@@ -1,8 +1,6 @@
 // partita tokenize: text to the .bin/.idx files that training reads.
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cstdio>
 #include <memory>
 #include <thread>
 
@@ -10,7 +8,7 @@
 #include "cli/megatron_options.h"
 #include "cli/options.h"
 #include "cli/text_options.h"
-#include "partita/base/duration.h"
+#include "cli/text_progress.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/data/tokenize_corpus.h"
@@ -30,38 +28,10 @@ struct Arguments {
   int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 };
 
-std::string progress_line(const TokenizeProgress& progress) {
-  const double megabytes = 1e-6 * static_cast<double>(progress.bytes);
-  if (!progress.total_bytes)
-    return fmt::format("tokenized {} documents, {:.1f} MB, {:.1f} MB/s", progress.documents, megabytes,
-                       progress.megabytes_per_second());
-  const double total = 1e-6 * static_cast<double>(*progress.total_bytes);
-  return fmt::format("tokenized {} documents, {:.1f} of {:.1f} MB ({:.0f} %), {:.1f} MB/s, {} left", progress.documents,
-                     megabytes, total, 100 * megabytes / total, progress.megabytes_per_second(),
-                     human_duration(progress.seconds_left()));
-}
-
-// On a terminal a last line, renewed several times a second; else a line every ten seconds.
-class ProgressPrinter {
- public:
-  ~ProgressPrinter() { log::status(""); }
-  void operator()(const TokenizeProgress& progress) {
-    if (progress.seconds < next_) return;
-    const int width = log::terminal_width();
-    next_ = progress.seconds + (width > 0 ? 0.2 : 10);
-    if (width > 0)
-      log::status(progress_line(progress).substr(0, static_cast<size_t>(width - 1)));
-    else
-      log::info("{}", progress_line(progress));
-  }
-
- private:
-  double next_ = log::terminal_width() > 0 ? 0 : 10;
-};
-
 void print_report(const TokenizeReport& report) {
   for (const std::string& problem : report.problems) log::warn("skipped: {}", problem);
-  if (const auto more = report.bad_documents - static_cast<int64_t>(report.problems.size()); more > 0)
+  const int64_t left_out = report.bad_documents + report.too_long;
+  if (const auto more = left_out - static_cast<int64_t>(report.problems.size()); more > 0)
     log::warn("skipped: {} more", more);
   std::string text =
       fmt::format("{} documents, {} tokens from {:.1f} MB in {:.1f} s ({:.1f} MB/s)", report.progress.documents,
@@ -69,6 +39,8 @@ void print_report(const TokenizeReport& report) {
                   report.progress.megabytes_per_second());
   if (report.empty_documents > 0) text += fmt::format("; {} empty documents", report.empty_documents);
   if (report.bad_documents > 0) text += fmt::format("; {} bad documents skipped", report.bad_documents);
+  if (report.too_long > 0)
+    text += fmt::format("; {} too long, skipped (--max-line and --max-document set the limits)", report.too_long);
   for (const auto& prefix : report.prefixes) text += fmt::format("\n{}.bin, {}.idx", prefix.string(), prefix.string());
   log::print(text);
 }
@@ -84,10 +56,10 @@ void run(const CLI::App& command, const Arguments& arguments) {
   if (arguments.split_sentences) options.sentences = arguments.sentences;
   options.encode = arguments.encode;
   options.workers = arguments.workers;
-  auto printer = std::make_unique<ProgressPrinter>();
+  auto progress = std::make_unique<TextProgress>("tokenized");
   const TokenizeReport report = tokenize_corpus(
-      options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*printer));
-  printer.reset();  // its line is gone before the report
+      options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*progress));
+  progress.reset();  // its line is gone before the report
   print_report(report);
 }
 

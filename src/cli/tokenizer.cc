@@ -11,8 +11,11 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/text_options.h"
+#include "cli/text_progress.h"
 #include "partita/base/error.h"
 #include "partita/base/json.h"
+#include "partita/base/output_check.h"
+#include "partita/base/timer.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/bpe_trainer.h"
 #include "partita/tokenizer/gpt2_files.h"
@@ -27,13 +30,19 @@ struct TrainArguments {
   TextArguments text;
   std::string output;
   BpeTrainerOptions options;
+  bool quiet = false;
   int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 };
 
 void train(const CLI::App& command, const TrainArguments& arguments) {
-  const std::filesystem::path output = arguments.output;
+  const std::filesystem::path output = arguments.output, merges = output.parent_path() / "merges.txt";
   const bool gpt2_files = output.filename() == "vocab.json";
-  if (gpt2_files) check_special_for_gpt2_files(arguments.options.special_tokens);  // not after hours
+  // Not after hours of reading.
+  check(arguments.options);
+  if (gpt2_files) check_special_for_gpt2_files(arguments.options.special_tokens);
+  const std::vector<std::filesystem::path> inputs = expand_inputs(arguments.text.inputs);
+  check_output_file(output, inputs);
+  if (gpt2_files) check_output_file(merges, inputs);
   constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
   PretokenCounter counter(arguments.workers);
   std::vector<std::string> batch;
@@ -45,22 +54,35 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
     batch.clear();
     batch_bytes = 0;
   };
-  for_each_document(expand_inputs(arguments.text.inputs), text_options(command, arguments.text),
-                    [&](std::string_view text) {
-                      if (text.empty()) return;
-                      batch.emplace_back(text);
-                      batch_bytes += text.size();
-                      bytes += static_cast<int64_t>(text.size());
-                      ++documents;
-                      if (batch_bytes >= kBatchBytes) count_batch();
-                    });
+  auto progress = std::make_unique<TextProgress>("read");
+  const auto progress_of_reading =
+      arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*progress);
+  for_each_document(
+      inputs, text_options(command, arguments.text),
+      [&](std::string_view text) {
+        if (text.empty()) return;
+        batch.emplace_back(text);
+        batch_bytes += text.size();
+        bytes += static_cast<int64_t>(text.size());
+        ++documents;
+        if (batch_bytes >= kBatchBytes) count_batch();
+      },
+      progress_of_reading);
   count_batch();
   const auto counts = counter.counts();
   fmt::print(stderr, "{} documents, {:.1f} MB of text, {} distinct pretokens\n", documents,
              1e-6 * static_cast<double>(bytes), counts.size());
-  const BpeModel model = train_bpe(counts, arguments.options);
+  progress = std::make_unique<TextProgress>("learned");
+  const Timer timer;
+  const auto progress_of_learning = [&](int64_t done, int64_t wanted) {
+    if (!arguments.quiet)
+      progress->show(timer.seconds(), fmt::format("learned {} of {} merges ({:.0f} %)", done, wanted,
+                                                  100.0 * static_cast<double>(done) / static_cast<double>(wanted)));
+  };
+  const BpeModel model = train_bpe(counts, arguments.options, progress_of_learning);
+  progress.reset();
   if (gpt2_files) {
-    save_gpt2_files(model, output, output.parent_path() / "merges.txt");
+    save_gpt2_files(model, output, merges);
   } else {
     save_tokenizer_json(model, output);
   }
@@ -137,6 +159,7 @@ void add_train(CLI::App& parent) {
   add_list(*command, "--special-tokens", arguments->options.special_tokens, "NAME...",
            "Tokens that text never produces; they get the last ids. <|endoftext|>, or the only one, ends documents");
   add_number(*command, "--workers", arguments->workers, between(1, 1024), "Threads; the result is the same for any number");
+  command->add_flag("--quiet", arguments->quiet, "Show no progress on stderr");
   command->footer(
       "Example:\n  partita tokenizer train --input 'corpus/*.jsonl' --vocab-size 4096 --output tokenizer.json");
   command->callback([command, arguments] { train(*command, *arguments); });

@@ -20,7 +20,7 @@ TEST_F(DataTutorial, WorksAsWritten) {
   EXPECT_THAT(shell("partita dataset inspect all_text_document --documents 0").output, HasSubstr("600 documents"));
   // The merged files are what tokenizing all at once gives.
   must("partita tokenize --quiet --input corpus.jsonl --tokenizer tokenizer.json --append-eod --output-prefix whole");
-  for (const char* end : {".bin", ".idx"})
+  for (const char* end : {".bin", ".idx", ".sums"})
     EXPECT_TRUE(read_file(folder_ / (std::string("whole_text_document") + end)) ==
                 read_file(folder_ / (std::string("all_text_document") + end)));
   EXPECT_THAT(shell("partita dataset inspect parts_title_sentence --documents 1 --tokenizer tokenizer.json").output,

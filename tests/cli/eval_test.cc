@@ -133,18 +133,17 @@ TEST_F(Eval, GenerationIsRepeatableAndTimed) {
   EXPECT_THAT(one.error, AllOf(HasSubstr("tokens of prompt in"), HasSubstr(" a second")));
 }
 
-// What the tokenizer's file puts around a text stands around a prompt where it is asked for.
+// What the tokenizer's file puts in front of a text is put in front of a prompt, unless that is switched off.
 TEST_F(Eval, GenerationAddsSpecialTokens) {
   nlohmann::json file = nlohmann::json::parse(read_file(SmallRun::get().tokenizer()));
   const nlohmann::json end = file.at("added_tokens").at(0);
   const nlohmann::json special = {{"SpecialToken", {{"id", end.at("content")}, {"type_id", 0}}}};
   const nlohmann::json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const std::string name = end.at("content");
-  file["post_processor"] = {
-      {"type", "TemplateProcessing"},
-      {"single", {special, text}},
-      {"pair", {text, text}},
-      {"special_tokens", {{name, {{"id", name}, {"ids", {end.at("id")}}, {"tokens", {name}}}}}}};
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {special, text}},
+                            {"pair", {text, text}},
+                            {"special_tokens", {{name, {{"id", name}, {"ids", {end.at("id")}}, {"tokens", {name}}}}}}};
   const fs::path changed = *folder_ / "with_special.json";
   write_file(changed, file.dump());
   const auto prompt_tokens = [&](const std::vector<std::string>& more) {
@@ -155,9 +154,9 @@ TEST_F(Eval, GenerationAddsSpecialTokens) {
     const size_t at = r.error.find(" tokens of prompt");
     return std::stoi(r.error.substr(r.error.find_last_of(" ]", at - 1) + 1));
   };
-  const int plain = prompt_tokens({"--tokenizer", changed.string()});
-  EXPECT_EQ(prompt_tokens({}), plain);
-  EXPECT_EQ(prompt_tokens({"--tokenizer", changed.string(), "--add-special"}), plain + 1);
+  const int plain = prompt_tokens({});
+  EXPECT_EQ(prompt_tokens({"--tokenizer", changed.string()}), plain + 1);
+  EXPECT_EQ(prompt_tokens({"--tokenizer", changed.string(), "--no-add-special"}), plain);
 }
 
 }  // namespace

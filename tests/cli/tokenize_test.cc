@@ -95,6 +95,104 @@ TEST_F(TokenizeCommand, BadInputIsNamed) {
   EXPECT_TRUE(bytes("x") == before) << "what was there stays";
 }
 
+TEST_F(TokenizeCommand, OutputsAreCheckedFirst) {
+  const std::string with = " --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix ";
+  must("partita tokenize" + with + "new/folder/x && partita dataset verify new/folder/x_text_document");
+  expect_error("partita tokenize" + with + "new/",
+               HasSubstr("new/ is a folder: give the beginning of a file name too"));
+  expect_error("partita tokenize" + with + "new", HasSubstr("such as new/corpus"));
+  expect_error("partita tokenize" + with + "text.jsonl/x", HasSubstr("cannot make the folder text.jsonl"));
+  // A missing input leaves no folder behind.
+  expect_error("partita tokenize --input no.jsonl --tokenizer tokenizer.json --output-prefix y/x",
+               HasSubstr("no.jsonl: no such input file"));
+  EXPECT_FALSE(fs::exists(folder_ / "y"));
+
+  // Before anything is read: who opens this pipe waits for ever.
+  must("mkfifo endless");
+  for (const auto& [options, message] :
+       std::vector<std::pair<std::string, std::string>>{{"--output new", "new is a folder"},
+                                                        {"--output t.json --vocab-size 100", "use at least 257"},
+                                                        {"--output t.json --vocab-size 99999999", "use at most"},
+                                                        {"--output text.jsonl/t.json", "cannot make the folder"},
+                                                        {"--output /proc/t.json", "cannot write /proc/t.json"},
+                                                        {"--output endless/", "is a folder"}})
+    expect_error("partita tokenizer train --input endless " + options, HasSubstr(message));
+  expect_error("partita tokenizer train --input text.jsonl --output ./text.jsonl", HasSubstr("is an input"));
+  must("partita tokenizer train --input text.jsonl --vocab-size 300 --output made/by/t.json && test -s made/by/t.json");
+}
+
+TEST_F(TokenizeCommand, OtherFormatsAndMissingKeysAreNamed) {
+  const std::string with = " --quiet --tokenizer tokenizer.json --output-prefix x";
+  must("printf 'PAR1\\025\\004' > d.parquet");
+  expect_error("partita tokenize --input d.parquet" + with,
+               AllOf(HasSubstr("d.parquet: an Apache Parquet file"), HasSubstr("pandas.read_parquet('d.parquet')")));
+  expect_error("cat d.parquet | partita tokenize --input -" + with,
+               AllOf(HasSubstr("standard input: an Apache Parquet file"), HasSubstr("read_parquet('FILE')")));
+  expect_error("partita tokenizer train --input d.parquet --output t.json", HasSubstr("an Apache Parquet file"));
+  must("printf '%s\n' '{\"messages\": [], \"id\": 3}' > chat.jsonl");
+  expect_error("partita tokenize --input chat.jsonl" + with,
+               HasSubstr("no key \"text\", found \"messages\", \"id\": name it with --json-keys"));
+}
+
+// A line of 200 MB of zeros in 200 kilobytes: left out, counted and named; the rest is read.
+TEST_F(TokenizeCommand, ABombIsSkipped) {
+  must(
+      "{ head -n 50 text.jsonl; head -c 200000000 /dev/zero; echo; tail -n +51 text.jsonl; } | gzip -1 > "
+      "bomb.jsonl.gz");
+  const Result r = shell(
+      "partita tokenize --quiet --workers 1 --max-line 16 --input bomb.jsonl.gz --tokenizer "
+      "tokenizer.json --output-prefix x");
+  EXPECT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("skipped: bomb.jsonl.gz:51: byte "));
+  EXPECT_THAT(r.error, HasSubstr("a line of 190.7 MiB, at most 16.0 MiB expected"));
+  EXPECT_THAT(r.output, HasSubstr("1 too long, skipped (--max-line and --max-document set the limits)"));
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix y");
+  EXPECT_TRUE(bytes("x") == bytes("y"));
+  expect_error(
+      "head -c 3000000 /dev/zero > z.txt; partita tokenize --quiet --max-document 2 --input z.txt --tokenizer "
+      "tokenizer.json --output-prefix z",
+      HasSubstr("no document with text (2.9 MiB, 0 empty documents, 0 bad ones, 1 too long, the first z.txt:1"));
+}
+
+TEST_F(TokenizeCommand, AFlippedByteIsFound) {
+  must("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix a");
+  EXPECT_THAT(shell("partita dataset verify a_text_document").output, HasSubstr("all bytes have their checksums"));
+  must(
+      "cp a_text_document.bin whole && printf '\\1' | dd of=a_text_document.bin bs=1 seek=778 conv=notrunc 2> "
+      "/dev/null");
+  expect_error("partita dataset verify a_text_document", HasSubstr("a_text_document.bin: bytes 0 to "));
+  expect_error("partita dataset merge m a_text_document", HasSubstr("do not have their checksum"));
+  // A run that is told to looks too; without it, it cannot know.
+  const std::string train = "partita train " + SmallRun::get().config() +
+                            " --train.steps=1 --eval.every=0 --data.path=a_text_document --run.directory=run ";
+  expect_error(train + "--data.verify=true", HasSubstr("do not have their checksum of a_text_document.sums"));
+  must(train);
+  must("rm -r run && mv whole a_text_document.bin && " + train + "--data.verify=true");
+  // Files of other programs have none.
+  must("rm -r run a_text_document.sums");
+  EXPECT_THAT(shell("partita dataset verify a_text_document").output, HasSubstr("no checksums"));
+  EXPECT_THAT(shell(train + "--data.verify=true").error, HasSubstr("data.verify: a_text_document.sums does not exist"));
+}
+
+// Ids that the model does not know are found before the first step, with checksums and without.
+TEST_F(TokenizeCommand, TokensOfAnotherTokenizerAreSeenAtTheStart) {
+  must("partita tokenizer train --quiet --input text.jsonl --vocab-size 500 --output large.json");
+  must("partita tokenize --quiet --input text.jsonl --tokenizer large.json --append-eod --output-prefix l");
+  const std::string train =
+      "partita train " + SmallRun::get().config() + " --train.steps=1 --eval.every=0 --run.directory=run ";
+  const auto message =
+      AllOf(HasSubstr("l_text_document.bin holds the token "), HasSubstr("and the model knows 0 to 299"));
+  expect_error(train + "--data.path=l_text_document", message);
+  expect_error("rm l_text_document.sums; " + train + "--data.path=l_text_document", message);
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  // As many tokens, but others.
+  must(
+      "partita tokenizer train --quiet --input <(tac text.jsonl | rev) --format text --vocab-size 300 --output o.json");
+  must("partita tokenize --quiet --input text.jsonl --tokenizer o.json --output-prefix o");
+  EXPECT_THAT(shell(train + "--data.path=o_text_document").error,
+              HasSubstr("o_text_document was made with another tokenizer, of 300 tokens"));
+}
+
 TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
   must("mkfifo pipe");
   const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
@@ -117,7 +215,7 @@ TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
       shell("partita tokenize --quiet --input text.jsonl --tokenizer tokenizer.json --output-prefix x");
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.error, HasSubstr("removed 1 temporary file of x_text_document that a killed run left"));
-  EXPECT_THAT(names_with("x"), ElementsAre("x_text_document.bin", "x_text_document.idx"));
+  EXPECT_THAT(names_with("x"), ElementsAre("x_text_document.bin", "x_text_document.idx", "x_text_document.sums"));
 }
 
 TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
@@ -137,13 +235,32 @@ TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
               AllOf(HasSubstr("126 documents"), HasSubstr("everything agrees")));
   must("mkdir parts && cp t_text_document.* parts && cp s_text_sentence.* parts && partita dataset merge n parts");
   EXPECT_THAT(shell("partita dataset inspect n --documents 0").output, HasSubstr("123 documents"));
-  expect_error("partita dataset merge m m t_text_document", HasSubstr("would be read and replaced"));
+  expect_error("partita dataset merge m m t_text_document", HasSubstr("is an input and would be replaced"));
+  expect_error("partita dataset merge m", HasSubstr("partita dataset merge OUT IN..."), 2);
+  expect_error("partita dataset merge", HasSubstr("partita dataset merge OUT IN..."), 2);
+  expect_error("partita dataset merge a b --input c", HasSubstr("give one or the other"), 2);
+  must("partita dataset merge --input s_text_sentence t_text_document --output-prefix deep/er/q");
+  EXPECT_THAT(shell("partita dataset inspect deep/er/q --documents 0").output, HasSubstr("123 documents"));
+  EXPECT_THAT(shell("partita dataset merge --help").output,
+              AllOf(HasSubstr("OUT"), testing::Not(HasSubstr("--output-prefix"))));
+  EXPECT_THAT(shell("partita dataset merge w t_text_document ./t_text_document").error,
+              HasSubstr("t_text_document is merged more than once"));
   expect_error("mkdir none && partita dataset merge x none", HasSubstr("no token files"));
   expect_error("partita dataset merge x t_text_document missing", HasSubstr("missing.idx does not exist"));
   expect_error("partita dataset index s_text_sentence --sequence-length 1000 --output o",
                HasSubstr("fewer than the 1001"));
   expect_error("partita dataset index 0.5 s_text_sentence 0.5 t_text_document --sequence-length 2 --output o",
                HasSubstr("--samples is missing"));
+  // The order of a whole epoch is written, all of its files or none.
+  const Result order = shell("partita dataset index t_text_document --sequence-length 8 --samples 3 --output o1");
+  EXPECT_THAT(order.output, AllOf(HasSubstr("whole epochs; a run of 3 reads the first 3")));
+  expect_error("partita dataset index t_text_document --sequence-length 8 --output o1",
+               HasSubstr("o1 already exists and is not empty"));
+  for (const char* blocks : {"1", "2", "6"})
+    expect_error(std::string("trap '' XFSZ; ulimit -f ") + blocks +
+                     "; partita dataset index 0.5 t_text_document 0.5 m --samples 2000 --sequence-length 2 --output o2",
+                 HasSubstr("cannot write o2"));
+  EXPECT_EQ(shell("find o2 -type f").output, "");
   // A token that the tokenizer does not have.
   must("printf '\\377\\377' | dd of=t_text_document.bin conv=notrunc status=none");
   expect_error("partita dataset verify t_text_document --tokenizer tokenizer.json",

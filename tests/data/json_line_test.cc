@@ -40,7 +40,10 @@ TEST(JsonLine, Problems) {
   EXPECT_THAT(problem(R"({"text": "\ud800"})").what, HasSubstr("lone surrogate"));
   EXPECT_THAT(problem(R"(["text"])").what, HasSubstr("an object expected, found an array"));
   EXPECT_THAT(problem("3").what, HasSubstr("found a number"));
-  EXPECT_THAT(problem(R"({"txt": "a"})").what, HasSubstr("no key \"text\""));
+  EXPECT_THAT(problem(R"({"txt": "a"})").what, HasSubstr("no key \"text\", found \"txt\""));
+  EXPECT_THAT(problem("{}").what, HasSubstr("no key \"text\", the object has no keys"));
+  EXPECT_THAT(problem("{").what, HasSubstr("spread over several lines"));
+  EXPECT_THAT(problem(R"([{"text": "a"}])").what, HasSubstr("an object expected, found an array: jq -c"));
   EXPECT_THAT(problem(R"({"a": "1"})", {"a", "b"}).what, HasSubstr("no key \"b\""));
   EXPECT_THAT(problem(R"({"text": null})").what, HasSubstr("\"text\": a string expected, found null"));
   EXPECT_THAT(problem(R"({"text": ["a"]})").what, HasSubstr("found an array"));

@@ -16,7 +16,7 @@ namespace {
 template <class T>
 void expect_npy(const std::vector<T>& values, int64_t columns, const char* description) {
   const TemporaryDirectory folder;
-  write_npy(folder / "a.npy", std::span<const T>(values), columns);
+  npy_file(folder / "a.npy", std::span<const T>(values), columns).commit();
   const std::string file = read_file(folder / "a.npy");
   const std::string data(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   ASSERT_EQ(file.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));

@@ -16,13 +16,15 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/foreign_format.h"
 
 namespace partita {
 namespace {
 
 constexpr size_t kInput = size_t{1} << 18;
 
-constexpr std::string_view kGzip = "\x1F\x8B", kZstd = "\x28\xB5\x2F\xFD", kBzip2 = "BZh", kXz = "\xFD\x37zX";
+constexpr std::string_view kStandardInputName = "standard input";
+constexpr std::string_view kGzip = "\x1F\x8B", kZstd = "\x28\xB5\x2F\xFD";
 
 // A frame that zstd passes over: pzstd puts the size of the next one there.
 bool is_skippable_frame(std::string_view head) {
@@ -200,23 +202,26 @@ class ZstdBytes : public ByteSource {
 }  // namespace
 
 std::string input_name(const std::filesystem::path& file) {
-  return is_standard_input(file) ? "standard input" : file.string();
+  return is_standard_input(file) ? std::string(kStandardInputName) : file.string();
 }
 
 Compression compression_of(std::string_view head, std::string_view name) {
   if (head.starts_with(kGzip)) return Compression::gzip;
   if (head.starts_with(kZstd) || is_skippable_frame(head)) return Compression::zstd;
-  const bool bzip2 = head.starts_with(kBzip2) && head.size() > 3 && head[3] >= '1' && head[3] <= '9';
-  if (bzip2 || head.starts_with(kXz)) {
-    fail("{}: compressed by {}, which is not read: {} FILE | partita tokenize --input - ...", name,
-         bzip2 ? "bzip2" : "xz", bzip2 ? "bzcat" : "xzcat");
-  }
+  refuse_foreign_format(head, name);
   return Compression::none;
+}
+
+void refuse_foreign_format(std::string_view head, std::string_view name) {
+  if (const auto found = foreign_format(head))
+    fail("{}: {}", name,
+         describe(*found, name == kStandardInputName ? "FILE" : name,
+                  "text or JSON lines, plain or compressed by gzip or zstd,"));
 }
 
 Compression compression_of(const std::filesystem::path& file) {
   const FileDescriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 4> head{};
+  std::array<char, kForeignFormatBytes> head{};
   const ssize_t n = descriptor ? ::pread(descriptor.get(), head.data(), head.size(), 0) : -1;
   if (n < 0) fail("cannot read {}: {}", file.string(), std::strerror(errno));
   return compression_of(std::string_view(head.data(), static_cast<size_t>(n)), file.string());
@@ -224,7 +229,7 @@ Compression compression_of(const std::filesystem::path& file) {
 
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path) {
   File file(path);
-  (void)file.fill(4);
+  (void)file.fill(kForeignFormatBytes);
   switch (compression_of(file.waiting(), file.name())) {
     case Compression::gzip:
       return std::make_unique<GzipBytes>(std::move(file));

@@ -4,7 +4,7 @@
 //   while (const size_t n = source->read(buffer)) use(buffer.first(n));
 //
 // gzip (also of several members, as bgzip and `cat a.gz b.gz` make them) and zstd (also of several frames, and
-// as pzstd makes them) are recognised by their first bytes, not by the file's name.
+// as pzstd makes them) are recognised by their first bytes, not by the file's name; what is not text at all is named.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -16,11 +16,14 @@ namespace partita {
 
 enum class Compression : uint8_t { none, gzip, zstd };
 
-// Of content that begins so; four bytes are enough. Error: bzip2 and xz, which are not read.
+// Of content that begins so; kForeignFormatBytes are enough. Error: refuse_foreign_format.
 [[nodiscard]] Compression compression_of(std::string_view head, std::string_view name);
 
 // The same of a regular file. Error: it cannot be read.
 [[nodiscard]] Compression compression_of(const std::filesystem::path& file);
+
+// Error: content that begins so is not text (base/foreign_format.h).
+void refuse_foreign_format(std::string_view head, std::string_view name);
 
 class ByteSource {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/file.h"
 #include "partita/data/text_lines.h"
 #include "partita/tokenizer/unicode.h"
 
@@ -21,7 +22,7 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") 
 }  // namespace
 
 ChunkParser::ChunkParser(TextInputOptions options)
-    : options_(std::move(options)), json_(options_.json_keys, options_.invalid_utf8) {}
+    : options_(std::move(options)), json_(options_.json_keys, options_.invalid_utf8, options_.key_remedy) {}
 
 ChunkSummary ChunkParser::parse(const TextChunk& chunk, bool stop_at_problem, const Use& use) {
   ChunkSummary summary;
@@ -30,7 +31,19 @@ ChunkSummary ChunkParser::parse(const TextChunk& chunk, bool stop_at_problem, co
   } else {
     parse_text(chunk, stop_at_problem, use, summary);
   }
+  if (chunk.skipped_bytes > 0) {
+    summary.problems.push_back(too_long(summary.lines, chunk.first_byte + static_cast<int64_t>(chunk.text.size()),
+                                        chunk.skipped_bytes, chunk.json));
+    summary.lines += chunk.skipped_lines;
+  }
   return summary;
+}
+
+TextProblem ChunkParser::too_long(int64_t line, int64_t byte, int64_t bytes, bool json) const {
+  return {line, byte,
+          fmt::format("a {} of {}, at most {} expected", json ? "line" : "document", human_bytes(bytes),
+                      human_bytes(options_.max_bytes(json))),
+          true};
 }
 
 void ChunkParser::parse_json(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary) {
@@ -41,7 +54,10 @@ void ChunkParser::parse_json(const TextChunk& chunk, bool stop_at_problem, const
       at = end;
       continue;
     }
-    if (auto problem = json_.parse(line)) {
+    if (static_cast<int64_t>(line.size()) > options_.max_line_bytes) {
+      summary.problems.push_back(too_long(summary.lines, chunk.first_byte + static_cast<int64_t>(at),
+                                          static_cast<int64_t>(line.size()), true));
+    } else if (auto problem = json_.parse(line)) {
       summary.problems.push_back(
           {summary.lines, chunk.first_byte + static_cast<int64_t>(at + problem->byte), std::move(problem->what)});
       if (stop_at_problem) return;
@@ -56,6 +72,11 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
   // Hands on one document; false where there is a problem.
   const auto finish = [&](size_t begin, size_t end, int64_t first_line) {
     const std::string_view text = chunk.text.substr(begin, end - begin);
+    if (static_cast<int64_t>(text.size()) > options_.max_document_bytes) {
+      summary.problems.push_back(too_long(first_line, chunk.first_byte + static_cast<int64_t>(begin),
+                                          static_cast<int64_t>(text.size()), false));
+      return true;
+    }
     const auto invalid = options_.invalid_utf8 == InvalidUtf8::keep ? std::optional<size_t>() : find_invalid_utf8(text);
     if (!invalid) {
       use(0, text);
@@ -87,6 +108,7 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
     if (begin < chunk.text.size()) finish(begin, chunk.text.size(), first_line);
     return;
   }
+  if (chunk.skipped_bytes > 0) return;  // that was the file's only document
   finish(begin, chunk.text.size(), 0);
 }
 

@@ -21,6 +21,7 @@ struct TextProblem {
   int64_t line;  // from 0, within the chunk
   int64_t byte;  // within the file
   std::string what;
+  bool too_long = false;  // longer than TextInputOptions allow: no reason to stop
 };
 
 struct ChunkSummary {
@@ -29,7 +30,8 @@ struct ChunkSummary {
 };
 
 // Calls use(key index, text) for each document of the chunk, in order; a JSON line gives one for each key, a text
-// document key 0. `text` may be empty and is valid during the call. Stops at the first problem if `stop_at_problem`.
+// document key 0. `text` may be empty and is valid during the call. Stops at the first problem if `stop_at_problem`,
+// but for documents that are too long, which are left out.
 class ChunkParser {
  public:
   using Use = std::function<void(size_t key, std::string_view text)>;
@@ -38,6 +40,7 @@ class ChunkParser {
   ChunkSummary parse(const TextChunk& chunk, bool stop_at_problem, const Use& use);
 
  private:
+  [[nodiscard]] TextProblem too_long(int64_t line, int64_t byte, int64_t bytes, bool json) const;
   void parse_json(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary);
   void parse_text(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary);
 

@@ -13,7 +13,7 @@ bool copy_as_int32(const std::byte* from, std::span<int32_t> out) {
     std::memcpy(&value, from, sizeof value);
     from += sizeof value;
     token = static_cast<int32_t>(value);
-    fits &= static_cast<T>(token) == value;
+    fits &= static_cast<T>(token) == value && token >= 0;
   }
   return fits;
 }
@@ -72,7 +72,8 @@ void IndexedDataset::read(int64_t sequence, int64_t begin, std::span<int32_t> ou
   }
   const int64_t at = load<int64_t>(header_.offsets_at() + 8 * sequence) + begin * size_of(header_.type);
   if (!copy(header_.type, bin_.bytes().data() + at, out)) {
-    fail("{}: sequence {} holds a token beyond 32 bits", bin_.path().string(), sequence);
+    fail("{}: sequence {} holds a token that is negative or beyond 32 bits: 0 to 2147483647 expected",
+         bin_.path().string(), sequence);
   }
 }
 

@@ -58,10 +58,16 @@ IndexedWriter::IndexedWriter(std::filesystem::path prefix, TokenType type)
       bin_(bin_path(prefix_)),
       lengths_(folder_of(prefix_)),
       document_ends_(folder_of(prefix_)) {
-  const int removed = remove_abandoned(bin_path(prefix_)) + remove_abandoned(idx_path(prefix_));
+  const int removed =
+      remove_abandoned(bin_path(prefix_)) + remove_abandoned(idx_path(prefix_)) + remove_abandoned(sums_path(prefix_));
   if (removed > 0)
     log::info("removed {} temporary file{} of {} that a killed run left", removed, removed == 1 ? "" : "s",
               prefix_.string());
+}
+
+void IndexedWriter::set_tokenizer(const Tokenizer& tokenizer) {
+  sums_.vocabulary = tokenizer.vocab_size();
+  sums_.fingerprint = fingerprint(tokenizer);
 }
 
 void IndexedWriter::add_document(std::span<const int32_t> tokens) {
@@ -96,11 +102,23 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
   flush();
   for (int64_t s = 0; s < dataset.sequences(); ++s) lengths_.append(static_cast<int32_t>(dataset.length(s)));
   for (int64_t d = 0; d < dataset.documents(); ++d) document_ends_.append(sequences_ + dataset.document_begin(d + 1));
+  const auto sums = read_token_sums(dataset.prefix());
+  if (sums) verify(*sums, dataset.prefix());
+  if (first_dataset_ && sums) {
+    sums_.vocabulary = sums->vocabulary;
+    sums_.fingerprint = sums->fingerprint;
+  } else if (!first_dataset_ && (!sums || sums->fingerprint != sums_.fingerprint)) {
+    if (sums && sums_.vocabulary > 0 && sums->vocabulary > 0)
+      log::warn("{} was made with another tokenizer than what comes before it", dataset.prefix().string());
+    sums_.vocabulary = 0;
+    sums_.fingerprint = TokenSums::kUnknown;
+  }
+  first_dataset_ = false;
   const MappedFile tokens(bin_path(dataset.prefix()),
                           MappedFile::Access::sequential);  // read ahead, unlike the dataset's
   for (auto rest = tokens.bytes(); !rest.empty();) {
     const auto piece = rest.first(std::min(rest.size(), kFlushBytes));
-    bin_.write(piece);
+    put(piece);
     rest = rest.subspan(piece.size());
   }
   sequences_ += dataset.sequences();
@@ -109,8 +127,14 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
 }
 
 void IndexedWriter::flush() {
-  bin_.write(buffer_);
+  put(buffer_);
   buffer_.clear();
+}
+
+void IndexedWriter::put(std::span<const std::byte> tokens) {
+  block_sums_.add(tokens);
+  sums_.largest = std::max(sums_.largest, largest_token(type_, tokens));
+  bin_.write(tokens);
 }
 
 void IndexedWriter::finish() {
@@ -120,9 +144,15 @@ void IndexedWriter::finish() {
          bin_.size());
   }
   AtomicFile index(idx_path(prefix_));
+  RunningSum index_sum;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    index_sum.add(bytes);
+    index.write(bytes);
+  };
   const IndexHeader header{type_, sequences_, documents_};
-  index.write(std::string_view(format_header(header).data(), IndexHeader::kBytes));
-  lengths_.read_back([&index](std::span<const std::byte> lengths) { index.write(lengths); });
+  const std::array<char, IndexHeader::kBytes> head = format_header(header);
+  write(std::as_bytes(std::span(head)));
+  lengths_.read_back(write);
   int64_t begin = 0;  // of the sequence in the .bin
   std::vector<int64_t> begins;
   lengths_.read_back([&](std::span<const std::byte> lengths) {
@@ -133,18 +163,26 @@ void IndexedWriter::finish() {
       begins.push_back(begin);
       begin += length * size_of(type_);
     }
-    index.write(std::as_bytes(std::span(begins)));
+    write(std::as_bytes(std::span(begins)));
   });
   const int64_t zero = 0;
-  index.write(std::as_bytes(std::span(&zero, 1)));
-  document_ends_.read_back([&index](std::span<const std::byte> ends) { index.write(ends); });
+  write(std::as_bytes(std::span(&zero, 1)));
+  document_ends_.read_back(write);
   if (begin != bin_.size() || index.size() != header.file_bytes()) {
     fail("{}: the index says {} bytes of tokens, {} were written; {} bytes of index expected, {} written",
          idx_path(prefix_).string(), begin, bin_.size(), header.file_bytes(), index.size());
   }
+  sums_.bin_bytes = bin_.size();
+  sums_.index_bytes = index.size();
+  sums_.index = index_sum.finish();
+  sums_.blocks = block_sums_.finish();
+  AtomicFile sums(sums_path(prefix_));
+  sums.write(format(sums_));
   bin_.sync();
   index.sync();
+  sums.sync();
   index_.emplace(std::move(index));
+  sums_file_.emplace(std::move(sums));
 }
 
 void IndexedWriter::publish() {
@@ -154,9 +192,12 @@ void IndexedWriter::publish() {
   const FileLock lock(lock_path);  // of two runs of one prefix: the files of one, not one file of each
   // An index beside tokens that are not its own would be worse than none.
   std::error_code error;
-  std::filesystem::remove(idx_path(prefix_), error);
-  if (error) fail("{} cannot be replaced: {}", idx_path(prefix_).string(), error.message());
+  for (const auto& path : {idx_path(prefix_), sums_path(prefix_)}) {
+    std::filesystem::remove(path, error);
+    if (error) fail("{} cannot be replaced: {}", path.string(), error.message());
+  }
   bin_.publish();
+  sums_file_->publish();
   index_->publish();
 }
 

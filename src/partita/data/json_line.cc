@@ -40,7 +40,25 @@ std::string_view kind_of(simdjson::dom::element_type type) {
   return "something else";
 }
 
-std::string syntax_message(simdjson::error_code error) {
+// "found messages, id": some of the keys of an object.
+std::string found_keys(const simdjson::dom::object& object) {
+  constexpr size_t kMostShown = 8, kLongestShown = 40;
+  std::string text;
+  size_t count = 0;
+  for (const auto& [name, value] : object) {
+    if (++count > kMostShown) continue;
+    text += fmt::format("{}\"{}\"", count == 1 ? "found " : ", ", name.substr(0, kLongestShown));
+  }
+  if (count == 0) return "the object has no keys";
+  return count > kMostShown ? fmt::format("{} and {} more", text, count - kMostShown) : text;
+}
+
+std::string syntax_message(std::string_view line, simdjson::error_code error) {
+  const size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
+  const std::string_view rest = line.substr(begin, line.find_last_not_of(" \t\r\n") + 1 - begin);
+  if (rest == "{" || rest == "[" || rest == "[{")
+    return "not JSON lines: an object is spread over several lines, one object per line expected: jq -c '.[]' FILE (or "
+           "'.', if it is not an array) makes them";
   if (error == simdjson::STRING_ERROR) return "not JSON: a string with a bad escape or a lone surrogate (\\ud800)";
   return fmt::format("not JSON: {}", simdjson::error_message(error));
 }
@@ -52,8 +70,12 @@ std::string invalid_utf8_message(char byte) {
                      static_cast<unsigned char>(byte));
 }
 
-JsonLineParser::JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy)
-    : keys_(std::move(keys)), policy_(policy), texts_(keys_.size()), simdjson_(std::make_unique<Simdjson>()) {}
+JsonLineParser::JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy, std::string key_remedy)
+    : keys_(std::move(keys)),
+      key_remedy_(std::move(key_remedy)),
+      policy_(policy),
+      texts_(keys_.size()),
+      simdjson_(std::make_unique<Simdjson>()) {}
 
 JsonLineParser::JsonLineParser(JsonLineParser&&) noexcept = default;
 JsonLineParser::~JsonLineParser() = default;
@@ -75,10 +97,12 @@ std::optional<JsonLineParser::Problem> JsonLineParser::parse(std::string_view li
 std::optional<JsonLineParser::Problem> JsonLineParser::parse_valid(std::string_view line) {
   simdjson::dom::element root;
   if (const auto error = simdjson_->dom.parse(line.data(), line.size()).get(root)) {
-    return Problem{0, syntax_message(error)};
+    return Problem{0, syntax_message(line, error)};
   }
   simdjson::dom::object object;
-  if (root.get(object)) return Problem{0, fmt::format("an object expected, found {}", kind_of(root.type()))};
+  if (root.get(object))
+    return Problem{0, fmt::format("an object expected, found {}{}", kind_of(root.type()),
+                                  root.is_array() ? ": jq -c '.[]' FILE makes a line of each of its objects" : "")};
   std::vector<bool> found(keys_.size());
   for (const auto& [name, value] : object) {
     for (size_t key = 0; key < keys_.size(); ++key) {
@@ -93,7 +117,8 @@ std::optional<JsonLineParser::Problem> JsonLineParser::parse_valid(std::string_v
   }
   const auto missing = std::find(found.begin(), found.end(), false);
   if (missing == found.end()) return std::nullopt;
-  return Problem{0, fmt::format("no key \"{}\"", keys_[static_cast<size_t>(missing - found.begin())])};
+  return Problem{0, fmt::format("no key \"{}\", {}{}{}", keys_[static_cast<size_t>(missing - found.begin())],
+                                found_keys(object), key_remedy_.empty() ? "" : ": ", key_remedy_)};
 }
 
 std::optional<JsonLineParser::Problem> JsonLineParser::parse_keeping_bytes(std::string_view line) {

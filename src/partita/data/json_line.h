@@ -24,7 +24,8 @@ class JsonLineParser {
     std::string what;
   };
 
-  JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy);
+  // `key_remedy` ends the message about a missing key.
+  JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy, std::string key_remedy = {});
   JsonLineParser(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
@@ -39,6 +40,7 @@ class JsonLineParser {
   void unescape_keeping_bytes(std::string_view raw, std::string& out);
 
   std::vector<std::string> keys_;
+  std::string key_remedy_;
   InvalidUtf8 policy_;
   std::vector<std::string> texts_;
   std::unique_ptr<Simdjson> simdjson_;

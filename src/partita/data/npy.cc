@@ -3,12 +3,11 @@
 #include <string>
 
 #include "partita/base/error.h"
-#include "partita/base/file.h"
 
 namespace partita {
 
-void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
-               int64_t rows, int64_t columns) {
+AtomicFile npy_file(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
+                    int64_t rows, int64_t columns) {
   constexpr size_t kAligned = 64, kBefore = 10;  // magic, version and length of the header stand before it
   const std::string shape = columns == 0 ? fmt::format("({},)", rows) : fmt::format("({}, {})", rows, columns);
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
@@ -20,7 +19,7 @@ void write_npy(const std::filesystem::path& path, std::string_view type, std::sp
   file.write(std::as_bytes(std::span(&size, 1)));
   file.write(header);
   file.write(values);
-  file.commit();
+  return file;
 }
 
 }  // namespace partita

@@ -1,7 +1,9 @@
 // Arrays as numpy.load reads them (numpy's format 1.0): for looking at sample orders elsewhere.
 //
-//   write_npy("document_index.npy", std::span<const int32_t>(order));               // 1-D
-//   write_npy("sample_index.npy", std::span<const int64_t>(starts), 2);             // rows of two
+//   npy_file("document_index.npy", std::span<const int32_t>(order)).commit();        // 1-D
+//   npy_file("sample_index.npy", std::span<const int64_t>(starts), 2).commit();      // rows of two
+//
+// Files that belong together are all synced before the first is published (AtomicFile).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,18 +11,20 @@
 #include <string_view>
 #include <type_traits>
 
+#include "partita/base/file.h"
+
 namespace partita {
 
 // `type` as numpy names it, such as "<i4"; columns 0: 1-D.
-void write_npy(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
-               int64_t rows, int64_t columns);
+[[nodiscard]] AtomicFile npy_file(const std::filesystem::path& path, std::string_view type,
+                                  std::span<const std::byte> values, int64_t rows, int64_t columns);
 
 template <class T>
 requires std::is_integral_v<T>
-void write_npy(const std::filesystem::path& path, std::span<const T> values, int64_t columns = 0) {
+[[nodiscard]] AtomicFile npy_file(const std::filesystem::path& path, std::span<const T> values, int64_t columns = 0) {
   constexpr char kType[] = {'<', std::is_signed_v<T> ? 'i' : 'u', static_cast<char>('0' + sizeof(T)), '\0'};
   const auto count = static_cast<int64_t>(values.size());
-  write_npy(path, kType, std::as_bytes(values), columns == 0 ? count : count / columns, columns);
+  return npy_file(path, kType, std::as_bytes(values), columns == 0 ? count : count / columns, columns);
 }
 
 }  // namespace partita

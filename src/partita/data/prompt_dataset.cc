@@ -55,7 +55,7 @@ void PromptDataset::fit(SequenceRange range) {
     const int64_t tokens = std::min(whole, room);
     const int64_t counted = counted_tokens(tokens, prompt);
     if (whole > room && spec_.too_long == TooLong::error) {
-      fail("{}: example {} has {} tokens, {} fit: raise the sequence length, or choose to cut or skip such examples",
+      fail("{}: example {} has {} tokens, {} fit: raise train.sequence_length, or set data.too_long to cut or skip",
            examples_->file.string(), i + 1, whole, room);
     }
     if (counted == 0 || (whole > room && spec_.too_long == TooLong::skip)) {

@@ -1,5 +1,6 @@
 #include "partita/data/prompt_examples.h"
 
+#include <memory>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -13,7 +14,7 @@ namespace {
 
 struct Worker {
   ChunkParser parser;
-  std::unique_ptr<Encoder> encoder;
+  PromptEncoder encoder;
 };
 
 struct TokenizedExamples {
@@ -28,12 +29,13 @@ TokenizedExamples tokenize(Worker& worker, const TextChunk& chunk, std::optional
   TokenizedExamples result{.first_byte = chunk.first_byte};
   size_t begin = 0;
   result.summary = worker.parser.parse(chunk, true, [&](size_t key, std::string_view text) {
-    worker.encoder->encode(text, result.ids);
-    const bool is_prompt = key == 0;
-    if (end_of_document && (!is_prompt || text.empty())) result.ids.push_back(*end_of_document);
-    if (is_prompt) {
+    if (key == 0) {
+      worker.encoder.prompt(text, result.ids);
+      if (end_of_document && result.ids.size() == begin) result.ids.push_back(*end_of_document);
       result.prompt_tokens.push_back(static_cast<int64_t>(result.ids.size() - begin));
     } else {
+      worker.encoder.completion(text, result.ids);
+      if (end_of_document) result.ids.push_back(*end_of_document);
       result.ends.push_back(static_cast<int64_t>(result.ids.size()));
       begin = result.ids.size();
     }
@@ -49,10 +51,15 @@ PromptExamples read_prompts(const std::filesystem::path& file, const Tokenizer& 
     fail("\"{}\" is the key of both prompt and completion: two keys expected", options.prompt_key);
   }
   if (options.workers < 1) fail("{} workers, at least 1 expected", options.workers);
-  const TextInputOptions input{.format = TextFormat::json_lines,
-                               .json_keys = {options.prompt_key, options.completion_key}};
+  const TextInputOptions input{
+      .format = TextFormat::json_lines,
+      .json_keys = {options.prompt_key, options.completion_key},
+      .key_remedy =
+          "set data.prompt_key and data.completion_key (--prompt-key, --completion-key) if these are texts; "
+          "lists of chat messages have to be converted to prompts and completions first"};
   std::vector<Worker> workers;
-  for (int i = 0; i < options.workers; ++i) workers.push_back({ChunkParser(input), tokenizer.make_encoder()});
+  for (int i = 0; i < options.workers; ++i)
+    workers.push_back({ChunkParser(input), PromptEncoder(tokenizer, options.specials)});
 
   PromptExamples examples{.file = file};
   ChunkReader reader({file}, input);
@@ -73,6 +80,7 @@ PromptExamples read_prompts(const std::filesystem::path& file, const Tokenizer& 
         examples.prompt_tokens.insert(examples.prompt_tokens.end(), chunk.prompt_tokens.begin(),
                                       chunk.prompt_tokens.end());
       });
+  for (const Worker& worker : workers) examples.unread = joined(std::move(examples.unread), worker.encoder.unread());
   if (examples.size() == 0) {
     fail("{}: no examples: lines such as {{\"{}\": \"...\", \"{}\": \"...\"}} expected", file.string(),
          options.prompt_key, options.completion_key);

@@ -4,31 +4,35 @@
 //
 //   const PromptExamples examples = read_prompts("train.jsonl", *tokenizer, {});
 //
-// Prompt and completion are tokenized each by itself, as a prompt is when text is generated: a completion that shall
-// begin with a space has it. Behind the completion stands the end of the document, if the tokenizer has such a token; it
+// Prompt and completion are tokenized each by itself, as a prompt is when text is generated (tokenizer/prompt_text.h): a
+// completion that shall begin with a space has it. Behind the completion stands the end of the document, if the tokenizer has such a token; it
 // stands for an empty prompt too, as it does in generation. Other keys of a line mean nothing.
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "partita/tokenizer/prompt_text.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
 
 struct PromptOptions {
   std::string prompt_key = "prompt", completion_key = "completion";
+  PromptSpecials specials;
   int workers = 1;  // threads that tokenize
 };
 
 // In the order of the file, in memory.
 struct PromptExamples {
-  std::filesystem::path file;          // for messages
-  std::vector<TokenId> ids;            // example after example, each prompt, then completion
-  std::vector<int64_t> begins = {0};   // of each example in `ids`; one more for the end
-  std::vector<int64_t> prompt_tokens;  // of each example; the tokens behind them are to be learnt
+  std::filesystem::path file;           // for messages
+  std::vector<TokenId> ids;             // example after example, each prompt, then completion
+  std::vector<int64_t> begins = {0};    // of each example in `ids`; one more for the end
+  std::vector<int64_t> prompt_tokens;   // of each example; the tokens behind them are to be learnt
+  std::optional<UnreadMarkers> unread;  // what looks like a special token and was read as ordinary text
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(prompt_tokens.size()); }
   [[nodiscard]] std::span<const TokenId> tokens(int64_t example) const {

@@ -29,6 +29,9 @@ struct TextChunk {
   int64_t first_byte = 0;   // in the (decompressed) file
   int64_t input_bytes = 0;  // of the file as it lies there; those of all chunks add up to it, if there is any
   bool json = false;
+  // After `text`, where these are not 0, came a document of so many bytes, longer than the options allow: it was not kept.
+  int64_t skipped_bytes = 0;
+  int64_t skipped_lines = 0;
 };
 
 // The next chunks of one file. Implementation of ChunkReader.
@@ -38,7 +41,8 @@ class FileChunks {
   [[nodiscard]] virtual std::optional<TextChunk> next() = 0;
 };
 
-// Cuts files into chunks of about `chunk_bytes`, at ends of documents only. Error: a file that cannot be read, or not
+// Cuts files into chunks of about `chunk_bytes`, at ends of documents only. Memory does not grow with the length of a
+// document beyond what TextInputOptions allow. Error: a file that cannot be read, or not
 // decompressed.
 class ChunkReader {
  public:

@@ -1,10 +1,14 @@
 #include "partita/data/text_input.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/data/byte_source.h"
 
 namespace partita {
@@ -23,6 +27,7 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 
 std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
   std::vector<fs::path> files;
+  std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string& pattern : patterns) {
     if (is_standard_input(pattern)) {
       if (std::ranges::any_of(files, is_standard_input)) fail("-: given twice as input: standard input is read once");
@@ -34,8 +39,12 @@ std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
     if (paths.empty()) fail("{}: no such input file", pattern);
     for (const std::string& path : paths) {
       if (fs::is_directory(path)) fail("{}: a folder, a file expected: give {}", path, (fs::path(path) / "*").string());
-      if (std::find(files.begin(), files.end(), path) != files.end()) fail("{}: given twice as input", path);
-      files.emplace_back(path);
+      struct stat info {};
+      const bool known = ::stat(path.c_str(), &info) == 0 && !seen.emplace(info.st_dev, info.st_ino).second;
+      if (known)
+        log::warn("{} is given more than once: it is read once", path);
+      else
+        files.emplace_back(path);
     }
   }
   return files;

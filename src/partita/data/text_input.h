@@ -24,10 +24,15 @@ struct TextInputOptions {
   std::vector<std::string> json_keys = {"text"};
   std::optional<std::string> separator;  // a line of text files; "" is an empty line
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
+  // A longer document is not read: what is compressed may be any length, and memory is not.
+  int64_t max_line_bytes = int64_t{128} << 20;    // of a JSON line
+  int64_t max_document_bytes = int64_t{1} << 30;  // of a text
+  [[nodiscard]] int64_t max_bytes(bool json) const { return json ? max_line_bytes : max_document_bytes; }
+  std::string key_remedy = "name it with --json-keys";  // what to do where a key is missing, for messages
 };
 
 // Files that match the patterns (glob(7)), each pattern's in order of name; "-" stays as it is. Error: a pattern
-// without a match, a file given twice, a folder.
+// without a match, a folder. A file that is given twice, by whatever name, is read once, with a warning.
 [[nodiscard]] std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& patterns);
 
 // Whether the name says that it is compressed.

@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/base/output_check.h"
 #include "partita/data/byte_source.h"
 #include "partita/data/chunk_parser.h"
 #include "partita/data/indexed_writer.h"
@@ -37,7 +39,12 @@ struct Worker {
 
 TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOptions& options,
                         std::optional<TokenId> end_of_document) {
-  TokenizedChunk result{chunk.name, chunk.first_byte, static_cast<int64_t>(chunk.text.size()), chunk.input_bytes, 0, {},
+  TokenizedChunk result{chunk.name,
+                        chunk.first_byte,
+                        static_cast<int64_t>(chunk.text.size()) + chunk.skipped_bytes,
+                        chunk.input_bytes,
+                        0,
+                        {},
                         {}};
   result.keys.resize(options.text.json_keys.size());
   constexpr size_t kBytesAToken = 4;  // of English; where there are fewer the vector grows
@@ -89,11 +96,17 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
     fail("the tokenizer has no end-of-document token (\"<|endoftext|>\", or one special token) to append");
   }
   TokenizeReport report;
+  ChunkReader reader(options.inputs, options.text);  // before outputs: a missing input leaves nothing behind
+  check_output_prefix(options.output_prefix);
   std::vector<IndexedWriter> writers;
   for (const std::string& key : options.text.json_keys) {
     report.prefixes.push_back(options.output_prefix);
     report.prefixes.back() += fmt::format("_{}_{}", key, options.sentences ? "sentence" : "document");
+    for (const auto& path :
+         {bin_path(report.prefixes.back()), idx_path(report.prefixes.back()), sums_path(report.prefixes.back())})
+      check_output_file(path, options.inputs);
     writers.emplace_back(report.prefixes.back(), token_type_for(tokenizer.vocab_size()));
+    writers.back().set_tokenizer(tokenizer);
   }
   std::vector<Worker> workers;
   for (int i = 0; i < options.workers; ++i) {
@@ -102,16 +115,14 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
   }
 
   const auto start = std::chrono::steady_clock::now();
-  ChunkReader reader(options.inputs, options.text);
   report.progress.total_bytes = reader.total_bytes();
   LineCounter lines;
   const auto write = [&](const TokenizedChunk& chunk) {
     for (const TextProblem& problem : chunk.summary.problems) {
       const std::string where = lines.place(chunk.file, chunk.first_byte, problem);
-      if (!options.skip_bad_documents) throw Error(where);
-      if (++report.bad_documents <= static_cast<int64_t>(TokenizeReport::kMostProblems)) {
-        report.problems.push_back(where);
-      }
+      if (!options.skip_bad_documents && !problem.too_long) throw Error(where);
+      ++(problem.too_long ? report.too_long : report.bad_documents);
+      if (report.problems.size() < TokenizeReport::kMostProblems) report.problems.push_back(where);
     }
     lines.leave(chunk.first_byte, chunk.summary.lines);
     for (size_t key = 0; key < writers.size(); ++key) {
@@ -147,8 +158,9 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
     const std::string inputs = options.inputs.empty()       ? "no input files"
                                : options.inputs.size() == 1 ? input_name(options.inputs[0])
                                                             : fmt::format("{} input files", options.inputs.size());
-    fail("{}: no document with text ({}, {} empty documents, {} bad ones): {} is not written", inputs,
-         human_bytes(report.progress.text_bytes), report.empty_documents, report.bad_documents,
+    fail("{}: no document with text ({}, {} empty documents, {} bad ones, {} too long{}): {} is not written", inputs,
+         human_bytes(report.progress.text_bytes), report.empty_documents, report.bad_documents, report.too_long,
+         report.too_long > 0 ? fmt::format(", the first {}", report.problems.front()) : "",
          bin_path(writer.prefix()).string());
   }
   for (IndexedWriter& writer : writers) writer.finish();
@@ -157,16 +169,28 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
 }
 
 void for_each_document(const std::vector<std::filesystem::path>& inputs, const TextInputOptions& options,
-                       const std::function<void(std::string_view)>& use) {
+                       const std::function<void(std::string_view)>& use,
+                       const std::function<void(const TokenizeProgress&)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
   ChunkReader reader(inputs, options);
+  TokenizeProgress now{.total_bytes = reader.total_bytes()};
   ChunkParser parser(options);
   LineCounter lines;
   while (const auto chunk = reader.next()) {
-    const ChunkSummary summary = parser.parse(*chunk, true, [&use](size_t, std::string_view text) { use(text); });
-    if (!summary.problems.empty()) {
-      throw Error(lines.place(chunk->name, chunk->first_byte, summary.problems[0]));
+    const ChunkSummary summary = parser.parse(*chunk, true, [&](size_t, std::string_view text) {
+      ++now.documents;
+      use(text);
+    });
+    for (const TextProblem& problem : summary.problems) {
+      const std::string where = lines.place(chunk->name, chunk->first_byte, problem);
+      if (!problem.too_long) throw Error(where);
+      log::warn("skipped: {}", where);
     }
     lines.leave(chunk->first_byte, summary.lines);
+    now.bytes += chunk->input_bytes;
+    now.text_bytes += static_cast<int64_t>(chunk->text.size()) + chunk->skipped_bytes;
+    now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (progress) progress(now);
   }
 }
 

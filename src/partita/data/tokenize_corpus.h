@@ -55,20 +55,22 @@ struct TokenizeReport {
   int64_t tokens = 0;
   int64_t empty_documents = 0;
   int64_t bad_documents = 0;
+  int64_t too_long = 0;               // longer than options.text allows, left out whatever skip_bad_documents says
   std::vector<std::string> problems;  // "file:line: byte N: what", the first kMostProblems of them
   std::vector<std::filesystem::path> prefixes;
 
   static constexpr size_t kMostProblems = 10;
 };
 
-// progress is called on this thread after each chunk of about a megabyte. Error: a bad document (file, line, byte),
+// The folder of output_prefix is made. progress is called on this thread after each chunk of about a megabyte. Error: a bad document (file, line, byte),
 // no document with text, append_eod with a tokenizer that has no such token, a full disk.
 TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& tokenizer,
                                const std::function<void(const TokenizeProgress&)>& progress = {});
 
 // Reads the documents one after the other on this thread, for what wants their text: training a tokenizer. Of JSON
-// lines all keys are used. Error: a bad document.
+// lines all keys are used. Documents that are too long are left out, with a warning. Error: a bad document.
 void for_each_document(const std::vector<std::filesystem::path>& inputs, const TextInputOptions& options,
-                       const std::function<void(std::string_view)>& use);
+                       const std::function<void(std::string_view)>& use,
+                       const std::function<void(const TokenizeProgress&)>& progress = {});
 
 }  // namespace partita

@@ -26,7 +26,7 @@ at::Tensor Decoder::append(std::span<const int32_t> tokens) {
   auto length = static_cast<int64_t>(tokens.size());
   if (cache_.past + length > max_length_) {
     cache_.past = 0;
-    length = (max_length_ + 1) / 2;
+    length = kept_tokens(max_length_);
     begin_ = text_.size() - static_cast<size_t>(length);
   }
   const auto view = [length](int32_t* last) { return at::from_blob(last - length, {1, length}, at::kInt); };

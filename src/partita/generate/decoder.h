@@ -27,6 +27,8 @@ class Decoder {
   // Logits [vocabulary] fp32 of the token behind `tokens`, at least one, which go behind all those before. Error: none.
   [[nodiscard]] at::Tensor append(std::span<const int32_t> tokens);
 
+  // Of a text that outgrows `length` positions, the last tokens that stay.
+  [[nodiscard]] static constexpr int64_t kept_tokens(int64_t length) { return (length + 1) / 2; }
   // The tokens that the last logits were made from.
   [[nodiscard]] std::span<const int32_t> context() const { return std::span(text_).subspan(begin_); }
 

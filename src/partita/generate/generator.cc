@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
 #include "partita/generate/decoder.h"
@@ -15,14 +16,12 @@
 namespace partita {
 namespace {
 
-// What config.json calls the end of a sequence, one token or several, and the tokenizer the end of a document.
-std::vector<int32_t> end_tokens(const nlohmann::json& tokens, const Tokenizer& tokenizer) {
+// What generation_config.json or config.json calls the end of a sequence, one token or several, and what the tokenizer
+// calls the end of a document, which training on prompts puts after completions.
+std::vector<int32_t> end_tokens(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
   if (const auto end = tokenizer.end_of_document()) ends.push_back(*end);
-  const auto named = tokens.find("eos_token_id");
-  if (named == tokens.end()) return ends;
-  for (const nlohmann::json& id : named->is_array() ? *named : nlohmann::json::array({*named}))
-    if (id.is_number_integer()) ends.push_back(id.get<int32_t>());
+  for (const int64_t id : generation.eos_token_ids) ends.push_back(static_cast<int32_t>(id));
   return ends;
 }
 
@@ -50,8 +49,9 @@ Generator Generator::open(const Paths& paths, Communicator& self, DType compute,
   Generator g;
   g.path_ = source.path;
   g.model_ = source.model;
+  g.published_ = source.generation;
   g.tokenizer_ = load_tokenizer_of(source, paths.tokenizer);
-  g.ends_ = end_tokens(source.tokens, *g.tokenizer_);
+  g.ends_ = end_tokens(source.generation, *g.tokenizer_);
   g.compute_ = compute;
   g.device_ = device;
   require_threads(at::get_num_threads());
@@ -66,13 +66,20 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
                                    const std::function<void(std::string_view)>& piece) {
   validate(options.sampling);
   GenerateReport report;
-  std::vector<int32_t> next = tokenizer_->encode(prompt, {.add_special = options.add_special});
+  std::vector<int32_t> next;
+  PromptEncoder encoder(*tokenizer_, options.specials);
+  encoder.prompt(prompt, next);
+  if (encoder.unread())
+    log::warn("{}", describe(*encoder.unread(), "the prompt", "--allow-special reads them as tokens"));
   const auto end = tokenizer_->end_of_document();
   if (next.empty()) {
     if (!end) fail("an empty prompt needs a tokenizer with an end-of-document token: give a prompt");
     next.push_back(*end);
   }
   report.prompt_tokens = static_cast<int64_t>(next.size());
+  if (report.prompt_tokens > model_.max_length)
+    log::warn("the prompt has {} tokens and the model takes {}: it sees only the last {}", report.prompt_tokens,
+              model_.max_length, Decoder::kept_tokens(model_.max_length));
   const int64_t most_tokens = report.prompt_tokens + std::min(options.tokens, model_.max_length);
   require_inference_memory({.model = model_,
                             .compute = compute_,

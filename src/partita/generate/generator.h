@@ -12,6 +12,8 @@
 #include "partita/engine/engine.h"
 #include "partita/generate/sampling.h"
 #include "partita/models/config.h"
+#include "partita/models/generation_config.h"
+#include "partita/tokenizer/prompt_text.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
@@ -20,7 +22,7 @@ struct GenerateOptions {
   int64_t tokens = 128;  // at most; generation ends earlier at the end of a document
   Sampling sampling;
   uint64_t seed = 1234;
-  bool add_special = false;  // the tokens that the tokenizer's file puts around a text, such as Llama's <s>
+  PromptSpecials specials;
 };
 
 // What was read and written, and how long it took.
@@ -49,12 +51,14 @@ class Generator {
                           const std::function<void(std::string_view)>& piece);
 
   [[nodiscard]] const ModelConfig& model() const { return model_; }
+  [[nodiscard]] const GenerationConfig& published() const { return published_; }  // generation_config.json
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // the folder or checkpoint that was taken
 
  private:
   Generator() = default;
   std::filesystem::path path_;
   ModelConfig model_;
+  GenerationConfig published_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<int32_t> ends_;  // tokens behind which nothing comes
   DType compute_ = DType::fp32;

@@ -48,6 +48,9 @@ struct DataConfig {
   std::string prompt_key = "prompt", completion_key = "completion";
   bool packing = false;  // several examples a sample
   TooLong too_long = TooLong::error;
+  bool allow_special = true;  // text that spells a special token is that token
+  bool add_special = true;    // what the tokenizer's file puts in front of a text stands in front of each prompt
+  bool verify = false;        // of tokens: PREFIX.bin and PREFIX.idx against their checksums, before the first step
 };
 
 // What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap; mlp:

@@ -76,7 +76,13 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
       .field("completion_key", d.completion_key, "prompts: key of the completion")
       .field("packing", d.packing, "prompts: pack as many examples as fit into a sample (false: one example per sample, padded)")
       .choice("too_long", d.too_long, {"error", "cut", "skip"},
-              "prompts: examples longer than a sample are an error, lose the end of their completion, or are skipped");
+              "prompts: examples longer than a sample are an error, lose the end of their completion, or are skipped")
+      .field("allow_special", d.allow_special,
+             "prompts: read the name of a special token, such as <|im_start|>, as that token; false: as text")
+      .field("add_special", d.add_special,
+             "prompts: put the tokens that the tokenizer's file puts in front of a text, such as <s>, in front of each "
+             "prompt")
+      .field("verify", d.verify, "tokens: check the token files against their checksums (PREFIX.sums) before the first step");
 }
 
 void bind_train(ConfigSchema& s, TrainConfig& t) {

@@ -19,6 +19,7 @@
 #include "partita/train/build_model.h"
 #include "partita/train/memory_forecast.h"
 #include "partita/train/model_tokenizer.h"
+#include "partita/train/token_checks.h"
 #include "partita/train/training_data.h"
 
 namespace partita {
@@ -33,13 +34,24 @@ int64_t sequence_length_of(const EvaluateOptions& options, const ModelConfig& mo
   return options.sequence_length;
 }
 
-std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const ModelSource& source, int64_t length) {
-  if (!is_json_lines(options.data, TextFormat::automatic))
-    return std::make_unique<TokenWindows>(std::make_shared<const IndexedDataset>(options.data), length);
+std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const ModelSource& source, int64_t length,
+                                        bool warns) {
+  if (!is_json_lines(options.data, TextFormat::automatic)) {
+    auto tokens = std::make_shared<const IndexedDataset>(options.data);
+    Config config;  // what the check asks for
+    config.model = source.model;
+    config.data.tokenizer = options.tokenizer.empty() ? source.tokenizer : options.tokenizer;
+    check_token_file(*tokens, config, warns ? 0 : 1, 1);
+    return std::make_unique<TokenWindows>(std::move(tokens), length);
+  }
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer_of(source, options.tokenizer);
-  const auto examples = std::make_shared<const PromptExamples>(read_prompts(
-      options.data, *tokenizer,
-      {.prompt_key = options.prompt_key, .completion_key = options.completion_key, .workers = at::get_num_threads()}));
+  const auto examples = std::make_shared<const PromptExamples>(read_prompts(options.data, *tokenizer,
+                                                                            {.prompt_key = options.prompt_key,
+                                                                             .completion_key = options.completion_key,
+                                                                             .specials = options.specials,
+                                                                             .workers = at::get_num_threads()}));
+  if (warns && examples->unread)
+    log::warn("{}", describe(*examples->unread, options.data.string(), "--allow-special reads them as tokens"));
   auto dataset = std::make_unique<PromptDataset>(
       examples, SequenceRange{0, examples->size()},
       PromptDatasetSpec{.sequence_length = length, .shuffled = false, .packed = true, .too_long = TooLong::cut});
@@ -63,7 +75,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   const ModelSource source = open_model(model, options.base);
   if (world.rank() == 0) show_warnings(source);
   const int64_t length = sequence_length_of(options, source.model);
-  const std::unique_ptr<SampleSource> data = open_data(options, source, length);
+  const std::unique_ptr<SampleSource> data = open_data(options, source, length, world.rank() == 0);
 
   require_inference_memory({.model = source.model,
                             .lora = source.lora,
@@ -89,6 +101,9 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
     sum.loss_sum += r.loss_sum;
     sum.tokens += r.tokens;
   }
+  if (sum.tokens == 0)
+    fail("{}: no token to predict in {} samples: give data with text after the first token", options.data.string(),
+         samples);
   return {.loss = sum.loss_sum / static_cast<double>(sum.tokens), .tokens = sum.tokens, .samples = samples};
 }
 

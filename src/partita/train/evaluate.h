@@ -15,6 +15,7 @@
 #include "partita/base/dtype.h"
 #include "partita/comm/device.h"
 #include "partita/comm/world.h"
+#include "partita/tokenizer/prompt_text.h"
 
 namespace partita {
 
@@ -23,6 +24,7 @@ struct EvaluateOptions {
   std::filesystem::path tokenizer;  // of JSON lines; empty: the model's own
   std::filesystem::path base;       // of adapters; empty: where they say
   std::string prompt_key = "prompt", completion_key = "completion";
+  PromptSpecials specials;
   int64_t sequence_length = 0;  // 0: the model's, but no more than 1024
   int64_t micro_batch = 4;      // samples a rank computes at once
   int64_t batches = 0;          // the first so many times micro_batch samples; 0: all
@@ -39,7 +41,7 @@ struct Evaluation {
 };
 
 // All ranks call it together. The same on any number of ranks, but for the rounding of sums in double precision. Errors:
-// those of open_model and of the data; a sequence length beyond the model's; an example of which nothing fits.
+// those of open_model and of the data; a sequence length beyond the model's; an example of which nothing fits; nothing to predict.
 [[nodiscard]] Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions&, World&);
 
 }  // namespace partita

@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/data/blend.h"
 #include "partita/data/blended_dataset.h"
+#include "partita/train/token_checks.h"
 
 namespace partita {
 namespace {
@@ -28,8 +29,10 @@ struct OpenPart {
   int64_t samples_per_epoch;
 };
 
-OpenPart open_part(const BlendPart& part, const Config& config, SplitName split) {
+OpenPart open_part(const BlendPart& part, const Config& config, SplitName split, int rank, int ranks) {
   OpenPart open{part.weight, std::make_shared<const IndexedDataset>(part.prefix), {}, 0};
+  // A file of training and validation is looked at once.
+  if (split == SplitName::train || !config.data.validation.empty()) check_token_file(*open.tokens, config, rank, ranks);
   const int64_t sequences = open.tokens->sequences();
   open.range = config.data.validation.empty() ? split_range(parse_split(config.data.split), split, sequences)
                                               : SequenceRange{0, sequences};
@@ -47,7 +50,9 @@ Documents documents_of(const DataConfig& d) {
   return separate ? Documents::separate : Documents::joined;
 }
 
-TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned, bool warns) {
+TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned, int rank,
+                                int ranks) {
+  const bool warns = rank == 0;
   const DataConfig& d = config.data;
   const bool own_validation = split == SplitName::valid && !d.validation.empty();
   const bool blended = !d.blend.empty() && !own_validation;
@@ -57,7 +62,7 @@ TokenSamples open_token_samples(const Config& config, SplitName split, std::span
   TokenSamples found;
   std::vector<OpenPart> parts;
   for (const BlendPart& part : wanted) {
-    parts.push_back(open_part(part, config, split));
+    parts.push_back(open_part(part, config, split, rank, ranks));
     found.samples_per_epoch += parts.back().samples_per_epoch;
     const int64_t tokens = parts.back().tokens->tokens();
     if (!blended)

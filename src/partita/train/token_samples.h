@@ -25,9 +25,9 @@ struct TokenSamples {
 };
 
 // planned: samples of the whole, at each time it was planned; the order that the first ones made stays as it is.
-// Validation comes from data.validation if that is set. warns: says where orders cannot be kept; of all ranks one does.
-// Error: missing or damaged files, too few tokens.
+// Validation comes from data.validation if that is set. Rank 0 says where orders cannot be kept.
+// Error: missing or damaged files, too few tokens; check_token_file.
 [[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned,
-                                              bool warns = true);
+                                              int rank = 0, int ranks = 1);
 
 }  // namespace partita

@@ -31,9 +31,9 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   planned_ = std::move(position.planned_samples);
   if (planned_.empty() || planned_.back() < samples) planned_.push_back(samples);
   if (config.data.format == DataFormat::prompts)
-    open_prompts(config, planned_.back());
+    open_prompts(config, planned_.back(), rank == 0);
   else
-    open_tokens(config, rank == 0);
+    open_tokens(config, rank, ranks);
   train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
   if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
   identity_["data.seed"] = std::to_string(config.data.seed);
@@ -41,25 +41,31 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
 }
 
-void TrainingData::open_tokens(const Config& config, bool warns) {
-  TokenSamples train = open_token_samples(config, SplitName::train, planned_, warns);
+void TrainingData::open_tokens(const Config& config, int rank, int ranks) {
+  TokenSamples train = open_token_samples(config, SplitName::train, planned_, rank, ranks);
   train_ = std::move(train.source);
   examples_ = train.samples_per_epoch;
   identity_[config.data.blend.empty() ? "tokens in data.path" : "data.blend"] = train.parts;
   if (config.eval.every > 0) {
     const int64_t samples = config.eval.batches * config.train.global_batch;
-    valid_ = open_token_samples(config, SplitName::valid, std::span(&samples, 1), warns).source;
+    valid_ = open_token_samples(config, SplitName::valid, std::span(&samples, 1), rank, ranks).source;
   }
 }
 
-void TrainingData::open_prompts(const Config& config, int64_t samples) {
+void TrainingData::open_prompts(const Config& config, int64_t samples, bool warns) {
   const DataConfig& d = config.data;
   if (d.tokenizer.empty()) fail("data.tokenizer is not set, and model.from has none: give the model's tokenizer.json");
   const auto tokenizer = load_tokenizer(d.tokenizer);
   const auto examples = [&](const std::filesystem::path& file) {
-    return std::make_shared<const PromptExamples>(read_prompts(
-        file, *tokenizer,
-        {.prompt_key = d.prompt_key, .completion_key = d.completion_key, .workers = at::get_num_threads()}));
+    auto read = std::make_shared<const PromptExamples>(
+        read_prompts(file, *tokenizer,
+                     {.prompt_key = d.prompt_key,
+                      .completion_key = d.completion_key,
+                      .specials = {.allow_special = d.allow_special, .add_special = d.add_special},
+                      .workers = at::get_num_threads()}));
+    if (warns && read->unread)
+      log::warn("{}", describe(*read->unread, file.string(), "data.allow_special = true reads them as tokens"));
+    return read;
   };
   const auto open = [&](std::shared_ptr<const PromptExamples> all, SplitName name, int64_t count) {
     const SequenceRange range =
@@ -78,6 +84,8 @@ void TrainingData::open_prompts(const Config& config, int64_t samples) {
   auto train = open(all, SplitName::train, samples);
   examples_ = train->summary().samples;
   identity_["tokens in data.path"] = std::to_string(all->ids.size());
+  identity_["data.allow_special"] = d.allow_special ? "true" : "false";
+  identity_["data.add_special"] = d.add_special ? "true" : "false";
   identity_["data.packing"] = d.packing ? "true" : "false";
   identity_["training examples"] = std::to_string(train->summary().examples);
   train_ = std::move(train);

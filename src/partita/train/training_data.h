@@ -40,8 +40,8 @@ class TrainingData {
   [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:
-  void open_tokens(const Config&, bool warns);
-  void open_prompts(const Config&, int64_t samples);
+  void open_tokens(const Config&, int rank, int ranks);
+  void open_prompts(const Config&, int64_t samples, bool warns);
   [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
   BatchPlan plan_;

@@ -1,0 +1,95 @@
+// PREFIX.sums beside PREFIX.bin and PREFIX.idx: checksums of both, and what their tokens are. It is Partita's own, and
+// other programs that read the two files need not know of it.
+//
+//   partita-sums 1
+//   bin 8388608                                   bytes
+//   idx 1258 9c0b7e4a...                          bytes and checksum
+//   vocabulary 50257 77fd1c02...                  size and fingerprint of the tokenizer; 0 and -: not known
+//   largest 50256                                 id in the .bin; -1: there is none
+//   block 4194304                                 the .bin in blocks of so many bytes, a checksum each:
+//   1f0e33aa...
+//   5b9c21d0...
+//   end 0d2f6c1e...                               of all of the above
+//
+// Checksums are XXH3 of 128 bits.
+//
+//   if (const auto sums = read_token_sums("data/text_document")) verify(*sums, "data/text_document");
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/data/indexed_format.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct TokenSums {
+  static constexpr int64_t kBlock = int64_t{1} << 22;
+  static constexpr std::string_view kUnknown = "-";
+
+  int64_t bin_bytes = 0, index_bytes = 0;
+  std::string index;  // checksum
+  int64_t vocabulary = 0;
+  std::string fingerprint{kUnknown};
+  int64_t largest = -1;
+  std::vector<std::string> blocks;
+
+  bool operator==(const TokenSums&) const = default;
+};
+
+[[nodiscard]] std::filesystem::path sums_path(const std::filesystem::path& prefix);
+[[nodiscard]] std::string format(const TokenSums& sums);
+// Error: cut short, damaged, another version.
+[[nodiscard]] TokenSums parse_token_sums(std::string_view text, std::string_view origin);
+// Nothing: there is no such file.
+[[nodiscard]] std::optional<TokenSums> read_token_sums(const std::filesystem::path& prefix);
+
+// Whether the index is the one of the sums: false after another program has written the files again.
+[[nodiscard]] bool same_index(const TokenSums& sums, std::span<const std::byte> index);
+
+// Reads every byte of the .idx and, of the blocks of the .bin, part number `part` of `parts`, as ranks share them out.
+// Error: names the file and the bytes that differ.
+void verify(const TokenSums& sums, const std::filesystem::path& prefix, int part = 0, int parts = 1);
+
+// Of a tokenizer's vocabulary: equal for equal tokens under equal ids.
+[[nodiscard]] std::string fingerprint(const Tokenizer& tokenizer);
+
+// The checksum of what passes by.
+class RunningSum {
+ public:
+  RunningSum();
+  RunningSum(RunningSum&&) noexcept;
+  RunningSum& operator=(RunningSum&&) noexcept;
+  ~RunningSum();
+  void add(std::span<const std::byte> bytes);
+  // Of all since the last call.
+  [[nodiscard]] std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Checksums of what passes by, one per block.
+class BlockSums {
+ public:
+  void add(std::span<const std::byte> bytes);
+  // The last block too.
+  [[nodiscard]] std::vector<std::string> finish();
+
+ private:
+  RunningSum sum_;
+  int64_t in_block_ = 0;
+  std::vector<std::string> blocks_;
+};
+
+// The largest of tokens as they are stored; -1: there are none, or all are negative.
+[[nodiscard]] int64_t largest_token(TokenType type, std::span<const std::byte> tokens);
+
+}  // namespace partita

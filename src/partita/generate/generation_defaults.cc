@@ -1,0 +1,45 @@
+#include "partita/generate/generation_defaults.h"
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config) {
+  GenerationChoice choice;
+  const auto say = [&choice](const std::string& what) {
+    choice.published += (choice.published.empty() ? std::string(kGenerationFile) + ": " : ", ") + what;
+  };
+  // The user's, else the file's, else what is there.
+  const auto choose = [&say](auto& value, const auto& wished, const auto& published, const char* name) {
+    if (wished) {
+      value = *wished;
+    } else if (published) {
+      const auto before = value;
+      value = static_cast<std::remove_reference_t<decltype(value)>>(*published);
+      if (value != before) say(fmt::format("{} {}", name, *published));
+    }
+  };
+  choose(choice.tokens, wish.tokens, config.max_new_tokens, "max_new_tokens");
+  if (wish.greedy) {
+    choice.sampling.temperature = 0;
+    return choice;
+  }
+  const bool draws_asked_for = wish.temperature || wish.top_k || wish.top_p;
+  if (!config.do_sample.value_or(true)) {
+    // Its other values are of a mode that it does not use.
+    if (!draws_asked_for) {
+      choice.sampling.temperature = 0;
+      say("do_sample false (greedy)");
+    }
+    choice.sampling.temperature = wish.temperature.value_or(choice.sampling.temperature);
+    choice.sampling.top_k = wish.top_k.value_or(choice.sampling.top_k);
+    choice.sampling.top_p = wish.top_p.value_or(choice.sampling.top_p);
+    return choice;
+  }
+  choose(choice.sampling.temperature, wish.temperature, config.temperature, "temperature");
+  choose(choice.sampling.top_k, wish.top_k, config.top_k, "top_k");
+  choose(choice.sampling.top_p, wish.top_p, config.top_p, "top_p");
+  return choice;
+}
+
+}  // namespace partita

@@ -1,0 +1,31 @@
+// How text is drawn: what the user asks for, else what the model's generation_config.json says, else what Sampling says.
+//
+//   const GenerationChoice choice = choose_generation({.temperature = 0.8F}, source.generation);
+//   if (!choice.published.empty()) log::info("{}", choice.published);      // "generation_config.json: top_p 0.9"
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "partita/generate/sampling.h"
+#include "partita/models/generation_config.h"
+
+namespace partita {
+
+// Options that were given.
+struct GenerationWish {
+  std::optional<float> temperature, top_p;
+  std::optional<int64_t> top_k, tokens;
+  bool greedy = false;
+};
+
+struct GenerationChoice {
+  Sampling sampling;
+  int64_t tokens = 128;
+  std::string published;  // what of it the file says, as a line; empty: nothing
+};
+
+// do_sample = false means greedy where nothing about sampling was asked for. Pure.
+[[nodiscard]] GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config);
+
+}  // namespace partita
