@@ -218,6 +218,23 @@ TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
   EXPECT_THAT(names_with("x"), ElementsAre("x_text_document.bin", "x_text_document.idx", "x_text_document.sums"));
 }
 
+// Ctrl-C and SIGTERM leave nothing, and say so in the exit code.
+TEST_F(TokenizeCommand, AnInterruptedRunLeavesNothing) {
+  must("mkfifo pipe");
+  const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Process run({"bash", "-c",
+                 "cd '" + folder_.path().string() + "' && exec 3<> pipe && exec partita tokenize "
+                 "--input pipe --format jsonl --tokenizer tokenizer.json --output-prefix x"},
+                {{"PATH", path}});
+    ASSERT_TRUE(run.until([&] { return !names_with("x_text_document.bin.").empty(); }, std::chrono::seconds(60)));
+    kill(run.pid(), signal);
+    const Result r = run.end(std::chrono::seconds(60));
+    EXPECT_EQ(r.code, 128 + signal);
+    EXPECT_THAT(names_with("x"), ElementsAre());
+  }
+}
+
 TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
   must("printf '%s\\n' '{\"text\": \"One. Two!\"}' '{\"text\": \"\"}' '{\"text\": \"Three\"}' > s.jsonl");
   must("partita tokenize --quiet --input s.jsonl --tokenizer tokenizer.json --split-sentences --output-prefix s");
