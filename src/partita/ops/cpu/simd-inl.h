@@ -49,8 +49,14 @@ HWY_INLINE V load(const at::BFloat16* p, All) {
   return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU32(), bits)));
 }
 HWY_INLINE V load(const at::Half* p, All) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   const hn::Rebind<hwy::float16_t, D> d;
   return hn::PromoteTo(D(), hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(p)));
+#else  // Highway's emulation makes infinity of NaN
+  HWY_ALIGN float wide[HWY_MAX_BYTES / sizeof(float)];
+  for (int64_t i = 0; i < lanes(); ++i) wide[i] = p[i];
+  return hn::Load(D(), wide);
+#endif
 }
 
 // The upper halves of the fp32 bits, rounded to nearest even; NaN becomes quiet, so that it cannot round to infinity.
