@@ -111,7 +111,7 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
     if (sums && sums_.vocabulary > 0 && sums->vocabulary > 0)
       log::warn("{} was made with another tokenizer than what comes before it", dataset.prefix().string());
     sums_.vocabulary = 0;
-    sums_.fingerprint = TokenSums::kUnknown;
+    sums_.fingerprint = std::string(TokenSums::kUnknown);
   }
   first_dataset_ = false;
   const MappedFile tokens(bin_path(dataset.prefix()),
