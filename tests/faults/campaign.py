@@ -213,7 +213,7 @@ class Campaign:
             pass
 
     def twice(self, times):
-        steps = 24
+        steps = 400  # longer than a second start waits for a process that is about to end
         for number in range(times):
             layout = ["alone", "launch"][number % 2]
             self.reference(layout, steps)
@@ -313,9 +313,9 @@ def main():
             campaign.io(arguments.stride or (40 if arguments.short else 1), arguments.short)
     finally:
         shutil.rmtree(campaign.folder, ignore_errors=True)
-    for what, count in campaign.counts.items():
-        print(f"{count:6} {what}")
-    print(f"{len(campaign.failures)} failures")
+        for what, count in campaign.counts.items():
+            print(f"{count:6} {what}")
+        print(f"{len(campaign.failures)} failures")
     return 1 if campaign.failures else 0
 
 

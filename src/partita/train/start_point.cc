@@ -93,6 +93,7 @@ Config forked(Config config) {
 fs::path prepare_start(const Config& config) {
   const fs::path& run = config.run.directory;
   const std::string& resume = config.checkpoint.resume;
+  remove_partials(checkpoints_folder(run));  // of a save or a removal that was cut short
   const Lineage lineage = read_lineage(run);
   const auto newest = find_latest(checkpoints_folder(run));
   StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
