@@ -73,16 +73,16 @@ TEST(HfFolder, NamesWhatIsWrong) {
     return error_of(folder.path());
   };
   EXPECT_THAT(with_index("{"), HasSubstr("index.json:1:2: not valid JSON"));
-  EXPECT_THAT(with_index("{}"), HasSubstr("is no index of weights"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": 3}})"), HasSubstr("is no index of weights"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": "../x.safetensors"}})"), HasSubstr("'a' lies in '../x.safetensors'"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": "/etc/passwd"}})"), HasSubstr("leads out of the folder"));
-  EXPECT_THAT(with_index(R"({"weight_map": {"a": ".."}})"), HasSubstr("leads out of the folder"));
+  EXPECT_THAT(with_index("{}"), HasSubstr("is not an index of weights"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": 3}})"), HasSubstr("is not an index of weights"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": "../x.safetensors"}})"), HasSubstr("'a' is in '../x.safetensors'"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": "/etc/passwd"}})"), HasSubstr("which is outside the folder"));
+  EXPECT_THAT(with_index(R"({"weight_map": {"a": ".."}})"), HasSubstr("which is outside the folder"));
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"),
               HasSubstr("lists gone.safetensors, which is missing: the download is not complete"));
   write_tensors(folder / "x.safetensors", {"b"}, 1);
   EXPECT_THAT(with_index(R"({"weight_map": {"a": "x.safetensors"}})"),
-              HasSubstr("says that 'a' lies in x.safetensors, which does not hold it"));
+              HasSubstr("says that 'a' is in x.safetensors, which does not hold it"));
 }
 
 // tests/golden/make_hf.py: the same weights in each of the forms, by the libraries that define them.

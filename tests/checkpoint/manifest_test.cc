@@ -83,7 +83,7 @@ TEST(Manifest, RefusesReferencesThatDoNotFit) {
   path.files[0].name = "../rank-00000.safetensors";
   twice.tensors.push_back(twice.tensors[0]);
   EXPECT_THAT(parse(file),
-              ThrowsMessage<Error>(HasSubstr("tensors[0].pieces[1].file is 2: expected an integer from 0 to 1")));
+              ThrowsMessage<Error>(HasSubstr("tensors[0].pieces[0].file is 2: expected an integer from 0 to 1")));
   EXPECT_THAT(parse(sums), ThrowsMessage<Error>(HasSubstr("'model/w' has 2 checksums")));
   EXPECT_THAT(parse(path), ThrowsMessage<Error>(HasSubstr("leads out of the folder")));
   EXPECT_THAT(parse(twice), ThrowsMessage<Error>(HasSubstr("'model/w' occurs twice")));

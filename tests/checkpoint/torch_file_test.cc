@@ -56,7 +56,7 @@ TEST(TorchFile, RefusesTensorsBeyondTheirStorage) {
               HasSubstr("has an impossible shape"));
   EXPECT_THAT(error_of({.name = "w", .shape = {INT32_MAX, 3}, .strides = {INT32_MAX, 1}}),
               HasSubstr("its storage has 6"));
-  EXPECT_THAT(error_of({.name = "w", .key = "1"}), HasSubstr("lies in the storage '1', which is missing"));
+  EXPECT_THAT(error_of({.name = "w", .key = "1"}), HasSubstr("is in the storage '1', which is missing"));
   EXPECT_THAT(error_of({.name = "w"}, 23), HasSubstr("a storage of 6 F32 elements, which has 23 bytes"));
   EXPECT_THAT(error_of({.name = "w", .count = 7}), HasSubstr("a storage of 7 F32 elements, which has 24 bytes"));
 }

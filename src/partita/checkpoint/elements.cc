@@ -28,7 +28,7 @@ void store(std::span<const float> values, std::byte* out) {
   }
 }
 
-[[noreturn]] void refuse(ElementType type) { fail("{} elements are no weights", name_of(type)); }
+[[noreturn]] void refuse(ElementType type) { fail("{} elements are not weights", name_of(type)); }
 
 }  // namespace
 

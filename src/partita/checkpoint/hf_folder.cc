@@ -35,11 +35,11 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   try {
     index = read_json(path).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const json::exception& error) {
-    fail("{} is no index of weights: {}", path.string(), error.what());
+    fail("{} is not an index of weights: {}", path.string(), error.what());
   }
   for (const auto& [tensor, file] : index)
     if (file.empty() || fs::path(file).filename() != file || file == "." || file == "..")
-      fail("{}: '{}' lies in '{}', which leads out of the folder", path.string(), tensor, file);
+      fail("{}: '{}' is in '{}', which is outside the folder", path.string(), tensor, file);
   return index;
 }
 
@@ -103,7 +103,7 @@ void HfFolder::open_shards(const fs::path& index_path) {
     }
     const auto found = shards[file].find(name);
     if (found == shards[file].end())
-      fail("{} says that '{}' lies in {}, which does not hold it", index_path.string(), name, file);
+      fail("{} says that '{}' is in {}, which does not hold it", index_path.string(), name, file);
     tensors_[name] = found->second;
   }
   // What lies in a shard beside what the index lists is there all the same, and not passed over.

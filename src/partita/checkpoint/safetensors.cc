@@ -80,7 +80,7 @@ class Parser {
  private:
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    damaged("{} is no sound safetensors file: {}: fetch or write it again", path_.string(),
+    damaged("{} is not a sound safetensors file: {}: fetch or write it again", path_.string(),
             fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -98,7 +98,11 @@ class Parser {
 
   json parse_header(std::string_view text) const {
     if (text.empty() || text.front() != '{') refuse("its header does not begin with '{{'");
-    return parse_json(text, path_.string() + " (header)");
+    try {
+      return parse_json(text, "its header");
+    } catch (const Error& error) {
+      refuse("{}", error.what());
+    }
   }
 
   std::map<std::string, std::string> parse_metadata(const json& value) const {

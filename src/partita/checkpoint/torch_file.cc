@@ -71,7 +71,8 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
   refuse_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}, path.string());
   if (!is_zip(file))
     fail(
-        "{} is no zip archive: files of torch before 1.6 are not read: load and save it with a newer torch, as "
+        "{} is not a zip archive: files of torch before 1.6 are not read: load it with a newer torch and save it "
+        "again, as "
         "safetensors at best",
         path.string());
   Entries entries;
@@ -91,10 +92,10 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
       fail("{}: tensor '{}' {}: fetch or write the file again", path.string(), t.name, what);
     };
     const auto storage = entries.find(prefix + "data/" + t.storage);
-    if (storage == entries.end()) refuse(fmt::format("lies in the storage '{}', which is missing", t.storage));
+    if (storage == entries.end()) refuse(fmt::format("is in the storage '{}', which is missing", t.storage));
     const int64_t item = size_of(t.type), bytes = storage->second.end - storage->second.begin;
     if (bytes % item != 0 || bytes / item != t.storage_count)
-      refuse(fmt::format("lies in a storage of {} {} elements, which has {} bytes", t.storage_count, name_of(t.type),
+      refuse(fmt::format("is in a storage of {} {} elements, which has {} bytes", t.storage_count, name_of(t.type),
                          bytes));
     const int64_t count = extent(t);
     if (count < 0 || !has_possible_size(t)) refuse("has an impossible shape");

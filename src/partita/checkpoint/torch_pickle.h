@@ -3,7 +3,7 @@
 // all else before it has any effect.
 //
 //   for (const PickledTensor& t : unpickle_tensors(bytes, "pytorch_model.bin"))
-//     ...   // t.name [t.shape] lies in the storage t.storage
+//     ...   // t.name [t.shape] is in the storage t.storage
 //
 // Known are dictionaries, tuples, lists, numbers, texts, storages by persistent id, and the calls
 // collections.OrderedDict(), torch._utils._rebuild_tensor_v2 and _rebuild_parameter. (Opcodes: Python's Lib/pickletools.py,

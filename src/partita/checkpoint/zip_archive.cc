@@ -55,7 +55,7 @@ class Parser {
  private:
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail("{} is no sound zip archive: {}: fetch or write it again", path_.string(),
+    fail("{} is not a sound zip archive: {}: fetch or write it again", path_.string(),
          fmt::format(format, std::forward<Args>(args)...));
   }
 

@@ -28,7 +28,8 @@ bool says_nothing(const json& value) {
 }
 
 bool is_supported(const KnownField& field, const json& value) {
-  return value.is_null() || value == json::parse(field.only) || (field.only == "false" && says_nothing(value));
+  return value.is_null() || value == parse_json(field.only, field.name) ||
+         (field.only == "false" && says_nothing(value));
 }
 
 json parse_json_object(std::string_view text, const std::filesystem::path& path) {

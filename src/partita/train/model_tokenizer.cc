@@ -7,7 +7,7 @@ namespace partita {
 std::unique_ptr<Tokenizer> load_tokenizer_of(const ModelSource& source, const std::filesystem::path& chosen) {
   const std::filesystem::path path = chosen.empty() ? source.tokenizer : chosen;
   if (path.empty())
-    fail("no tokenizer.json, tokenizer.model or vocab.json beside {}: name a tokenizer with --tokenizer",
+    fail("no tokenizer.json, tokenizer.model or vocab.json next to {}: name a tokenizer with --tokenizer",
          source.path.string());
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
   if (tokenizer->vocab_size() > source.model.vocab_size)

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 fs::path import_model(const fs::path& folder, const fs::path& run) {
   std::error_code ignored;
   if (!fs::exists(folder / "config.json", ignored))
-    fail("{} is no Hugging Face folder of a model: it holds no config.json", folder.string());
+    fail("{} is not a Hugging Face folder of a model: it holds no config.json", folder.string());
   const ModelSource source = open_model(folder);
   show_warnings(source);
   if (source.lora.rank > 0)
