@@ -121,6 +121,7 @@ TEST(ModelSource, OpensARunOfAdapters) {
   state.model = golden.model;
   state.lora = golden.lora;
   state.base = folder / "base";
+  state.step = 7;
   fs::create_directories(folder / "run/checkpoints/step-00000007");
   write_weights(folder / "run/checkpoints/step-00000007", 7, adapters, *golden.adapters, to_json(state));
   EXPECT_THAT(error_message([&] { (void)open_model(folder / "run"); }),

@@ -24,6 +24,7 @@ class StoredField {
 
   [[nodiscard]] bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
   [[nodiscard]] StoredField at(const char* key) const {
+    if (!name_.empty()) (void)object();
     if (!has(key)) damaged("{} has no '{}'", name_.empty() ? "it" : name_, key);
     return {value_[key], name_.empty() ? key : name_ + "." + key};
   }
