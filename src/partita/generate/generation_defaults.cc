@@ -1,5 +1,7 @@
 #include "partita/generate/generation_defaults.h"
 
+#include <fmt/format.h>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -7,7 +9,7 @@ namespace partita {
 GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config) {
   GenerationChoice choice;
   const auto say = [&choice](const std::string& what) {
-    choice.published += (choice.published.empty() ? std::string(kGenerationFile) + ": " : ", ") + what;
+    choice.published += choice.published.empty() ? fmt::format("{}: {}", kGenerationFile, what) : ", " + what;
   };
   // The user's, else the file's, else what is there.
   const auto choose = [&say](auto& value, const auto& wished, const auto& published, const char* name) {
