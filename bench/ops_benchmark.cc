@@ -26,6 +26,7 @@
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
 #include "partita/ops/norm.h"
+#include "partita/ops/normal.h"
 #include "partita/ops/rope.h"
 
 namespace partita {
@@ -71,6 +72,13 @@ void copy(benchmark::State& state) {
   });
 }
 BENCHMARK(copy)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// Numbers of one model's initial weights: bytes are those written.
+void initial_weights(benchmark::State& state) {
+  const at::Tensor out = random({kParameters}, at::kFloat);
+  measure(state, {.bytes = static_cast<double>(out.nbytes()), .calls = 0}, [&] { fill_normal(out, {.std = 0.02F}); });
+}
+BENCHMARK(initial_weights)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void linear(benchmark::State& state, at::ScalarType dtype, int64_t in, int64_t out, double calls) {
   const at::Tensor x = random({kTokens, in}, dtype), w = random({out, in}, dtype), d_y = random({kTokens, out}, dtype);

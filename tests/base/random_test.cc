@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <set>
 
 namespace partita {
@@ -16,25 +15,6 @@ TEST(Philox, KnownAnswers) {
             (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
-}
-
-TEST(Normal, HasMomentsOfTheNormalDistribution) {
-  constexpr int kBlocks = 50'000;
-  double sum = 0, square = 0, fourth = 0, neighbours = 0;
-  for (int i = 0; i < kBlocks; ++i) {
-    const auto x = normal4(philox_key(hash_of(5, "weights")), static_cast<uint64_t>(i));
-    for (float v : x) {
-      sum += v;
-      square += v * v;
-      fourth += std::pow(v, 4);
-    }
-    neighbours += x[0] * x[1] + x[2] * x[3];
-  }
-  const double n = 4.0 * kBlocks;
-  EXPECT_NEAR(sum / n, 0, 0.01);
-  EXPECT_NEAR(square / n, 1, 0.015);
-  EXPECT_NEAR(fourth / n, 3, 0.1);
-  EXPECT_NEAR(neighbours / (n / 2), 0, 0.01);
 }
 
 TEST(Hash, TellsNamesAndSeedsApart) {

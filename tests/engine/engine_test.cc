@@ -249,23 +249,33 @@ TEST_F(EngineTest, LogitsAndLossAgree) {
 
 TEST(InitialWeights, DoNotDependOnTheCut) {
   const ParameterSpec parameter{.name = "layers.3.mlp.up.weight", .shape = {37, 11}, .init = {.mean = 0.5, .std = 2}};
-  std::vector<float> whole(407);
+  const at::Tensor whole = at::empty({407}, at::kFloat), other = at::empty({407}, at::kFloat);
   initial_weights(whole, parameter, 9, 0);
   for (int64_t begin : {0, 1, 2, 3, 5, 400})
     for (int64_t count : {0, 1, 4, 6}) {
-      std::vector<float> part(static_cast<size_t>(count));
+      const at::Tensor part = at::empty({count}, at::kFloat);
       initial_weights(part, parameter, 9, begin);
-      for (int64_t i = 0; i < count; ++i)
-        EXPECT_EQ(part[static_cast<size_t>(i)], whole[static_cast<size_t>(begin + i)]);
+      EXPECT_TRUE(part.equal(whole.narrow(0, begin, count))) << begin << ' ' << count;
     }
-  double mean = 0, square = 0;
-  for (float w : whole) mean += w / 407.0;
-  for (float w : whole) square += (w - mean) * (w - mean) / 407.0;
-  EXPECT_NEAR(mean, 0.5, 0.3);
-  EXPECT_NEAR(std::sqrt(square), 2, 0.3);
-  std::vector<float> other(407);
+  EXPECT_NEAR(whole.mean().item<double>(), 0.5, 0.3);
+  EXPECT_NEAR(whole.std().item<double>(), 2, 0.3);
   initial_weights(other, parameter, 10, 0);
-  EXPECT_NE(whole, other);
+  EXPECT_FALSE(whole.equal(other));
+}
+
+TEST(InitialWeights, WithoutSpreadAreTheMean) {
+  const at::Tensor norm = at::empty({9}, at::kBFloat16);
+  initial_weights(norm, {.name = "norm.weight", .shape = {9}, .init = {.mean = 1, .std = 0}}, 9, 0);
+  EXPECT_TRUE(norm.eq(1).all().item<bool>());
+}
+
+// The weights a run of Partita 0.1 began with keep their seed: values of the generator as it was when libm made them.
+TEST(InitialWeights, AreThoseOfEarlierVersions) {
+  const at::Tensor w = at::empty({6}, at::kFloat);
+  initial_weights(w, {.name = "layers.0.mlp.up.weight", .shape = {6}, .init = {.mean = 0, .std = 0.02}}, 1234, 0);
+  const std::vector<float> expected = {0x1.93ed64p-10F, 0x1.e2b026p-6F,  -0x1.ac182p-8F,
+                                       -0x1.93e668p-9F, -0x1.c3a654p-8F, 0x1.1cc32ep-8F};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(w.const_data_ptr<float>()[i], expected[i]) << i;
 }
 
 }  // namespace

@@ -160,11 +160,11 @@ TEST(Zero, OverflowOnOneRankSkipsTheStepOnAll) {
       const auto engine = test::make_engine(c, *groups.self, *groups.data);
       // A row of the token table that only the last rank reads.
       constexpr int32_t kToken = 60;
-      engine->set_weights([](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+      engine->set_weights([](const ParameterSpec& p, int64_t begin, const at::Tensor& out) {
         initial_weights(out, p, 42, begin);
         if (p.name != "embedding.token.weight") return;
-        for (size_t i = 0; i < out.size(); ++i)
-          if ((begin + static_cast<int64_t>(i)) / p.shape[1] == kToken) out[i] = std::numeric_limits<float>::infinity();
+        for (int64_t i = 0; i < out.numel(); ++i)
+          if ((begin + i) / p.shape[1] == kToken) out.narrow(0, i, 1).fill_(std::numeric_limits<double>::infinity());
       });
       std::vector<Batch> batches = test::rank_batches(c, 0, rank, ranks);
       int32_t* tokens = batches[0].tokens.data_ptr<int32_t>();

@@ -23,6 +23,7 @@ int main(int count, char** arguments) {
       check_activations(report);
       check_rows(report);
       check_optimizers(report);
+      check_normals(report);
     }
     if (what != "check") time_kernels();
     return report.finish();

@@ -13,6 +13,7 @@
 #include "partita/ops/cuda/embedding.h"
 #include "partita/ops/cuda/flat.h"
 #include "partita/ops/cuda/norm.h"
+#include "partita/ops/cuda/normal.h"
 #include "partita/ops/cuda/optimizer.h"
 #include "partita/ops/cuda/rope.h"
 #include "tests/ops_cuda/kernels_check.h"
@@ -29,6 +30,14 @@ struct Size {
   int64_t samples, length, C;
   bool rms;
 };
+
+void time_normals() {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor out = random({1 << 26}, dtype);
+    time_kernel(fmt::format("initial weights {}", text_of(dtype, out.sizes())), static_cast<double>(out.nbytes()),
+                [&] { cuda::fill_normal(out, {.std = 0.02F}); });
+  }
+}
 
 void time_norms(const Size& s) {
   const int64_t N = s.samples * s.length;
@@ -166,6 +175,7 @@ void time_optimizers(int64_t n) {
 }  // namespace
 
 void time_kernels() {
+  time_normals();
   for (const Size& s : {Size{"A", 64, 1024, 768, false}, Size{"B", 8, 1024, 1600, false},
                         Size{"C", 8, 2048, 2048, true}, Size{"D", 4, 2048, 4096, true}})
     time_norms(s);

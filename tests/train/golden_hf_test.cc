@@ -78,11 +78,11 @@ class GoldenHf : public testing::TestWithParam<Case> {
     std::vector<ParameterSpec> base = engine_->parameters();
     std::erase_if(base, [](const ParameterSpec& p) { return p.adapter; });
     source_.weights->check(base);
-    engine_->set_weights([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+    engine_->set_weights(from_host([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
       if (!p.adapter) return source_.weights->read(p, begin, out);
       const std::vector<float> all = read<float>(*adapters_, peft_name(p.name, model().kind));
       std::copy_n(all.begin() + begin, out.size(), out.begin());
-    });
+    }));
   }
 
   [[nodiscard]] const ModelConfig& model() const { return source_.model; }

@@ -2,7 +2,7 @@
 // how the work is divided (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11: Philox4x32-10).
 //
 // Three uses fix three conventions:
-//   initial weights       key = hash(seed, parameter name), counter = element index in the global parameter
+//   initial weights       key = hash(seed, parameter name), counter = element index / 4 (ops/normal.h)
 //   dropout masks         dropout_key and dropout_block below
 //   stochastic rounding   rounding_key and rounding_block below
 #pragma once
@@ -53,9 +53,6 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   const auto lane = static_cast<uint32_t>(element & 7);
   return (block[lane >> 1] >> (16 * (lane & 1))) & 0xFFFF;
 }
-
-// Four standard normals for the elements 4*index .. 4*index+3 of what `key` names (Box-Muller in double).
-[[nodiscard]] std::array<float, 4> normal4(PhiloxKey key, uint64_t index);
 
 // A block of the sequence (site, id) of what `key` names: the form of the counters of dropout and stochastic rounding.
 [[nodiscard]] constexpr PhiloxBlock philox_block(PhiloxKey key, uint32_t site, int64_t id, int64_t block) {

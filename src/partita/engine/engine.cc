@@ -99,7 +99,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
 }
 
 void Engine::initialize(uint64_t seed) {
-  set_weights([&](const ParameterSpec& parameter, int64_t begin, std::span<float> out) {
+  set_weights([seed](const ParameterSpec& parameter, int64_t begin, const at::Tensor& out) {
     initial_weights(out, parameter, seed, begin);
   });
 }

@@ -37,10 +37,9 @@ class Engine {
   // `data`: all data-parallel ranks, zero.shard x zero.replica. Communicators outlive the engine.
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
 
-  using ReadWeights = States::ReadWeights;
-  // This rank's slices from whatever holds them, a piece at a time; optimizer states zero.
-  void set_weights(const ReadWeights& read) { states_.set(read); }
-  // Weights from their counter-based generator.
+  // This rank's slices, written where they are kept; optimizer states zero. From the host: set_weights(from_host(read)).
+  void set_weights(const FillWeights& fill) { states_.set(fill); }
+  // Weights from their counter-based generator, made on the device that holds them.
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);

@@ -34,6 +34,19 @@ std::vector<at::Tensor> make_masters(const EnginePlan& plan, const EngineOptions
   return masters;
 }
 
+FillWeights from_host(ReadWeights read) {
+  return [read = std::move(read)](const ParameterSpec& parameter, int64_t first, const at::Tensor& out) {
+    constexpr int64_t kPiece = 1 << 20;
+    std::vector<float> piece;
+    for (int64_t begin = 0; begin < out.numel(); begin += kPiece) {
+      const int64_t count = std::min(kPiece, out.numel() - begin);
+      piece.resize(static_cast<size_t>(count));
+      read(parameter, first + begin, piece);
+      cast(out.narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(out.device()));
+    }
+  };
+}
+
 States::States(const EnginePlan& plan, const EngineOptions& options, std::span<const at::Tensor> masters,
                const Parts& parts)
     : plan_(plan.units),
@@ -76,17 +89,9 @@ States::States(const EnginePlan& plan, const EngineOptions& options, std::span<c
     norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(host_ ? at::kCPU : options.device));
 }
 
-void States::set(const ReadWeights& read) {
-  constexpr int64_t kPiece = 1 << 20;
-  std::vector<float> piece;
+void States::set(const FillWeights& fill) {
   for (const OwnedRun& run : owned_runs()) {
-    const at::Tensor& master = run.values[0];
-    for (int64_t begin = 0; begin < run.count; begin += kPiece) {
-      const int64_t count = std::min(kPiece, run.count - begin);
-      piece.resize(static_cast<size_t>(count));
-      read(*run.parameter, run.begin + begin, piece);
-      cast(master.narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(master.device()));
-    }
+    fill(*run.parameter, run.begin, run.values[0]);
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
   }
   publish();

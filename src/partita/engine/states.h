@@ -3,7 +3,7 @@
 //
 //   const std::vector<at::Tensor> masters = make_masters(plan, options);      // which weights are gathered from too
 //   States states(plan, options, masters, {.shard = *zero.shard, .weights = weights, .grads = &grads, ...});
-//   states.set(read);
+//   states.set(fill);
 //   for each step:
 //     ... forward ...
 //     states.finish();                                                        // before gradients are written
@@ -36,6 +36,13 @@ namespace partita {
 // master weights, or these lie on the host.
 [[nodiscard]] std::vector<at::Tensor> make_masters(const EnginePlan&, const EngineOptions&);
 
+// Fills out [n] with elements begin .. of the parameter; out is the memory that they are kept in, of any device and dtype.
+using FillWeights = std::function<void(const ParameterSpec&, int64_t begin, at::Tensor out)>;
+// The same of fp32 values in host memory.
+using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std::span<float> out)>;
+// Reads a piece at a time, and rounds and copies it to where the weights are kept.
+[[nodiscard]] FillWeights from_host(ReadWeights);
+
 class States {
  public:
   // What they are kept beside, all of which outlives them.
@@ -51,10 +58,8 @@ class States {
   States(const States&) = delete;
   States& operator=(const States&) = delete;
 
-  // Fills out with elements begin .. of the parameter.
-  using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std::span<float> out)>;
-  // Weights a piece at a time, published; optimizer states zero.
-  void set(const ReadWeights&);
+  // The weights of this rank's slices, published; optimizer states zero.
+  void set(const FillWeights&);
   // Values of every slice, once all updates that were begun are done. After writing into them call publish().
   [[nodiscard]] std::vector<OwnedRun> owned_runs() const;
   void publish();

@@ -129,11 +129,13 @@ void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
   const bool new_adapters = source.lora.rank == 0;
   if (new_adapters) std::erase_if(wanted, [](const ParameterSpec& p) { return p.adapter; });
   source.weights->check(wanted);
-  engine.set_weights([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+  const FillWeights stored = from_host(
+      [&source](const ParameterSpec& p, int64_t begin, std::span<float> out) { source.weights->read(p, begin, out); });
+  engine.set_weights([&](const ParameterSpec& p, int64_t begin, const at::Tensor& out) {
     if (p.adapter && new_adapters)
       initial_weights(out, p, seed, begin);
     else
-      source.weights->read(p, begin, out);
+      stored(p, begin, out);
   });
 }
 

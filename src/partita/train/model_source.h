@@ -3,9 +3,9 @@
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
-//   engine.set_weights([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
+//   engine.set_weights(from_host([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
 //     source.weights->read(p, begin, out);
-//   });
+//   }));
 #pragma once
 #include <filesystem>
 #include <memory>

@@ -15,7 +15,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 
+using DU64 = hn::ScalableTag<uint64_t>;
+using VU64 = hn::Vec<DU64>;
+
+// Counters, then random words, of one block in each 64-bit lane. The upper half of a lane is not part of them: products
+// leave something there, which is never read.
+struct PhiloxLanes {
+  VU64 word[4];
+};
+
 #if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE PhiloxLanes philox_lanes(const PhiloxLanes& c, PhiloxKey key) {
+  PhiloxBlock counter;
+  for (size_t i = 0; i < 4; ++i) counter[i] = static_cast<uint32_t>(hn::GetLane(c.word[i]));
+  const PhiloxBlock words = philox(counter, key);
+  PhiloxLanes out;
+  for (size_t i = 0; i < 4; ++i) out.word[i] = hn::Set(DU64(), words[i]);
+  return out;
+}
 
 HWY_INLINE int64_t blocks_at_once() { return 1; }
 // The 16-bit numbers of blocks_at_once() blocks from `block` on, in the order of their elements.
@@ -25,9 +43,6 @@ HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_
 }
 
 #else
-
-using DU64 = hn::ScalableTag<uint64_t>;
-using VU64 = hn::Vec<DU64>;
 
 HWY_INLINE int64_t blocks_at_once() { return static_cast<int64_t>(hn::Lanes(DU64())); }
 
@@ -46,25 +61,29 @@ HWY_INLINE VU64 block_offsets() {
   return hn::Add(hn::ShiftRight<1>(lane), hn::IfThenElseZero(hn::Ne(odd, hn::Zero(d)), half));
 }
 
-// The 16-bit numbers of blocks_at_once() blocks from `block` on, in the order of their elements. A 64-bit lane carries
-// one 32-bit word of one block; what a product leaves in its upper half is never read.
-HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_t* out) {
+HWY_INLINE PhiloxLanes philox_lanes(PhiloxLanes c, PhiloxKey key) {
   const DU64 d;
-  VU64 c0 = hn::Add(block_offsets(), hn::Set(d, static_cast<uint64_t>(block))), c1 = hn::Set(d, stream.site),
-       c2 = hn::Set(d, static_cast<uint32_t>(stream.id)),
-       c3 = hn::Set(d, static_cast<uint32_t>(static_cast<uint64_t>(stream.id) >> 32));
-  PhiloxKey key = stream.key;
   for (int round = 0; round < 10; ++round) {
-    const VU64 a = multiply_low(c0, 0xD2511F53), b = multiply_low(c2, 0xCD9E8D57);
-    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, key[0]));
-    c1 = b;
-    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, key[1]));
-    c3 = a;
+    const VU64 a = multiply_low(c.word[0], 0xD2511F53), b = multiply_low(c.word[2], 0xCD9E8D57);
+    c.word[0] = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c.word[1]), hn::Set(d, key[0]));
+    c.word[1] = b;
+    c.word[2] = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c.word[3]), hn::Set(d, key[1]));
+    c.word[3] = a;
     key = {key[0] + 0x9E3779B9, key[1] + 0xBB67AE85};
   }
+  return c;
+}
+
+// The 16-bit numbers of blocks_at_once() blocks from `block` on, in the order of their elements.
+HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_t* out) {
+  const DU64 d;
+  const PhiloxLanes c = philox_lanes({{hn::Add(block_offsets(), hn::Set(d, static_cast<uint64_t>(block))),
+                                       hn::Set(d, stream.site), hn::Set(d, static_cast<uint32_t>(stream.id)),
+                                       hn::Set(d, static_cast<uint32_t>(static_cast<uint64_t>(stream.id) >> 32))}},
+                                     stream.key);
   const VU64 low = hn::Set(d, 0xFFFFFFFF);
-  const VU64 words01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
-  const VU64 words23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
+  const VU64 words01 = hn::Or(hn::And(c.word[0], low), hn::ShiftLeft<32>(c.word[1]));
+  const VU64 words23 = hn::Or(hn::And(c.word[2], low), hn::ShiftLeft<32>(c.word[3]));
   const hn::Repartition<uint16_t, DU64> d16;
   hn::StoreU(hn::BitCast(d16, hn::InterleaveLower(d, words01, words23)), d16, out);
   hn::StoreU(hn::BitCast(d16, hn::InterleaveUpper(d, words01, words23)), d16, out + hn::Lanes(d16));
