@@ -11,8 +11,8 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/base/random.h"
-#include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
+#include "partita/comm/host_threads.h"
 #include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
@@ -109,10 +109,10 @@ BenchJob::BenchJob(const BenchArguments& a)
       data(partita::on_device(world.group("data", all_ranks(world.size())), device)),
       self(partita::on_device(world.group("self", {world.rank()}), device)) {
   partita::log::configure(world.rank(), world.size());
+  partita::take_threads(world, 0);
   if (a.tune && (device.is_cpu() || a.deterministic))
     partita::fail("--tune {}: there is nothing to choose; leave it out",
                   device.is_cpu() ? "on the CPU" : "--deterministic");
-  partita::require_threads(at::get_num_threads());
   (void)bench_config(a, shape, partita::Recompute::none, world.size());  // its errors, before batches are made
   partita::set_deterministic(a.deterministic);
   partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));

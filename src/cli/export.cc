@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "partita/base/log.h"
+#include "partita/comm/host_threads.h"
 #include "partita/train/model_transfer.h"
 
 namespace {
@@ -19,6 +20,7 @@ struct Arguments {
 };
 
 void run(Arguments a) {
+  partita::take_threads(0);
   if (!a.dtype.empty()) a.options.dtype = partita::parse_dtype(a.dtype);
   a.options.shard_bytes = std::llround(a.shard_gigabytes * 1e9);
   partita::export_model(a.path, a.folder, a.options);

@@ -15,6 +15,7 @@
 #include "partita/base/printable.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
+#include "partita/comm/host_threads.h"
 #include "partita/comm/world.h"
 #include "partita/generate/generation_defaults.h"
 #include "partita/generate/generator.h"
@@ -53,6 +54,7 @@ void run(const CLI::App& command, Arguments a) {
   partita::World world = partita::World::connect({});
   if (world.size() > 1)
     partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
+  partita::take_threads(world, 0);
   const c10::Device device = partita::take_device(partita::parse_device(a.compute.device), world);
   const std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {0}), device);
   partita::Generator generator =

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "partita/base/log.h"
+#include "partita/comm/host_threads.h"
 #include "partita/train/model_transfer.h"
 
 namespace {
@@ -26,5 +27,8 @@ void add_import_command(CLI::App& app) {
   command->footer(
       "Training also reads a Hugging Face folder directly: partita train CONFIG --model.from=HF_DIR\n"
       "Example: partita import gpt2 runs/gpt2");
-  command->callback([a] { partita::log::print(partita::import_model(a->folder, a->run).string()); });
+  command->callback([a] {
+    partita::take_threads(0);
+    partita::log::print(partita::import_model(a->folder, a->run).string());
+  });
 }

@@ -21,8 +21,9 @@ void add_launch_command(CLI::App& app) {
              "Pin each rank to a core, socket or NUMA node");
   command->prefix_command();  // COMMAND and what follows it
   command->footer(
-      "COMMAND is a command of partita with its arguments, which every rank runs. Each rank uses cores / ranks\n"
-      "threads unless OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at "
+      "COMMAND is a command of partita with its arguments, which every rank runs. Each rank uses the\n"
+      "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On "
+      "Ctrl-C the ranks save and exit; a second Ctrl-C stops them at "
       "once.\n\n"
       "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
   command->callback([command, ranks, options] {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/megatron_options.h"
@@ -11,6 +10,7 @@
 #include "cli/text_progress.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/comm/host_threads.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/tokenizer.h"
 
@@ -25,7 +25,7 @@ struct Arguments {
   SentenceOptions sentences;
   std::string tokenizer, output_prefix, bad_lines = "error";
   bool append_eod = false, split_sentences = false, quiet = false;
-  int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int workers = 0;  // 0: not given
 };
 
 void print_report(const TokenizeReport& report) {
@@ -55,7 +55,7 @@ void run(const CLI::App& command, const Arguments& arguments) {
   options.skip_bad_documents = arguments.bad_lines == "skip";
   if (arguments.split_sentences) options.sentences = arguments.sentences;
   options.encode = arguments.encode;
-  options.workers = arguments.workers;
+  options.workers = arguments.workers > 0 ? arguments.workers : default_workers(process_environment());
   auto progress = std::make_unique<TextProgress>("tokenized");
   const TokenizeReport report = tokenize_corpus(
       options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*progress));
@@ -69,9 +69,10 @@ void add_tokenize_command(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("tokenize", "Turn text into the .bin/.idx token files that training reads");
   add_text_options(*command, arguments->text);
-  add_text(*command, "--tokenizer", arguments->tokenizer, "PATH",
-           "tokenizer.json, SentencePiece's tokenizer.model, a tiktoken file, GPT-2's vocab.json (next to its merges.txt), "
-           "or a folder that holds one of them");
+  add_text(
+      *command, "--tokenizer", arguments->tokenizer, "PATH",
+      "tokenizer.json, SentencePiece's tokenizer.model, a tiktoken file, GPT-2's vocab.json (next to its merges.txt), "
+      "or a folder that holds one of them");
   add_text(*command, "--output-prefix", arguments->output_prefix, "PREFIX",
            "Write PREFIX_KEY_document.bin and .idx for each JSON key (KEY is text for plain text); with "
            "--split-sentences PREFIX_KEY_sentence")
@@ -86,7 +87,11 @@ void add_tokenize_command(CLI::App& app) {
   add_text(*command, "--lang", arguments->sentences.language, "NAME", "Language of the sentences: en, de, ...");
   command->add_flag("--keep-newlines", arguments->sentences.keep_newlines,
                     "Keep the white space between sentences, at the end of the sentence before it");
-  add_number(*command, "--workers", arguments->workers, between(1, 1024), "Threads; the output is the same for any number");
+  add_number(*command, "--workers", arguments->workers, between(1, 1024),
+             "Threads; the output is the same for any number (default: PARTITA_NUM_THREADS, else the CPUs that this "
+             "process may "
+             "use)")
+      ->default_str("");
   add_choice(*command, "--bad-lines", arguments->bad_lines, {"error", "skip"},
              "Lines that are not JSON or have no text, and documents that are not UTF-8. error: stop; skip: report the "
              "first ten and count all");

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -16,6 +15,7 @@
 #include "partita/base/json.h"
 #include "partita/base/output_check.h"
 #include "partita/base/timer.h"
+#include "partita/comm/host_threads.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/bpe_trainer.h"
 #include "partita/tokenizer/gpt2_files.h"
@@ -31,7 +31,7 @@ struct TrainArguments {
   std::string output;
   BpeTrainerOptions options;
   bool quiet = false;
-  int workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int workers = 0;  // 0: not given
 };
 
 void train(const CLI::App& command, const TrainArguments& arguments) {
@@ -44,7 +44,7 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
   check_output_file(output, inputs);
   if (gpt2_files) check_output_file(merges, inputs);
   constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
-  PretokenCounter counter(arguments.workers);
+  PretokenCounter counter(arguments.workers > 0 ? arguments.workers : default_workers(process_environment()));
   std::vector<std::string> batch;
   size_t batch_bytes = 0;
   int64_t documents = 0, bytes = 0;
@@ -158,7 +158,10 @@ void add_train(CLI::App& parent) {
              "Merge only pairs that occur at least N times");
   add_list(*command, "--special-tokens", arguments->options.special_tokens, "NAME...",
            "Tokens that text never produces; they get the last ids. <|endoftext|>, or the only one, ends documents");
-  add_number(*command, "--workers", arguments->workers, between(1, 1024), "Threads; the result is the same for any number");
+  add_number(*command, "--workers", arguments->workers, between(1, 1024),
+             "Threads; the result is the same for any number (default: PARTITA_NUM_THREADS, else the CPUs this process may "
+             "use)")
+      ->default_str("");
   command->add_flag("--quiet", arguments->quiet, "Show no progress on stderr");
   command->footer(
       "Example:\n  partita tokenizer train --input 'corpus/*.jsonl' --vocab-size 4096 --output tokenizer.json");

@@ -17,24 +17,21 @@ using testing::UnorderedElementsAre;
 
 TEST(MpirunCall, OneMachine) {
   const MpirunCall call = mpirun_call(2, "/usr/bin/partita", {"train", "c.toml"}, {}, {.cores = 9});
-  EXPECT_THAT(call.arguments, ElementsAre("-n", "2", "--oversubscribe", "--bind-to", "none", "-x", "OMP_NUM_THREADS",
-                                          "-x", "PARTITA_LAUNCH", "/usr/bin/partita", "train", "c.toml"));
-  EXPECT_THAT(call.environment, UnorderedElementsAre(Pair("OMP_NUM_THREADS", "4"), Pair("PARTITA_LAUNCH", "1")));
+  EXPECT_THAT(call.arguments, ElementsAre("-n", "2", "--oversubscribe", "--bind-to", "none", "-x", "PARTITA_LAUNCH",
+                                          "/usr/bin/partita", "train", "c.toml"));
+  EXPECT_THAT(call.environment, UnorderedElementsAre(Pair("PARTITA_LAUNCH", "1")));
 }
 
 // mpirun would start what follows ":" as another program, and take options for its own.
 TEST(MpirunCall, ArgumentsAreData) {
-  const MpirunCall call = mpirun_call(1, "p", {"train", ":", "-x", "HOME", "--tune"}, {}, {.threads_set = true});
+  const MpirunCall call = mpirun_call(1, "p", {"train", ":", "-x", "HOME", "--tune"}, {}, {});
   const auto program = std::ranges::find(call.arguments, "p");
   EXPECT_THAT(std::vector<std::string>(program, call.arguments.end()),
               ElementsAre("p", "train", "=:", "=-x", "HOME", "=--tune"));
 }
 
 TEST(MpirunCall, TheTerminalIsTold) {
-  const auto environment = [](LaunchMachine machine) {
-    machine.threads_set = true;
-    return mpirun_call(1, "p", {}, {}, machine).environment;
-  };
+  const auto environment = [](LaunchMachine machine) { return mpirun_call(1, "p", {}, {}, machine).environment; };
   EXPECT_THAT(environment({.terminal_width = 80}),
               UnorderedElementsAre(Pair("PARTITA_LAUNCH", "1"), Pair("PARTITA_STATUS_LINES", "1"),
                                    Pair("PARTITA_TERMINAL_WIDTH", "80")));
@@ -43,9 +40,13 @@ TEST(MpirunCall, TheTerminalIsTold) {
               Contains(Pair("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/mine")));
 }
 
-TEST(MpirunCall, MoreRanksThanCoresAsRootWithThreadsSet) {
-  EXPECT_EQ(mpirun_call(5, "p", {}, {}, {.cores = 2}).environment.at("OMP_NUM_THREADS"), "1");
-  EXPECT_THAT(mpirun_call(5, "p", {}, {}, {.cores = 2, .root = true, .threads_set = true}).environment,
+// Ranks choose their threads themselves; what the user has set goes to other hosts too.
+TEST(MpirunCall, AsRootWithThreadsSet) {
+  const MpirunCall call =
+      mpirun_call(5, "p", {}, {}, {.cores = 2, .root = true, .variables = {"OMP_NUM_THREADS", "PARTITA_NUM_THREADS"}});
+  EXPECT_THAT(call.arguments, ElementsAre("-n", "5", "--oversubscribe", "--bind-to", "none", "-x", "PARTITA_LAUNCH",
+                                          "-x", "OMP_NUM_THREADS", "-x", "PARTITA_NUM_THREADS", "p"));
+  EXPECT_THAT(call.environment,
               UnorderedElementsAre(Pair("OMPI_ALLOW_RUN_AS_ROOT", "1"), Pair("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
                                    Pair("PARTITA_LAUNCH", "1")));
 }
@@ -54,7 +55,7 @@ TEST(MpirunCall, HostsWhereSlotsCount) {
   const MpirunCall call =
       mpirun_call(6, "p", {}, {.host_file = "hosts", .bind = "core"}, {.cores = 8, .hosts = 4});  // two ranks a host
   EXPECT_THAT(call.arguments, ElementsAre("-n", "6", "--hostfile", "hosts", "--map-by", "slot:PE=4", "--bind-to",
-                                          "core", "-x", "OMP_NUM_THREADS", "-x", "PARTITA_LAUNCH", "p"));
+                                          "core", "-x", "PARTITA_LAUNCH", "p"));
   const MpirunCall slurm = mpirun_call(2, "p", {}, {}, {.cores = 2, .slurm = true});
   EXPECT_THAT(slurm.arguments, testing::Not(testing::Contains("--oversubscribe")));
 }

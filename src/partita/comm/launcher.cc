@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/host_cores.h"
 #include "partita/base/log.h"
 #include "partita/comm/environment.h"
 #include "partita/comm/launched_arguments.h"
@@ -55,11 +55,6 @@ int count_hosts(const std::string& host_file) {
   }
   if (hosts == 0) fail("host file {} names no host", host_file);
   return hosts;
-}
-
-int available_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // Signals to this process while ranks run, as bytes in a pipe.
@@ -229,7 +224,6 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   if (options.bind != "none" && options.bind != "core" && options.bind != "socket" && options.bind != "numa")
     throw UsageError(fmt::format("--bind {}: expected none, core, socket or numa", options.bind));
   const int ranks_per_host = (ranks + machine.hosts - 1) / machine.hosts;
-  const int threads = std::max(1, machine.cores / ranks_per_host);
 
   MpirunCall call;
   call.arguments = {"-n", std::to_string(ranks)};
@@ -238,9 +232,8 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   // On one machine as many ranks as the user asks for; where slots are declared they count.
   if (options.host_file.empty() && !machine.slurm) add({"--oversubscribe"});
   // By default mpirun would bind one or two ranks to a core each, and with it all of their threads.
-  if (options.bind == "core") add({"--map-by", fmt::format("slot:PE={}", threads)});
+  if (options.bind == "core") add({"--map-by", fmt::format("slot:PE={}", std::max(1, machine.cores / ranks_per_host))});
   add({"--bind-to", options.bind});
-  if (!machine.threads_set) call.environment["OMP_NUM_THREADS"] = std::to_string(threads);
   call.environment[MpirunOutput::kVariable] = "1";
   // The ranks write into pipes and cannot see the terminal at their end.
   if (machine.terminal_width > 0) {
@@ -249,7 +242,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   }
   if (machine.one_terminal) call.environment["PARTITA_ONE_TERMINAL"] = "1";
   for (const auto& [name, value] : call.environment) add({"-x", name.c_str()});  // to other hosts too
-  if (machine.threads_set) add({"-x", "OMP_NUM_THREADS"});
+  for (const std::string& variable : machine.variables) add({"-x", variable});
   if (machine.root) {
     call.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
     call.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
@@ -266,13 +259,15 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
 int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options) {
   check_not_launched();
   const Lookup environment = process_environment();
-  LaunchMachine machine{.cores = available_cores(),
+  LaunchMachine machine{.cores = static_cast<int>(host_cores().cores.size()),
                         .hosts = count_hosts(options.host_file),
                         .root = geteuid() == 0,
                         .slurm = environment("SLURM_JOB_ID").has_value(),
-                        .threads_set = environment("OMP_NUM_THREADS").has_value(),
+                        .variables = {},
                         .terminal_width = log::terminal_width(),
                         .one_terminal = same_terminal()};
+  for (const char* variable : kForwarded)
+    if (environment(variable)) machine.variables.emplace_back(variable);
   // Only where all ranks are on this machine: other hosts have no such folder.
   std::optional<SharedMemoryFolder> shared_memory;
   if (options.host_file.empty() && !machine.slurm) machine.shared_memory = shared_memory.emplace("/dev/shm").path();

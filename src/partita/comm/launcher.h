@@ -28,13 +28,16 @@ struct MpirunCall {
 // Of a launcher that this process itself was started by, alone: they would contradict mpirun's.
 inline constexpr const char* kOuterVariables[] = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PMI_RANK", "PMI_SIZE"};
+// Of the user, for ranks on other hosts too. Each rank chooses its threads by itself (comm/host_threads.h).
+inline constexpr const char* kForwarded[] = {"OMP_NUM_THREADS", "PARTITA_NUM_THREADS", "OMP_WAIT_POLICY",
+                                             "GOMP_SPINCOUNT"};
 struct LaunchMachine {
   int cores = 1, hosts = 1;
-  bool root = false, slurm = false;  // root user; inside a Slurm allocation, whose slots mpirun knows
-  bool threads_set = false;          // OMP_NUM_THREADS is set
-  int terminal_width = 0;            // of stderr; 0: it is not a terminal
-  bool one_terminal = false;         // and stdout is the same one
-  std::string shared_memory;         // the folder for MPI's segments; empty: its own choice
+  bool root = false, slurm = false;      // root user; inside a Slurm allocation, whose slots mpirun knows
+  std::vector<std::string> variables{};  // of kForwarded, those that are set
+  int terminal_width = 0;                // of stderr; 0: it is not a terminal
+  bool one_terminal = false;             // and stdout is the same one
+  std::string shared_memory;             // the folder for MPI's segments; empty: its own choice
 };
 [[nodiscard]] MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<std::string>& command,
                                      const LaunchOptions& options, const LaunchMachine& machine);

@@ -116,7 +116,8 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
              "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)")
       .field("freeze", t.freeze, "parameters that are not trained, comma-separated patterns: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
-      .field("threads", t.threads, at_least(0), "threads per rank; 0: OMP_NUM_THREADS, or one per core")
+      .field("threads", t.threads, at_least(0), "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
+             "itself), else the cores this process may use, divided by the ranks that share them")
       .choice(
           "tune_matmul", t.tune_matmul, {"auto", "true", "false"},
           "GPU only: measure the algorithms of matrix products in the first steps and use the fastest; auto: in longer "

@@ -8,8 +8,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
-#include "partita/base/thread_limit.h"
 #include "partita/comm/device_communicator.h"
+#include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/data/batch_reader.h"
 #include "partita/data/padded_source.h"
@@ -67,7 +67,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
     fail("a micro-batch of {}: 1 to {} samples expected", options.micro_batch, kMost);
   if (options.batches < 0 || options.batches > kMost)
     fail("{} batches: 0 (all) to {} expected", options.batches, kMost);
-  require_threads(at::get_num_threads());
+  take_threads(world, 0);
   const at::Device device = take_device(options.device, world);
   if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
   const Mesh mesh(world, {.data = world.size()}, device);

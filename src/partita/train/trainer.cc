@@ -1,17 +1,17 @@
 #include "partita/train/trainer.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/base/number.h"
-#include "partita/base/thread_limit.h"
+#include "partita/base/process_age.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
@@ -19,6 +19,7 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
+#include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
@@ -41,6 +42,7 @@
 #include "partita/train/run_folder.h"
 #include "partita/train/run_state.h"
 #include "partita/train/start_point.h"
+#include "partita/train/start_times.h"
 #include "partita/train/summary.h"
 #include "partita/train/training_data.h"
 
@@ -88,19 +90,27 @@ class TrainingRun {
       if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
       return std::string();
     });
+    start_times_.add("program, ranks and device", process_age());
     while (!prepare()) {
     }
+    Timer starting;
     if (step_ >= config_.train.steps) {
       log::info("The run is complete (step {} of {}). Raise train.steps, or choose another run.directory", step_,
                 config_.train.steps);
       return {.step = step_};
     }
     start();
+    start_times_.add("run folder and hooks", starting.lap());
     bool interrupted = view_->stopping = everyone_stops();
     const Timer timer;
+    bool first = true;
     while (step_ < config_.train.steps && !interrupted) {
       notice_interrupts();
       train_step();
+      if (std::exchange(first, false)) {
+        start_times_.add("first step", starting.lap());
+        log::debug("{}", start_times_.text());
+      }
       if (config_.eval.every > 0 && (step_ % config_.eval.every == 0 || step_ == config_.train.steps)) validate_now();
       const bool last = step_ == config_.train.steps;
       interrupted = !last && everyone_stops();
@@ -130,14 +140,18 @@ class TrainingRun {
     const std::filesystem::path from =
         agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
     if (!from.empty()) read_position(from);
+    Timer timer;
     data_ = std::make_unique<TrainingData>(
         config_, mesh_.data().rank(), mesh_.data().size(),
         RunPosition{.step = step_, .consumed_samples = consumed_samples_, .planned_samples = saved_.planned_samples});
+    start_times_.add("data", timer.lap());
     if (!engine_)
       engine_ =
           build_training_engine(config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()),
                                 mesh_.data(), device_);
+    start_times_.add("memory", timer.lap());
     set_weights(from);
+    start_times_.add("weights", timer.lap());
     if (from.empty()) return true;
     try {
       resume(from);
@@ -408,6 +422,7 @@ class TrainingRun {
   RunState saved_;              // of the checkpoint
   StoredTypes stored_as_;       // element types that the weights came in, for an export
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
+  StartTimes start_times_;
   int64_t workspace_ = 0;       // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
@@ -418,8 +433,7 @@ std::filesystem::path checkpoints_folder(const std::filesystem::path& run) { ret
 
 TrainOutcome train(Config config, World& world, Hooks extra) {
   log::configure(world.rank(), world.size());
-  if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
-  require_threads(at::get_num_threads());
+  take_threads(world, config.train.threads);
   if (config.debug.self_check && world.size() > 1) {
     std::vector<int> all;
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);

@@ -1,0 +1,20 @@
+// How long OpenMP's threads spin before they sleep (short_spins.cc acts on it).
+#pragma once
+#include <string_view>
+
+// Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us, nearly
+// always; where others want the cores, even that takes the time of the thread that it waits for.
+inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSpinsOfSharedCores = "GOMP_SPINCOUNT=100";
+
+// Whether work waited for a core in more than a twentieth of the last ten seconds, by Linux's /proc/pressure/cpu: "some
+// avg10=12.34 avg60=...". Empty, as of a kernel that does not measure it: no. Pure, and allocates nothing.
+[[nodiscard]] constexpr bool cores_are_shared(std::string_view pressure) {
+  constexpr std::string_view kBegin = "some avg10=";
+  if (!pressure.starts_with(kBegin)) return false;
+  int percent = 0;
+  for (const char c : pressure.substr(kBegin.size())) {
+    if (c < '0' || c > '9' || percent > 100) break;
+    percent = 10 * percent + (c - '0');
+  }
+  return percent >= 5;
+}

@@ -1,0 +1,17 @@
+#include "partita/train/start_times.h"
+
+#include <fmt/format.h>
+
+namespace partita {
+
+std::string StartTimes::text() const {
+  double total = 0;
+  std::string parts;
+  for (const auto& [phase, seconds] : phases_) {
+    total += seconds;
+    parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", phase, seconds);
+  }
+  return fmt::format("first step after {:.2f} s: {}", total, parts);
+}
+
+}  // namespace partita

@@ -1,0 +1,24 @@
+// Where the time from the start of a process to the end of its first step goes.
+//
+//   StartTimes times;
+//   times.add("program and ranks", process_age());
+//   ... open the data ...
+//   times.add("data", timer.lap());
+//   log::debug("{}", times.text());      // "first step after 5.20 s: program and ranks 1.10, data 0.30, ... first step 2.00"
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace partita {
+
+class StartTimes {
+ public:
+  void add(std::string phase, double seconds) { phases_.emplace_back(std::move(phase), seconds); }
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<std::pair<std::string, double>> phases_;
+};
+
+}  // namespace partita
