@@ -12,6 +12,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -191,16 +192,23 @@ void check_attention(Report& report) {
 void check_attention_at_start(Report& report) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
     for (const bool deterministic : {false, true})
-      for (const Case& c :
-           {Case{3, 200, {4, 2, 64}}, {1, 1024, {8, 8, 128}}, {2, 33, {2, 1, 20}}, {2, 64, {4, 4, 16}}}) {
-        std::string said = "passes";
-        try {
-          cuda::attention_self_check(dtype, c.samples, c.length, c.heads, deterministic);
-        } catch (const std::exception& error) {
-          said = error.what();
+      for (const Case& c : {Case{3, 200, {4, 2, 64}},
+                            {1, 1024, {8, 8, 128}},
+                            {2, 33, {2, 1, 20}},
+                            {2, 64, {4, 4, 16}},
+                            {1, 1, {3, 3, 64}},
+                            {4, 2048, {32, 4, 64}}}) {
+        // Far from its bound for any numbers, so that the check at the start of a run never refuses a sound library.
+        const double half = allowed_attention_difference(dtype) / 2;
+        AttentionDifference worst;
+        for (uint64_t seed = 0; seed < 20; ++seed) {
+          const auto found = attention_difference(dtype, c.samples, c.length, c.heads, deterministic, seed);
+          worst = {std::max(worst.forward, found.forward), std::max(worst.backward, found.backward)};
         }
-        report.add(said == "passes", "attention_self_check " + c.text(dtype) + (deterministic ? " repeatable" : ""),
-                   said);
+        report.add(worst.forward <= half && worst.backward <= half,
+                   "attention_difference " + c.text(dtype) + (deterministic ? " repeatable" : ""),
+                   fmt::format("{:.3g} forward, {:.3g} backward, at most {} expected", worst.forward, worst.backward,
+                               half));
       }
 }
 
