@@ -126,7 +126,9 @@ namespace {
 partita::Config fitting_config(const BenchJob& job, partita::Recompute recompute) {
   const int ranks = job.world.size();
   const partita::Config config = bench_config(job.arguments, job.shape, recompute, ranks);
+  job.data->barrier();  // all have freed the memory of the run before
   partita::require_training_memory(config, ranks, job.world.launch().local_size, job.device);
+  job.data->barrier();  // none allocates while another one still looks
   return config;
 }
 

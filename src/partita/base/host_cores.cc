@@ -1,5 +1,6 @@
 #include "partita/base/host_cores.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -29,6 +30,24 @@ std::vector<int> affinity() {
     CPU_FREE(set);
   }
   if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+// With OMP_PROC_BIND or OMP_PLACES OpenMP binds the first thread to one place as it is loaded, and the others to theirs:
+// the process may use all places.
+std::vector<int> with_openmp_places(std::vector<int> cpus) {
+  const auto count = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_num_places"));
+  const auto size_of_place = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "omp_get_place_num_procs"));
+  const auto cpus_of_place = reinterpret_cast<void (*)(int, int*)>(dlsym(RTLD_DEFAULT, "omp_get_place_proc_ids"));
+  if (count == nullptr || size_of_place == nullptr || cpus_of_place == nullptr) return cpus;
+  for (int place = 0; place < count(); ++place) {
+    std::vector<int> there(static_cast<size_t>(std::max(size_of_place(place), 0)));
+    if (there.empty()) continue;
+    cpus_of_place(place, there.data());
+    cpus.insert(cpus.end(), there.begin(), there.end());
+  }
+  std::ranges::sort(cpus);
+  cpus.erase(std::ranges::unique(cpus).begin(), cpus.end());
   return cpus;
 }
 
@@ -124,6 +143,6 @@ HostCores host_cores(std::vector<int> affinity, const fs::path& root) {
   return host;
 }
 
-HostCores host_cores() { return host_cores(affinity(), "/"); }
+HostCores host_cores() { return host_cores(with_openmp_places(affinity()), "/"); }
 
 }  // namespace partita

@@ -237,9 +237,9 @@ void LockFile::say_stopping() {
 void LockFile::beat() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.beat, [this] { return done_; })) {
-    if (!is_ours()) return;  // require() says so
+    if (!is_ours()) continue;  // require() says so; or its disk is away for a while
     ++holder_.beats;
-    (void)write_start(file_, to_text(holder_));  // the next one may work: a disk that is away for a while
+    (void)write_start(file_, to_text(holder_));  // the next one may work
   }
 }
 

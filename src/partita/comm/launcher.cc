@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -33,6 +34,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kExitInterrupted = 75;  // of a run that saved and can be continued; it has said so
+// One request may come as two signals: timeout(1) sends one to the process and one to its group.
+constexpr std::chrono::milliseconds kSameRequest{500};
 
 fs::path find_mpirun(const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
@@ -176,6 +179,7 @@ int supervise(const Child& child, MpirunOutput& output, bool terminal, const Sig
   std::array<pollfd, 3> entries{pollfd{child.errors, POLLIN, 0}, pollfd{child.output, POLLIN, 0},
                                 pollfd{signals.descriptor(), POLLIN, 0}};
   char bytes[4096];
+  std::chrono::steady_clock::time_point last;  // of the requests
   const auto take = [&](pollfd& entry) -> std::optional<std::string_view> {
     if (entry.revents == 0) return {};
     const ssize_t got = read(entry.fd, bytes, sizeof bytes);
@@ -186,6 +190,9 @@ int supervise(const Child& child, MpirunOutput& output, bool terminal, const Sig
   while (entries[0].fd >= 0 || entries[1].fd >= 0) {
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) fail("poll: {}", std::strerror(errno));
     for (int count = signals.take(); count > 0; --count) {
+      const auto now = std::chrono::steady_clock::now();
+      if (interrupts > 0 && now - last < kSameRequest) continue;
+      last = now;
       // mpirun hands SIGUSR1 to the ranks, where World turns it into SIGINT; SIGINT it would answer by killing them.
       kill(child.pid, ++interrupts == 1 ? SIGUSR1 : interrupts == 2 ? SIGINT : SIGKILL);
     }

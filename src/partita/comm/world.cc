@@ -75,7 +75,8 @@ World World::connect(const Options& options) {
   implementation->exceptions = std::uncaught_exceptions();
   connection() = implementation->operations;
   if (launch.kind == Launch::Kind::open_mpi) take_interrupts_from_mpirun();
-  end_with_launcher(launch.rank);
+  // A process that no launcher gave a rank may outlive whatever started it.
+  if (launch.kind != Launch::Kind::single) end_with_launcher(launch.rank);
   World world(std::move(implementation));
   if (world.launch().uses_mpi()) {
     std::vector<int> all(static_cast<size_t>(world.size()));

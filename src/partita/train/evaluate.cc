@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
@@ -77,12 +79,17 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   const int64_t length = sequence_length_of(options, source.model);
   const std::unique_ptr<SampleSource> data = open_data(options, source, length, world.rank() == 0);
 
-  require_inference_memory({.model = source.model,
-                            .lora = source.lora,
-                            .compute = options.precision,
-                            .shape = {.samples = options.micro_batch, .length = length},
-                            .zero_stage = options.zero_stage},
-                           world.size(), world.launch().local_size, device);
+  // Together: a rank that has allocated already would leave less to those that still look.
+  CommunicatorPeers peers(mesh.data());
+  (void)agree(peers, [&] {
+    require_inference_memory({.model = source.model,
+                              .lora = source.lora,
+                              .compute = options.precision,
+                              .shape = {.samples = options.micro_batch, .length = length},
+                              .zero_stage = options.zero_stage},
+                             world.size(), world.launch().local_size, device);
+    return std::string();
+  });
   const auto engine = build_inference_engine(source.model, source.lora, options.precision,
                                              {.samples = options.micro_batch, .length = length},
                                              make_zero(options.zero_stage, *self, mesh.data()), mesh.data(), device);

@@ -94,6 +94,7 @@ fs::path prepare_start(const Config& config) {
   const fs::path& run = config.run.directory;
   const std::string& resume = config.checkpoint.resume;
   remove_partials(checkpoints_folder(run));  // of a save or a removal that was cut short
+  std::error_code ignored;
   const Lineage lineage = read_lineage(run);
   const auto newest = find_latest(checkpoints_folder(run));
   StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
@@ -106,6 +107,10 @@ fs::path prepare_start(const Config& config) {
   if (view.named_is_parent) {
     named = lineage.parent_checkpoint;  // which may be gone by now, and is not needed
     view.named = lineage.parent_step;
+  } else if (newest && view.rewound_to && names_checkpoint(resume) && !fs::exists(resume, ignored) &&
+             plain(resume) == plain(checkpoints_folder(run) / step_folder_name(*view.rewound_to))) {
+    view.named = view.rewound_to;  // the same command again, and later saves have removed it: it is not needed
+    view.named_is_own = true;
   } else if (names_checkpoint(resume) && !(view.fork && newest)) {
     named = resolve_checkpoint(resume);
     view.named = read_manifest(named).step;
@@ -134,7 +139,9 @@ fs::path prepare_start(const Config& config) {
 }
 
 void go_back_behind(const Config& config, const fs::path& checkpoint, const std::string& problem) {
+  const std::string& resume = config.checkpoint.resume;
   if (run_of(checkpoint) != plain(config.run.directory) ||
+      (names_checkpoint(resume) && plain(resume) == plain(checkpoint)) ||  // this one and no other was asked for
       list_steps(checkpoints_folder(config.run.directory)).size() < 2)
     fail("{}", problem);
   const fs::path aside = set_aside(checkpoint);

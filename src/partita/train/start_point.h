@@ -21,7 +21,7 @@ namespace partita {
 [[nodiscard]] std::filesystem::path prepare_start(const Config&);
 
 // After `checkpoint` was found damaged while it was loaded: gives it another name, so that the next prepare_start finds the
-// one before. Error `problem`: it is not the run's own, or there is no other.
+// one before. Error `problem`: it is not the run's own, the configuration names it, or there is no other.
 void go_back_behind(const Config&, const std::filesystem::path& checkpoint, const std::string& problem);
 
 // The folder of the run that a checkpoint belongs to: RUN/checkpoints/step-....
