@@ -1,3 +1,6 @@
+// gcc 12 takes the map of a StoredTypes that is made within a call for uninitialized where making it throws.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
 #include "partita/train/run_state.h"
 
 #include <gmock/gmock.h>
