@@ -151,7 +151,7 @@ void validate_step(const Config& c, int64_t ranks) {
 void validate(const Config& c, int64_t ranks) {
   validate_step(c, ranks);
   if (c.lora.rank > 0 && c.from.empty())
-    fail("lora.rank is {} and model.from is empty: adapters stand beside a trained model, name its folder",
+    fail("lora.rank is {} and model.from is empty: adapters are added to a trained model: name its folder",
          c.lora.rank);
   validate_schedule(c);
   validate_data(c);

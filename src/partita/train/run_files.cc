@@ -44,7 +44,9 @@ void write_run_files(const Config& config, int64_t resumed_step) {
   const std::string text = to_toml(saved);
   if (resumed_step > 0 && std::filesystem::exists(path)) {
     const std::string before = read_file(path);
-    if (before != text) write_file(folder / fmt::format("config-until-step-{:08}.toml", resumed_step), before);
+    // The first one counts: those of later starts at this step made no step that was kept.
+    const std::filesystem::path kept = folder / fmt::format("config-until-step-{:08}.toml", resumed_step);
+    if (before != text && !std::filesystem::exists(kept)) write_file(kept, before);
   }
   write_file(path, text);
   const nlohmann::json versions = {

@@ -121,7 +121,7 @@ class TrainingRun {
     hooks_.after_run(*view_);
     if (!profiler_->done())
       log::warn(
-          "no profile was written: it is made of {} steps behind the first five and tuning, and the run had fewer",
+          "no profile was written: it is made of {} steps after the first five and after tuning, and the run had fewer",
           config_.log.profile_steps);
     if (const DeviceUse use = device_use(device_); device_.is_cuda())
       log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
@@ -261,7 +261,7 @@ class TrainingRun {
         !text.empty())
       warn("{}", text);
     if (const int64_t host = engine_->memory().host; host > 0)
-      log::info("offload: {} of host memory on this rank, besides", human_bytes(host));
+      log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
     tuner_ = std::make_unique<MatmulTuner>(
         mesh_.data(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
