@@ -187,7 +187,10 @@ class Arguments {
     if (is_flag(option)) {
       if (value != nullptr && *value != "true" && *value != "false")
         wrong("{} takes no value, or true or false, got '{}'", name, *value);
-      if (value == nullptr || *value == "true") out_.push_back(name);
+      if (value == nullptr || *value == "true")
+        out_.push_back(name);
+      else if (name.starts_with("--"))
+        out_.push_back(name + "=false");  // of one that is on by default
       return;
     }
     if (before > 0 && !is_list(option)) wrong("{} is given twice: give it once", name);

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "partita/base/nearest.h"
 
@@ -18,6 +19,11 @@ std::string listed(const std::vector<std::string>& names) {
 std::string internal::long_name(const std::string& names) {
   const size_t dashes = names.find("--");
   return dashes == std::string::npos ? names : names.substr(dashes, names.find(',', dashes) - dashes);
+}
+
+double internal::finite(std::string_view integer) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  return std::clamp(std::strtod(std::string(integer).c_str(), nullptr), -kMost, kMost);
 }
 
 void internal::wrong_number(std::string_view option, bool integer, const partita::Range& range, std::string_view got) {

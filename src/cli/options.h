@@ -29,6 +29,8 @@
 namespace internal {
 // Of the names "-n,--ranks": "--ranks".
 [[nodiscard]] std::string long_name(const std::string& names);
+// A text of digits as a double; the largest one where there are more digits than that has.
+[[nodiscard]] double finite(std::string_view integer);
 [[noreturn]] void wrong_number(std::string_view option, bool integer, const partita::Range&, std::string_view got);
 [[noreturn]] void beyond_type(std::string_view option, const std::string& least, const std::string& most,
                               std::string_view got);
@@ -41,7 +43,7 @@ CLI::Option* add_named(CLI::App& command, const std::string& name, const std::st
 template <class T>
 [[nodiscard]] T read_number(std::string_view option, std::string_view text, const partita::Range& range) {
   const std::optional<T> value = partita::parse_number<T>(text);
-  if (!value && std::integral<T> && partita::is_integer_text(text) && range.contains(std::stod(std::string(text))))
+  if (!value && std::integral<T> && partita::is_integer_text(text) && range.contains(internal::finite(text)))
     internal::beyond_type(option, fmt::format("{}", std::numeric_limits<T>::min()),
                           fmt::format("{}", std::numeric_limits<T>::max()), text);
   if (!value || !range.contains(static_cast<double>(*value)))

@@ -15,7 +15,8 @@ struct TextArguments {
   int64_t max_document = partita::TextInputOptions{}.max_document_bytes >> 20;
 };
 
-// --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments` outlives the command.
+// --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments`
+// outlives the command.
 void add_text_options(CLI::App& command, TextArguments& arguments);
 
 // --allow-special and --add-special of commands that read prompts, both on unless --no-... `of_what` ends their help.

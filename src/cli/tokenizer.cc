@@ -149,8 +149,9 @@ void add_train(CLI::App& parent) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = parent.add_subcommand("train", "Learn a byte-level BPE (as GPT-2's) from text");
   add_text_options(*command, arguments->text);
-  add_text(*command, "--output", arguments->output, "FILE",
-           "Write tokenizer.json (Hugging Face's format); if FILE is named vocab.json, GPT-2's vocab.json and merges.txt")
+  add_text(
+      *command, "--output", arguments->output, "FILE",
+      "Write tokenizer.json (Hugging Face's format); if FILE is named vocab.json, GPT-2's vocab.json and merges.txt")
       ->required();
   add_number(*command, "--vocab-size", arguments->options.vocab_size, at_least(1),
              "Number of tokens: 256 bytes, merges and special tokens");
@@ -158,9 +159,10 @@ void add_train(CLI::App& parent) {
              "Merge only pairs that occur at least N times");
   add_list(*command, "--special-tokens", arguments->options.special_tokens, "NAME...",
            "Tokens that text never produces; they get the last ids. <|endoftext|>, or the only one, ends documents");
-  add_number(*command, "--workers", arguments->workers, between(1, 1024),
-             "Threads; the result is the same for any number (default: PARTITA_NUM_THREADS, else the CPUs this process may "
-             "use)")
+  add_number(
+      *command, "--workers", arguments->workers, between(1, 1024),
+      "Threads; the result is the same for any number (default: PARTITA_NUM_THREADS, else the CPUs this process may "
+      "use)")
       ->default_str("");
   command->add_flag("--quiet", arguments->quiet, "Show no progress on stderr");
   command->footer(
@@ -172,10 +174,11 @@ void add_train(CLI::App& parent) {
 CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* help, void (*run)(const StreamArguments&),
                              const std::shared_ptr<StreamArguments>& arguments) {
   CLI::App* command = parent.add_subcommand(name, help);
-  add_text(*command, "tokenizer", arguments->tokenizer, "PATH",
-           "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (next to its merges.txt), "
-           "or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its kind: r50k_base, "
-           "p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
+  add_text(
+      *command, "tokenizer", arguments->tokenizer, "PATH",
+      "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (next to its merges.txt), "
+      "or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its kind: r50k_base, "
+      "p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
       ->required();
   command->callback([arguments, run] { run(*arguments); });
   return command;
@@ -200,7 +203,8 @@ void add_decode(CLI::App& parent) {
   CLI::App* command = add_stream_command(
       parent, "decode", "Turn arrays of ids, one per line of stdin, into text on stdout", decode, arguments);
   command->add_flag("--whole", arguments->whole, "Write no line end after each text");
-  command->add_flag("--json", arguments->json, "Write each text as a JSON string, with U+FFFD for bytes that are not UTF-8");
+  command->add_flag("--json", arguments->json,
+                    "Write each text as a JSON string, with U+FFFD for bytes that are not UTF-8");
   command->footer("Example:\n  echo '[15496, 995]' | partita tokenizer decode tokenizer.json");
 }
 

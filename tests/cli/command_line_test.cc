@@ -25,7 +25,7 @@ struct Program {
   uint64_t seed = 0;
   double rate = 0.5;
   std::vector<std::string> input, keys = {"text"};
-  bool greedy = false;
+  bool greedy = false, special = true;
   Words extras, other;
 
   Program() {
@@ -38,6 +38,7 @@ struct Program {
     add_number(*generate, "--rate", rate, {.least = 0, .most = 1, .most_open = true}, "rate");
     add_choice(*generate, "--kind", kind, {"alpha", "b", "gamma"}, "which");
     generate->add_flag("--greedy", greedy, "no dice");
+    generate->add_flag("--special,!--no-special", special, "on unless switched off");
     CLI::App* data = app.add_subcommand("data", "looks");
     data->require_subcommand(1);
     CLI::App* read = data->add_subcommand("read", "reads");
@@ -159,6 +160,10 @@ TEST(CommandLine, WhatIsTooMuchOrTooLittle) {
   EXPECT_EQ(refused({"generate", "x", "--greedy=5"}), "generate: --greedy takes no value, or true or false, got '5'");
   EXPECT_TRUE(read({"generate", "x", "--greedy=true"})->greedy);
   EXPECT_FALSE(read({"generate", "x", "--greedy=false"})->greedy);
+  EXPECT_TRUE(read({"generate", "x"})->special);
+  for (const char* off : {"--special=false", "--no-special", "--no-special=true"})
+    EXPECT_FALSE(read({"generate", "x", off})->special) << off;
+  EXPECT_TRUE(read({"generate", "x", "--no-special=false"})->special);
 }
 
 TEST(CommandLine, NumbersSayTheirRange) {
@@ -169,6 +174,8 @@ TEST(CommandLine, NumbersSayTheirRange) {
   EXPECT_EQ(tokens("1,000"), "--tokens must be an integer of at least 0, got '1,000': write 1000");
   EXPECT_EQ(tokens("1e3"), "--tokens must be an integer of at least 0, got '1e3': write 1000");
   EXPECT_EQ(tokens("9223372036854775808"), "--tokens must be at most 9223372036854775807, got 9223372036854775808");
+  const std::string digits(400, '9');  // more than a double has
+  EXPECT_EQ(tokens(digits.c_str()), "--tokens must be at most 9223372036854775807, got " + digits);
   EXPECT_EQ(refused({"generate", "x", "-n", "-1"}), "--tokens must be at least 0, got -1");
   EXPECT_EQ(read({"generate", "x", "--tokens", "010"})->tokens, 10);  // not 8
   EXPECT_EQ(refused({"generate", "x", "--seed", "-1"}), "--seed must be at least 0, got -1");

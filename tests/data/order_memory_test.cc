@@ -22,9 +22,8 @@ TEST(OrderProblem, NamesWhatToLower) {
 
 TEST(AnnounceOrder, RefusesWhatNoMachineHolds) {
   const OrderSize huge{.name = "train", .samples = 1, .epochs = 1, .bytes = int64_t{1} << 60};
-  EXPECT_THAT(error_message([&] { announce_order(huge, false); }), HasSubstr("of memory"));
-  EXPECT_EQ(error_message([&] { announce_order(huge, true); }), "no error");
-  EXPECT_EQ(error_message([&] { announce_order({.name = "train", .bytes = 1000}, false); }), "no error");
+  EXPECT_THAT(error_message([&] { announce_order(huge); }), HasSubstr("of memory"));
+  EXPECT_EQ(error_message([&] { announce_order({.name = "train", .bytes = 1000}); }), "no error");
 }
 
 TEST(GptIndexBytes, AreThoseOfItsArrays) {

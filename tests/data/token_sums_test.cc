@@ -1,4 +1,4 @@
-// Checksums beside token files: what is written, what a flipped byte does, what merging makes of them.
+// Checksums of token files: what is written, what a flipped byte does, what merging makes of them.
 #include "partita/data/token_sums.h"
 
 #include <gmock/gmock.h>

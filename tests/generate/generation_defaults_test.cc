@@ -43,6 +43,15 @@ TEST(GenerationDefaults, AFileMayAskForTheLikeliestToken) {
   expect(choose_generation({.temperature = 0.3F}, file), 0.3F, 0, 1, 128, "");
 }
 
+// As transformers takes it: one token is always kept.
+TEST(GenerationDefaults, TopPOfNothingIsTheLikeliestToken) {
+  GenerationConfig file;
+  file.temperature = 0.6;
+  file.top_p = 0;
+  expect(choose_generation({}, file), 0, 0, 1, 128, "generation_config.json: temperature 0.6, top_p 0");
+  expect(choose_generation({.top_p = 0.5F}, file), 0.6F, 0, 0.5F, 128, "generation_config.json: temperature 0.6");
+}
+
 TEST(GenerationDefaults, WithoutAFileNothingChanges) {
   expect(choose_generation({}, {}), 1, 0, 1, 128, "");
   expect(choose_generation({.temperature = 0.5F, .top_p = 0.5F}, {}), 0.5F, 0, 0.5F, 128, "");

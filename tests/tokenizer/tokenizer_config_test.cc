@@ -75,7 +75,7 @@ TEST_F(Config, OfOtherFiles) {
   write({{"add_bos_token", false}});
   EXPECT_TRUE(load_tokenizer(folder_.path())->tokens_in_front().empty());
   EXPECT_THAT(refusal({{"add_eos_token", true}}),
-              HasSubstr("add_eos_token = true is not supported beside tokenizer.model"));
+              HasSubstr("add_eos_token = true is not supported next to tokenizer.model"));
 
   const TemporaryDirectory gpt2;
   write_file(gpt2 / "vocab.json", R"({"a": 0, "<|endoftext|>": 1})");
@@ -86,7 +86,8 @@ TEST_F(Config, OfOtherFiles) {
   };
   EXPECT_EQ(of_gpt2({{"add_prefix_space", false}, {"add_bos_token", false}}), "no error");
   EXPECT_THAT(of_gpt2({{"add_prefix_space", true}}), HasSubstr("add_prefix_space = true is not supported"));
-  EXPECT_THAT(of_gpt2({{"add_bos_token", true}}), HasSubstr("add_bos_token = true is not supported beside vocab.json"));
+  EXPECT_THAT(of_gpt2({{"add_bos_token", true}}),
+              HasSubstr("add_bos_token = true is not supported next to vocab.json"));
 }
 
 }  // namespace

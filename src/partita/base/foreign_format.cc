@@ -30,8 +30,7 @@ constexpr std::string_view kToText = "extract its text first";
 // Of several bytes that no text begins with: a word alone ("ORC") is not enough.
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv, {"a pointer of Git LFS", kLfs}},
-    {0, "PAR1"sv, {"an Apache Parquet file", kParquet}},
-    {0, "PARE"sv, {"an encrypted Apache Parquet file", kParquet}},
+    {0, "PAR1\x15"sv, {"an Apache Parquet file", kParquet}},  // and the first field of a page or footer: an integer
     {0, "ARROW1\0\0"sv, {"an Apache Arrow (Feather) file", kFeather}},
     {0, "FEA1"sv, {"a Feather file", kFeather}},
     {0, "\xFF\xFF\xFF\xFF"sv, {"an Apache Arrow stream, as `datasets` stores it", kArrowStream}},

@@ -25,8 +25,12 @@ std::vector<fs::path> folders_in(const fs::path& root) {
   std::vector<fs::path> folders;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const bool folder = it->is_directory(error);
-    if (error == std::errc::no_such_file_or_directory) error.clear();  // a link that leads nowhere
     if (folder) folders.push_back(it->path());
+    // A checkpoint that cannot be looked at (and not a link that leads nowhere): the next increment would forget it.
+    if (error && error != std::errc::no_such_file_or_directory &&
+        parse_step_folder_name(it->path().filename().string()))
+      break;
+    error.clear();
   }
   // What cannot be listed is not empty: a run would begin at its first step.
   if (error && error != std::errc::no_such_file_or_directory)

@@ -1,7 +1,6 @@
 #include "partita/data/blended_dataset.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "partita/base/error.h"
 #include "partita/data/order_memory.h"
@@ -31,15 +30,14 @@ BlendedDataset::BlendedDataset(const std::vector<Part>& parts, const GptIndexSpe
   constexpr int64_t kMostSamples = int64_t{1} << 50;
   if (most > kMostSamples) fail("{} samples of a blend asked for, at most {} are possible", most, kMostSamples);
   const int64_t size = blend_size(weights, most);
-  const std::string name = spec.split + "-blend", description = describe(weights, size);
-  const bool known =
-      !options.cache.folder().empty() && std::filesystem::exists(options.cache.file_of(name, description));
-  announce_order({.name = name,
-                  .samples = size,
-                  .epochs = 1,
-                  .bytes = size * static_cast<int64_t>(sizeof(int16_t) + sizeof(int64_t))},
-                 known);
-  const SharedArrays arrays = options.cache.get(name, description, 2, [&] { return build(weights, size); });
+  const std::string name = spec.split + "-blend";
+  const SharedArrays arrays = options.cache.get(name, describe(weights, size), 2, [&] {
+    announce_order({.name = name,
+                    .samples = size,
+                    .epochs = 1,
+                    .bytes = size * static_cast<int64_t>(sizeof(int16_t) + sizeof(int64_t))});
+    return build(weights, size);
+  });
   owner_ = arrays.owner;
   dataset_ = arrays.as<int16_t>(0);
   sample_ = arrays.as<int64_t>(1);

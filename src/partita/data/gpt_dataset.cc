@@ -1,7 +1,6 @@
 #include "partita/data/gpt_dataset.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -50,14 +49,14 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> tokens, SequenceRan
 
 void GptDataset::add_part(SequenceRange range, const GptIndexSpec& spec, const IndexCache& cache) {
   const EpochPlan plan = plan_epochs(spec, range.size(), tokens_per_epoch_);  // its errors before anything is written
-  const auto make = [&] { return build(*tokens_, range, spec); };
+  const auto make = [&] {
+    announce_order({.name = spec.split,
+                    .samples = plan.samples,
+                    .epochs = plan.epochs,
+                    .bytes = gpt_index_bytes(plan, range.size())});
+    return build(*tokens_, range, spec);
+  };
   const std::string description = cache.folder().empty() ? std::string() : describe(*tokens_, range, spec);
-  const bool known = !cache.folder().empty() && std::filesystem::exists(cache.file_of(spec.split, description));
-  announce_order({.name = spec.split,
-                  .samples = plan.samples,
-                  .epochs = plan.epochs,
-                  .bytes = gpt_index_bytes(plan, range.size())},
-                 known);
   const SharedArrays arrays = cache.get(spec.split, description, 3, make);
   const GptIndexView index{plan, arrays.as<int64_t>(0), arrays.as<TokenPosition>(1), arrays.as<int64_t>(2)};
   PARTITA_CHECK(index.size() == plan.samples && index.starts.size() == index.shuffle.size() + 1 &&

@@ -18,13 +18,13 @@ std::string what(const OrderSize& order) {
 std::string order_problem(const OrderSize& order, const FreeMemory& free) {
   if (order.bytes <= free.bytes) return {};
   return fmt::format(
-      "{} takes {} of memory, and {} are free ({}): lower train.steps or train.global_batch (--samples); a run that has come "
-      "to its end may be prolonged by raising train.steps",
+      "{} takes {} of memory, and {} are free ({}): lower train.steps or train.global_batch (--samples); a later "
+      "start with more train.steps continues a run",
       what(order), human_bytes(order.bytes), human_bytes(free.bytes), free.limit);
 }
 
-void announce_order(const OrderSize& order, bool known) {
-  if (order.bytes < kTakesAWhile || known) return;
+void announce_order(const OrderSize& order) {
+  if (order.bytes < kTakesAWhile) return;
   if (const std::string problem = order_problem(order, free_for_process(memory_limits(), 1)); !problem.empty())
     throw Error(problem);
   log::info("making {}, in {} of memory", what(order), human_bytes(order.bytes));

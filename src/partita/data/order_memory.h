@@ -1,6 +1,6 @@
 // The memory that an order of samples takes, said before it is made.
 //
-//   announce_order({.name = "train", .samples = 40'000'000, .epochs = 769'231, .bytes = 1'400'000'000}, made_before);
+//   announce_order({.name = "train", .samples = 40'000'000, .epochs = 769'231, .bytes = 1'400'000'000});
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,7 +18,8 @@ struct OrderSize {
 // What is said where it does not fit into what is free; empty: it fits. Pure.
 [[nodiscard]] std::string order_problem(const OrderSize&, const FreeMemory&);
 
-// Error: order_problem, now. Says what is made where that takes a while; known: it lies in a file, and nothing is made.
-void announce_order(const OrderSize&, bool known);
+// Error: order_problem, now. Says what is made where that takes a while. Called by the process that makes it, not by those
+// that wait for its file: they would find the memory taken.
+void announce_order(const OrderSize&);
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// PREFIX.sums beside PREFIX.bin and PREFIX.idx: checksums of both, and what their tokens are. It is Partita's own, and
+// PREFIX.sums, next to PREFIX.bin and PREFIX.idx: checksums of both, and what their tokens are. It is Partita's own;
 // other programs that read the two files need not know of it.
 //
 //   partita-sums 1
@@ -6,7 +6,7 @@
 //   idx 1258 9c0b7e4a...                          bytes and checksum
 //   vocabulary 50257 77fd1c02...                  size and fingerprint of the tokenizer; 0 and -: not known
 //   largest 50256                                 id in the .bin; -1: there is none
-//   block 4194304                                 the .bin in blocks of so many bytes, a checksum each:
+//   block 4194304                                 the .bin in blocks of 4 MiB, a checksum each:
 //   1f0e33aa...
 //   5b9c21d0...
 //   end 0d2f6c1e...                               of all of the above

@@ -160,7 +160,9 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
                                                             : fmt::format("{} input files", options.inputs.size());
     fail("{}: no document with text ({}, {} empty documents, {} bad ones, {} too long{}): {} is not written", inputs,
          human_bytes(report.progress.text_bytes), report.empty_documents, report.bad_documents, report.too_long,
-         report.too_long > 0 ? fmt::format(", the first {}", report.problems.front()) : "",
+         report.too_long > 0
+             ? fmt::format(", the first {} (--max-line and --max-document set the limits)", report.problems.front())
+             : "",
          bin_path(writer.prefix()).string());
   }
   for (IndexedWriter& writer : writers) writer.finish();
@@ -184,7 +186,7 @@ void for_each_document(const std::vector<std::filesystem::path>& inputs, const T
     for (const TextProblem& problem : summary.problems) {
       const std::string where = lines.place(chunk->name, chunk->first_byte, problem);
       if (!problem.too_long) throw Error(where);
-      log::warn("skipped: {}", where);
+      log::warn("skipped: {} (--max-line and --max-document set the limits)", where);
     }
     lines.leave(chunk->first_byte, summary.lines);
     now.bytes += chunk->input_bytes;

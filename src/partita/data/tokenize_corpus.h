@@ -62,8 +62,9 @@ struct TokenizeReport {
   static constexpr size_t kMostProblems = 10;
 };
 
-// The folder of output_prefix is made. progress is called on this thread after each chunk of about a megabyte. Error: a bad document (file, line, byte),
-// no document with text, append_eod with a tokenizer that has no such token, a full disk.
+// The folder of output_prefix is made. progress is called on this thread after each chunk of about a megabyte. Error: a
+// bad document (file, line, byte), no document with text, append_eod with a tokenizer that has no such token, a full
+// disk.
 TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& tokenizer,
                                const std::function<void(const TokenizeProgress&)>& progress = {});
 

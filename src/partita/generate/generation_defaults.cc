@@ -41,6 +41,10 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
   choose(choice.sampling.temperature, wish.temperature, config.temperature, "temperature");
   choose(choice.sampling.top_k, wish.top_k, config.top_k, "top_k");
   choose(choice.sampling.top_p, wish.top_p, config.top_p, "top_p");
+  if (!wish.top_p && choice.sampling.top_p == 0) {  // transformers keeps one token: the most likely
+    choice.sampling.top_p = 1;
+    choice.sampling.temperature = 0;
+  }
   return choice;
 }
 

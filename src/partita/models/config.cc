@@ -91,8 +91,8 @@ void validate(const ModelConfig& m) {
   m.kind == ModelKind::gpt2 ? validate_gpt2(m) : validate_llama(m);
   if (const double parameters = approximate_parameters(m); parameters > kMostParameters)
     fail(
-        "model.layers {}, hidden_size {}, heads x head_width {} x {}, ffn_hidden_size {}, vocab_size {} and max_length {} "
-        "make {:.0e} parameters: use smaller ones",
+        "model.layers {}, hidden_size {}, heads x head_width {} x {}, ffn_hidden_size {}, vocab_size {} and max_length "
+        "{} make {:.0e} parameters: use smaller ones",
         m.layers, m.hidden_size, m.heads, m.head_size(), m.ffn_size(), m.vocab_size, m.max_length, parameters);
 }
 

@@ -1,8 +1,8 @@
 #include "partita/tokenizer/bpe_trainer.h"
 
 #include <algorithm>
-#include <exception>
 #include <array>
+#include <exception>
 #include <queue>
 #include <thread>
 

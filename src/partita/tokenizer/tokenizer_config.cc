@@ -145,10 +145,10 @@ void check_tokenizer_config(const TokenizerConfig& config, const Tokenizer& toke
     fail("{}: add_prefix_space = {} is not supported: the tokenizer's own file says {}", origin,
          *config.add_prefix_space, !*config.add_prefix_space);
   if (format != TokenizerFormat::json && config.add_eos_token.value_or(false))
-    fail("{}: add_eos_token = true is not supported beside {}: false expected (--append-eod ends documents)", origin,
+    fail("{}: add_eos_token = true is not supported next to {}: false expected (--append-eod ends documents)", origin,
          format == TokenizerFormat::gpt2 ? "vocab.json" : "tokenizer.model");
   if (format == TokenizerFormat::gpt2 && config.add_bos_token.value_or(false))
-    fail("{}: add_bos_token = true is not supported beside vocab.json: a tokenizer.json says what is put in front",
+    fail("{}: add_bos_token = true is not supported next to vocab.json: a tokenizer.json says what is put in front",
          origin);
   const auto encoder = tokenizer.make_encoder({.allow_special = true});
   std::string missing;

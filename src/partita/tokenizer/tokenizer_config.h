@@ -1,12 +1,12 @@
-// tokenizer_config.json beside a tokenizer's file (and special_tokens_map.json and added_tokens.json, which older folders
-// have): of its fields those that change ids are used or refused by name, as
-// transformers 5 reads them; the rest says nothing about ids.
+// tokenizer_config.json next to a tokenizer's file (and special_tokens_map.json and added_tokens.json, which older folders
+// have): of its fields those that change ids are used or refused by name, as transformers 5 reads them; the rest says
+// nothing about ids.
 //
 //   const TokenizerConfig config = read_tokenizer_config("models/llama2");
 //   check_tokenizer_config(config, *tokenizer, format);
 //
 // add_bos_token, add_eos_token: of a tokenizer.json transformers takes no notice of them, its post_processor says what is
-// put around a text. Beside a tokenizer.model the first is used and the second refused.
+// put around a text. Next to a tokenizer.model the first is used and the second refused.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -79,7 +79,7 @@ struct VectorMath {
   }
 };
 
-// 4 * Lanes(DU64()) standard normals: those of so many blocks from `block` on.
+// 4 * Lanes(DU64()) standard normals: those of Lanes(DU64()) blocks from `block` on.
 HWY_INLINE void normals_of_blocks(PhiloxKey key, int64_t block, float* out) {
   const DU64 d;
   const VU64 index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<uint64_t>(block)));

@@ -13,7 +13,7 @@
 namespace partita {
 namespace {
 
-// Rows and columns of a block. Large enough that widening is small beside the product, small enough for caches.
+// Rows and columns of a block. Large enough that widening is small compared with the product, small enough for caches.
 constexpr int64_t kBlock = 1024;
 
 struct WideLeft;
