@@ -170,8 +170,7 @@ std::string unquoted(const std::string& text) {
 ConfigValue read_as(const ConfigField& field, const std::string& text, std::string_view where) {
   if (std::holds_alternative<int64_t*>(field.target)) {
     if (const auto value = parse_number<int64_t>(text)) return *value;
-    if (is_integer_text(text))
-      wrong_value(field, where, text, fmt::format(", and {} is beyond 64 bits", text));
+    if (is_integer_text(text)) wrong_value(field, where, text, fmt::format(", and {} is beyond 64 bits", text));
   }
   if (std::holds_alternative<double*>(field.target)) {
     if (const auto value = parse_number<double>(text)) return *value;
@@ -206,7 +205,8 @@ ConfigValue value_of(const ConfigField& field, const toml::node& node, std::stri
 }
 
 std::string_view line_of(std::string_view text, size_t number) {
-  for (size_t n = 1; n < number && !text.empty(); ++n) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  for (size_t n = 1; n < number && !text.empty(); ++n)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
   return text.substr(0, text.find('\n'));
 }
 
@@ -310,8 +310,8 @@ ConfigSchema& ConfigSchema::also_called(std::span<const ConfigAlias> aliases) {
 
 ConfigSchema& ConfigSchema::at_most(std::string_view key, double most) {
   const auto field = std::ranges::find(fields_, key, &ConfigField::key);
-  PARTITA_CHECK(field != fields_.end() && (std::holds_alternative<int64_t*>(field->target) ||
-                                           std::holds_alternative<double*>(field->target)),
+  PARTITA_CHECK(field != fields_.end() &&
+                    (std::holds_alternative<int64_t*>(field->target) || std::holds_alternative<double*>(field->target)),
                 "{} is not a number of the configuration", key);
   if (most < field->range.most) field->range.most = most, field->range.most_open = false;
   return *this;
@@ -424,7 +424,8 @@ std::string ConfigSchema::to_toml(const ConfigSources* sources) const {
       }
       const auto source = sources->find(fields_[i].key);
       std::string comment = source == sources->end() ? "default" : source->second;
-      std::ranges::replace_if(comment, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+      std::ranges::replace_if(
+          comment, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
       out += fmt::format("{:<{}}  # {}\n", lines[i], width, comment);
     }
   }

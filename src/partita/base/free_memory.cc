@@ -56,8 +56,7 @@ std::optional<int64_t> free_of_group(const fs::path& group, bool version_2, int6
   if (version_2) {
     const std::string most = text_of(group / "memory.swap.max");
     const int64_t swapped = first_number(text_of(group / "memory.swap.current")).value_or(0);
-    swappable = most.starts_with("max") ? swap
-                                        : std::clamp<int64_t>(first_number(most).value_or(0) - swapped, 0, swap);
+    swappable = most.starts_with("max") ? swap : std::clamp<int64_t>(first_number(most).value_or(0) - swapped, 0, swap);
   }
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *used - files)) + swappable;
 }

@@ -154,9 +154,7 @@ bool enabled(Level level) {
   return (logger.rank == 0 || level >= Level::warn) && logger.logger.should_log(spdlog_level(level));
 }
 
-void write(Level level, std::string_view message) {
-  instance().logger.log(spdlog_level(level), printable(message));
-}
+void write(Level level, std::string_view message) { instance().logger.log(spdlog_level(level), printable(message)); }
 
 void print(std::string_view text) {
   if (instance().rank != 0) return;

@@ -55,8 +55,7 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
     : shape_(shape), temporary_bytes_(temporary_bytes(blocks, shape, keeps, width, dtype)) {
   const at::Tensor shared_memory = bytes(temporary_bytes_.shared, device),
                    scratch_memory = bytes(temporary_bytes_.scratch, device), none = bytes(0, device);
-  const std::vector<at::Tensor> out =
-      carve(bytes(temporary_bytes_.handed, device), handed_specs(shape, width, dtype));
+  const std::vector<at::Tensor> out = carve(bytes(temporary_bytes_.handed, device), handed_specs(shape, width, dtype));
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block* block = blocks[b].get();

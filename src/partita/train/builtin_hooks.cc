@@ -127,8 +127,7 @@ class PaceHook : public Hook {
     const int64_t left = view.info.total_steps - view.step.step;
     if (done_ < kMeasured || left == 0) return;
     const double measured = seconds_ / static_cast<double>(kMeasured - 1);
-    if (is_off(estimate_, measured))
-      log::info("{}", corrected_pace_text(measured, left));
+    if (is_off(estimate_, measured)) log::info("{}", corrected_pace_text(measured, left));
   }
 
  private:

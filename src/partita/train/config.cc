@@ -69,18 +69,23 @@ void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys
 
 void validate_products(const Config& c) {
   const TrainConfig& t = c.train;
-  require_product({{"train.steps", t.steps}, {"train.global_batch", t.global_batch},
-                   {"train.sequence_length", t.sequence_length}}, "tokens");
-  require_product({{"eval.batches", c.eval.batches}, {"train.global_batch", t.global_batch},
-                   {"train.sequence_length", t.sequence_length}}, "tokens");
+  require_product(
+      {{"train.steps", t.steps}, {"train.global_batch", t.global_batch}, {"train.sequence_length", t.sequence_length}},
+      "tokens");
+  require_product({{"eval.batches", c.eval.batches},
+                   {"train.global_batch", t.global_batch},
+                   {"train.sequence_length", t.sequence_length}},
+                  "tokens");
   // Of a layer's largest activation, in bytes; kernels count rows in 32 bits.
-  require_product({{"train.micro_batch", t.micro_batch}, {"train.sequence_length", t.sequence_length},
+  require_product({{"train.micro_batch", t.micro_batch},
+                   {"train.sequence_length", t.sequence_length},
                    {"model.layers", c.model.layers},
-                   {"bytes of a layer and token", 64 * std::max({c.model.hidden_size, c.model.ffn_size(), c.model.heads * c.model.head_size()})}},
+                   {"bytes of a layer and token",
+                    64 * std::max({c.model.hidden_size, c.model.ffn_size(), c.model.heads * c.model.head_size()})}},
                   "activations");
   if (t.micro_batch * t.sequence_length > std::numeric_limits<int32_t>::max())
-    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} are possible at once", t.micro_batch,
-         t.sequence_length, t.micro_batch * t.sequence_length, std::numeric_limits<int32_t>::max());
+    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} are possible at once",
+         t.micro_batch, t.sequence_length, t.micro_batch * t.sequence_length, std::numeric_limits<int32_t>::max());
 }
 
 void validate_batches(const Config& c, int64_t ranks) {

@@ -13,35 +13,38 @@ namespace {
 
 void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, std::filesystem::path& base) {
   s.section("model", "the shape of the model")
-      .field(
-          "from", from,
-          "Hugging Face or PEFT folder, run or checkpoint to start from; its shape and adapters are the defaults")
+      .field("from", from,
+             "Hugging Face or PEFT folder, run or checkpoint to start from; its shape and adapters are the defaults")
       .field("base", base, "base model of the adapters in model.from; empty: the path stored with them")
       .choice("kind", m.kind, {"gpt2", "llama"},
               "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
       .field("layers", m.layers, at_least(1), "transformer layers")
       .field("hidden_size", m.hidden_size, at_least(1), "width of the residual stream; a multiple of heads")
       .field("heads", m.heads, at_least(1), "attention heads")
-      .field("kv_heads", m.kv_heads, at_least(0), "llama: key/value heads, each shared by several queries; 0: as many as heads")
+      .field("kv_heads", m.kv_heads, at_least(0),
+             "llama: key/value heads, each shared by several queries; 0: as many as heads")
       .field("head_width", m.head_width, at_least(0), "llama: channels per head; 0: hidden_size / heads")
       .field("ffn_hidden_size", m.ffn_hidden_size, at_least(0),
-             "inner width of the MLP; 0: 4 x hidden_size (gpt2), or 8/3 x hidden_size rounded up to a multiple of 256 (llama)")
+             "inner width of the MLP; 0: 4 x hidden_size (gpt2), or 8/3 x hidden_size rounded up to a multiple of 256 "
+             "(llama)")
       .field("vocab_size", m.vocab_size, at_least(0), "size of the vocabulary; 0: that of the tokenizer")
       .field("max_length", m.max_length, at_least(1), "longest sequence, in tokens")
       .choice("tied_head", m.tied_head, {"auto", "true", "false"},
               "share the token embedding with the output head; auto: true for gpt2, false for llama")
-      .field("dropout", m.dropout, fraction(), "dropout probability of the branches that are added to the residual stream")
+      .field("dropout", m.dropout, fraction(),
+             "dropout probability of the branches that are added to the residual stream")
       .field("embedding_dropout", m.embedding_dropout, fraction(), "dropout probability of the embedding")
       .field("attention_dropout", m.attention_dropout, fraction(), "dropout probability of attention weights")
       .field("init_std", m.init_std, more_than(0), "standard deviation of initial weights")
       .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in norms")
       .field("rope_theta", m.rope_theta, more_than(1), "llama: base of the rotary position frequencies")
-      .field("rope_factor", m.rope_factor, at_least(1),
-             "llama 3: divisor of the low rotary frequencies; 1: no scaling")
+      .field("rope_factor", m.rope_factor, at_least(1), "llama 3: divisor of the low rotary frequencies; 1: no scaling")
       .field("rope_low_frequency", m.rope_low_frequency, more_than(0),
              "llama 3: frequencies with fewer turns than this within rope_original_length are divided by rope_factor")
-      .field("rope_high_frequency", m.rope_high_frequency, more_than(0), "llama 3: frequencies with more turns than this are unchanged")
-      .field("rope_original_length", m.rope_original_length, at_least(1), "llama 3: sequence length of the original training");
+      .field("rope_high_frequency", m.rope_high_frequency, more_than(0),
+             "llama 3: frequencies with more turns than this are unchanged")
+      .field("rope_original_length", m.rope_original_length, at_least(1),
+             "llama 3: sequence length of the original training");
 }
 
 void bind_lora(ConfigSchema& s, LoraConfig& l) {
@@ -49,15 +52,17 @@ void bind_lora(ConfigSchema& s, LoraConfig& l) {
       .field("rank", l.rank, at_least(0), "rank of the adapters; 0: no adapters, train the model itself")
       .field("alpha", l.alpha, more_than(0), "the output of adapters is multiplied by alpha / rank")
       .field("dropout", l.dropout, fraction(), "dropout probability of the input of adapters")
-      .field("targets", l.targets,
-             "linear layers with adapters, comma-separated names of Hugging Face such as q_proj,v_proj; empty: those of "
-             "the attention");
+      .field(
+          "targets", l.targets,
+          "linear layers with adapters, comma-separated names of Hugging Face such as q_proj,v_proj; empty: those of "
+          "the attention");
 }
 
 void bind_data(ConfigSchema& s, DataConfig& d) {
   s.section("data", "training and validation data")
       .choice("format", d.format, {"tokens", "prompts"},
-              "tokens: files written by 'partita tokenize'; prompts: JSON lines of prompts and completions; only completions "
+              "tokens: files written by 'partita tokenize'; prompts: JSON lines of prompts and completions; only "
+              "completions "
               "carry loss")
       .field("path", d.path, "tokens: prefix of the files PATH.bin and PATH.idx; prompts: the file of JSON lines")
       .field("blend", d.blend,
@@ -67,14 +72,16 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
       .field("tokenizer", d.tokenizer, "tokenizer.json that wrote the token files; empty: that of model.from")
       .field("split", d.split, "weights of the training, validation and test parts, in documents or examples")
       .field("seed", d.seed, between(0, 4294967295), "shuffle seed")
-      .field("cache", d.cache,
-             "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache next "
-             "to the token files; none: each rank keeps its own in memory")
+      .field(
+          "cache", d.cache,
+          "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache next "
+          "to the token files; none: each rank keeps its own in memory")
       .choice("separate_documents", d.separate_documents, {"auto", "true", "false"},
               "reset positions and mask attention at document boundaries; auto: for prompts only")
       .field("prompt_key", d.prompt_key, "prompts: key of the prompt")
       .field("completion_key", d.completion_key, "prompts: key of the completion")
-      .field("packing", d.packing, "prompts: pack as many examples as fit into a sample (false: one example per sample, padded)")
+      .field("packing", d.packing,
+             "prompts: pack as many examples as fit into a sample (false: one example per sample, padded)")
       .choice("too_long", d.too_long, {"error", "cut", "skip"},
               "prompts: examples longer than a sample are an error, lose the end of their completion, or are skipped")
       .field("allow_special", d.allow_special,
@@ -82,7 +89,8 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
       .field("add_special", d.add_special,
              "prompts: put the tokens that the tokenizer's file puts in front of a text, such as <s>, in front of each "
              "prompt")
-      .field("verify", d.verify, "tokens: check the token files against their checksums (PREFIX.sums) before the first step");
+      .field("verify", d.verify,
+             "tokens: check the token files against their checksums (PREFIX.sums) before the first step");
 }
 
 void bind_train(ConfigSchema& s, TrainConfig& t) {
@@ -93,14 +101,16 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("global_batch", t.global_batch, at_least(1),
              "samples per step over all ranks: ranks x micro_batch x gradient accumulation steps")
       .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "compute precision; fp16 uses a loss scale")
-      .choice("states", t.states, {"fp32", "bf16"},
-              "precision of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
+      .choice(
+          "states", t.states, {"fp32", "bf16"},
+          "precision of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
       .choice("fp8", t.fp8, kFp8Recipes,
               "FP8 matrix products in layer linears (needs precision bf16); current: scales from the current tensor; "
               "delayed: from the largest value of the last 16 updates")
-      .choice("cuda_graph", t.cuda_graph, {"auto", "true", "false"},
-              "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
-              "if kernels are short")
+      .choice(
+          "cuda_graph", t.cuda_graph, {"auto", "true", "false"},
+          "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
+          "if kernels are short")
       .field("fp32_gradients", t.fp32_gradients,
              "keep the gradients of layers in fp32 even if half precision is enough: at ZeRO 2 and 3, and for one "
              "micro-batch on one rank")
@@ -116,7 +126,8 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
              "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)")
       .field("freeze", t.freeze, "parameters that are not trained, comma-separated patterns: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
-      .field("threads", t.threads, at_least(0), "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
+      .field("threads", t.threads, at_least(0),
+             "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
              "itself), else the cores this process may use, divided by the ranks that share them")
       .choice(
           "tune_matmul", t.tune_matmul, {"auto", "true", "false"},
@@ -136,12 +147,14 @@ void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
               "Adam with decoupled weight decay, SGD with momentum, or LAMB for very large batches")
       .field("learning_rate", o.learning_rate, more_than(0), "peak learning rate")
       .field("min_learning_rate", o.min_learning_rate, at_least(0), "learning rate at the end of the schedule")
-      .field("weight_decay", o.weight_decay, at_least(0), "weight decay of matrices and embeddings (biases and norms have none)")
+      .field("weight_decay", o.weight_decay, at_least(0),
+             "weight decay of matrices and embeddings (biases and norms have none)")
       .field("beta1", o.beta1, fraction(), "adamw, lamb: decay of the mean of gradients")
       .field("beta2", o.beta2, fraction(), "adamw, lamb: decay of the mean of squared gradients")
       .field("epsilon", o.epsilon, more_than(0), "adamw, lamb: added to the root of the mean square")
       .field("momentum", o.momentum, fraction(), "sgd: momentum")
-      .field("clip", o.clip, at_least(0), "largest global gradient norm; larger gradients are scaled down to it; 0: no clipping");
+      .field("clip", o.clip, at_least(0),
+             "largest global gradient norm; larger gradients are scaled down to it; 0: no clipping");
 }
 
 void bind_loss_scale(ConfigSchema& s, LossScaleConfig& l) {
@@ -157,7 +170,8 @@ void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
               "curve after the warmup")
       .choice("unit", c.unit, {"steps", "samples"}, "unit of warmup, decay and wsd_decay")
       .field("warmup", c.warmup, at_least(0), "length of the linear rise to learning_rate")
-      .field("decay", c.decay, at_least(0), "length of the schedule including warmup, at whose end min_learning_rate is reached; 0: the whole run")
+      .field("decay", c.decay, at_least(0),
+             "length of the schedule including warmup, at whose end min_learning_rate is reached; 0: the whole run")
       .field("wsd_decay", c.wsd_decay, at_least(0),
              "length of the decay at the end of warmup-stable-decay; 0: a tenth of the schedule")
       .choice("wsd_style", c.wsd_style, {"exponential", "linear", "cosine", "one-minus-sqrt"},
@@ -173,8 +187,9 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
       .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 is supported")
       .field("blocks_per_unit", p.blocks_per_unit, at_least(0),
              "layers per collective; 0: as many as hold about 30 million elements")
-      .field("timeout_seconds", p.timeout_seconds, at_least(1),
-             "a collective that takes longer than this many seconds ends the run and names the ranks that did not arrive");
+      .field(
+          "timeout_seconds", p.timeout_seconds, at_least(1),
+          "a collective that takes longer than this many seconds ends the run and names the ranks that did not arrive");
 }
 
 void bind_rest(ConfigSchema& s, Config& c) {
@@ -186,9 +201,10 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("keep_last", c.checkpoint.keep_last, at_least(0), "number of newest checkpoints to keep; 0: all")
       .field("keep_every", c.checkpoint.keep_every, at_least(0),
              "also keep checkpoints whose step is a multiple of this; 0: none")
-      .field("resume", c.checkpoint.resume,
-             "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
-             "checkpoint to start at (of the run itself: see run.rewind)")
+      .field(
+          "resume", c.checkpoint.resume,
+          "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
+          "checkpoint to start at (of the run itself: see run.rewind)")
       .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run");
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")
@@ -206,9 +222,8 @@ void bind_rest(ConfigSchema& s, Config& c) {
              "go back to the older checkpoint of the run named by checkpoint.resume; later ones are moved to a folder");
   s.section("debug", "debugging checks")
       .field("poison", c.debug.poison, "fill released weight slots and new gradient buffers with NaN")
-      .field(
-          "delay_streams", c.debug.delay_streams, between(0, 1000000),
-          "delay streams at random by up to N microseconds, so that a missing wait changes the loss; 0: no delay")
+      .field("delay_streams", c.debug.delay_streams, between(0, 1000000),
+             "delay streams at random by up to N microseconds, so that a missing wait changes the loss; 0: no delay")
       .field("self_check", c.debug.self_check,
              "check collectives, and attention on GPUs, against known answers before the run")
       .field("check_memory", c.debug.check_memory,

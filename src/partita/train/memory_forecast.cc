@@ -16,7 +16,7 @@
 namespace partita {
 namespace {
 
-constexpr int kBatchArrays = 3;       // tokens, labels, positions, of int32
+constexpr int kBatchArrays = 3;  // tokens, labels, positions, of int32
 constexpr int64_t kMoreRanks = 8;
 constexpr double kNearlyFull = 0.95;  // of what is free: worth a warning
 
@@ -60,13 +60,13 @@ struct Alternative {
 std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device device) {
   std::vector<Alternative> all;
   for (int64_t stage = std::max<int64_t>(c.parallel.zero_stage + 1, 1); ranks > 1 && stage <= 3; ++stage)
-    all.push_back({fmt::format("parallel.zero_stage={}", stage), [stage](Config& x) { x.parallel.zero_stage = stage; }});
+    all.push_back(
+        {fmt::format("parallel.zero_stage={}", stage), [stage](Config& x) { x.parallel.zero_stage = stage; }});
   constexpr std::array kRecompute = {"none", "selective", "mlp", "full"};
   for (auto r = static_cast<size_t>(c.train.recompute) + 1; r < kRecompute.size(); ++r)
     all.push_back({fmt::format("train.recompute={}", kRecompute[r]),
                    [r](Config& x) { x.train.recompute = static_cast<Recompute>(r); }});
-  if (c.train.micro_batch > 1)
-    all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
+  if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
   if (device.is_cuda() && !c.train.offload_optimizer)
     all.push_back({"train.offload_optimizer=true", [](Config& x) { x.train.offload_optimizer = true; }});
   if (c.train.precision == DType::fp32)
@@ -122,8 +122,8 @@ MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device
   c.train.cuda_graph = Switch::off;  // takes no memory of its own
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
   const int64_t stage = c.parallel.zero_stage;
-  const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), replicas_of(stage, ranks),
-                                        training_options(c, ranks, device));
+  const EngineMemory m =
+      predict_memory(blocks, sharding_of(stage, ranks), replicas_of(stage, ranks), training_options(c, ranks, device));
   MemoryForecast forecast{memory_owners(m), m.host};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});
   if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks)});
@@ -137,7 +137,7 @@ MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Dev
   const int64_t cached = 2 * s.model.layers * s.model.key_value_heads() * s.model.head_size() * s.cached_tokens;
   return {{{"weights", s.holds_weights ? 0 : m.weights},
            {"temporaries", m.temporaries},
-            {"keys and values", cached * size_of(s.compute)}},
+           {"keys and values", cached * size_of(s.compute)}},
           0};
 }
 
@@ -154,8 +154,8 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
     const int64_t bytes = forecast_training(changed, ranks, device).device_bytes();
     if (bytes > now - now / 20) continue;
     // Of several values of a key the one that saves most, or the mildest of those that save the same.
-    const auto same = std::ranges::find_if(
-        found, [&](const Found& f) { return key_of(f.alternative.change) == key_of(a.change); });
+    const auto same =
+        std::ranges::find_if(found, [&](const Found& f) { return key_of(f.alternative.change) == key_of(a.change); });
     if (same == found.end())
       found.push_back({std::move(a), bytes});
     else if (bytes < same->bytes)
@@ -186,7 +186,8 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
   return savings;
 }
 
-std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free, std::span<const MemorySaving> savings) {
+std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
+                           std::span<const MemorySaving> savings) {
   const int64_t total = needed.device_bytes();
   if (total <= free.bytes) return {};
   std::string text = fmt::format("{} of memory are needed per rank, and {} are free ({}):", human_bytes(total),

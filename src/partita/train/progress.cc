@@ -23,8 +23,7 @@ double Progress::seconds_left() const {
 std::string progress_bar(const Progress& p, int width) {
   const std::string head = fmt::format("{:3d}%", percent(p)), place = fmt::format("{}/{}", p.step, p.steps),
                     loss = fmt::format("loss {:.3f}", plain_nan(p.loss)),
-                    rate = human_count(p.tokens_per_second) + " tok/s",
-                    eta = "ETA " + human_duration(p.seconds_left());
+                    rate = human_count(p.tokens_per_second) + " tok/s", eta = "ETA " + human_duration(p.seconds_left());
   // What a narrow terminal shows, from all to the least.
   for (const std::string& tail : {fmt::format("{}  {}  {}  {}", place, loss, rate, eta),
                                   fmt::format("{}  {}  {}", place, loss, eta), fmt::format("{}  {}", loss, eta), eta}) {
@@ -41,8 +40,8 @@ std::string progress_bar(const Progress& p, int width) {
 }
 
 std::string progress_text(const Progress& p) {
-  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p), plain_nan(p.loss),
-                     human_count(p.tokens_per_second), human_duration(p.seconds_left()));
+  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p),
+                     plain_nan(p.loss), human_count(p.tokens_per_second), human_duration(p.seconds_left()));
 }
 
 std::string human_count(double value) {

@@ -121,6 +121,13 @@ fs::path prepare_start(const Config& config) {
     case StartKind::first_step:
       return {};
     case StartKind::newest:
+      // Nothing to go back from, or a rewind was cut short before its last step: the same command given again, when the
+      // run has come further, must not go back from there.
+      if (config.run.rewind && view.named == view.newest && view.rewound_to != view.named) {
+        Lineage noted = lineage;
+        noted.rewinds.push_back({.from = *view.newest, .to = *view.newest, .kept = {}});
+        write_lineage(run, noted);
+      }
       if (view.named && view.named != view.newest)
         log::info("{} continues at its own step {}, not at {}", run.string(), *view.newest, resume);
       return *newest;

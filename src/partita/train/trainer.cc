@@ -251,13 +251,13 @@ class TrainingRun {
                              .zero_stage = config_.parallel.zero_stage,
                              .precision = std::string(name_of(config_.train.precision)),
                              .memory = memory_table(engine_->memory(), workspace_)}));
-    const int64_t saved = checkpoint_bytes(
-        engine_->parameters(), {.weights = config_.train.precision,
-                                .states = config_.train.states,
-                                .optimizer_states = std::ssize(engine_->optimizer_state_names()),
-                                .adapters_alone = own_part() == Part::adapters});
-    if (const std::string text = disk_warning(saved, config_, config_.train.steps - step_,
-                                              free_bytes(config_.run.directory));
+    const int64_t saved =
+        checkpoint_bytes(engine_->parameters(), {.weights = config_.train.precision,
+                                                 .states = config_.train.states,
+                                                 .optimizer_states = std::ssize(engine_->optimizer_state_names()),
+                                                 .adapters_alone = own_part() == Part::adapters});
+    if (const std::string text =
+            disk_warning(saved, config_, config_.train.steps - step_, free_bytes(config_.run.directory));
         !text.empty())
       warn("{}", text);
     if (const int64_t host = engine_->memory().host; host > 0)
@@ -406,7 +406,7 @@ class TrainingRun {
   Config config_;
   Hooks extra_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0
-  int local_ranks_;  // on this machine
+  int local_ranks_;                    // on this machine
   at::Device device_;
   Mesh mesh_;
   std::unique_ptr<Communicator> self_;
@@ -423,7 +423,7 @@ class TrainingRun {
   StoredTypes stored_as_;       // element types that the weights came in, for an export
   std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
   StartTimes start_times_;
-  int64_t workspace_ = 0;       // bytes
+  int64_t workspace_ = 0;  // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
 };
 
