@@ -146,6 +146,29 @@ TEST(Resume, ObeysTheCheckpointThatIsNamed) {
   const Result on = partita(train_command(1, run, rewind));
   ASSERT_EQ(on.code, 0) << on.error;
   EXPECT_THAT(on.error, HasSubstr("resuming from " + (run / "checkpoints/step-00000008").string()));
+  // Also where later saves have removed the checkpoint that it names.
+  fs::remove_all(third);
+  std::vector<std::string> longer = rewind;
+  longer.emplace_back("--train.steps=16");
+  const Result gone = partita(train_command(1, run, longer));
+  ASSERT_EQ(gone.code, 0) << gone.error;
+  EXPECT_THAT(gone.error, HasSubstr("resuming from " + (run / "checkpoints/step-00000012").string()));
+}
+
+// A job that is started again by its scheduler, whose command first found nothing to go back from.
+TEST(Resume, ARewindToTheNewestDoesNotGoBackLater) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run";
+  make_run(run);
+  for (int from : {12, 16}) {
+    const Result r = partita(
+        train_command(1, run,
+                      {"--checkpoint.resume=" + (run / "checkpoints/step-00000012").string(), "--run.rewind=true",
+                       "--checkpoint.keep_last=0", fmt::format("--train.steps={}", from + 4)}));
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_THAT(r.error, HasSubstr(fmt::format("resuming from {}/checkpoints/step-{:08d}", run.string(), from)));
+  }
+  EXPECT_EQ(metrics(run).size(), 20U);
 }
 
 TEST(Resume, AForkLeavesItsParentAlone) {
@@ -237,6 +260,15 @@ TEST(Damage, OfTheNewestCheckpointGoesBackToTheOneBefore) {
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.error, HasSubstr("rank-00000.safetensors is damaged"));
   EXPECT_EQ(names_in(run / "checkpoints"), std::vector<std::string>{"step-00000012"});
+  // One that the command names keeps its name too, and no other is taken in its place.
+  const fs::path named = folder / "named", wanted = named / "checkpoints/step-00000012";
+  make_run(named);
+  flip(wanted / "rank-00000.safetensors", fs::file_size(wanted / "rank-00000.safetensors") - 100);
+  const Result refused =
+      partita(train_command(1, named, {"--train.steps=16", "--checkpoint.resume=" + wanted.string()}));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("rank-00000.safetensors is damaged"));
+  EXPECT_TRUE(fs::exists(wanted));
 }
 
 // What cannot be read is not gone: the run does not begin again over it, and nothing is removed.
