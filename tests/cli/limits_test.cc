@@ -29,20 +29,21 @@ void expect_sentence(const Result& r) {
 
 TEST(Memory, IsForeseenUnderALimitOfAddressSpace) {
   const TemporaryDirectory folder;
-  const Result r = limited("ulimit -v 6000000", train_command(1, folder / "run",
-                                                              {"--model.layers=48", "--model.hidden_size=4096",
-                                                               "--model.heads=32"}));
+  const Result r =
+      limited("ulimit -v 6000000",
+              train_command(1, folder / "run", {"--model.layers=48", "--model.hidden_size=4096", "--model.heads=32"}));
   expect_sentence(r);
   EXPECT_THAT(r.error, AllOf(HasSubstr("of memory are needed per rank"), HasSubstr("ulimit -v"), HasSubstr("weights"),
-                             HasSubstr("optimizer states"), HasSubstr("what lowers it"), HasSubstr("parallel.zero_stage=3 on 8 ranks")));
+                             HasSubstr("optimizer states"), HasSubstr("what lowers it"),
+                             HasSubstr("parallel.zero_stage=3 on 8 ranks")));
   EXPECT_FALSE(fs::exists(folder / "run"));
   EXPECT_LT(r.seconds, 30);
 }
 
 TEST(Memory, OfSeveralRanksNamesWhatWouldLowerIt) {
   const TemporaryDirectory folder;
-  const Result r = partita(train_command(2, folder / "run", {"--model.layers=96", "--model.hidden_size=12288",
-                                                             "--model.heads=96"}));
+  const Result r =
+      partita(train_command(2, folder / "run", {"--model.layers=96", "--model.hidden_size=12288", "--model.heads=96"}));
   expect_sentence(r);
   EXPECT_THAT(r.error, AllOf(HasSubstr("of memory are needed per rank"), HasSubstr("parallel.zero_stage=3")));
   EXPECT_EQ(r.error.find("are needed per rank"), r.error.rfind("are needed per rank")) << "said once";
@@ -59,11 +60,13 @@ TEST(Memory, LittleOfItGivesOneSentence) {
 
 TEST(Sizes, ThatNoMachineHas) {
   const TemporaryDirectory folder;
-  for (const char* key : {"model.layers=4611686018427387904", "train.threads=1000000", "train.steps=2305843009213693952",
-                          "train.micro_batch=4611686018427387904", "lora.rank=9223372036854775807"}) {
+  for (const char* key :
+       {"model.layers=4611686018427387904", "train.threads=1000000", "train.steps=2305843009213693952",
+        "train.micro_batch=4611686018427387904", "lora.rank=9223372036854775807"}) {
     const Result r = partita(train_command(1, folder / "run", {std::string("--") + key}));
     expect_sentence(r);
-    EXPECT_THAT(r.error, AllOf(HasSubstr(std::string(key).substr(0, std::string(key).find('='))), HasSubstr("at most")));
+    EXPECT_THAT(r.error,
+                AllOf(HasSubstr(std::string(key).substr(0, std::string(key).find('='))), HasSubstr("at most")));
     EXPECT_LT(r.seconds, 20);
   }
   EXPECT_FALSE(fs::exists(folder / "run"));
@@ -71,8 +74,8 @@ TEST(Sizes, ThatNoMachineHas) {
 
 TEST(Sizes, OfAnOrderOfSamples) {
   const TemporaryDirectory folder;
-  const Result r = partita(train_command(1, folder / "run", {"--train.steps=1000000000000", "--schedule.decay=100",
-                                                             "--data.cache=none"}));
+  const Result r = partita(
+      train_command(1, folder / "run", {"--train.steps=1000000000000", "--schedule.decay=100", "--data.cache=none"}));
   expect_sentence(r);
   EXPECT_THAT(r.error, AllOf(HasSubstr("the order of"), HasSubstr("of memory"), HasSubstr("train.steps")));
   EXPECT_LT(r.seconds, 30);
@@ -88,8 +91,8 @@ TEST(Names, InMessagesMoveNoCursor) {
   for (const std::string& name : {std::string("x\x1b[2Jy"), std::string("x\xffy"), std::string("x\u009b2Jy")}) {
     const Result r = partita({"train", (folder / (name + ".toml")).string()});
     EXPECT_EQ(r.code, 1);
-    EXPECT_THAT(r.error, AllOf(HasSubstr("x\\"), Not(HasSubstr("\x1b")), Not(HasSubstr("\xff")),
-                               Not(HasSubstr("\xc2\x9b"))));
+    EXPECT_THAT(r.error,
+                AllOf(HasSubstr("x\\"), Not(HasSubstr("\x1b")), Not(HasSubstr("\xff")), Not(HasSubstr("\xc2\x9b"))));
   }
   const Result usage = partita({"train\x1b[2J"});
   EXPECT_EQ(usage.code, 2);

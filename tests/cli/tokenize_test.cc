@@ -224,8 +224,9 @@ TEST_F(TokenizeCommand, AnInterruptedRunLeavesNothing) {
   const std::string path = fs::path(PARTITA_PROGRAM).parent_path().string() + ":" + getenv("PATH");
   for (const int signal : {SIGINT, SIGTERM}) {
     Process run({"bash", "-c",
-                 "cd '" + folder_.path().string() + "' && exec 3<> pipe && exec partita tokenize "
-                 "--input pipe --format jsonl --tokenizer tokenizer.json --output-prefix x"},
+                 "cd '" + folder_.path().string() +
+                     "' && exec 3<> pipe && exec partita tokenize "
+                     "--input pipe --format jsonl --tokenizer tokenizer.json --output-prefix x"},
                 {{"PATH", path}});
     ASSERT_TRUE(run.until([&] { return !names_with("x_text_document.bin.").empty(); }, std::chrono::seconds(60)));
     kill(run.pid(), signal);

@@ -55,8 +55,9 @@ TEST(ModelConfig, RefusesSizesWhoseProductsOverflow) {
   EXPECT_THAT(message({.vocab_size = kHuge}), HasSubstr("model.vocab_size"));
   EXPECT_THAT(message({.max_length = kHuge}), HasSubstr("model.max_length"));
   // Each within its limit, and together more than there are bytes on Earth.
-  EXPECT_THAT(message({.layers = 10000, .hidden_size = 1 << 22, .heads = 64}),
-              testing::AllOf(HasSubstr("model.layers 10000, hidden_size 4194304"), HasSubstr("parameters: use smaller")));
+  EXPECT_THAT(
+      message({.layers = 10000, .hidden_size = 1 << 22, .heads = 64}),
+      testing::AllOf(HasSubstr("model.layers 10000, hidden_size 4194304"), HasSubstr("parameters: use smaller")));
   EXPECT_EQ(message({.layers = 1000, .hidden_size = 32768, .heads = 64, .vocab_size = 1'000'000}), "no error");
 }
 

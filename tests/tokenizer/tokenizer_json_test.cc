@@ -260,7 +260,8 @@ TEST(TokenizerJson, NamesWhatIsMissing) {
   document["model"]["vocab"].erase("a");
   document["added_tokens"] = json::array();
   EXPECT_THAT(refusal(document), HasSubstr("t.json: merge"));
-  EXPECT_THAT(error_message([] { return parse_tokenizer_json("{", "t.json"); }), HasSubstr("t.json:1:2: not valid JSON"));
+  EXPECT_THAT(error_message([] { return parse_tokenizer_json("{", "t.json"); }),
+              HasSubstr("t.json:1:2: not valid JSON"));
   const std::string deep = "{\"padding\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
   EXPECT_THAT(error_message([&] { return parse_tokenizer_json(deep, "t.json"); }), HasSubstr("more than 64 deep"));
   EXPECT_THAT(error_message([] { return parse_tokenizer_json("[]", "t.json"); }), HasSubstr("an object expected"));

@@ -31,8 +31,9 @@ json to_json(const StoredTypes& types) {
   return root;
 }
 
-StoredTypes stored_types_from(const json& value) {
+StoredTypes stored_types_from(const json& value) try {
   if (value.is_string()) return {.usual = type_from(value.get<std::string>())};
+  if (!value.is_object()) fail("stored_as is {}: an element type or an object expected", json_excerpt(value));
   StoredTypes types;
   for (const auto& [key, item] : value.items()) {
     if (key == "usual") {
@@ -42,6 +43,8 @@ StoredTypes stored_types_from(const json& value) {
     }
   }
   return types;
+} catch (const json::exception&) {  // a value of another kind
+  fail("stored_as is {}: names of tensors by element type expected", json_excerpt(value));
 }
 
 }  // namespace partita

@@ -75,7 +75,7 @@ class PromptDataset : public SampleSource {
   std::shared_ptr<const PromptExamples> examples_;
   PromptDatasetSpec spec_;
   std::vector<Kept> kept_;
-  Packing packing_;             // of kept_ into samples
+  Packing packing_;  // of kept_ into samples
   int64_t epochs_ = 1;
   // Of the samples of the epoch that was read last: an epoch's order is a function of its number, so that a run may be of
   // any length.

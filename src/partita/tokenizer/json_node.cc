@@ -42,8 +42,6 @@ std::string JsonNode::path_of(std::string_view name) const {
   return path_.empty() ? std::string(name) : path_ + '.' + std::string(name);
 }
 
-std::string JsonNode::shown(const json& value) {
-  return json_excerpt(value);
-}
+std::string JsonNode::shown(const json& value) { return json_excerpt(value); }
 
 }  // namespace partita

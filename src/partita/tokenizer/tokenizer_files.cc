@@ -52,10 +52,11 @@ std::string read_tokenizer_file(const fs::path& path) {
   constexpr uintmax_t kMostBytes = uintmax_t{512} << 20;  // the largest that are known have 40 MB
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) fail("cannot read {}: {}", path.string(), error.message());
   if (!fs::exists(status))
     fail(
         "{} does not exist: a tokenizer of this machine expected, its file or folder; names of a hub are not looked up "
-        "(huggingface-cli download NAME tokenizer.json --local-dir FOLDER gets one)",
+        "(hf download NAME tokenizer.json --local-dir FOLDER gets one)",
         path.string());
   if (fs::is_directory(status)) fail("{} is a folder, a file expected", path.string());
   if (!fs::is_regular_file(status)) fail("{} is not a regular file: a tokenizer's file expected", path.string());
