@@ -66,6 +66,7 @@ TEST(PeftConfig, RefusesOtherAdapters) {
                       HasSubstr("path_initial_model_for_weight_conversion")));
   for (const json& init : {json(true), json(false), json("gaussian"), json("eva"), json("orthogonal"), json("mica")})
     EXPECT_EQ(error_of({{"init_lora_weights", init}}), "no error") << init;
+  EXPECT_EQ(error_of({{"layers_to_transform", json::array()}}), "no error");  // of PEFT: all layers
   EXPECT_EQ(error_of({{"rank_pattern", json::object()}, {"use_dora", false}, {"loftq_config", json::object()}}),
             "no error");
 }

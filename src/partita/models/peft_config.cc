@@ -52,7 +52,7 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"modules_to_save", kOnly, "false", kMerge},
     {"rank_pattern", kOnly, "false", kMerge},
     {"alpha_pattern", kOnly, "false", kMerge},
-    {"layers_to_transform", kOnly, "null", kMerge},
+    {"layers_to_transform", kOnly, "false", kMerge},
     {"layers_pattern", kOnly, "false", kMerge},
     {"layer_replication", kOnly, "false", kMerge},
     {"exclude_modules", kOnly, "false", kMerge},
