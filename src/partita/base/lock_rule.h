@@ -24,7 +24,7 @@ struct LockView {
 };
 
 struct LockTimes {
-  double grace = 3;       // of a process that is about to end, such as a rank of a job that was just stopped
+  double grace = 0.5;     // of a process that ends at this moment
   double stale = 60;      // without a heartbeat for so long a holder on another machine is taken for dead
   double stopping = 120;  // of one that says so: it may be saving
 };
