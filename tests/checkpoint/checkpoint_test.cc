@@ -159,7 +159,7 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
       {"a changed header", [&](const fs::path& f) { flip_byte(f / file, 9); }, "rank-00001.safetensors"},
       {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is not a checkpoint"},
       {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); },
-       "manifest.json cannot be used"},
+       "manifest.json:20:2: not valid JSON"},
   };
   for (const Case& c : cases) {
     const TemporaryDirectory root;

@@ -33,7 +33,7 @@ TEST(Memory, IsForeseenUnderALimitOfAddressSpace) {
       limited("ulimit -v 6000000",
               train_command(1, folder / "run", {"--model.layers=48", "--model.hidden_size=4096", "--model.heads=32"}));
   expect_sentence(r);
-  EXPECT_THAT(r.error, AllOf(HasSubstr("of memory are needed per rank"), HasSubstr("ulimit -v"), HasSubstr("weights"),
+  EXPECT_THAT(r.error, AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("ulimit -v"), HasSubstr("weights"),
                              HasSubstr("optimizer states"), HasSubstr("what lowers it"),
                              HasSubstr("parallel.zero_stage=3 on 8 ranks")));
   EXPECT_FALSE(fs::exists(folder / "run"));
@@ -45,7 +45,7 @@ TEST(Memory, OfSeveralRanksNamesWhatWouldLowerIt) {
   const Result r =
       partita(train_command(2, folder / "run", {"--model.layers=96", "--model.hidden_size=12288", "--model.heads=96"}));
   expect_sentence(r);
-  EXPECT_THAT(r.error, AllOf(HasSubstr("of memory are needed per rank"), HasSubstr("parallel.zero_stage=3")));
+  EXPECT_THAT(r.error, AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("parallel.zero_stage=3")));
   EXPECT_EQ(r.error.find("are needed per rank"), r.error.rfind("are needed per rank")) << "said once";
 }
 

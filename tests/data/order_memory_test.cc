@@ -17,7 +17,7 @@ TEST(OrderProblem, NamesWhatToLower) {
   EXPECT_EQ(order_problem(order, {order.bytes, "x"}), "");
   EXPECT_THAT(order_problem(order, {int64_t{1} << 30, "the memory of this machine"}),
               AllOf(HasSubstr("the order of 40000000 samples of split \"train\" (7 epochs) takes 5.0 GiB"),
-                    HasSubstr("1.0 GiB are free (the memory of this machine)"), HasSubstr("train.steps")));
+                    HasSubstr("1.0 GiB is free (the memory of this machine)"), HasSubstr("train.steps")));
 }
 
 TEST(AnnounceOrder, RefusesWhatNoMachineHolds) {

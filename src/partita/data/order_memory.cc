@@ -18,7 +18,7 @@ std::string what(const OrderSize& order) {
 std::string order_problem(const OrderSize& order, const FreeMemory& free) {
   if (order.bytes <= free.bytes) return {};
   return fmt::format(
-      "{} takes {} of memory, and {} are free ({}): lower train.steps or train.global_batch (--samples); a later "
+      "{} takes {} of memory, and {} is free ({}): lower train.steps or train.global_batch (--samples); a later "
       "start with more train.steps continues a run",
       what(order), human_bytes(order.bytes), human_bytes(free.bytes), free.limit);
 }

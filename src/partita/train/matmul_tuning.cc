@@ -63,7 +63,7 @@ MatmulTuning parse_matmul_tuning(std::string_view text, const std::string& name)
            .first_microseconds = p.at("first_microseconds").get<double>()});
     return tuning;
   } catch (const nlohmann::json::exception& error) {
-    fail("{} is no file of tuned matrix products: {}", name, error.what());
+    fail("{} is not a file of tuned matrix products: {}", name, error.what());
   }
 }
 

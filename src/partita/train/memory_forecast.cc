@@ -99,7 +99,7 @@ void require(const MemoryForecast& needed, int local_ranks, at::Device device,
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
     fail("{}\nuse less of train.offload_optimizer and train.offload_activations", problem);
   if (static_cast<double>(needed.device_bytes()) > kNearlyFull * static_cast<double>(on_device.bytes))
-    log::warn("{} of memory are needed per rank, and {} are free ({}): the run may be ended by the system",
+    log::warn("{} of memory is needed per rank, and {} is free ({}): the run may be ended by the system",
               human_bytes(needed.device_bytes()), human_bytes(on_device.bytes), on_device.limit);
 }
 
@@ -190,7 +190,7 @@ std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
                            std::span<const MemorySaving> savings) {
   const int64_t total = needed.device_bytes();
   if (total <= free.bytes) return {};
-  std::string text = fmt::format("{} of memory are needed per rank, and {} are free ({}):", human_bytes(total),
+  std::string text = fmt::format("{} of memory is needed per rank, and {} is free ({}):", human_bytes(total),
                                  human_bytes(free.bytes), free.limit);
   for (const MemoryOwner& owner : needed.device)
     if (owner.bytes > 0) text += fmt::format("\n  {:<16} {:>10}", owner.name, human_bytes(owner.bytes));

@@ -1,7 +1,7 @@
 // How much memory a run takes, before anything is allocated: by owner, against what is free, and what would lower it.
 //
 //   require_training_memory(config, world.size(), world.launch().local_size, device);
-//   // Error: 38.8 GiB of memory are needed on each rank, and 5.6 GiB are free (the limit of address space, ulimit -v):
+//   // Error: 38.8 GiB of memory is needed on each rank, and 5.6 GiB is free (the limit of address space, ulimit -v):
 //   //   weights  9.6 GiB, gradients  9.6 GiB, ...
 //   // lower it by train.recompute=full (24.1 GiB), train.micro_batch=1 (20.2 GiB), or all of these (12.0 GiB)
 //
