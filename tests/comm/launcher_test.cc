@@ -60,6 +60,20 @@ TEST(MpirunCall, HostsWhereSlotsCount) {
   EXPECT_THAT(slurm.arguments, testing::Not(testing::Contains("--oversubscribe")));
 }
 
+TEST(MpirunCall, AMachineTakesALimitedNumberOfRanks) {
+  const auto starts = [](int ranks, const LaunchMachine& machine) {
+    return mpirun_call(ranks, "p", {"train", "c"}, {}, machine).arguments.at(1);
+  };
+  EXPECT_EQ(starts(64, {.cores = 2}), "64");
+  EXPECT_THROW(starts(65, {.cores = 2}), UsageError);
+  EXPECT_THROW(starts(100000, {.cores = 2}), UsageError);
+  EXPECT_EQ(starts(400, {.cores = 100}), "400");
+  EXPECT_THROW(starts(401, {.cores = 100}), UsageError);
+  EXPECT_EQ(starts(128, {.cores = 2, .hosts = 2}), "128");
+  EXPECT_THROW(starts(129, {.cores = 2, .hosts = 2}), UsageError);
+  EXPECT_EQ(starts(1000, {.cores = 2, .slurm = true}), "1000");
+}
+
 TEST(MpirunCall, WrongUse) {
   EXPECT_THROW((void)mpirun_call(0, "p", {}, {}, {}), UsageError);
   EXPECT_THROW((void)mpirun_call(-3, "p", {}, {}, {}), UsageError);

@@ -33,6 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// How many ranks are started on a machine: whichever is more.
+constexpr int kRanksPerHost = 64, kRanksPerCore = 4;
 constexpr int kExitInterrupted = 75;  // of a run that saved and can be continued; it has said so
 // One request may come as two signals: timeout(1) sends one to the process and one to its group.
 constexpr std::chrono::milliseconds kSameRequest{500};
@@ -231,6 +233,12 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   if (options.bind != "none" && options.bind != "core" && options.bind != "socket" && options.bind != "numa")
     throw UsageError(fmt::format("--bind {}: expected none, core, socket or numa", options.bind));
   const int ranks_per_host = (ranks + machine.hosts - 1) / machine.hosts;
+  // A slip of the keyboard must not start processes until the machine stands still; Slurm has a limit of its own.
+  const int most = std::max(kRanksPerHost, kRanksPerCore * machine.cores);
+  if (!machine.slurm && ranks_per_host > most)
+    throw UsageError(fmt::format("-n {}: at most {} ranks are started on each machine, and this one has {} cores: lower "
+                                 "-n, or list more hosts in --host-file",
+                                 ranks, most, machine.cores));
 
   MpirunCall call;
   call.arguments = {"-n", std::to_string(ranks)};

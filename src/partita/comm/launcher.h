@@ -17,7 +17,7 @@ struct LaunchOptions {
 
 // The arguments of `command` go to this very program on every rank. 0: all ranks ended well; 2: they say that they were
 // used wrongly. Errors: mpirun is not installed; a rank ended by a signal or an exit code, with its number.
-// UsageError: ranks < 1, an unknown `bind`.
+// UsageError: ranks < 1, more than 64 and 4 times the cores of each machine, an unknown `bind`.
 [[nodiscard]] int launch(int ranks, const std::vector<std::string>& command, const LaunchOptions& options);
 
 // What launch() runs. Pure. `cores` of this machine, taken for those of the other hosts too; `hosts` in the host file.
