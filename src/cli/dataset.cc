@@ -208,9 +208,9 @@ void add_dataset_command(CLI::App& app) {
 
   const auto merged = std::make_shared<MergeArguments>();
   CLI::App* merge_command = command->add_subcommand("merge", "Concatenate token files, document after document");
-  add_text(*merge_command, "OUT", merged->output, "", "Path of the files to write, without .bin or .idx");
-  add_list(*merge_command, "IN", merged->inputs, "...",
-           "Paths of token files without .bin or .idx, or folders of them");
+  add_text(*merge_command, "OUT", merged->output, "OUT", "Path of the files to write, without .bin or .idx");
+  merge_command->add_option("IN", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
+      ->type_name("IN...");
   // Not in the help, which shows one form.
   add_text(*merge_command, "--output-prefix", merged->named_output, "PREFIX", "")->group("");
   add_list(*merge_command, "--input", merged->named_inputs, "PREFIX", "")->group("");
