@@ -229,7 +229,7 @@ Compression compression_of(const std::filesystem::path& file) {
 
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path) {
   File file(path);
-  (void)file.fill(kForeignFormatBytes);
+  (void)file.fill(4);  // no more, which a pipe may hold back; formats are told from what came with them
   switch (compression_of(file.waiting(), file.name())) {
     case Compression::gzip:
       return std::make_unique<GzipBytes>(std::move(file));
