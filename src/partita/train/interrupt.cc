@@ -57,7 +57,8 @@ void request(int signal) {
     const Notice& text = notices[static_cast<size_t>(notice.load())];
     say(text.text.data(), text.length);
   }
-  if (answer != SignalAnswer::ignore) {
+  // A first SIGTERM that follows another signal does nothing, but a second one is a second one.
+  if (answer != SignalAnswer::ignore || (signal == SIGTERM && last != SIGTERM)) {
     last = signal;
     last_time = now();
   }
