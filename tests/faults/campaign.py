@@ -201,7 +201,8 @@ class Campaign:
                     for process in left:
                         self.end(process)
                 self.count(f"kill -9, {layout}")
-                if not said and not whole and layout != "alone" and any(codes):
+                # Of a program that the user started and that was killed itself the shell says so.
+                if not said and not whole and layout != "alone" and any(codes) and codes != [-signal.SIGKILL]:
                     self.fault(f"kill {layout}: a silent end, {codes}")
             self.check(f"kill {layout}", layout, run, steps)
 
