@@ -43,11 +43,24 @@ TEST(ForeignFormat, TextIsNone) {
 
 TEST(ForeignFormat, SaysWhatToDoWithTheFile) {
   EXPECT_EQ(describe(*foreign_format("BZh9"), "a b.bz2", "text"),
-            "compressed by bzip2, text expected: bzcat a b.bz2 | partita ... --input -");
-  EXPECT_EQ(describe(*foreign_format("GGUF\x03\0"s), "m", "JSON"), "a GGUF model, JSON expected");
+            "a b.bz2 is compressed by bzip2; expected text. Use: bzcat 'a b.bz2' | partita ... --input -");
+  EXPECT_EQ(describe(*foreign_format("GGUF\x03\0"s), "m", "JSON"), "m is a GGUF model; expected JSON");
+  EXPECT_EQ(describe(*foreign_format("Rar!\x1A\x07"), "m.rar", "text"),
+            "m.rar is a RAR archive; expected text. Extract the text first");
+  EXPECT_EQ(describe(*foreign_format("BZh9"), "standard input", "text", "FILE"),
+            "standard input is compressed by bzip2; expected text. Use: bzcat FILE | partita ... --input -");
   // A name that holds the word is put in once.
   EXPECT_EQ(describe(*foreign_format("BZh9"), "FILE", "text"),
-            "compressed by bzip2, text expected: bzcat FILE | partita ... --input -");
+            "FILE is compressed by bzip2; expected text. Use: bzcat FILE | partita ... --input -");
+}
+
+TEST(ForeignFormat, NamesOfFilesAreQuotedForTheShell) {
+  EXPECT_EQ(shell_word("data/a-1_b.txt"), "data/a-1_b.txt");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(shell_word("-x"), "./-x");
+  EXPECT_EQ(shell_word("~"), "'~'");
+  EXPECT_EQ(shell_word(""), "''");
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST_F(Files, OnlyRegularFilesOfItsKindAreRead) {
   EXPECT_THAT(refusal(folder_ / "pipe.json"), HasSubstr("pipe.json is not a regular file"));
   EXPECT_THAT(refusal("/dev/zero"), HasSubstr("/dev/zero is not a regular file"));
   EXPECT_THAT(refusal(write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
-              HasSubstr("tokenizer.json: a pointer of Git LFS, a tokenizer expected"));
+              HasSubstr("tokenizer.json is a pointer of Git LFS; expected a tokenizer"));
   const fs::path large = write("large.json", "{}");
   fs::resize_file(large, uintmax_t{3} << 30);  // sparse
   EXPECT_THAT(refusal(large), HasSubstr("no tokenizer has more than"));

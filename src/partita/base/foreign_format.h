@@ -1,8 +1,8 @@
 // Formats that are not text, told by their first bytes: a file of one of them is named in place of a complaint about its
 // first odd byte.
 //
-//   if (const auto found = foreign_format(head)) fail("{}: {}", name, describe(*found, name));
-//   // "data.parquet: an Apache Parquet file, text expected: convert it, for example python3 -c ..."
+//   if (const auto found = foreign_format(head)) fail("{}", describe(*found, name, "text"));
+//   // "a.bz2 is compressed by bzip2; expected text. Use: bzcat a.bz2 | partita ... --input -"
 //
 // The first kForeignFormatBytes of a file are enough; of fewer it tells what it can.
 #pragma once
@@ -17,12 +17,18 @@ inline constexpr size_t kForeignFormatBytes = 512;
 
 struct ForeignFormat {
   std::string_view name;    // "an Apache Parquet file"
-  std::string_view remedy;  // a command or a sentence, FILE in the place of the file's name; empty: none
+  std::string_view remedy;  // a sentence, FILE in the place of the file's name in a command; empty: none
 };
 
 [[nodiscard]] std::optional<ForeignFormat> foreign_format(std::string_view head);
 
-// "an Apache Parquet file, `expected` expected: remedy".
-[[nodiscard]] std::string describe(const ForeignFormat& format, std::string_view file, std::string_view expected);
+// "NAME is an Apache Parquet file; expected EXPECTED. REMEDY", the name quoted for a shell in the remedy's command.
+[[nodiscard]] std::string describe(const ForeignFormat& format, std::string_view name, std::string_view expected);
+// The same of content without a file's name: `word` stands in the command.
+[[nodiscard]] std::string describe(const ForeignFormat& format, std::string_view name, std::string_view expected,
+                                   std::string_view word);
+
+// The name of a file as a shell and a command take it: "a.txt", "'a b.txt'", "./-x".
+[[nodiscard]] std::string shell_word(std::string_view file);
 
 }  // namespace partita

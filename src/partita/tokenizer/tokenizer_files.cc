@@ -64,7 +64,7 @@ std::string read_tokenizer_file(const fs::path& path) {
     fail("{} has {} bytes: no tokenizer has more than {}", path.string(), bytes, kMostBytes);
   std::string content = read_file(path);
   if (const auto found = foreign_format(std::string_view(content).substr(0, kForeignFormatBytes)))
-    fail("{}: {}", path.string(), describe(*found, path.string(), "a tokenizer"));
+    fail("{}", describe(*found, path.string(), "a tokenizer"));
   return content;
 }
 
