@@ -119,8 +119,11 @@ TEST_F(ByteSources, DamageIsFound) {
 }
 
 TEST_F(ByteSources, OtherCompressionsAreNamed) {
-  EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("bzcat FILE |"));
-  EXPECT_THAT(refusal(std::string("\xFD\x37zXZ\0\0", 7)), HasSubstr("xzcat FILE |"));
+  EXPECT_EQ(refusal("BZh91AY&SY"),
+            fmt::format("{0} is compressed by bzip2; expected text or JSON lines, plain or compressed by gzip or zstd. "
+                        "Use: bzcat {0} | partita ... --input -",
+                        path_.string()));
+  EXPECT_THAT(refusal(std::string("\xFD\x37zXZ\0\0", 7)), HasSubstr(". Use: xzcat " + path_.string() + " |"));
   EXPECT_EQ(read("BZh is a word"), "BZh is a word");
   EXPECT_THAT(error_message([] { return open_bytes("/nowhere"); }), HasSubstr("/nowhere"));
 }

@@ -213,10 +213,10 @@ Compression compression_of(std::string_view head, std::string_view name) {
 }
 
 void refuse_foreign_format(std::string_view head, std::string_view name) {
+  constexpr std::string_view kExpected = "text or JSON lines, plain or compressed by gzip or zstd";
   if (const auto found = foreign_format(head))
-    fail("{}: {}", name,
-         describe(*found, name == kStandardInputName ? "FILE" : name,
-                  "text or JSON lines, plain or compressed by gzip or zstd,"));
+    fail("{}",
+         name == kStandardInputName ? describe(*found, name, kExpected, "FILE") : describe(*found, name, kExpected));
 }
 
 Compression compression_of(const std::filesystem::path& file) {
