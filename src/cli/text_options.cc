@@ -29,8 +29,10 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
   constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser reads less than 4 GiB
   add_number(command, "--max-line", arguments.max_line, partita::between(1, kMostOfALine),
              "Longest line of JSON lines in MiB; longer ones are skipped and counted");
-  add_number(command, "--max-document", arguments.max_document, partita::between(1, kMost),
-             "Longest document of text files in MiB; longer ones are skipped and counted");
+  add_number(
+      command, "--max-document", arguments.max_document, partita::between(1, kMost),
+      "Longest document of text files in MiB; longer ones are skipped and counted. Plain files have this limit only "
+      "where it is given");
 }
 
 void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, const std::string& of_what) {
@@ -48,7 +50,7 @@ void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, co
 partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments) {
   partita::TextInputOptions options = arguments.options;
   options.max_line_bytes = arguments.max_line << 20;
-  options.max_document_bytes = arguments.max_document << 20;
+  if (command.get_option("--max-document")->count() > 0) options.max_document_bytes = arguments.max_document << 20;
   if (command.get_option("--document-separator")->count() > 0) options.separator = arguments.separator;
   return options;
 }

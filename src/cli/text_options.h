@@ -12,7 +12,7 @@ struct TextArguments {
   partita::TextInputOptions options;
   std::string separator;
   int64_t max_line = partita::TextInputOptions{}.max_line_bytes >> 20;  // MiB
-  int64_t max_document = partita::TextInputOptions{}.max_document_bytes >> 20;
+  int64_t max_document = partita::TextInputOptions::kStreamedDocumentBytes >> 20;
 };
 
 // --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments`

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <future>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -97,6 +98,20 @@ TEST_F(TextInput, InvalidUtf8InText) {
   expect_documents(content, options, {"ok\n", "ab\ncd\xFF\n", "ok\n"});
 }
 
+// A text file without a separator is one document. A plain file is mapped: any length is read, unless a limit is given.
+TEST(TextLimits, HoldForWhatIsKeptInMemory) {
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const TextInputOptions standard;
+  EXPECT_EQ(standard.max_bytes(/*json=*/false, /*mapped=*/true), kAny);
+  EXPECT_EQ(standard.max_bytes(false, /*mapped=*/false), int64_t{1} << 30);
+  const TextInputOptions given{.max_line_bytes = 5, .max_document_bytes = 20};
+  for (const bool mapped : {false, true}) {
+    EXPECT_EQ(standard.max_bytes(/*json=*/true, mapped), int64_t{128} << 20);
+    EXPECT_EQ(given.max_bytes(true, mapped), 5);
+    EXPECT_EQ(given.max_bytes(false, mapped), 20);
+  }
+}
+
 // Documents that are too long are left out, those around them are not, in every size of chunk and compressed or not.
 TEST_F(TextInput, WhatIsTooLongIsLeftOut) {
   const auto line = [](size_t bytes) { return "{\"text\": \"" + std::string(bytes - 13, 'x') + "\"}\n"; };
@@ -150,12 +165,12 @@ TEST_F(TextInput, OtherFormatsAreNamed) {
     write_file(folder_ / name, content);
     return error_message([&] { (void)documents(name, {}, 1000); });
   };
-  EXPECT_THAT(refusal("a.parquet", "PAR1\x15\x04\x15"), HasSubstr("a.parquet: an Apache Parquet file"));
-  EXPECT_THAT(refusal("a.jsonl", "PK\x03\x04 and text"), HasSubstr("a.jsonl: a zip archive"));
+  EXPECT_THAT(refusal("a.parquet", "PAR1\x15\x04\x15"), HasSubstr("a.parquet is an Apache Parquet file"));
+  EXPECT_THAT(refusal("a.jsonl", "PK\x03\x04 and text"), HasSubstr("a.jsonl is a zip archive"));
   EXPECT_THAT(refusal("a.txt", "version https://git-lfs.github.com/spec/v1\n"), HasSubstr("git lfs pull"));
   // Also where it is compressed.
-  EXPECT_THAT(refusal("a.tar.gz", gzip(std::string(257, 'x') + "ustar  ")), HasSubstr("a.tar.gz: a tar archive"));
-  EXPECT_THAT(refusal("a.zst", zstd("%PDF-1.4\n")), HasSubstr("a.zst: a PDF document"));
+  EXPECT_THAT(refusal("a.tar.gz", gzip(std::string(257, 'x') + "ustar  ")), HasSubstr("a.tar.gz is a tar archive"));
+  EXPECT_THAT(refusal("a.zst", zstd("%PDF-1.4\n")), HasSubstr("a.zst is a PDF document"));
 }
 
 TEST_F(TextInput, ParsingStopsAtAProblemWhenAskedTo) {

@@ -33,16 +33,16 @@ ChunkSummary ChunkParser::parse(const TextChunk& chunk, bool stop_at_problem, co
   }
   if (chunk.skipped_bytes > 0) {
     summary.problems.push_back(too_long(summary.lines, chunk.first_byte + static_cast<int64_t>(chunk.text.size()),
-                                        chunk.skipped_bytes, chunk.json));
+                                        chunk.skipped_bytes, chunk));
     summary.lines += chunk.skipped_lines;
   }
   return summary;
 }
 
-TextProblem ChunkParser::too_long(int64_t line, int64_t byte, int64_t bytes, bool json) const {
+TextProblem ChunkParser::too_long(int64_t line, int64_t byte, int64_t bytes, const TextChunk& chunk) const {
   return {line, byte,
-          fmt::format("a {} of {}, at most {} expected", json ? "line" : "document", human_bytes(bytes),
-                      human_bytes(options_.max_bytes(json))),
+          fmt::format("a {} of {}, at most {} expected", chunk.json ? "line" : "document", human_bytes(bytes),
+                      human_bytes(options_.max_bytes(chunk.json, chunk.mapped))),
           true};
 }
 
@@ -56,7 +56,7 @@ void ChunkParser::parse_json(const TextChunk& chunk, bool stop_at_problem, const
     }
     if (static_cast<int64_t>(line.size()) > options_.max_line_bytes) {
       summary.problems.push_back(too_long(summary.lines, chunk.first_byte + static_cast<int64_t>(at),
-                                          static_cast<int64_t>(line.size()), true));
+                                          static_cast<int64_t>(line.size()), chunk));
     } else if (auto problem = json_.parse(line)) {
       summary.problems.push_back(
           {summary.lines, chunk.first_byte + static_cast<int64_t>(at + problem->byte), std::move(problem->what)});
@@ -72,9 +72,9 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
   // Hands on one document; false where there is a problem.
   const auto finish = [&](size_t begin, size_t end, int64_t first_line) {
     const std::string_view text = chunk.text.substr(begin, end - begin);
-    if (static_cast<int64_t>(text.size()) > options_.max_document_bytes) {
+    if (static_cast<int64_t>(text.size()) > options_.max_bytes(false, chunk.mapped)) {
       summary.problems.push_back(too_long(first_line, chunk.first_byte + static_cast<int64_t>(begin),
-                                          static_cast<int64_t>(text.size()), false));
+                                          static_cast<int64_t>(text.size()), chunk));
       return true;
     }
     const auto invalid = options_.invalid_utf8 == InvalidUtf8::keep ? std::optional<size_t>() : find_invalid_utf8(text);

@@ -40,7 +40,7 @@ class ChunkParser {
   ChunkSummary parse(const TextChunk& chunk, bool stop_at_problem, const Use& use);
 
  private:
-  [[nodiscard]] TextProblem too_long(int64_t line, int64_t byte, int64_t bytes, bool json) const;
+  [[nodiscard]] TextProblem too_long(int64_t line, int64_t byte, int64_t bytes, const TextChunk& chunk) const;
   void parse_json(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary);
   void parse_text(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary);
 

@@ -79,10 +79,10 @@ class EndFinder {
 };
 
 // Of a document with what ends it. What is a little too long is left to the parser.
-size_t most_bytes(bool json, const TextInputOptions& options) {
+size_t most_bytes(bool json, bool mapped, const TextInputOptions& options) {
   constexpr size_t kLineEnd = 2;
   const size_t separator = !json && options.separator ? options.separator->size() + kLineEnd : 0;
-  return static_cast<size_t>(options.max_bytes(json)) + separator;
+  return static_cast<size_t>(options.max_bytes(json, mapped)) + separator;
 }
 
 // Looks for the end of a document that is not kept, block after block.
@@ -151,7 +151,7 @@ class MappedChunks : public FileChunks {
   MappedChunks(const fs::path& path, const TextInputOptions& options, size_t chunk_bytes)
       : file_(std::make_shared<const MappedFile>(path, MappedFile::Access::sequential)),
         json_(is_json_lines(path, options.format)),
-        most_(most_bytes(json_, options)),
+        most_(most_bytes(json_, /*mapped=*/true, options)),
         finder_(json_, options, chunk_bytes) {}
 
   std::optional<TextChunk> next() override {
@@ -167,7 +167,8 @@ class MappedChunks : public FileChunks {
                     text,
                     static_cast<int64_t>(at_),
                     static_cast<int64_t>(size),
-                    json_};
+                    json_,
+                    /*mapped=*/true};
     if (text.size() < size) {
       const std::string_view skipped = all.substr(last);
       chunk.skipped_bytes = static_cast<int64_t>(skipped.size());
@@ -193,7 +194,7 @@ class StreamedChunks : public FileChunks {
         ahead_(std::move(ahead)),
         options_(options),
         json_(is_json_lines(path, options.format)),
-        most_(most_bytes(json_, options)),
+        most_(most_bytes(json_, /*mapped=*/false, options)),
         finder_(json_, options, chunk_bytes) {}
 
   std::optional<TextChunk> next() override {

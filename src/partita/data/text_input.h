@@ -9,6 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,10 +25,16 @@ struct TextInputOptions {
   std::vector<std::string> json_keys = {"text"};
   std::optional<std::string> separator;  // a line of text files; "" is an empty line
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;
-  // A longer document is not read: what is compressed may be any length, and memory is not.
-  int64_t max_line_bytes = int64_t{128} << 20;    // of a JSON line
-  int64_t max_document_bytes = int64_t{1} << 30;  // of a text
-  [[nodiscard]] int64_t max_bytes(bool json) const { return json ? max_line_bytes : max_document_bytes; }
+  // A longer document is not read: what is compressed or comes from a pipe may be any length, and memory is not.
+  int64_t max_line_bytes = int64_t{128} << 20;  // of a JSON line
+  // Of a text. Nothing: kStreamedDocumentBytes where it is held in memory; a plain file is mapped, and has no limit.
+  std::optional<int64_t> max_document_bytes;
+  static constexpr int64_t kStreamedDocumentBytes = int64_t{1} << 30;
+  // The limit for a document. mapped: of a plain regular file.
+  [[nodiscard]] int64_t max_bytes(bool json, bool mapped) const {
+    if (json) return max_line_bytes;
+    return max_document_bytes.value_or(mapped ? std::numeric_limits<int64_t>::max() : kStreamedDocumentBytes);
+  }
   std::string key_remedy = "name it with --json-keys";  // what to do where a key is missing, for messages
 };
 
