@@ -43,9 +43,19 @@ TEST(GenerationDefaults, AFileMayAskForTheLikeliestToken) {
   expect(choose_generation({.temperature = 0.3F}, file), 0.3F, 0, 1, 128, "");
 }
 
+// As in transformers: without do_sample, what else the file says of sampling is not used.
+TEST(GenerationDefaults, AFileWithoutDoSampleAsksForTheLikeliestToken) {
+  const GenerationConfig file =
+      parse_generation_config({{"eos_token_id", 2}, {"temperature", 0.6}, {"top_p", 0.9}, {"top_k", 4}}, "g.json");
+  expect(choose_generation({}, file), 0, 0, 1, 128, "generation_config.json: no do_sample (greedy)");
+  expect(choose_generation({.temperature = 0.7F}, file), 0.7F, 0, 1, 128, "");
+  expect(choose_generation({.top_p = 0.5F}, file), 1, 0, 0.5F, 128, "");
+}
+
 // As transformers takes it: one token is always kept.
 TEST(GenerationDefaults, TopPOfNothingIsTheLikeliestToken) {
   GenerationConfig file;
+  file.do_sample = true;
   file.temperature = 0.6;
   file.top_p = 0;
   expect(choose_generation({}, file), 0, 0, 1, 128, "generation_config.json: temperature 0.6, top_p 0");

@@ -27,11 +27,12 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
     return choice;
   }
   const bool draws_asked_for = wish.temperature || wish.top_k || wish.top_p;
-  if (!config.do_sample.value_or(true)) {
+  // As in transformers, a file that does not say do_sample asks for the likeliest token.
+  if (!config.do_sample.value_or(config.fields.empty())) {
     // Its other values are of a mode that it does not use.
     if (!draws_asked_for) {
       choice.sampling.temperature = 0;
-      say("do_sample false (greedy)");
+      say(config.do_sample ? "do_sample false (greedy)" : "no do_sample (greedy)");
     }
     choice.sampling.temperature = wish.temperature.value_or(choice.sampling.temperature);
     choice.sampling.top_k = wish.top_k.value_or(choice.sampling.top_k);

@@ -25,7 +25,8 @@ struct GenerationChoice {
   std::string published;  // what of it the file says, as a line; empty: nothing
 };
 
-// do_sample = false means greedy where nothing about sampling was asked for. Pure.
+// The model's temperature, top_k and top_p apply only if its do_sample is true, as in transformers. do_sample false, or
+// missing in what the model says, means greedy where nothing about sampling was asked for. Pure.
 [[nodiscard]] GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config);
 
 }  // namespace partita

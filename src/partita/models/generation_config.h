@@ -23,7 +23,7 @@ namespace partita {
 struct GenerationConfig {
   std::vector<int64_t> eos_token_ids;  // any of them ends a text; empty: not said
   std::optional<int64_t> bos_token_id, pad_token_id;
-  std::optional<bool> do_sample;  // false: greedy
+  std::optional<bool> do_sample;  // false, or missing among `fields`: greedy
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k;  // 0: all
   std::optional<int64_t> max_new_tokens;
