@@ -12,6 +12,7 @@
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_writer.h"
+#include "partita/data/token_sums.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
@@ -41,6 +42,13 @@ std::vector<std::string> names_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// The checksums are there, and those of the files beside them.
+void expect_sums_match(const fs::path& prefix) {
+  const auto sums = read_token_sums(prefix);
+  ASSERT_TRUE(sums);
+  EXPECT_EQ(error_message([&] { verify(*sums, prefix); }), "no error");
 }
 
 class Indexed : public testing::Test {
@@ -81,7 +89,7 @@ class Indexed : public testing::Test {
 
 TEST_F(Indexed, GoldenBytes) {
   write_golden();
-  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx"));
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx", "gold.v1.sums"));
   EXPECT_EQ(hex(read_file(bin_path(prefix_))), "0a000b000c0000000d0000000e000f000000");
   // Of sha256 ceda38882eb135038cd7e13e01ca6fe02e150cad19941b6ca28409df44f616ca.
   EXPECT_EQ(hex(read_file(idx_path(prefix_))),
@@ -167,8 +175,9 @@ TEST_F(Indexed, NothingAppearsWithoutClose) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("a token of sequence 0 does not fit in u16"));
   }
-  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx"));
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx", "gold.v1.sums"));
   EXPECT_EQ(IndexedDataset(prefix_).tokens(), 9);  // the older files are as they were
+  expect_sums_match(prefix_);
   IndexedWriter negative(prefix_, TokenType::u16);
   EXPECT_THAT(error_message([&] { negative.add_sequence(std::vector<int32_t>{-1}); }), HasSubstr("does not fit"));
   EXPECT_THAT(error_message([&] { IndexedWriter writer(folder_ / "no" / "such", TokenType::u16); }),
@@ -193,8 +202,11 @@ TEST(IndexedWriters, AFailureKeepsTheOlderFiles) {
     EXPECT_THAT(error_message([&] { b.finish(); }), HasSubstr("b."));
   }
   EXPECT_EQ(read_file(folder / "a.idx"), index);
-  for (const char* name : {"a", "b"}) EXPECT_EQ(IndexedDataset(folder / name).documents(), 2);
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("a.bin", "a.idx", "b.bin", "b.idx"));
+  for (const char* name : {"a", "b"}) {
+    EXPECT_EQ(IndexedDataset(folder / name).documents(), 2);
+    expect_sums_match(folder / name);
+  }
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("a.bin", "a.idx", "a.sums", "b.bin", "b.idx", "b.sums"));
 }
 
 TEST_F(Indexed, TokenTypeByVocabulary) {
@@ -334,6 +346,7 @@ TEST_F(Indexed, WhatAKilledWriterLeftIsRemoved) {
 TEST_F(Indexed, WritersPublishOneAfterTheOther) {
   write_golden();
   const std::string bin = read_file(bin_path(prefix_)), index = read_file(idx_path(prefix_));
+  const std::string sums = read_file(sums_path(prefix_));
   IndexedWriter writer(prefix_, TokenType::u16);
   writer.add_document(std::vector<int32_t>{1});
   writer.finish();
@@ -344,10 +357,12 @@ TEST_F(Indexed, WritersPublishOneAfterTheOther) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_TRUE(read_file(bin_path(prefix_)) == bin);
     EXPECT_TRUE(fs::exists(idx_path(prefix_)) && read_file(idx_path(prefix_)) == index);
+    EXPECT_TRUE(fs::exists(sums_path(prefix_)) && read_file(sums_path(prefix_)) == sums);
     other.reset();
   }
   EXPECT_THAT(read_all(IndexedDataset(prefix_), 0), ElementsAre(1));
-  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx"));
+  expect_sums_match(prefix_);
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("gold.v1.bin", "gold.v1.idx", "gold.v1.sums"));
 }
 
 TEST_F(Indexed, AnEmptyDatasetIsADataset) {

@@ -61,7 +61,11 @@ TEST_F(Prompts, CompletionsEndTheDocument) {
   EXPECT_EQ(text(examples, 0), "Hello| world<|endoftext|>");
   EXPECT_EQ(text(examples, 1), "<|endoftext|>|\u00e9t\u00e9<|endoftext|>");
   EXPECT_EQ(text(examples, 2), "<|endoftext|>|<|endoftext|>");
-  EXPECT_GT(examples.prompt_tokens[2], 1);  // spelled by a user: ordinary text
+  EXPECT_EQ(examples.prompt_tokens[2], 1);  // its name in a prompt is the token, unless that is switched off
+  const auto ordinary =
+      read(R"({"prompt": "<|endoftext|>", "completion": ""})", {.specials = {.allow_special = false}});
+  EXPECT_EQ(text(ordinary, 0), "<|endoftext|>|<|endoftext|>");
+  EXPECT_GT(ordinary.prompt_tokens[0], 1);
   EXPECT_EQ(examples.prompt_tokens[1], 1);
   EXPECT_EQ(examples.tokens(1)[0], *tokenizer_->end_of_document());
 }

@@ -194,15 +194,18 @@ TEST_F(TokenizeCorpus, RefusesWhatCannotWork) {
   write_file(folder_ / "blank.jsonl", "{\"text\": \"\"}\n");
   write_file(folder_ / "a.txt", "text");
   EXPECT_THAT(refusal(options("empty.jsonl")),
-              HasSubstr("empty.jsonl: no document with text (0 B, 0 empty documents, 0 bad ones)"));
-  EXPECT_THAT(refusal(options("blank.jsonl")), HasSubstr("(13 B, 1 empty documents, 0 bad ones)"));
+              HasSubstr("empty.jsonl: no document with text (0 B, 0 empty documents, 0 bad ones, 0 too long)"));
+  EXPECT_THAT(refusal(options("blank.jsonl")), HasSubstr("(13 B, 1 empty documents, 0 bad ones, 0 too long)"));
   EXPECT_THAT(refusal(options("no.txt")), HasSubstr("no.txt"));
   auto chosen = options("a.txt");
   chosen.text.json_keys = {"a", "b"};
   EXPECT_THAT(refusal(chosen), HasSubstr("plain text has one text a document, 2 JSON keys were given"));
   chosen = options("a.txt");
-  chosen.output_prefix = folder_ / "no" / "such" / "out";
-  EXPECT_THAT(refusal(chosen), HasSubstr("no/such/out_text_document.bin"));
+  chosen.output_prefix = folder_ / "a.txt" / "out";  // its folder would be made, and is a file
+  EXPECT_THAT(refusal(chosen), HasSubstr("a.txt"));
+  chosen.output_prefix = folder_ / "new" / "folder" / "out";
+  EXPECT_EQ(refusal(chosen), "no error");
+  EXPECT_TRUE(fs::exists(folder_ / "new/folder/out_text_document.idx"));
 }
 
 TEST_F(TokenizeCorpus, ReadsDocumentsOneByOne) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/file.h"
+#include "partita/tokenizer/byte_level.h"
 #include "partita/tokenizer/tokenizer_json.h"
 
 namespace partita {
@@ -16,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<TokenId>;
 
-// Letters a to d, "<s>" in front of each text and "</s>" after it, chat markers, and an ordinary added token.
+// The 256 bytes, "<s>" in front of each text and "</s>" after it, chat markers, and an ordinary added token.
 std::unique_ptr<Tokenizer> chat_tokenizer() {
   using nlohmann::json;
   const auto added = [](int id, const char* content, bool special) {
@@ -25,18 +26,25 @@ std::unique_ptr<Tokenizer> chat_tokenizer() {
   const auto piece = [](const char* name) { return json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}}; };
   const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const auto known = [](const char* name, int id) { return json{{"id", name}, {"ids", {id}}, {"tokens", {name}}}; };
-  const json file = {
-      {"version", "1.0"},
-      {"added_tokens",
-       {added(4, "<s>", true), added(5, "</s>", true), added(6, "<|im_start|>", true), added(7, "<|im_end|>", true),
-        added(8, "<|tool|>", false)}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", {piece("<s>"), text, piece("</s>")}},
-        {"pair", json::array()},
-        {"special_tokens", {{"<s>", known("<s>", 4)}, {"</s>", known("</s>", 5)}}}}},
-      {"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}, {"<", 2}, {"|", 3}}}, {"merges", json::array()}}}};
+  json vocabulary = {
+      {"a", 0},          {"b", 1},       {"<", 2}, {"|", 3}, {"<s>", 4}, {"</s>", 5}, {"<|im_start|>", 6},
+      {"<|im_end|>", 7}, {"<|tool|>", 8}};
+  int next = 9;
+  for (const uint8_t byte : byte_level_alphabet()) {
+    const std::string name = to_printable(std::string(1, static_cast<char>(byte)));
+    if (!vocabulary.contains(name)) vocabulary[name] = next++;
+  }
+  const json file = {{"version", "1.0"},
+                     {"added_tokens",
+                      {added(4, "<s>", true), added(5, "</s>", true), added(6, "<|im_start|>", true),
+                       added(7, "<|im_end|>", true), added(8, "<|tool|>", false)}},
+                     {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+                     {"post_processor",
+                      {{"type", "TemplateProcessing"},
+                       {"single", {piece("<s>"), text, piece("</s>")}},
+                       {"pair", json::array()},
+                       {"special_tokens", {{"<s>", known("<s>", 4)}, {"</s>", known("</s>", 5)}}}}},
+                     {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
   return parse_tokenizer_json(file.dump(), "chat.json");
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/file.h"
+#include "partita/tokenizer/byte_level.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -78,7 +79,10 @@ TEST_F(Config, OfOtherFiles) {
               HasSubstr("add_eos_token = true is not supported next to tokenizer.model"));
 
   const TemporaryDirectory gpt2;
-  write_file(gpt2 / "vocab.json", R"({"a": 0, "<|endoftext|>": 1})");
+  json vocabulary = {{"<|endoftext|>", 256}};
+  for (int id = 0; const uint8_t byte : byte_level_alphabet())
+    vocabulary[to_printable(std::string(1, static_cast<char>(byte)))] = id++;
+  write_file(gpt2 / "vocab.json", vocabulary.dump());
   write_file(gpt2 / "merges.txt", "#version: 0.2\n");
   const auto of_gpt2 = [&](const json& config) {
     write_file(gpt2 / "tokenizer_config.json", config.dump());
