@@ -168,9 +168,9 @@ void verify(const Arguments& arguments) {
     for (const TokenId id : ids) largest = std::max(largest, id);
   }
   print_summary(dataset);
+  verify_sums(arguments.prefix, tokenizer.get());
   fmt::print("largest token {}{}; everything agrees\n", largest,
              tokenizer ? fmt::format(" of a vocabulary of {}", tokenizer->vocab_size()) : "");
-  verify_sums(arguments.prefix, tokenizer.get());
 }
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Arguments& arguments) {

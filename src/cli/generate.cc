@@ -1,7 +1,9 @@
 // partita generate: text from a trained model.
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +48,8 @@ partita::GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
 void write(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO) != 0;
   const std::string shown = terminal ? partita::printable(text) : std::string(text);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() || std::fflush(stdout) != 0)
+    partita::fail("cannot write to standard output: {}", std::strerror(errno));
 }
 
 void run(const CLI::App& command, Arguments a) {

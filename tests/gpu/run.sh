@@ -243,7 +243,7 @@ check "no GPU is seen" refuses "no GPU is seen" \
 check "more ranks than GPUs" refuses "2 ranks on this machine, which shows 1 GPU" too_many_ranks
 check "auto without a GPU: the CPU" env CUDA_VISIBLE_DEVICES= "$partita" train small.toml --run.directory=auto \
   --train.device=auto --train.steps=1
-check "a token outside the model" refuses "is outside 0..99" "$partita" train small.toml --run.directory=outside \
+check "a token outside the model" refuses "the model knows 0 to 99" "$partita" train small.toml --run.directory=outside \
   --data.tokenizer= --model.vocab_size=100
 
 if ((gpus >= 2)); then

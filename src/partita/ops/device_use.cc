@@ -49,6 +49,8 @@ int64_t free_device_memory([[maybe_unused]] c10::Device device) {
 #ifdef PARTITA_CUDA
   size_t free = 0, total = 0;
   PARTITA_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  // Before the first allocation of the process torch has no figures of any device.
+  if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return static_cast<int64_t>(free);
   const c10::CachingDeviceAllocator::DeviceStats stats =
       c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);

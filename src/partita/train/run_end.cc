@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "partita/base/duration.h"
+#include "partita/base/foreign_format.h"
 #include "partita/train/progress.h"
 
 namespace partita {
@@ -47,7 +48,7 @@ std::vector<std::string> closing_lines(const RunEnd& e) {
   }
   std::vector<std::string> lines = {fmt::format("Finished step {} of {}: {}", e.step, e.total, figures(e))};
   if (!e.checkpoint.empty()) lines.push_back(fmt::format("Checkpoint: {}", e.checkpoint.string()));
-  const std::string run = e.run.string();
+  const std::string run = shell_word(e.run.string());
   lines.push_back(fmt::format("Next: partita plot {}; partita generate {} --prompt TEXT; partita eval {} --data FILE",
                               run, run, run));
   return lines;
