@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// ":3:14", where byte `at` (counted from 1, as the parser does) lies in the text.
+// ":3:14", the place of byte `at` (counted from 1, as the parser does) in the text.
 std::string line_and_column(std::string_view text, size_t at) {
   const std::string_view before = text.substr(0, at > 0 ? at - 1 : 0);
   const size_t newline = before.rfind('\n');

@@ -31,7 +31,7 @@ class Prediction {
   [[nodiscard]] static int64_t slice_bytes(const Unit& unit, DType dtype) {
     return unit.layout.slice_count() * size_of(dtype);
   }
-  // The unit's master weights lie on the device, beside the weights.
+  // The unit's master weights are on the device, next to the weights.
   [[nodiscard]] bool has_master(const Unit& unit) const {
     return options_.training && options_.states != options_.compute && !plan_.states_on_host && unit.trainable;
   }

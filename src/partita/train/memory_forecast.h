@@ -31,7 +31,7 @@ struct MemoryForecast {
 // Owners of an engine's memory, as the table at the start of a run shows them.
 [[nodiscard]] std::vector<MemoryOwner> memory_owners(const EngineMemory&);
 
-// Pure. The config is valid for so many ranks, its vocabulary known.
+// Pure. The config is valid for this number of ranks, its vocabulary known.
 [[nodiscard]] MemoryForecast forecast_training(const Config&, int64_t ranks, at::Device);
 
 struct InferenceSize {

@@ -71,7 +71,7 @@ struct VectorMath {
   }
   static HWY_INLINE Bits bits(Real a) { return hn::BitCast(DU64(), a); }
   static HWY_INLINE Real from_bits(Bits a) { return hn::BitCast(DReal(), a); }
-  // Of an integer below 2^52: beside the exponent of 2^52 its bits are that number more.
+  // Of an integer below 2^52: added to the bits of 2^52, its bits give that number.
   static HWY_INLINE Real real(Bits a) { return sub(from_bits(hn::Or(a, word(0x4330000000000000))), set(0x1p52)); }
   static HWY_INLINE Real flip(Real a, Bits sign) { return from_bits(hn::Xor(bits(a), sign)); }
   static HWY_INLINE Real odd(Bits a, Real yes, Real no) {
