@@ -3,11 +3,14 @@
 
     tests/faults/campaign.py --program build/partita --shim build/tests/libfail_io.so [--short] [kill] [twice] [io]
 
+The file operations are tried --jobs at once, one per core by default.
+
 Whatever happens, the next start must end the run as if nothing had: the same figures and the same checkpoint, byte for
 byte, as a run without faults; no process may be left, none may hang, and a failure must say what it was. The seed is
 printed: --seed N repeats a campaign. --short is what the tests run.
 """
 import argparse
+import concurrent.futures
 import errno
 import json
 import os
@@ -233,55 +236,63 @@ class Campaign:
             self.count("  refused" if refused else "  the second found the run complete")
             self.check(f"two starts, {layout}", layout, run, steps)
 
-    def io(self, stride, short):
+    def io(self, stride, short, layouts, jobs):
         steps = 4
         kinds = [("ENOSPC once", errno.ENOSPC, 0), ("ENOSPC from then on", errno.ENOSPC, 1), ("EIO once", errno.EIO, 0),
                  ("EMFILE once", errno.EMFILE, 0), ("EACCES from then on", errno.EACCES, 1)]
-        for layout, rank in (("alone", 0), ("launch", 0), ("launch", 1)):
+        cases = []
+        for layout in layouts:
             self.reference(layout, steps)
-            for name, code, lasts in kinds:
-                if (short or layout == "launch") and name not in ("ENOSPC once", "EIO once"):
-                    continue
-                if short and (layout, rank) == ("launch", 0):
-                    continue
-                for begun in [True] if short else [False, True]:  # one that has checkpoints, and a new run
-                    last = self.operations(layout, rank, steps, code, begun)
-                    # A stride that is longer for runs of several ranks, which take longer.
-                    step = stride * (3 if layout == "launch" else 1)
-                    for at in range(1 + self.random.randrange(step), last + 1, step):
-                        self.one_io(f"{name} at operation {at} of rank {rank} ({layout}, {'begun' if begun else 'new'})",
-                                    layout, steps, begun,
-                                    dict(FAIL_AT=str(at), FAIL_WITH=str(code), FAIL_LASTS=str(lasts), FAIL_RANK=str(rank)))
-                        self.count(f"{name}, {layout}, rank {rank}")
+            self.begun_run(layout, steps)
+            for rank in [0] if layout == "alone" else [1] if short else [0, 1]:
+                for name, code, lasts in kinds:
+                    if (short or layout != "alone") and name not in ("ENOSPC once", "EIO once"):
+                        continue
+                    for begun in [True] if short else [False, True]:  # one that has checkpoints, and a new run
+                        last = self.operations(layout, rank, steps, code, begun)
+                        # A stride that is longer for runs of several ranks, which take longer.
+                        step = stride * (1 if layout == "alone" else 3)
+                        for at in range(1 + self.random.randrange(step), last + 1, step):
+                            plan = dict(FAIL_AT=str(at), FAIL_WITH=str(code), FAIL_LASTS=str(lasts), FAIL_RANK=str(rank))
+                            cases.append((f"{name} at operation {at} of rank {rank}", layout, steps, begun, plan))
+                            self.count(f"{name}, {layout}, rank {rank}")
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for future in [pool.submit(self.one_io, number, *case) for number, case in enumerate(cases)]:
+                future.result()
 
-    def new_run(self, layout, begun, steps):
-        run = self.folder / "io"
+    # A run whose last checkpoint is missing, made once per layout.
+    def begun_run(self, layout, steps):
+        kept = self.folder / f"begun-{layout}"
+        if not kept.exists():
+            codes, said = self.finish(self.start(layout, kept, steps))
+            if any(codes):
+                sys.exit(f"a run without faults failed: {said}")
+            shutil.rmtree(kept / "checkpoints" / f"step-{steps:08d}")
+        return kept
+
+    def new_run(self, number, layout, begun, steps):
+        run = self.folder / f"io-{number}-of-it"  # a name that is not the beginning of another's
         shutil.rmtree(run, ignore_errors=True)
         if begun:
-            kept = self.folder / f"begun-{layout}"
-            if not kept.exists():
-                codes, said = self.finish(self.start(layout, kept, steps))
-                if codes != [0]:
-                    sys.exit(f"a run without faults failed: {said}")
-                shutil.rmtree(kept / "checkpoints" / f"step-{steps:08d}")
-            shutil.copytree(kept, run)
+            shutil.copytree(self.begun_run(layout, steps), run)
         return run
 
     def operations(self, layout, rank, steps, code, begun):
-        run = self.new_run(layout, begun, steps)
+        run = self.new_run("count", layout, begun, steps)
         count = self.folder / "count"
         self.finish(self.start(layout, run, steps,
                                dict(LD_PRELOAD=str(self.shim), FAIL_UNDER=str(run), FAIL_WITH=str(code),
                                     FAIL_RANK=str(rank), FAIL_COUNT=str(count))))
         return int(count.read_text())
 
-    def one_io(self, name, layout, steps, begun, plan):
-        run = self.new_run(layout, begun, steps)
+    def one_io(self, number, name, layout, steps, begun, plan):
+        name = f"{name} ({layout}, {'begun' if begun else 'new'})"
+        run = self.new_run(number, layout, begun, steps)
         codes, said = self.finish(self.start(layout, run, steps, dict(plan, LD_PRELOAD=str(self.shim),
                                                                       FAIL_UNDER=str(run))), LEFT)
-        if codes not in ([0], [1]):
+        if not set(codes) <= {0, 1}:
             self.fault(f"{name}: ended with {codes}: {said}")
-        elif codes == [1] and ("partita: " not in said or "terminate called" in said or "internal error" in said):
+        elif 1 in codes and ("partita: " not in said or "terminate called" in said or "internal error" in said):
             self.fault(f"{name}: {said}")
         self.check_io(name, layout, run, steps, begun)
 
@@ -301,6 +312,9 @@ def main():
     parser.add_argument("--kills", type=int, help="default: 200, short: 6")
     parser.add_argument("--starts", type=int, help="default: 50, short: 2")
     parser.add_argument("--stride", type=int, help="every so many-th file operation; default: 1, short: 40")
+    parser.add_argument("--layout", action="append", choices=["alone", "launch", "sockets"],
+                        help="of runs whose file operations fail; default: alone, launch")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once whose file operations fail")
     parser.add_argument("kinds", nargs="*", default=["kill", "twice", "io"])
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
@@ -311,7 +325,8 @@ def main():
         if "twice" in arguments.kinds:
             campaign.twice(arguments.starts or (2 if arguments.short else 50))
         if "io" in arguments.kinds:
-            campaign.io(arguments.stride or (40 if arguments.short else 1), arguments.short)
+            campaign.io(arguments.stride or (40 if arguments.short else 1), arguments.short,
+                        arguments.layout or ["alone", "launch"], arguments.jobs)
     finally:
         shutil.rmtree(campaign.folder, ignore_errors=True)
         for what, count in campaign.counts.items():

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Starts the program with absurd values for every key and number, in little memory, and looks at how it ends.
 
-  tests/fuzz/cli_values.py PROGRAM [--keys PATTERN] [--starts]      # exit code 1 and a line for every slip
+  tests/fuzz/cli_values.py PROGRAM [--keys PATTERN] [--starts] [--jobs N]      # exit code 1 and a line for every slip
 
 Each value is read by --print-config; with --starts each that is taken there also starts a run of one step on a tiny corpus,
 with 8 GB of address space and 20 s of time. A slip is a signal, an exit code other than 0, 1 and 2, a run out of time, or
 words of a library without a sentence of ours.
 """
 import argparse
+import concurrent.futures
 import fnmatch
+import functools
 import json
 import os
 import pathlib
@@ -86,34 +88,40 @@ every = 0
     return folder / "run.toml"
 
 
+def try_value(arguments, config, number, case):
+    key, value = case
+    command = [arguments.program, "train", str(config), f"--run.directory={config.parent}/run{number}", f"--{key}={value}"]
+    code, text = run(command + ["--print-config"])
+    slip = slip_of(code, text)
+    # What takes long by its meaning is not started: a run of many steps.
+    long_run = key in ("train.steps", "eval.batches") and value.isdigit() and int(value) > 1
+    if not slip and code == 0 and arguments.starts and not long_run:
+        slip = slip_of(*run(command))
+    return slip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument("--keys", default="*", help="shell pattern of the keys to try")
     parser.add_argument("--starts", action="store_true", help="also start a run with each value that is taken")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="values tried at once")
     arguments = parser.parse_args()
     help_text = subprocess.run([arguments.program, "train", "--help"], capture_output=True, text=True, check=True).stdout
     keys = [key for key in re.findall(r"--([a-z_0-9]+\.[a-z_0-9]+) \(", help_text) if fnmatch.fnmatch(key, arguments.keys)]
-    slips, tried = [], 0
+    slips = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         config = make_corpus(arguments.program, folder)
         os.chdir(folder)
-        for key in keys:
-            for value in VALUES:
-                command = [arguments.program, "train", str(config), f"--run.directory={folder}/run{tried}",
-                           f"--{key}={value}"]
-                tried += 1
-                code, text = run(command + ["--print-config"])
-                slip = slip_of(code, text)
-                # What takes long by its meaning is not started: a run of many steps.
-                long_run = key in ("train.steps", "eval.batches") and value.isdigit() and int(value) > 1
-                if not slip and code == 0 and arguments.starts and not long_run:
-                    slip = slip_of(*run(command))
+        cases = [(key, value) for key in keys for value in VALUES]
+        with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
+            slips_of_cases = pool.map(functools.partial(try_value, arguments, config), range(len(cases)), cases)
+            for case, slip in zip(cases, slips_of_cases):
                 if slip:
-                    slips.append(f"--{key}={value[:30]!r}: {slip}")
+                    slips.append(f"--{case[0]}={case[1][:30]!r}: {slip}")
                     print(slips[-1], flush=True)
-    print(f"{tried} values of {len(keys)} keys, {len(slips)} slips")
+    print(f"{len(keys) * len(VALUES)} values of {len(keys)} keys, {len(slips)} slips")
     return 1 if slips or not keys else 0
 
 
