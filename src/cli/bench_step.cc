@@ -3,7 +3,7 @@
 
 #include "cli/bench_job.h"
 #include "partita/base/log.h"
-#include "partita/base/process_age.h"
+#include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 
 void bench_step(const BenchArguments& a) {

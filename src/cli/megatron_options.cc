@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string_view>
 
 #include "partita/base/error.h"
 
 namespace {
 
-namespace fs = std::filesystem;
 using partita::UsageError;
 
 constexpr std::string_view kGpt2 = "GPT2BPETokenizer";
@@ -69,9 +67,5 @@ std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& to
   if (a.type == kGpt2 && !a.model.empty()) wrong("GPT2BPETokenizer takes --vocab-file and --merge-file");
   if (!a.type.empty() && a.type != kGpt2 && std::ranges::find(kOneFile, a.type) == kOneFile.end())
     wrong(fmt::format("--tokenizer-type {} is not read: {} or {} expected", a.type, kGpt2, fmt::join(kOneFile, ", ")));
-  const std::string& path = tokenizer.empty() ? a.model : tokenizer;
-  if (!a.model.empty() && !fs::exists(path) && path.find(':') == std::string::npos)
-    partita::fail(
-        "--tokenizer-model {}: no such file or folder: names of a hub are not looked up, give a tokenizer.json", path);
-  return partita::load_tokenizer(path);
+  return partita::load_tokenizer(tokenizer.empty() ? a.model : tokenizer);
 }

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "tests/support/error_message.h"
+
 namespace partita {
 namespace {
 
@@ -21,7 +23,8 @@ TEST(ForeignFormat, IsNamedByItsFirstBytes) {
   EXPECT_EQ(name_of("ARROW1\0\0"s), "an Apache Arrow (Feather) file");
   EXPECT_THAT(name_of("\xFF\xFF\xFF\xFF\x10\0\0\0"s), HasSubstr("Arrow stream"));
   EXPECT_EQ(name_of("PK\x03\x04\x14"), "a zip archive");
-  EXPECT_EQ(name_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n"), "a pointer of Git LFS");
+  EXPECT_EQ(name_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n"),
+            "a Git LFS pointer, not the file itself");
   EXPECT_EQ(name_of("BZh91AY"), "compressed by bzip2");
   EXPECT_EQ(name_of("\xFD\x37zXZ\0"s), "compressed by xz");
   EXPECT_EQ(name_of("7z\xBC\xAF\x27\x1C"), "a 7z archive");
@@ -52,6 +55,17 @@ TEST(ForeignFormat, SaysWhatToDoWithTheFile) {
   // A name that holds the word is put in once.
   EXPECT_EQ(describe(*foreign_format("BZh9"), "FILE", "text"),
             "FILE is compressed by bzip2; expected text. Use: bzcat FILE | partita ... --input -");
+}
+
+TEST(ForeignFormat, AGitLfsPointerIsRefusedInThePlaceOfAnyFile) {
+  const auto refusal = [](std::string_view head) {
+    return error_message([&] { refuse_lfs_pointer(head, "m.bin", "a model"); });
+  };
+  EXPECT_EQ(
+      refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
+      "m.bin is a Git LFS pointer, not the file itself; expected a model. Run 'git lfs install && git lfs pull' in "
+      "its repository, or download the file again");
+  for (const char* head : {"", "version", "PK\x03\x04", "\xFF\xFE"}) EXPECT_EQ(refusal(head), "no error") << head;
 }
 
 TEST(ForeignFormat, NamesOfFilesAreQuotedForTheShell) {

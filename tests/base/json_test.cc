@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/file.h"
-#include "partita/base/lfs_pointer.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -65,9 +64,8 @@ TEST(Json, RefusesANameThatOccursTwice) {
 
 TEST(Json, NamesAGitLfsPointer) {
   EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"),
-              HasSubstr("dir/a.json is a Git LFS pointer, not the file itself: run 'git lfs pull'"));
-  EXPECT_FALSE(is_lfs_pointer("version"));
-  EXPECT_FALSE(is_lfs_pointer(""));
+              HasSubstr("dir/a.json is a Git LFS pointer, not the file itself; expected JSON. Run 'git lfs install"));
+  EXPECT_THAT(error_of("version"), HasSubstr("not valid JSON"));
 }
 
 TEST(Json, TriesWithoutAnError) {

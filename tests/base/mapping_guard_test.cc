@@ -42,7 +42,7 @@ TEST_F(MappingGuard, AFileThatShrinksIsNamed) {
     fs::resize_file(path_, 100);
     std::thread([&] { (void)byte_at(file, 60000); }).join();
   };
-  EXPECT_EXIT(shrink_and_read(), testing::ExitedWithCode(1), "a b\\?.bin became shorter, or its disk failed");
+  EXPECT_EXIT(shrink_and_read(), testing::ExitedWithCode(1), "a b\\\\x0a.bin became shorter, or its disk failed");
 }
 
 TEST_F(MappingGuard, WhatIsNotMappedHereEndsAsBefore) {

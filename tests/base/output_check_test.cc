@@ -55,6 +55,9 @@ TEST_F(OutputCheck, AFolderOfItsOwnIsNewOrEmpty) {
   EXPECT_EQ(folder("a/b"), "no error");
   EXPECT_THAT(folder("a"), HasSubstr("already exists and is not empty"));
   write_file(folder_ / "f", "");
+  EXPECT_THAT(error_message([&] { require_new_folder(folder_ / "f"); }), HasSubstr("is a file"));
+  EXPECT_EQ(error_message([&] { require_new_folder(folder_ / "new"); }), "no error");
+  EXPECT_FALSE(fs::exists(folder_ / "new")) << "it makes nothing";
   EXPECT_THAT(folder("f"), HasSubstr("is a file"));
   EXPECT_THAT(folder("f/g"), HasSubstr("cannot make the folder"));
 }

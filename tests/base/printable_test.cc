@@ -11,6 +11,7 @@ TEST(Printable, LeavesText) {
 
 TEST(Printable, SpellsOutWhatATerminalObeys) {
   EXPECT_EQ(printable("run\x1b[2J"), "run\\x1b[2J");
+  EXPECT_EQ(printable_line("a\nb\tc\x1b é"), "a\\x0ab\\x09c\\x1b é");
   EXPECT_EQ(printable("a\rb\bc\x7f"), "a\\x0db\\x08c\\x7f");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(printable("\u0085\u009b31m"), "\\u0085\\u009b31m");  // C1: a terminal may take 9b for an escape

@@ -105,9 +105,11 @@ TEST(HfExport, OverwritesNothing) {
   write_file(folder / "file", "a");
   EXPECT_EQ(error_message([&] { export_hf_model(folder / "empty", *m.weights, {.model = m.model}); }), "no error");
   EXPECT_TRUE(fs::exists(folder / "empty/model.safetensors"));
-  for (const char* name : {"full", "file", "empty"})
+  for (const auto& [name, message] : {std::pair("full", "already exists and is not empty"),
+                                      std::pair("file", "is a file: give the name of a folder"),
+                                      std::pair("empty", "already exists and is not empty")})
     EXPECT_THAT(error_message([&] { export_hf_model(folder / name, *m.weights, {.model = m.model}); }),
-                HasSubstr("already exists"));
+                HasSubstr(message));
   ModelConfig other = m.model;
   other.layers = 3;
   EXPECT_THAT(error_message([&] { export_hf_model(folder / "other", *m.weights, {.model = other}); }),

@@ -110,7 +110,7 @@ TEST(TorchPickle, RefusesEveryWayToRunCode) {
       {raw(name("collections", "OrderedDict") + "}b."), "a dictionary with a state was expected"},
       {raw("]}b."), "a dictionary with a state was expected"},
       {raw("}" + text("x") + "b."), "a state that is a dictionary was expected"},
-      {raw("(" + text("module") + "tQ."), "a persistent id that is no storage"},
+      {raw("(" + text("module") + "tQ."), "a persistent id that is not a storage"},
       {raw(text("id") + "Q."), "a persistent id that is a tuple was expected"},
       {raw(name("torch._utils", "_rebuild_tensor_v2") + ")R."), "with 0 arguments"},
   };
@@ -118,7 +118,7 @@ TEST(TorchPickle, RefusesEveryWayToRunCode) {
     EXPECT_THAT(error_of(attack.pickle), AllOf(HasSubstr("folder/x.bin is refused"), HasSubstr(attack.message)));
   // The name of an attacker does not spoil the message.
   const std::string error = error_of(raw(name("os\x1b[31m", "sys\ttem") + "."));
-  EXPECT_THAT(error, HasSubstr("os?[31m.sys?tem"));
+  EXPECT_THAT(error, HasSubstr("the name os\\x1b[31m.sys\\x09tem is not allowed"));
 }
 
 TEST(TorchPickle, RefusesHooksAndMetadata) {
@@ -140,7 +140,7 @@ TEST(TorchPickle, RefusesWhatIsNoDictionaryOfTensors) {
   EXPECT_THAT(error_of(raw("NN.")), HasSubstr("ends with 2 values"));
   EXPECT_THAT(error_of(raw("}.x")), HasSubstr("1 bytes follow its end"));
   EXPECT_THAT(error_of(raw("].")), HasSubstr("a dictionary of tensors was expected"));
-  EXPECT_THAT(error_of(raw("}" + text("step") + "K\x01s.")), HasSubstr("'step' is no tensor"));
+  EXPECT_THAT(error_of(raw("}" + text("step") + "K\x01s.")), HasSubstr("'step' is not a tensor"));
   EXPECT_THAT(error_of(raw("}K\x01K\x01s.")), HasSubstr("a name of a tensor was expected"));
   EXPECT_THAT(error_of(pickle_of({{.name = "a"}, {.name = "a"}})), HasSubstr("the name 'a' occurs twice"));
   EXPECT_THAT(error_of(pickle_of({{.name = "a", .shape = {1}}})), HasSubstr("a tensor with 1 sizes and 2 strides"));
@@ -168,7 +168,7 @@ TEST(TorchPickle, SurvivesCyclesAndDepth) {
   EXPECT_THAT(error_of(raw("]q\x01h\x01"
                            "a.")),
               HasSubstr("a dictionary of tensors was expected"));
-  EXPECT_THAT(error_of(raw("}q\x01" + text("x") + "h\x01s.")), HasSubstr("'x' is no tensor"));
+  EXPECT_THAT(error_of(raw("}q\x01" + text("x") + "h\x01s.")), HasSubstr("'x' is not a tensor"));
   EXPECT_THAT(error_of(raw(")" + std::string(1'000'000, '\x85') + ".")), HasSubstr("a dictionary of tensors"));
 }
 

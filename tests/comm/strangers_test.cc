@@ -133,8 +133,10 @@ TEST(Strangers, NeighboursAndEarlierAttemptsNeverJoin) {
   const auto never_meets = [&](const Job& other) {
     auto zero = job.start(0, 1500ms);
     const std::string error = other.start(1, 1000ms).get().error;
-    EXPECT_THAT(error, AllOf(HasSubstr("rank 1 did not find rank 0 at 127.0.0.1 port"),
-                             HasSubstr("whoever listens there is not of this job, or has another PARTITA_JOB_KEY")));
+    EXPECT_THAT(
+        error,
+        AllOf(HasSubstr("rank 1 did not find rank 0 at 127.0.0.1 port"),
+              HasSubstr("the process that listens there is not part of this job, or has another PARTITA_JOB_KEY")));
     EXPECT_THAT(zero.get().error, AllOf(HasSubstr("rank 0 waited "),
                                         HasSubstr(" s at 127.0.0.1, ::1 port " + std::to_string(job.port) +
                                                   " for the 2 ranks of the job: these did not connect in time: 1")));
@@ -163,10 +165,10 @@ TEST(Meeting, TwoProcessesOfOneRankAreNamed) {
   auto zero = job.start(0), one = job.start(1);
   std::this_thread::sleep_for(300ms);
   auto again = job.start(1);
-  EXPECT_THAT(zero.get().error, AllOf(HasSubstr("two processes say they are rank 1: rank 1 (process "),
+  EXPECT_THAT(zero.get().error, AllOf(HasSubstr("two processes claim to be rank 1: rank 1 (process "),
                                       HasSubstr("end what is left of an earlier attempt")));
   const std::string errors = one.get().error + again.get().error;
-  EXPECT_THAT(errors, HasSubstr("rank 1: another process has this rank, as rank 0 (process "));
+  EXPECT_THAT(errors, HasSubstr("rank 1: another process has this rank, according to rank 0 (process "));
 }
 
 TEST(Meeting, AnotherNumberOfRanksIsNamed) {
@@ -190,7 +192,7 @@ TEST(Meeting, ARankThatEndsMeanwhileIsNamed) {
   one.leave();
   EXPECT_THAT(zero.get().error,
               testing::MatchesRegex("rank 0: rank 1 \\(process .+\\) ended, or did not answer, while the "
-                                    "ranks were meeting; not yet there: 2"));
+                                    "ranks were meeting; still missing: 2"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 50s) << "not at its deadline";
 }
 

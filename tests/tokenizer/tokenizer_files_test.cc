@@ -12,6 +12,7 @@
 namespace partita {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
@@ -56,12 +57,16 @@ TEST_F(Files, FoldersHoldThemUnderKnownNames) {
 
 TEST_F(Files, OnlyRegularFilesOfItsKindAreRead) {
   const auto refusal = [&](const fs::path& path) { return error_message([&] { (void)load_tokenizer(path); }); };
-  EXPECT_THAT(refusal("gpt2"), HasSubstr("gpt2 does not exist: a tokenizer of this machine expected"));
+  EXPECT_THAT(
+      refusal("gpt2"),
+      AllOf(HasSubstr("gpt2 does not exist: expected the file or folder of a tokenizer. Names of the Hugging Face "
+                      "hub are not fetched"),
+            HasSubstr("hf download gpt2")));
   ASSERT_EQ(::mkfifo((folder_ / "pipe.json").c_str(), 0600), 0);
   EXPECT_THAT(refusal(folder_ / "pipe.json"), HasSubstr("pipe.json is not a regular file"));
   EXPECT_THAT(refusal("/dev/zero"), HasSubstr("/dev/zero is not a regular file"));
   EXPECT_THAT(refusal(write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
-              HasSubstr("tokenizer.json is a pointer of Git LFS; expected a tokenizer"));
+              HasSubstr("tokenizer.json is a Git LFS pointer, not the file itself; expected a tokenizer"));
   const fs::path large = write("large.json", "{}");
   fs::resize_file(large, uintmax_t{3} << 30);  // sparse
   EXPECT_THAT(refusal(large), HasSubstr("no tokenizer has more than"));

@@ -13,9 +13,11 @@ struct Magic {
   ForeignFormat format;
 };
 
-constexpr std::string_view kLfs =
-    "It holds the address of the content, not the content: run `git lfs install && git lfs pull` in its repository, or "
-    "download the file again";
+// The few lines of text that a clone without Git LFS has in the place of a large file.
+constexpr Magic kLfsPointer = {0,
+                               "version https://git-lfs.github.com/spec/"sv,
+                               {"a Git LFS pointer, not the file itself",
+                                "Run 'git lfs install && git lfs pull' in its repository, or download the file again"}};
 constexpr std::string_view kParquet =
     "Convert it, for example: python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[1] + "
     "'.jsonl', orient='records', lines=True)\" FILE";
@@ -30,7 +32,7 @@ constexpr std::string_view kToText = "Extract its text first";
 
 // Of several bytes that no text begins with: a word alone ("ORC") is not enough.
 constexpr Magic kMagics[] = {
-    {0, "version https://git-lfs.github.com/spec/"sv, {"a pointer of Git LFS", kLfs}},
+    kLfsPointer,
     {0, "PAR1\x15"sv, {"an Apache Parquet file", kParquet}},  // and the first field of a page or footer: an integer
     {0, "ARROW1\0\0"sv, {"an Apache Arrow (Feather) file", kFeather}},
     {0, "FEA1"sv, {"a Feather file", kFeather}},
@@ -66,6 +68,10 @@ constexpr Magic kMagics[] = {
     {0, "\xFE\xFF"sv, {"UTF-16 text", "Use: iconv -f UTF-16 -t UTF-8 FILE | partita ... --input -"}},
 };
 
+bool begins_with(std::string_view head, const Magic& magic) {
+  return head.size() > magic.at && head.substr(magic.at).starts_with(magic.bytes);
+}
+
 bool is_bzip2(std::string_view head) {
   return head.size() > 3 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9';
 }
@@ -80,10 +86,14 @@ bool is_pickle(std::string_view head) {
 
 std::optional<ForeignFormat> foreign_format(std::string_view head) {
   for (const Magic& magic : kMagics)
-    if (head.size() > magic.at && head.substr(magic.at).starts_with(magic.bytes)) return magic.format;
+    if (begins_with(head, magic)) return magic.format;
   if (is_bzip2(head)) return ForeignFormat{"compressed by bzip2", "Use: bzcat FILE | partita ... --input -"};
   if (is_pickle(head)) return ForeignFormat{"a pickle of Python", kToText};
   return std::nullopt;
+}
+
+void refuse_lfs_pointer(std::string_view head, std::string_view name, std::string_view expected) {
+  if (begins_with(head, kLfsPointer)) fail("{}", describe(kLfsPointer.format, name, expected));
 }
 
 std::string describe(const ForeignFormat& format, std::string_view name, std::string_view expected) {

@@ -22,6 +22,10 @@ struct ForeignFormat {
 
 [[nodiscard]] std::optional<ForeignFormat> foreign_format(std::string_view head);
 
+// Error if `head` is the beginning of a Git LFS pointer: for files of bytes, which may begin as any other format does. `name`
+// is that of the file, `expected` what it should be.
+void refuse_lfs_pointer(std::string_view head, std::string_view name, std::string_view expected);
+
 // "NAME is an Apache Parquet file; expected EXPECTED. REMEDY", the name quoted for a shell in the remedy's command.
 [[nodiscard]] std::string describe(const ForeignFormat& format, std::string_view name, std::string_view expected);
 // The same of content without a file's name: `word` stands in the command.

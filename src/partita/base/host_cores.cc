@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "partita/base/number.h"
+
 namespace partita {
 namespace {
 
@@ -58,23 +60,16 @@ std::optional<std::string> first_line(const fs::path& path) {
   return line;
 }
 
-std::optional<double> number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return value;
-}
-
 // "150000 100000" (version 2), "max 100000", or two files (version 1), of which -1 is no limit.
 double quota_of(const fs::path& group) {
   std::optional<double> time, period;
   if (const auto line = first_line(group / "cpu.max")) {
     const size_t space = line->find(' ');
-    time = number(std::string_view(*line).substr(0, space));
-    if (space != std::string::npos) period = number(std::string_view(*line).substr(space + 1));
+    time = parse_number<double>(std::string_view(*line).substr(0, space));
+    if (space != std::string::npos) period = parse_number<double>(std::string_view(*line).substr(space + 1));
   } else {
-    if (const auto text = first_line(group / "cpu.cfs_quota_us")) time = number(*text);
-    if (const auto text = first_line(group / "cpu.cfs_period_us")) period = number(*text);
+    if (const auto text = first_line(group / "cpu.cfs_quota_us")) time = parse_number<double>(*text);
+    if (const auto text = first_line(group / "cpu.cfs_period_us")) period = parse_number<double>(*text);
   }
   return time && period && *time > 0 && *period > 0 ? *time / *period : std::numeric_limits<double>::infinity();
 }

@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
-#include "partita/base/lfs_pointer.h"
+#include "partita/base/foreign_format.h"
 
 namespace partita {
 namespace {
@@ -42,7 +42,7 @@ std::string_view hint(std::string_view text, size_t at) {
 }  // namespace
 
 json parse_json(std::string_view text, std::string_view origin) {
-  refuse_lfs_pointer(text, origin);
+  refuse_lfs_pointer(text, origin, "JSON");
   std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
     using Event = json::parse_event_t;

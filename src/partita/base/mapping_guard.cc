@@ -6,8 +6,9 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
+
+#include "partita/base/printable.h"
 
 namespace partita {
 namespace {
@@ -17,19 +18,12 @@ struct Entry {
   std::atomic<uintptr_t> begin{0};  // 0: not in use
   std::atomic<size_t> bytes{0};
   std::atomic<const char*> name{nullptr};
-  std::unique_ptr<char[]> storage;
+  std::string storage;
   Entry* next = nullptr;
 };
 
 std::atomic<Entry*> first_entry{nullptr};
 std::mutex changing;
-
-std::unique_ptr<char[]> printable(const std::string& name) {
-  auto text = std::make_unique<char[]>(name.size() + 1);
-  for (size_t i = 0; i < name.size(); ++i)
-    text[i] = static_cast<unsigned char>(name[i]) < ' ' || name[i] == 0x7F ? '?' : name[i];
-  return text;
-}
 
 void write_text(const char* text) {
   // What was not written cannot be helped.
@@ -45,8 +39,7 @@ void end_with_name(int signal, siginfo_t* info, void*) {
     write_text(e->name.load());
     write_text(
         " became shorter, or its disk failed, while it was read: restore the whole file, leave it unchanged while it "
-        "is "
-        "used, and start again\n");
+        "is used, and start again\n");
     ::_exit(1);
   }
   // Of something else: as without a handler.
@@ -61,9 +54,9 @@ void enter_mapping(const void* begin, size_t bytes, const std::string& name) {
   Entry* entry = first_entry.load();
   while (entry != nullptr && entry->begin.load() != 0) entry = entry->next;
   const bool is_new = entry == nullptr;
-  if (is_new) entry = new Entry;  // for good: the handler may be looking at it
-  entry->storage = printable(name);
-  entry->name = entry->storage.get();
+  if (is_new) entry = new Entry;          // for good: the handler may be looking at it
+  entry->storage = printable_line(name);  // now: a signal handler can make no text
+  entry->name = entry->storage.c_str();
   entry->bytes = bytes;
   entry->begin = reinterpret_cast<uintptr_t>(begin);  // last: from now on it is found
   if (!is_new) return;

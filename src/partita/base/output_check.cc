@@ -35,12 +35,17 @@ void check_output_prefix(const fs::path& prefix) {
   make_folder_of(prefix);
 }
 
-void check_output_folder(const fs::path& folder) {
+void require_new_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     fail("{} is a file: give the name of a folder to write to", folder.string());
   if (fs::is_directory(folder, error) && !fs::is_empty(folder, error))
-    fail("{} already exists and is not empty: give another folder, or remove it", folder.string());
+    fail("{} already exists and is not empty: choose another folder, or remove it", folder.string());
+}
+
+void check_output_folder(const fs::path& folder) {
+  require_new_folder(folder);
+  std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail("cannot make the folder {}: {}", folder.string(), error.message());
 }

@@ -16,7 +16,10 @@ void check_output_file(const std::filesystem::path& path, std::span<const std::f
 // The same of files whose names begin with `prefix`. Error: `prefix` names a folder; its folder cannot be made.
 void check_output_prefix(const std::filesystem::path& prefix);
 
-// A folder for files of its own. Error: it exists and is not empty, or cannot be made (it is, where all is well).
+// Error: the folder exists and is not empty, or the name is that of a file. Makes nothing.
+void require_new_folder(const std::filesystem::path& folder);
+
+// The same, and makes the folder. Error: it cannot be made.
 void check_output_folder(const std::filesystem::path& folder);
 
 }  // namespace partita

@@ -33,16 +33,14 @@ bool reorders_text(uint32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
-}  // namespace
-
-std::string printable(std::string_view text) {
+std::string printable(std::string_view text, std::string_view kept) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const auto [code, bytes] = first_character(text);
     if (bytes == 0)
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
-    else if ((code < 0x20 && code != '\n' && code != '\t') || code == 0x7F)
+    else if ((code < 0x20 && kept.find(static_cast<char>(code)) == kept.npos) || code == 0x7F)
       out += fmt::format("\\x{:02x}", code);
     else if ((code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 || reorders_text(code))
       out += fmt::format("\\u{:04x}", code);
@@ -52,5 +50,10 @@ std::string printable(std::string_view text) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return printable(text, "\n\t"); }
+std::string printable_line(std::string_view text) { return printable(text, ""); }
 
 }  // namespace partita

@@ -14,4 +14,7 @@ namespace partita {
 // UTF-8 as \xff. All else, the backslash too, is left as it is.
 [[nodiscard]] std::string printable(std::string_view text);
 
+// The same for a place in a line: newlines and tabs are spelled out too.
+[[nodiscard]] std::string printable_line(std::string_view text);
+
 }  // namespace partita

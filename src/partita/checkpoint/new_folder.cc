@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/output_check.h"
 #include "partita/base/removal.h"
 #include "partita/checkpoint/folders.h"
 
@@ -10,19 +11,9 @@ namespace partita {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-void check_free(const fs::path& target) {
-  std::error_code error;
-  if (fs::exists(target, error) && !(fs::is_directory(target, error) && fs::is_empty(target, error)))
-    fail("{} already exists: nothing is overwritten, choose another name or remove it", target.string());
-}
-
-}  // namespace
-
 NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   if (!target_.has_filename()) target_ = target_.parent_path();  // "out/gpt2/"
-  check_free(target_);
+  require_new_folder(target_);
   target_ = fs::absolute(target_);
   partial_ = partial_path(target_);
   fs::path lock = partial_;
@@ -30,9 +21,9 @@ NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   std::error_code error;
   fs::create_directories(target_.parent_path(), error);
   if (error) fail("cannot make the folder {}: {}", target_.parent_path().string(), error.message());
-  lock_ =
-      std::make_unique<LockFile>(lock, LockFile::Options{.what = target_.string(), .advice = "choose another folder"});
-  check_free(target_);  // another process may have made it in the meantime
+  lock_ = std::make_unique<OwnerLock>(lock,
+                                      OwnerLock::Options{.what = target_.string(), .advice = "choose another folder"});
+  require_new_folder(target_);  // another process may have made it in the meantime
   add_removal(partial_);
   add_removal(lock);
   fs::remove_all(partial_, error);

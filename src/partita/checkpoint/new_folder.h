@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "partita/base/lock_file.h"
+#include "partita/base/owner_lock.h"
 
 namespace partita {
 
@@ -26,7 +26,7 @@ class NewFolder {
 
  private:
   std::filesystem::path target_, partial_;
-  std::unique_ptr<LockFile> lock_;
+  std::unique_ptr<OwnerLock> lock_;
   bool published_ = false;
 };
 

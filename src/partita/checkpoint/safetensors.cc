@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/foreign_format.h"
 #include "partita/base/json.h"
-#include "partita/base/lfs_pointer.h"
 #include "partita/checkpoint/damage.h"
 
 namespace partita {
@@ -85,7 +85,8 @@ class Parser {
   }
 
   std::string_view header_text() const {
-    refuse_lfs_pointer({reinterpret_cast<const char*>(file_.data()), file_.size()}, path_.string());
+    refuse_lfs_pointer({reinterpret_cast<const char*>(file_.data()), file_.size()}, path_.string(),
+                       "a safetensors file");
     if (std::ssize(file_) < kLengthBytes)
       refuse("it holds {} bytes, a header's length takes {}", file_.size(), kLengthBytes);
     uint64_t length = 0;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/base/lfs_pointer.h"
+#include "partita/base/foreign_format.h"
 #include "partita/checkpoint/torch_pickle.h"
 
 namespace partita {
@@ -68,12 +68,11 @@ bool has_possible_size(const PickledTensor& tensor) {
 }  // namespace
 
 std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const fs::path& path) {
-  refuse_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}, path.string());
+  refuse_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}, path.string(), "a file of torch.save");
   if (!is_zip(file))
     fail(
         "{} is not a zip archive: files of torch before 1.6 are not read: load it with a newer torch and save it "
-        "again, as "
-        "safetensors at best",
+        "again, as safetensors at best",
         path.string());
   Entries entries;
   for (ZipEntry& entry : parse_zip(file, path)) {

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "partita/base/error.h"
+#include "partita/base/printable.h"
 
 namespace partita {
 namespace {
@@ -338,28 +339,24 @@ class Unpickler {
   }
   void push_name(const std::string& module, const std::string& name) {
     std::string full = module + "." + name;
-    if (!is_known(full)) refuse("the name {} is not allowed", printable(full));
+    if (!is_known(full)) refuse("the name {} is not allowed", shown(full));
     push(Name{std::move(full)});
   }
   void push_name_of_stack() {
     const std::vector<Id> names = pop_count(2);
     push_name(as<std::string>(names[0], "a module's name"), as<std::string>(names[1], "a name"));
   }
-  // What an attacker wrote goes into a message of one line.
-  static std::string printable(std::string_view text) {
-    std::string out;
-    for (char c : text.substr(0, 100)) out += c >= ' ' && c <= '~' ? c : '?';
-    return out;
-  }
+  // What an attacker wrote goes into a message of one short line.
+  static std::string shown(std::string_view text) { return printable_line(text.substr(0, 100)); }
 
   // ("storage", torch.FloatStorage, key, device, elements)
   Storage storage_of(Id id) {
     const std::vector<Id> items = as<Tuple>(id, "a persistent id that is a tuple").items;
     if (items.size() != 5 || as<std::string>(items[0], "the word storage") != "storage")
-      refuse("a persistent id that is no storage");
+      refuse("a persistent id that is not a storage");
     const std::string& type = as<Name>(items[1], "the type of a storage").text;
     const auto found = std::ranges::find(kStorages, type, &StorageType::name);
-    if (found == kStorages.end()) refuse("{} is no type of a storage", type);
+    if (found == kStorages.end()) refuse("{} is not a type of storage", type);
     const int64_t count = as<int64_t>(items[4], "the elements of a storage");
     if (count < 0) refuse("a storage of {} elements", count);
     return {found->type, as<std::string>(items[2], "the key of a storage"), count};
@@ -416,8 +413,8 @@ class Unpickler {
     std::set<std::string, std::less<>> names;
     for (const auto& [key, value] : as<Dict>(root, "a dictionary of tensors").items) {
       const std::string& name = as<std::string>(key, "a name of a tensor");
-      if (!names.insert(name).second) refuse("the name '{}' occurs twice", printable(name));
-      if (!std::holds_alternative<PickledTensor>(values_[value])) refuse("'{}' is no tensor", printable(name));
+      if (!names.insert(name).second) refuse("the name '{}' occurs twice", shown(name));
+      if (!std::holds_alternative<PickledTensor>(values_[value])) refuse("'{}' is not a tensor", shown(name));
       list.push_back(std::get<PickledTensor>(values_[value]));
       list.back().name = name;
     }

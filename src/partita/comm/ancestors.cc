@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include "partita/base/process_stat.h"
 
 namespace partita {
 namespace {
@@ -44,14 +45,11 @@ bool is_open_mpi_launcher(std::string_view program) {
 
 std::vector<std::string> process_ancestors() {
   std::vector<std::string> names;
-  for (long pid = getppid(); pid > 0 && names.size() < kMostAncestors;) {
-    // "1234 (name) S 1 ...": the name may hold blanks and parentheses; the parent follows the state.
-    const std::string stat = content(fmt::format("/proc/{}/stat", pid));
-    const size_t open = stat.find('('), close = stat.rfind(')');
-    if (open == std::string::npos || close == std::string::npos || close + 4 >= stat.size()) break;
-    names.push_back(program_name(std::string_view(stat).substr(open + 1, close - open - 1),
-                                 content(fmt::format("/proc/{}/cmdline", pid))));
-    pid = std::strtol(stat.c_str() + close + 4, nullptr, 10);
+  for (int64_t pid = getppid(); pid > 0 && names.size() < kMostAncestors;) {
+    const auto stat = process_stat(pid);
+    if (!stat) break;
+    names.push_back(program_name(stat->name, content(fmt::format("/proc/{}/cmdline", pid))));
+    pid = stat->parent;
   }
   return names;
 }

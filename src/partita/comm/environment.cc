@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 #include "partita/comm/foreign_launcher.h"
 #include "partita/comm/hostlist.h"
 
@@ -37,11 +38,10 @@ class Variables {
 
  private:
   static int64_t parse(const std::string& name, const std::string& value) {
-    int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-    if (error != std::errc{} || end != value.data() + value.size() || parsed < 0 || parsed > INT32_MAX)
+    const auto parsed = parse_number<int64_t>(value);
+    if (!parsed || *parsed < 0 || *parsed > INT32_MAX)
       fail("environment variable {}={}: expected a number from 0 to {}", name, value, INT32_MAX);
-    return parsed;
+    return *parsed;
   }
 
   const Lookup& lookup_;
@@ -173,8 +173,7 @@ std::optional<Launcher> innermost(const std::vector<Launcher>& present, const An
 [[noreturn]] void refuse(const ForeignLauncher& foreign) {
   fail(
       "this process was started by {} ({}), whose ranks cannot work together here, so that each would train alone: "
-      "start "
-      "them by `partita launch`, Open MPI's mpirun, srun or torchrun; to run one process alone, unset {}",
+      "start them by `partita launch`, Open MPI's mpirun, srun or torchrun; to run one process alone, unset {}",
       foreign.name, foreign.variables(), foreign.rank_variable);
 }
 

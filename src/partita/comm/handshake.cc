@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "partita/base/error.h"
+#include "partita/base/host.h"
 
 namespace partita {
 namespace {
@@ -32,9 +33,8 @@ void set_text(std::array<char, N>& to, const std::string& from) {
   switch (verdict) {
     case Verdict::taken:
       fail(
-          "rank {}: another process has this rank, as {} says: give each process its own rank, and end what is left of "
-          "an "
-          "earlier attempt of the job",
+          "rank {}: another process has this rank, according to {}: give each process its own rank, and end what is "
+          "left of an earlier attempt of the job",
           me.rank, by.text());
     case Verdict::other_size:
       fail("rank {} was started as one of {} ranks, {} as one of {}: start all ranks of a job with the same number",
@@ -57,8 +57,7 @@ std::string Identity::text() const { return fmt::format("rank {} (process {} on 
 
 Identity own_identity(int rank, int size, int port) {
   Identity me{.rank = rank, .size = size, .port = port, .process = getpid()};
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) == 0) set_text(me.host, name);
+  set_text(me.host, host_name());
   set_text(me.version, PARTITA_VERSION);
   return me;
 }

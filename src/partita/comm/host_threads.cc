@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/base/host.h"
 #include "partita/base/log.h"
+#include "partita/base/number.h"
 
 namespace partita {
 namespace {
@@ -20,9 +20,8 @@ constexpr const char* kOpenMpVariable = "OMP_NUM_THREADS";
 
 // 0: not a number in that range.
 int64_t parse_threads(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value >= 1 && value <= kMostThreads ? value : 0;
+  const int64_t value = parse_number<int64_t>(text).value_or(0);
+  return value >= 1 && value <= kMostThreads ? value : 0;
 }
 
 int64_t own_variable(const Lookup& lookup) {

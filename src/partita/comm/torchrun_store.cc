@@ -3,10 +3,10 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 
 namespace partita {
 namespace {
@@ -30,8 +30,8 @@ std::optional<Publication> parse_publication(const std::string& text) {
   const size_t first = text.find(' '), second = first == text.npos ? first : text.find(' ', first + 1);
   if (second == text.npos) return {};
   Publication p{.secret = text.substr(first + 1, second - first - 1), .address = text.substr(second + 1)};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + first, p.port);
-  if (error != std::errc{} || end != text.data() + first || p.port < 1 || p.port > 65535 || p.secret.empty()) return {};
+  p.port = parse_number<int>(std::string_view(text).substr(0, first)).value_or(0);
+  if (p.port < 1 || p.port > 65535 || p.secret.empty()) return {};
   return p;
 }
 

@@ -1,23 +1,16 @@
 #include "partita/data/blend.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 
 namespace partita {
 namespace {
 
 constexpr double kSurplus = 0.005;  // Megatron's mid_level_dataset_surplus
-
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // numpy's sum of a contiguous array of doubles: eight partial sums, halves of long arrays by themselves
 // (numpy/_core/src/umath/loops_utils.h.src, pairwise_sum).
@@ -54,11 +47,11 @@ std::vector<BlendPart> parse_blend(std::span<const std::string> items) {
       "weights and prefixes of token files in turn expected, such as 0.7 data/a 0.3 data/b";
   std::vector<BlendPart> parts;
   for (size_t i = 0; i < items.size(); ++i) {
-    BlendPart part{as_number(items[i]), items[i]};
+    BlendPart part{parse_number<double>(items[i]), items[i]};
     if (part.weight) {
       if (!(*part.weight > 0) || !std::isfinite(*part.weight)) fail("blend: weight {}, more than 0 expected", items[i]);
       if (++i == items.size()) fail("blend: no prefix follows the weight {}: {}", items[i - 1], kExpected);
-      if (as_number(items[i]))
+      if (parse_number<double>(items[i]))
         fail("blend: weight {} is followed by the number {}: {}", items[i - 1], items[i], kExpected);
       part.prefix = items[i];
     }

@@ -39,7 +39,7 @@ class File {
       : name_(input_name(path)),
         file_(is_standard_input(path) ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
         interrupt_(::eventfd(0, EFD_CLOEXEC)) {
-    if (!file_ || !interrupt_) fail("cannot read {}: {}", name_, std::strerror(errno));
+    if (!file_ || !interrupt_) fail("cannot read {}: {}", name_, io_reason(errno));
   }
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -79,12 +79,12 @@ class File {
     for (;;) {
       std::array<pollfd, 2> either = {{{file_.get(), POLLIN, 0}, {interrupt_.get(), POLLIN, 0}}};
       if (::poll(either.data(), either.size(), -1) < 0 && errno != EINTR && errno != EAGAIN)
-        fail("cannot read {}: {}", name_, std::strerror(errno));
+        fail("cannot read {}: {}", name_, io_reason(errno));
       if (either[1].revents != 0) fail("{} is not read to its end", name_);
       if (either[0].revents == 0) continue;
       const ssize_t n = ::read(file_.get(), out.data(), out.size());
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (n < 0) fail("cannot read {}: {}", name_, std::strerror(errno));
+      if (n < 0) fail("cannot read {}: {}", name_, io_reason(errno));
       taken_ += n;
       return static_cast<size_t>(n);
     }
@@ -223,7 +223,7 @@ Compression compression_of(const std::filesystem::path& file) {
   const FileDescriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, kForeignFormatBytes> head{};
   const ssize_t n = descriptor ? ::pread(descriptor.get(), head.data(), head.size(), 0) : -1;
-  if (n < 0) fail("cannot read {}: {}", file.string(), std::strerror(errno));
+  if (n < 0) fail("cannot read {}: {}", file.string(), io_reason(errno));
   return compression_of(std::string_view(head.data(), static_cast<size_t>(n)), file.string());
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "partita/base/error.h"
 
@@ -14,7 +13,7 @@ namespace partita {
 SpillFile::SpillFile(std::filesystem::path directory) : directory_(std::move(directory)) {
   std::string name = (directory_ / ".partita-XXXXXX").string();
   file_ = FileDescriptor(::mkstemp(name.data()));
-  if (!file_) fail("cannot write to {}: {}", directory_.string(), std::strerror(errno));
+  if (!file_) fail("cannot write to {}: {}", directory_.string(), io_reason(errno));
   ::unlink(name.c_str());
 }
 
@@ -22,7 +21,7 @@ void SpillFile::flush() {
   for (std::span<const std::byte> rest = buffer_; !rest.empty();) {
     const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write to {}: {}", directory_.string(), std::strerror(errno));
+    if (n < 0) fail("cannot write to {}: {}", directory_.string(), io_reason(errno));
     rest = rest.subspan(static_cast<size_t>(n));
     written_ += n;
   }
@@ -40,7 +39,7 @@ void SpillFile::read_back(const std::function<void(std::span<const std::byte>)>&
           ::pread(file_.get(), buffer_.data() + filled, wanted - filled, at + static_cast<int64_t>(filled));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0)
-        fail("cannot read back from {}: {}", directory_.string(), n == 0 ? "cut short" : std::strerror(errno));
+        fail("cannot read back from {}: {}", directory_.string(), n == 0 ? std::string("cut short") : io_reason(errno));
       filled += static_cast<size_t>(n);
     }
     use(std::span(buffer_).first(filled));

@@ -1,9 +1,10 @@
 #include "partita/data/split.h"
 
-#include <charconv>
 #include <cmath>
 
+#include "partita/base/comma_list.h"
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 
 namespace partita {
 
@@ -18,20 +19,13 @@ DataSplit parse_split(std::string_view text) {
   };
   DataSplit split{};
   double sum = 0;
-  size_t count = 0;
-  for (std::string_view rest = text;; ++count) {
-    const size_t comma = rest.find(',');
-    std::string_view item = rest.substr(0, comma);
-    while (item.starts_with(' ')) item.remove_prefix(1);
-    while (item.ends_with(' ')) item.remove_suffix(1);
-    double weight = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), weight);
-    const bool whole = error == std::errc() && end == item.data() + item.size();
-    if (count == 3 || !whole || !std::isfinite(weight) || weight < 0) wrong();
-    split.shares[count] = weight;
-    sum += weight;
-    if (comma == std::string_view::npos) break;
-    rest.remove_prefix(comma + 1);
+  const std::vector<std::string_view> items = comma_list(text);
+  if (items.size() > split.shares.size()) wrong();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const auto weight = parse_number<double>(items[i]);
+    if (!weight || !std::isfinite(*weight) || *weight < 0) wrong();
+    split.shares[i] = *weight;
+    sum += *weight;
   }
   if (!(sum > 0) || !std::isfinite(sum)) wrong();
   for (double& share : split.shares) share /= sum;

@@ -1,7 +1,6 @@
 #include "partita/data/token_sums.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #define XXH_INLINE_ALL
@@ -9,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/number.h"
 #include "partita/data/index_cache.h"
 
 namespace partita {
@@ -39,10 +39,9 @@ class Lines {
     return found;
   }
   int64_t number(std::string_view word) const {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value < -1) damaged();
-    return value;
+    const auto value = parse_number<int64_t>(word);
+    if (!value || *value < -1) damaged();
+    return *value;
   }
   std::string digits(std::string_view word) const {
     if (word.size() != kDigits || word.find_first_not_of("0123456789abcdef") != std::string_view::npos) damaged();

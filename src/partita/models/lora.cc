@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "partita/base/comma_list.h"
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 
@@ -28,17 +29,10 @@ std::string_view default_targets(ModelKind kind) {
 }
 
 std::vector<std::string_view> wanted_names(const LoraConfig& lora, ModelKind kind) {
-  std::string_view rest = lora.targets.empty() ? default_targets(kind) : std::string_view(lora.targets);
-  std::vector<std::string_view> names;
-  while (true) {
-    const size_t comma = rest.find(',');
-    std::string_view name = rest.substr(0, comma);
-    while (name.starts_with(' ')) name.remove_prefix(1);
-    while (name.ends_with(' ')) name.remove_suffix(1);
-    if (!name.empty()) names.push_back(name);
-    if (comma == std::string_view::npos) return names;
-    rest.remove_prefix(comma + 1);
-  }
+  std::vector<std::string_view> names =
+      comma_list(lora.targets.empty() ? default_targets(kind) : std::string_view(lora.targets));
+  std::erase_if(names, [](std::string_view name) { return name.empty(); });
+  return names;
 }
 
 std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }

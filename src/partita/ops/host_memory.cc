@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "partita/base/error.h"
+#include "partita/base/file.h"
 #include "partita/ops/scalar_type.h"
 #ifdef PARTITA_CUDA
 #include <cuda_runtime_api.h>
@@ -23,8 +24,8 @@ void* touched_pages(int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    fail("{:.1f} GiB of host memory could not be had: {}; offload less, or shard over more ranks",
-         static_cast<double>(bytes) / (1 << 30), std::strerror(errno));
+    fail("{} of host memory could not be allocated: {}; offload less, or shard over more ranks", human_bytes(bytes),
+         std::strerror(errno));
   (void)madvise(memory, size, MADV_HUGEPAGE);  // a system without them has small ones
   at::parallel_for(0, (bytes + kPage - 1) / kPage, kPagesAThread, [&](int64_t begin, int64_t end) {
     for (int64_t page = begin; page < end; ++page) static_cast<volatile char*>(memory)[page * kPage] = 0;
@@ -41,8 +42,8 @@ at::Tensor zeros(int64_t count, at::ScalarType type, bool pinned) {
     const cudaError_t error = cudaHostRegister(memory, size, cudaHostRegisterDefault);
     if (error != cudaSuccess) {
       munmap(memory, size);
-      fail("{:.1f} GiB of host memory could not be pinned: {}; allow more locked memory (ulimit -l), or offload less",
-           static_cast<double>(size) / (1 << 30), cudaGetErrorString(error));
+      fail("{} of host memory could not be pinned: {}; allow more locked memory (ulimit -l), or offload less",
+           human_bytes(static_cast<int64_t>(size)), cudaGetErrorString(error));
     }
   }
 #endif

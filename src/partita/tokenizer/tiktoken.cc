@@ -1,11 +1,11 @@
 #include "partita/tokenizer/tiktoken.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <unordered_map>
 
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 #include "partita/tokenizer/bpe.h"
 #include "partita/tokenizer/pipeline.h"
 #include "partita/tokenizer/tokenizer_files.h"
@@ -50,14 +50,12 @@ std::optional<Line> read_line(std::string_view line) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos || space == 0) return std::nullopt;
   auto bytes = from_base64(line.substr(0, space));
-  const std::string_view number = line.substr(space + 1);
-  int64_t id = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
-  if (!bytes || bytes->empty() || bytes->size() > kLongestToken || error != std::errc() ||
-      end != number.data() + number.size() || id < 0 || id > std::numeric_limits<TokenId>::max()) {
+  const auto id = parse_number<int64_t>(line.substr(space + 1));
+  if (!bytes || bytes->empty() || bytes->size() > kLongestToken || !id || *id < 0 ||
+      *id > std::numeric_limits<TokenId>::max()) {
     return std::nullopt;
   }
-  return Line{std::move(*bytes), id};
+  return Line{std::move(*bytes), *id};
 }
 
 std::string_view next_line(std::string_view text, size_t& at) {

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/foreign_format.h"
+#include "partita/base/hub_name.h"
 #include "partita/tokenizer/sentencepiece.h"
 #include "partita/tokenizer/tiktoken.h"
 
@@ -54,10 +55,7 @@ std::string read_tokenizer_file(const fs::path& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) fail("cannot read {}: {}", path.string(), error.message());
   if (!fs::exists(status))
-    fail(
-        "{} does not exist: a tokenizer of this machine expected, its file or folder; names of a hub are not looked up "
-        "(hf download NAME tokenizer.json --local-dir FOLDER gets one)",
-        path.string());
+    fail("{} does not exist: expected the file or folder of a tokenizer{}", path.string(), hub_hint(path));
   if (fs::is_directory(status)) fail("{} is a folder, a file expected", path.string());
   if (!fs::is_regular_file(status)) fail("{} is not a regular file: a tokenizer's file expected", path.string());
   if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kMostBytes)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "partita/base/comma_list.h"
 #include "partita/base/error.h"
 
 namespace partita {
@@ -16,15 +17,8 @@ bool matches(const std::string& pattern, const std::string& name) {
 }  // namespace
 
 FrozenParameters::FrozenParameters(std::string_view patterns, const LoraConfig& lora) : adapters_alone_(lora.rank > 0) {
-  while (!patterns.empty()) {
-    const size_t comma = patterns.find(',');
-    std::string_view one = patterns.substr(0, comma);
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
-    if (!one.empty()) patterns_.emplace_back(one);
-    if (comma == std::string_view::npos) break;
-    patterns.remove_prefix(comma + 1);
-  }
+  for (const std::string_view pattern : comma_list(patterns))
+    if (!pattern.empty()) patterns_.emplace_back(pattern);
 }
 
 bool FrozenParameters::operator()(const ParameterSpec& p) const {

@@ -41,8 +41,8 @@ RunFolder::RunFolder(fs::path path) : path_(fs::absolute(std::move(path)).lexica
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) fail("the run's folder {} cannot be made: {}", path_.string(), error.message());
-  lock_ = std::make_unique<LockFile>(path_ / "run.lock", LockFile::Options{.what = "run.directory " + path_.string(),
-                                                                           .advice = "choose another run.directory"});
+  lock_ = std::make_unique<OwnerLock>(path_ / "run.lock", OwnerLock::Options{.what = "run.directory " + path_.string(),
+                                                                             .advice = "choose another run.directory"});
   remove_all_abandoned(path_);
 }
 

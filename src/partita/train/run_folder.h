@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "partita/base/lock_file.h"
+#include "partita/base/owner_lock.h"
 
 namespace partita {
 
@@ -21,12 +21,12 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
   ~RunFolder();
 
-  [[nodiscard]] LockFile& lock() { return *lock_; }
+  [[nodiscard]] OwnerLock& lock() { return *lock_; }
 
  private:
   std::filesystem::path path_;
   std::filesystem::path first_made_;  // the highest folder that did not exist before; empty: all did
-  std::unique_ptr<LockFile> lock_;
+  std::unique_ptr<OwnerLock> lock_;
 };
 
 }  // namespace partita

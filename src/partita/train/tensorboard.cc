@@ -7,12 +7,12 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <exception>
 
 #include "partita/base/crc32c.h"
 #include "partita/base/error.h"
 #include "partita/base/failure.h"
+#include "partita/base/file.h"
 #include "partita/base/host.h"
 #include "partita/base/log.h"
 
@@ -86,7 +86,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& directory, TensorBoardOptio
   if (error) fail("cannot create {}: {}", directory.string(), error.message());
   path_ = directory / fmt::format("events.out.tfevents.{}.{}.{}", static_cast<int64_t>(now()), host_name(), ::getpid());
   file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  if (!file_) fail("cannot write {}: {}", path_.string(), io_reason(errno));
   add(Message().fixed64(1, now()).bytes(3, "brain.Event:2").text());
   if (options.first_step > 0) {
     // SessionLog{status = START}: what TensorBoard takes as a restart at this step.
@@ -128,7 +128,7 @@ void TensorBoardWriter::flush() {
   while (!buffer_.empty()) {
     const ssize_t n = ::write(file_.get(), buffer_.data(), buffer_.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+    if (n < 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
     buffer_.erase(0, static_cast<size_t>(n));
   }
 }

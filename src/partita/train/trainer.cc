@@ -11,7 +11,7 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/base/number.h"
-#include "partita/base/process_age.h"
+#include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"

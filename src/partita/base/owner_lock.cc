@@ -1,4 +1,4 @@
-#include "partita/base/lock_file.h"
+#include "partita/base/owner_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,6 +17,7 @@
 #include "partita/base/host.h"
 #include "partita/base/json.h"
 #include "partita/base/log.h"
+#include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 
 namespace partita {
@@ -36,13 +37,10 @@ std::string first_line(const char* path) {
   }
 }
 
-// The moment a process was started; empty: there is none of that number. Field 22 behind the name, which may hold spaces.
+// The moment a process was started; empty: there is none of that number.
 std::string start_of(int64_t process) {
-  std::string text = first_line(fmt::format("/proc/{}/stat", process).c_str());
-  text.erase(0, text.rfind(')') + 1);
-  size_t at = 0;
-  for (int field = 2; field < 22 && at != text.npos; ++field) at = text.find(' ', at + 1);
-  return at == text.npos ? "" : text.substr(at, text.find(' ', at + 1) - at).erase(0, 1);
+  const auto stat = process_stat(process);
+  return stat ? fmt::format("{}", stat->started) : "";
 }
 
 std::string machine() {
@@ -149,7 +147,7 @@ std::string describe(const LockHolder& h) {
                      h.job.empty() ? "" : fmt::format("job {}, ", h.job), h.since);
 }
 
-LockFile::LockFile(fs::path path, Options options)
+OwnerLock::OwnerLock(fs::path path, Options options)
     : path_(std::move(path)), options_(std::move(options)), holder_(this_process()) {
   acquire();
   // Signals are for the threads that work: a handler here would run on a stack of its own size.
@@ -160,7 +158,7 @@ LockFile::LockFile(fs::path path, Options options)
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void LockFile::acquire() {
+void OwnerLock::acquire() {
   const Timer timer;
   std::optional<LockHolder> first;
   bool said = false;
@@ -203,7 +201,7 @@ void LockFile::acquire() {
   }
 }
 
-LockFile::~LockFile() {
+OwnerLock::~OwnerLock() {
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
@@ -214,27 +212,27 @@ LockFile::~LockFile() {
 }
 
 // Nobody else's file has the name, and nobody else's text is in it; the number of heartbeats is only of this process.
-bool LockFile::is_ours() {
+bool OwnerLock::is_ours() {
   if (!is_at(file_, path_)) return false;
   const auto found = parse_lock_holder(read_start(file_));
   return found && found->process == holder_.process && found->machine == holder_.machine;
 }
 
-void LockFile::require() {
+void OwnerLock::require() {
   const std::lock_guard lock(mutex_);
   if (!is_ours())
     fail("{} was lost: the lock {} was removed or taken over by another process, and two must not write there: {}",
          options_.what, path_.string(), options_.advice);
 }
 
-void LockFile::say_stopping() {
+void OwnerLock::say_stopping() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(holder_.stopping, true) || !is_ours()) return;
   ++holder_.beats;
   (void)write_start(file_, to_text(holder_));
 }
 
-void LockFile::beat() {
+void OwnerLock::beat() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.beat, [this] { return done_; })) {
     if (!is_ours()) continue;  // require() says so; or its disk is away for a while

@@ -1,4 +1,4 @@
-#include "partita/base/lock_file.h"
+#include "partita/base/owner_lock.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr LockTimes kShort{.grace = 0.1, .stale = 0.6, .stopping = 0.3};
 
-LockFile::Options options(std::chrono::milliseconds beat = std::chrono::milliseconds(20)) {
+OwnerLock::Options options(std::chrono::milliseconds beat = std::chrono::milliseconds(20)) {
   return {.what = "runs/a", .advice = "choose another folder", .beat = beat, .times = kShort};
 }
 
@@ -37,7 +37,7 @@ LockHolder elsewhere(int64_t beats = 3) {
           .beats = beats};
 }
 
-TEST(LockFile, TheTextComesBackAsWritten) {
+TEST(OwnerLock, TheTextComesBackAsWritten) {
   const LockHolder holder = elsewhere();
   const std::string text = to_text(holder);
   EXPECT_EQ(text.size(), 512U);
@@ -50,27 +50,27 @@ TEST(LockFile, TheTextComesBackAsWritten) {
     EXPECT_EQ(parse_lock_holder(other), std::nullopt) << other;
 }
 
-TEST(LockFile, IsOneProcessesAndGoesWithIt) {
+TEST(OwnerLock, IsOneProcessesAndGoesWithIt) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
   {
-    LockFile lock(path, options());
+    OwnerLock lock(path, options());
     lock.require();
-    const std::string error = error_message([&] { LockFile second(path, options()); });
+    const std::string error = error_message([&] { OwnerLock second(path, options()); });
     EXPECT_THAT(error, AllOf(HasSubstr("runs/a is in use by process " + std::to_string(getpid())),
                              HasSubstr(this_process().host), HasSubstr("choose another folder")));
     EXPECT_THAT(error, testing::Not(HasSubstr("remove"))) << "a holder that lives is not to be removed";
     lock.require();
   }
   EXPECT_FALSE(fs::exists(path));
-  LockFile again(path, options());
+  OwnerLock again(path, options());
   again.require();
 }
 
-TEST(LockFile, BeatsAndSaysThatItStops) {
+TEST(OwnerLock, BeatsAndSaysThatItStops) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
-  LockFile lock(path, options());
+  OwnerLock lock(path, options());
   const auto beats = [&] { return parse_lock_holder(read_file(path)).value_or(LockHolder{.beats = -1}).beats; };
   const int64_t before = beats();
   const Timer timer;
@@ -80,30 +80,30 @@ TEST(LockFile, BeatsAndSaysThatItStops) {
   EXPECT_TRUE(parse_lock_holder(read_file(path))->stopping);
 }
 
-TEST(LockFile, OfAKilledProcessIsTakenOver) {
+TEST(OwnerLock, OfAKilledProcessIsTakenOver) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
   const pid_t child = fork();
   if (child == 0) {
-    const LockFile lock(path, options());
+    const OwnerLock lock(path, options());
     raise(SIGKILL);
   }
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_EQ(WTERMSIG(status), SIGKILL);
   ASSERT_EQ(parse_lock_holder(read_file(path))->process, child);
-  LockFile lock(path, options());
+  OwnerLock lock(path, options());
   lock.require();
   EXPECT_EQ(parse_lock_holder(read_file(path))->process, getpid());
 }
 
-TEST(LockFile, OfAnotherMachineIsTakenOverWhenItsHeartHasStopped) {
+TEST(OwnerLock, OfAnotherMachineIsTakenOverWhenItsHeartHasStopped) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
   write_file(path, to_text(elsewhere()));
   {
     const Timer timer;
-    LockFile lock(path, options());
+    OwnerLock lock(path, options());
     EXPECT_GE(timer.seconds(), kShort.stale);
     EXPECT_EQ(parse_lock_holder(read_file(path))->process, getpid());
   }
@@ -119,27 +119,27 @@ TEST(LockFile, OfAnotherMachineIsTakenOverWhenItsHeartHasStopped) {
       usleep(50'000);
     }
   });
-  LockFile::Options patient = options();
+  OwnerLock::Options patient = options();
   patient.times.stale = 600;
-  EXPECT_THAT(error_message([&] { LockFile lock(path, patient); }),
+  EXPECT_THAT(error_message([&] { OwnerLock lock(path, patient); }),
               HasSubstr("runs/a is in use by process 77 on node5 (job 9"));
   done = true;
   other.join();
 }
 
-TEST(LockFile, SeesThatItWasLost) {
+TEST(OwnerLock, SeesThatItWasLost) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
   {
-    LockFile lock(path, options());
+    OwnerLock lock(path, options());
     fs::remove(path);
     EXPECT_THAT(error_message([&] { lock.require(); }), HasSubstr("runs/a was lost"));
-    LockFile second(path, options());
+    OwnerLock second(path, options());
     EXPECT_THAT(error_message([&] { lock.require(); }), HasSubstr("two must not write there"));
     second.require();
   }
   // Another machine that does not see the kernel's lock has written itself into the file.
-  LockFile lock(path, options(std::chrono::minutes(1)));
+  OwnerLock lock(path, options(std::chrono::minutes(1)));
   const FileDescriptor file(::open(path.c_str(), O_WRONLY));
   const std::string text = to_text(elsewhere());
   ASSERT_EQ(pwrite(file.get(), text.data(), text.size(), 0), std::ssize(text));
@@ -147,22 +147,22 @@ TEST(LockFile, SeesThatItWasLost) {
 }
 
 // What a machine that lost power left of it.
-TEST(LockFile, ATornFileIsTaken) {
+TEST(OwnerLock, ATornFileIsTaken) {
   const TemporaryDirectory folder;
   const fs::path path = folder / "run.lock";
   for (const std::string& content : {std::string(), to_text(elsewhere()).substr(0, 100), std::string(512, '\0')}) {
     write_file(path, content);
-    LockFile lock(path, options());
+    OwnerLock lock(path, options());
     lock.require();
   }
 }
 
-TEST(LockFile, NamesAPlaceThatCannotBeWritten) {
+TEST(OwnerLock, NamesAPlaceThatCannotBeWritten) {
   const TemporaryDirectory folder;
-  EXPECT_THAT(error_message([&] { LockFile lock(folder / "none/run.lock", options()); }),
+  EXPECT_THAT(error_message([&] { OwnerLock lock(folder / "none/run.lock", options()); }),
               AllOf(HasSubstr("none/run.lock"), HasSubstr("No such file"), HasSubstr("choose another folder")));
   fs::create_directory(folder / "run.lock");
-  EXPECT_THAT(error_message([&] { LockFile lock(folder / "run.lock", options()); }), HasSubstr("directory"));
+  EXPECT_THAT(error_message([&] { OwnerLock lock(folder / "run.lock", options()); }), HasSubstr("directory"));
 }
 
 }  // namespace

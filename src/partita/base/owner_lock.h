@@ -1,6 +1,8 @@
-// A lock that says who has it, for what one process at a time may write: a run's folder.
+// Ownership of something that one process has for as long as it runs: a run's folder. Whoever comes second is refused, and
+// told who has it. Not for a short stretch of work that processes do in turn, such as writing a shared file: there each
+// waits for the one before, by FileLock (base/file.h).
 //
-//   LockFile lock("runs/a/run.lock", {.what = "runs/a", .advice = "choose another run.directory"});
+//   OwnerLock lock("runs/a/run.lock", {.what = "runs/a", .advice = "choose another run.directory"});
 //   // Error: runs/a is in use by process 1234 on node5 (job 77, since 12:30:05): wait for its end or stop it, or ...
 //   lock.require();                    // before writing what must not be written twice
 //
@@ -44,7 +46,7 @@ struct LockHolder {
 // "process 1234 on node5 (job 77, since 2026-01-31 12:30:05)"
 [[nodiscard]] std::string describe(const LockHolder&);
 
-class LockFile {
+class OwnerLock {
  public:
   struct Options {
     std::string what;    // is in use, in the message
@@ -54,10 +56,10 @@ class LockFile {
   };
 
   // Waits as lock_rule.h says. Error: somebody else has it; the file cannot be written.
-  LockFile(std::filesystem::path path, Options options);
-  LockFile(const LockFile&) = delete;
-  LockFile& operator=(const LockFile&) = delete;
-  ~LockFile();
+  OwnerLock(std::filesystem::path path, Options options);
+  OwnerLock(const OwnerLock&) = delete;
+  OwnerLock& operator=(const OwnerLock&) = delete;
+  ~OwnerLock();
 
   // Error: the lock was lost, because its file was removed, or because somebody else took this process for dead.
   void require();
