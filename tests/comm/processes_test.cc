@@ -104,7 +104,7 @@ TEST(TcpRanks, AnExitWithoutAWordIsNamed) {
 TEST(TcpRanks, ARankThatDoesNotEndIsNamed) {
   const std::vector<Ended> ended = run_ranks(2, "late", "2", /*waited_for=*/1);
   EXPECT_EQ(ended[0].exit_code, 1);
-  EXPECT_THAT(ended[0].output, HasSubstr(" did not come to its end within 2 s"));
+  EXPECT_THAT(ended[0].output, HasSubstr(" did not finish within 2 s"));
 }
 
 // The numbers of ranks that a stranger's or a broken environment says are checked before memory is taken for them.

@@ -48,7 +48,7 @@ void TcpPeer::left() const {
 bool TcpPeer::fits(const Awaited& awaited, uint64_t bytes) const {
   if (bytes == awaited.bytes.size()) return true;
   awaited.state->error =
-      fmt::format("{} sent {} bytes in place of {}: the ranks differ in the order or the sizes of their calls", name_,
+      fmt::format("{} sent {} bytes instead of {}: the ranks differ in the order or the sizes of their calls", name_,
                   bytes, awaited.bytes.size());
   return false;
 }
@@ -82,6 +82,11 @@ void TcpPeer::send_cause(std::string text) {
   if (!socket_) return;
   text.resize(std::min(text.size(), Transport::kMostLetterBytes));
   enqueue({.header = {kCause, text.size()}, .owned = std::move(text)});
+}
+
+void TcpPeer::disconnect() {
+  socket_.close();
+  outgoing_.clear();
 }
 
 std::shared_ptr<TcpPeer::State> TcpPeer::receive(Tag tag, std::span<std::byte> bytes) {

@@ -43,6 +43,8 @@ class TcpPeer {
   void send_letter(std::string text);
   void send_goodbye();
   void send_cause(std::string text);
+  // Nothing is sent to it or read from it any more.
+  void disconnect();
 
   // As much as the socket takes or gives now; letters that come are added. Errors: Interrupted when the rank died, or
   // finished although a message is awaited from it.

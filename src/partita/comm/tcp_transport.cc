@@ -1,6 +1,5 @@
 #include "partita/comm/tcp_transport.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,12 +10,14 @@
 
 #include "partita/base/error.h"
 #include "partita/comm/rendezvous.h"
+#include "partita/comm/tcp_exchange.h"
 #include "partita/comm/tcp_peer.h"
 
 namespace partita {
 namespace {
 
-constexpr std::chrono::milliseconds kFlushWithin{300};
+// A rank that computes reads when it comes to its next message; what is queued for it until then may fill the connection.
+constexpr std::chrono::milliseconds kFlushWithin{2000};
 
 class TcpTransfer final : public Transfer {
  public:
@@ -76,7 +77,7 @@ class TcpTransport final : public Transport {
       const auto late = std::find_if(peers_.begin(), peers_.end(), open);
       if (late == peers_.end()) break;
       if (std::chrono::steady_clock::now() > deadline)
-        fail("{} did not come to its end within {:g} s", late->name(), std::chrono::duration<double>(timeout_).count());
+        fail("{} did not finish within {:g} s", late->name(), std::chrono::duration<double>(timeout_).count());
       serve(std::chrono::milliseconds(10));
     }
     peers_.clear();
@@ -84,35 +85,27 @@ class TcpTransport final : public Transport {
 
   // The others see closed connections; before that they hear that this rank is the cause.
   [[noreturn]] void abort(int exit_code, const std::string& cause) override {
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) try {
-        spread(cause.empty() ? fmt::format("rank {} ended with exit code {}", rank_, exit_code)
-                             : fmt::format("rank {} ended with exit code {}: {}", rank_, exit_code, cause));
-        flush();
-      } catch (const std::exception&) {
-        // whoever cannot be reached sees the closed connection
-      }
+    if (const std::unique_lock lock(mutex_, kFlushWithin); lock.owns_lock()) {
+      spread(cause.empty() ? fmt::format("rank {} ended with exit code {}", rank_, exit_code)
+                           : fmt::format("rank {} ended with exit code {}: {}", rank_, exit_code, cause));
+      exchange_.flush(peers_, std::chrono::steady_clock::now() + kFlushWithin, letters_);
+    }
     _exit(exit_code);
   }
 
  private:
   TcpPeer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Tells the others why the job ends, once: those that see this rank end name what was first.
+  // Tells the others why the job ends, once: those that see this rank end name what was first. A cause that another rank
+  // has told goes on to all, which may see this rank end before they hear of it from there.
   void spread(const std::string& cause) {
-    if (!cause_.empty()) return;
-    cause_ = cause;
+    if (std::exchange(spread_, true)) return;
+    if (cause_.empty()) cause_ = cause;
     for (TcpPeer& peer : peers_) try {
-        peer.send_cause(cause);
-      } catch (const Error&) {
+        peer.send_cause(cause_);
+      } catch (const std::exception&) {
         // it is gone as well
       }
-  }
-
-  void flush() {
-    const Deadline deadline = std::chrono::steady_clock::now() + kFlushWithin;
-    const auto sending = [](const TcpPeer& peer) { return peer.socket() && peer.sending(); };
-    while (std::any_of(peers_.begin(), peers_.end(), sending) && std::chrono::steady_clock::now() < deadline)
-      exchange(std::chrono::milliseconds(10));
   }
 
   // Runs what may find that a rank is gone. abort() may come from another thread meanwhile.
@@ -135,34 +128,20 @@ class TcpTransport final : public Transport {
 
   void serve(std::chrono::microseconds wait) {
     spreading([&] {
-      exchange(wait);
+      exchange_(peers_, wait, letters_);
       learn_cause();
       if (!cause_.empty()) throw Interrupted(cause_);
     });
-  }
-
-  // Reads and writes what is ready; waits for that at most as long as given.
-  void exchange(std::chrono::microseconds wait) {
-    entries_.clear();
-    for (const TcpPeer& peer : peers_)
-      entries_.push_back({peer.socket().descriptor(), static_cast<short>(POLLIN | (peer.sending() ? POLLOUT : 0)), 0});
-    const timespec limit{static_cast<time_t>(wait.count() / 1'000'000),
-                         static_cast<long>(wait.count() % 1'000'000 * 1000)};
-    if (ppoll(entries_.data(), entries_.size(), &limit, nullptr) <= 0) return;
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      // Reading first: a goodbye explains why nothing can be written any more.
-      if (entries_[i].revents & ~POLLOUT) peers_[i].read(letters_);
-      if (entries_[i].revents & POLLOUT && peers_[i].socket()) peers_[i].write();
-    }
   }
 
   int rank_;
   std::chrono::milliseconds timeout_;
   std::vector<TcpPeer> peers_;  // by rank
   std::deque<Letter> letters_;
-  std::vector<pollfd> entries_;
+  TcpExchange exchange_;
   std::string cause_;  // why the job ends, once that is known
-  std::recursive_mutex mutex_;
+  bool spread_ = false;
+  std::recursive_timed_mutex mutex_;
 };
 
 }  // namespace
