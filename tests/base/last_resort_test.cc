@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -55,6 +57,7 @@ TEST_F(LastResort, TerminateWithoutAnException) {
       testing::ExitedWithCode(1), "^partita: an error of this program");
 }
 
+#ifndef __SANITIZE_ADDRESS__  // which has a handler of its own
 TEST_F(LastResort, SegmentationFaultKeepsItsSignal) {
   EXPECT_EXIT(
       {
@@ -63,6 +66,39 @@ TEST_F(LastResort, SegmentationFaultKeepsItsSignal) {
       },
       testing::KilledBySignal(SIGSEGV), "^partita: an error of this program \\(segmentation fault\\)");
 }
+
+// As a profiler or a sanitizer installs one: it sees the address too.
+TEST_F(LastResort, SegmentationFaultEndsInTheHandlerThatWasThereBefore) {
+  const auto install = [] {
+    struct sigaction tool {};
+    tool.sa_sigaction = [](int, siginfo_t* info, void*) {
+      const bool seen = info->si_code <= 0 || info->si_addr == reinterpret_cast<void*>(64);
+      const char text[] = "the tool's report\n";
+      (void)!write(STDERR_FILENO, text, sizeof text - 1);
+      _exit(seen ? 7 : 8);
+    };
+    tool.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &tool, nullptr);
+    install_last_resort(end);
+    install_last_resort(end);  // the second time it finds its own
+  };
+  constexpr const char* kBoth =
+      "^partita: an error of this program \\(segmentation fault\\)[^\n]*\nthe tool's report\n";
+  EXPECT_EXIT(
+      {
+        install();
+        raise(SIGSEGV);
+      },
+      testing::ExitedWithCode(7), kBoth);
+  EXPECT_EXIT(
+      {
+        install();
+        volatile uintptr_t address = 64;
+        *reinterpret_cast<volatile char*>(address) = 1;
+      },
+      testing::ExitedWithCode(7), kBoth);
+}
+#endif
 
 TEST(RequireThreads, StartsThemOrSaysWhy) {
   EXPECT_EQ(error_message([] { require_threads(0); }), "no error");

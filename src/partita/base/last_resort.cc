@@ -79,7 +79,16 @@ int64_t used_address_space() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-void on_segmentation_fault(int signal) {
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kAddressSanitizer = true;  // its own report says more, and of overflows of the stack too
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+
+struct sigaction earlier {
+};  // of SIGSEGV: what the environment had installed before, such as a profiler or another sanitizer
+
+void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   if (limited && is_nearly_used_up(static_cast<int64_t>(limit.rlim_cur), used_address_space())) {
@@ -87,10 +96,24 @@ void on_segmentation_fault(int signal) {
     _exit(1);
   }
   say(kSegmentationFault);
-  struct sigaction usual {};
-  usual.sa_handler = SIG_DFL;
-  sigaction(signal, &usual, nullptr);
-  raise(signal);
+  sigaction(signal, &earlier, nullptr);
+  // The instruction that failed is met again when this returns, and ends in the earlier handler, or a core dump, with its
+  // address. A signal that was sent would not come again.
+  if (info->si_code <= 0) raise(signal);
+}
+
+void install_fault_handler() {
+  struct sigaction now {};
+  if (kAddressSanitizer || sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_sigaction == on_segmentation_fault) return;
+  earlier = now;
+  // On a stack of its own: the other may be what ran out.
+  static std::array<std::byte, size_t{64} << 10> stack;
+  const stack_t own{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
+  sigaltstack(&own, nullptr);
+  struct sigaction fault {};
+  fault.sa_sigaction = on_segmentation_fault;
+  fault.sa_flags = SA_ONSTACK | SA_SIGINFO;
+  sigaction(SIGSEGV, &fault, nullptr);
 }
 
 }  // namespace
@@ -104,14 +127,7 @@ void install_last_resort(void (*end)(int exit_code)) {
   std::free(reserve.exchange(std::calloc(1, kReserve)));
   std::set_new_handler(out_of_memory);
   std::set_terminate(on_terminate);
-  // On a stack of its own: the other may be what ran out.
-  static std::array<std::byte, size_t{64} << 10> stack;
-  const stack_t own{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
-  sigaltstack(&own, nullptr);
-  struct sigaction fault {};
-  fault.sa_handler = on_segmentation_fault;
-  fault.sa_flags = SA_ONSTACK;
-  sigaction(SIGSEGV, &fault, nullptr);
+  install_fault_handler();
 }
 
 }  // namespace partita

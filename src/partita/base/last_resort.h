@@ -6,7 +6,9 @@
 //
 // That is an exception that leaves a thread, or is thrown where there is no memory to handle it; and a segmentation fault of
 // a process that has used up its memory, which is how a library fails that does not check what malloc returns. Any other
-// segmentation fault is an error of this program: it says so and ends by its signal, so that a core dump shows the place.
+// segmentation fault is an error of this program: it says so and ends by its signal, so that a core dump shows the place. A
+// handler that was installed before, by a tool in the environment, has its turn then; under AddressSanitizer there is its own
+// alone.
 #pragma once
 #include <cstdint>
 
