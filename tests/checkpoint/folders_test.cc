@@ -3,9 +3,30 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdio.h>  // RENAME_EXCHANGE
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
+#include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
+
+namespace {
+bool can_exchange = true;
+}  // namespace
+
+// In the place of the C library's, for all of this program.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  if ((flags & RENAME_EXCHANGE) != 0 && !can_exchange) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
 
 namespace partita {
 namespace {
@@ -60,6 +81,13 @@ void make(const fs::path& folder, const std::string& content) {
   write_file(folder / "file", content);
 }
 
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
 TEST(Folders, ListsCompleteStepsInOrder) {
   const TemporaryDirectory root;
   make(root.path() / "step-00000200", "");
@@ -89,6 +117,48 @@ TEST(Folders, PublishesOverNothingAndOverAnOlderOne) {
   }
   remove_checkpoint(folder);
   EXPECT_TRUE(fs::is_empty(root.path()));
+}
+
+// As on NFS, which cannot exchange two names.
+TEST(Folders, PublishesWhereNamesCannotBeExchanged) {
+  const TemporaryDirectory root;
+  const fs::path folder = root.path() / "step-00000001", partial = partial_path(folder);
+  can_exchange = false;
+  make(folder, "first");
+  make(partial, "second");
+  publish(partial, folder);
+  EXPECT_EQ(read_file(folder / "file"), "second");
+  EXPECT_THAT(names_in(root.path()), ElementsAre("step-00000001"));
+  // What fails half way leaves the older one under its name.
+  EXPECT_THAT(error_message([&] { publish(partial, folder); }), testing::HasSubstr("cannot rename"));
+  EXPECT_EQ(read_file(folder / "file"), "second");
+  EXPECT_THAT(names_in(root.path()), ElementsAre("step-00000001"));
+  can_exchange = true;
+}
+
+// Killed between the two renames: the older one is whole, and is found by the next start.
+TEST(Folders, WhatWasBeingReplacedComesBack) {
+  const TemporaryDirectory root;
+  const fs::path folder = root.path() / "step-00000001";
+  make(root.path() / "step-00000001.replaced.partial", "first");
+  make(root.path() / "step-00000001.partial", "second");
+  make(root.path() / "step-00000002.replaced.partial", "old");  // killed after both
+  make(root.path() / "step-00000002", "new");
+  remove_partials(root.path());
+  EXPECT_THAT(names_in(root.path()), ElementsAre("step-00000001", "step-00000002"));
+  EXPECT_EQ(read_file(folder / "file"), "first");
+  EXPECT_EQ(read_file(root.path() / "step-00000002" / "file"), "new");
+}
+
+TEST(Folders, AnEmptyFolderGivesWay) {
+  const TemporaryDirectory root;
+  can_exchange = false;
+  fs::create_directories(root.path() / "out");
+  make(root.path() / "out.partial", "content");
+  publish(root.path() / "out.partial", root.path() / "out");
+  can_exchange = true;
+  EXPECT_EQ(read_file(root.path() / "out" / "file"), "content");
+  EXPECT_THAT(names_in(root.path()), ElementsAre("out"));
 }
 
 TEST(FindLatest, NothingYet) {

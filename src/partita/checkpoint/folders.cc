@@ -4,12 +4,12 @@
 #include <stdio.h>  // renameat2
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/base/number.h"
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/manifest.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kDamaged = ".damaged";
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kDamaged = ".damaged", kReplaced = ".replaced";
 
 std::vector<fs::path> folders_in(const fs::path& root) {
   std::error_code error;
@@ -61,12 +61,9 @@ std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kPref
 
 std::optional<int64_t> parse_step_folder_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view digits = name.substr(kPrefix.size());
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // One name a step: what would be written differently is not ours.
-  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 || step_folder_name(step) != name)
-    return std::nullopt;
+  const auto step = parse_number<int64_t>(name.substr(kPrefix.size()));
+  // One name per step: what would be written differently is not ours.
+  if (!step || *step < 0 || step_folder_name(*step) != name) return std::nullopt;
   return step;
 }
 
@@ -118,7 +115,16 @@ fs::path set_aside(const fs::path& folder) {
 void remove_partials(const fs::path& root) {
   for (const fs::path& path : folders_in(root)) {
     const std::string name = path.filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(path);
+    if (!name.starts_with(kPrefix) || !name.ends_with(kPartial)) continue;
+    const fs::path without = fs::path(path).replace_extension();  // "step-00000100" or "step-00000100.replaced"
+    const fs::path folder = fs::path(without).replace_extension();
+    std::error_code ignored;
+    if (without.extension() == kReplaced && !fs::exists(folder, ignored)) {
+      log::warn("{} was being replaced when its run was killed: restored as it was", folder.string());
+      rename_folder(path, folder);
+    } else {
+      remove_folder(path);
+    }
   }
 }
 
@@ -132,16 +138,22 @@ void remove_checkpoint(const fs::path& folder) {
 void publish(const fs::path& partial, const fs::path& folder) {
   std::error_code ignored;
   fs::path replaced;
-  if (!fs::exists(folder, ignored)) {
-    rename_folder(partial, folder);
+  if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) {
+    rename_folder(partial, folder);  // an empty folder gives way
   } else if (exchange(partial, folder)) {
     replaced = partial;
   } else {
     replaced = folder;
-    replaced += ".replaced";
+    replaced += kReplaced;
     replaced += kPartial;
+    remove_folder(replaced);
     rename_folder(folder, replaced);
-    rename_folder(partial, folder);
+    try {
+      rename_folder(partial, folder);
+    } catch (const Error&) {
+      fs::rename(replaced, folder, ignored);  // nothing was lost
+      throw;
+    }
   }
   sync_directory(folder.parent_path());
   if (!replaced.empty()) remove_folder(replaced);

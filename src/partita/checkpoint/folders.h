@@ -39,12 +39,14 @@ struct StepFolder {
 [[nodiscard]] std::filesystem::path partial_path(const std::filesystem::path& folder);
 // Gives the folder of a damaged checkpoint another name, so that it is kept but not taken, and returns it.
 std::filesystem::path set_aside(const std::filesystem::path& folder);
-// Removes what interrupted saves and removals have left.
+// Removes what interrupted saves and removals have left. A checkpoint that publish() was replacing when its process was killed,
+// and that has no other under its name, gets it back.
 void remove_partials(const std::filesystem::path& root);
 // A folder is renamed to partial before it is removed, so that a half removed one is not taken for a checkpoint.
 void remove_checkpoint(const std::filesystem::path& folder);
 // Gives `partial` the name `folder`, durably; what had that name is removed. Where the file system can exchange two
-// names, one of the two is complete under it at every moment.
+// names, one of the two is complete under it at every moment. Where it cannot (NFS), the older one is "FOLDER.replaced.partial"
+// for a moment: who is killed then leaves nothing under the name until remove_partials().
 void publish(const std::filesystem::path& partial, const std::filesystem::path& folder);
 
 }  // namespace partita

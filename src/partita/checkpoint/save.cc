@@ -1,6 +1,8 @@
 // Saving in three phases, each ended by an agreement of all ranks: plan (nothing written), write (a file a rank),
 // complete (rank 0: manifest, rename, retention).
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <system_error>
 
 #include "partita/base/error.h"
@@ -105,7 +107,7 @@ void check_free_space(const fs::path& root, const Manifest& manifest, int64_t fr
   if (needed > free)
     fail(
         "no room for the checkpoint of step {} in {}: {} needed, {} free: free some space, keep fewer checkpoints or "
-        "choose another folder; older checkpoints are as they were",
+        "choose another folder; older checkpoints are unchanged",
         manifest.step, root.string(), human_bytes(needed), human_bytes(free));
 }
 
@@ -121,7 +123,7 @@ std::span<const std::byte> read_chunk(const Piece& piece, int64_t bytes, int64_t
 // Writes this rank's file; returns the checksums of its chunks, one after the other.
 std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, int rank) {
   if (!fs::is_directory(partial))
-    fail("{} was made by rank 0 but is not seen here: checkpoints need a folder that all ranks share",
+    fail("{} was made by rank 0 but is not visible here: checkpoints need a folder that all ranks share",
          partial.string());
   SafetensorsWriter out(partial / rank_file_name(rank), entries_of(state));
   std::vector<uint64_t> sums;
@@ -151,6 +153,14 @@ void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const st
   }
 }
 
+// What stays wrong is met again at every save.
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) log::warn("{}", text);
+}
+
 void apply_retention(const fs::path& root, int64_t current, const Retention& retention) {
   std::vector<int64_t> steps;
   for (const StepFolder& folder : list_steps(root)) steps.push_back(folder.step);
@@ -160,7 +170,7 @@ void apply_retention(const fs::path& root, int64_t current, const Retention& ret
       (void)read_manifest(root / step_folder_name(step));
       return true;
     } catch (const Error& error) {
-      log::warn("an older checkpoint is kept because it cannot be used: {}", error.what());
+      warn_once(fmt::format("an older checkpoint is kept because it cannot be used: {}", error.what()));
       return false;
     }
   };
@@ -175,7 +185,7 @@ void complete(const fs::path& root, const fs::path& folder, const Manifest& mani
     std::error_code error;
     const auto bytes = fs::file_size(partial / file.name, error);
     if (error || std::cmp_not_equal(bytes, file.bytes))
-      fail("{} was written but is not seen whole by rank 0: checkpoints need a folder that all ranks share",
+      fail("{} was written but rank 0 does not see all of it: checkpoints need a folder that all ranks share",
            (partial / file.name).string());
   }
   write_file(partial / kManifestName, manifest_text(manifest));
@@ -183,7 +193,7 @@ void complete(const fs::path& root, const fs::path& folder, const Manifest& mani
   try {
     apply_retention(root, manifest.step, retention);
   } catch (const Error& error) {  // the new checkpoint is safe: not worth the run
-    log::warn("older checkpoints stay: {}", error.what());
+    log::warn("older checkpoints were not removed: {}", error.what());
   }
 }
 
