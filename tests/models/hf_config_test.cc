@@ -126,6 +126,35 @@ TEST(HfConfig, ReadsRopeParameters) {
   EXPECT_EQ(parse(with(kLlama32, {{"rope_scaling", {{"type", "default"}}}})).model.rope_factor, 1);
 }
 
+// A file may have both objects, for transformers 4 and 5: their meanings are compared, not their spellings.
+TEST(HfConfig, RopeParametersTogetherWithRopeScaling) {
+  const json scaling = json::parse(kLlama32)["rope_scaling"];
+  json older = scaling, newer = scaling;
+  older.erase("rope_type");
+  older["type"] = "llama3";
+  older["factor"] = 32;
+  newer["rope_theta"] = 500000;
+  const auto both = [](const json& a, const json& b) {
+    return with(kLlama32, {{"rope_scaling", a}, {"rope_parameters", b}});
+  };
+  EXPECT_EQ(parse(both(older, newer)).model, parse(kLlama32).model);
+  EXPECT_EQ(parse(both(newer, older)).model, parse(kLlama32).model);
+  const json type = {{"type", "default"}},
+             spelled_out = {{"rope_type", "default"}, {"factor", 1.0}, {"rope_theta", 1e4}};
+  EXPECT_EQ(parse(with(kLlama2, {{"rope_scaling", type}, {"rope_parameters", spelled_out}})).model,
+            parse(kLlama2).model);
+  // What differs is refused.
+  json other = scaling;
+  other["factor"] = 16.0;
+  EXPECT_THAT(error_of(both(scaling, other)), HasSubstr("keep the one that the model was trained with"));
+  EXPECT_THAT(error_of(both(type, newer)),
+              HasSubstr("rope_scaling {\"type\":\"default\"} contradicts rope_parameters {"));
+  EXPECT_THAT(error_of(both(newer, type)), HasSubstr("contradicts rope_parameters {\"type\":\"default\"}"));
+  other = scaling;
+  other["rope_theta"] = 10000.0;
+  EXPECT_THAT(error_of(both(other, newer)), HasSubstr("contradicts rope_parameters"));
+}
+
 TEST(HfConfig, TakesTheDefaultsOfWhatIsLeftOut) {
   EXPECT_EQ(parse(R"({"model_type": "gpt2"})").model, parse(kGpt2).model);
   const ModelConfig llama = parse(R"({"model_type": "llama"})").model;
@@ -178,16 +207,13 @@ TEST(HfConfig, RefusesWhatItWouldComputeDifferently) {
       {kLlama2,
        {{"rope_scaling", {{"rope_type", "default"}, {"future", 2.0}}}},
        "rope_scaling.future = 2.0 is not known"},
-      {kLlama2,
-       {{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", {{"rope_type", "default"}}}},
-       "rope_scaling and rope_parameters say different things"},
       {kLlama2, {{"rope_scaling", 3}}, "rope_scaling is 3, expected an object"},
       {kLlama2, {{"model_type", "mistral"}}, "model_type is \"mistral\", supported: \"gpt2\", \"llama\""},
       {kLlama2, {{"model_type", nullptr}}, "model_type is null"},
       {kLlama2, {{"logit_softcap", 30.0}}, "logit_softcap is 30.0, supported: null"},
       {kLlama2, {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}}, "per_layer_config is"},
       {kLlama2, {{"rope_interleaved", true}}, "rope_interleaved is true"},
-      {kGpt2, {{"hidden_size", 512}}, "hidden_size is 512, supported: 768, which n_embd says"},
+      {kGpt2, {{"hidden_size", 512}}, "hidden_size is 512, supported: 768, the value of n_embd"},
       {kLlama2, {{"num_hidden_layers", "32"}}, "num_hidden_layers is \"32\", supported: a whole number"},
       {kLlama2, {{"num_hidden_layers", 3.5}}, "num_hidden_layers is 3.5"},
       {kLlama2, {{"rms_norm_eps", "1e-5"}}, "rms_norm_eps is \"1e-5\", supported: a number"},

@@ -61,9 +61,12 @@ TEST(PeftConfig, RefusesOtherAdapters) {
     EXPECT_THAT(error_of(fields), AllOf(HasSubstr("folder/adapter_config.json"), HasSubstr(message))) << fields;
   for (const json& init : {json("pissa"), json("pissa_niter_4"), json("olora"), json("corda"), json("loftq"),
                            json("lora_ga"), json("future"), json(1)})
-    EXPECT_THAT(error_of({{"init_lora_weights", init}}),
-                AllOf(HasSubstr("folder/adapter_config.json: init_lora_weights is " + init.dump()),
-                      HasSubstr("path_initial_model_for_weight_conversion")));
+    EXPECT_THAT(
+        error_of({{"init_lora_weights", init}}),
+        AllOf(HasSubstr("folder/adapter_config.json: init_lora_weights is " + init.dump()),
+              HasSubstr("the adapters fit only those: convert them to plain LoRA with PEFT (save_pretrained(..., "
+                        "path_initial_model_for_weight_conversion=...)), or merge them there"),
+              HasSubstr("(merge_and_unload)")));
   for (const json& init : {json(true), json(false), json("gaussian"), json("eva"), json("orthogonal"), json("mica")})
     EXPECT_EQ(error_of({{"init_lora_weights", init}}), "no error") << init;
   EXPECT_EQ(error_of({{"layers_to_transform", json::array()}}), "no error");  // of PEFT: all layers

@@ -40,7 +40,7 @@ TiedHead tied(bool yes) { return yes ? TiedHead::yes : TiedHead::no; }
 int64_t size_of(const JsonFields& fields, const char* name, const char* other, int64_t otherwise) {
   const int64_t size = fields.integer(name, fields.integer(other, otherwise));
   if (fields.has(other) && fields.integer(other, 0) != size)
-    fields.refuse(other, fmt::format("{}, which {} says", size, name));
+    fields.refuse(other, fmt::format("{}, the value of {}", size, name));
   return size;
 }
 
@@ -62,6 +62,14 @@ ModelConfig parse_gpt2(const JsonFields& fields) {
   m.init_std = fields.number("initializer_range", 0.02);
   m.tied_head = tied(fields.boolean("tie_word_embeddings", true));
   return m;
+}
+
+// Whether two models turn queries and keys by the same angles.
+bool same_rope(const ModelConfig& a, const ModelConfig& b) {
+  if (a.rope_theta != b.rope_theta || a.rope_factor != b.rope_factor) return false;
+  return a.rope_factor == 1 ||
+         (a.rope_low_frequency == b.rope_low_frequency && a.rope_high_frequency == b.rope_high_frequency &&
+          a.rope_original_length == b.rope_original_length);
 }
 
 // rope_scaling (transformers 4; "type" until 4.43) or rope_parameters (5; holds rope_theta too).
@@ -105,11 +113,15 @@ ModelConfig parse_llama(const JsonFields& fields, const fs::path& path) {
   m.tied_head = tied(fields.boolean("tie_word_embeddings", false));
   m.rope_theta = fields.number("rope_theta", 10000.0);
   const json &scaling = fields.raw("rope_scaling"), &parameters = fields.raw("rope_parameters");
-  if (!says_nothing(scaling) && !says_nothing(parameters) && scaling != parameters)
-    fail("{}: rope_scaling and rope_parameters say different things: keep one of them", path.string());
-  parse_rope(scaling, "rope_scaling", path, m);
   parse_rope(parameters, "rope_parameters", path, m);
-  return m;
+  // The older field may be there too, for programs that know no other, and has theta outside.
+  ModelConfig older = m;
+  older.rope_factor = ModelConfig().rope_factor;
+  parse_rope(scaling, "rope_scaling", path, older);
+  if (!says_nothing(scaling) && !says_nothing(parameters) && !same_rope(m, older))
+    fail("{}: rope_scaling {} contradicts rope_parameters {}: keep the one that the model was trained with",
+         path.string(), json_excerpt(scaling), json_excerpt(parameters));
+  return says_nothing(scaling) ? m : older;
 }
 
 // The file has no 0 for "as usual": what was left out there stands here as a number.

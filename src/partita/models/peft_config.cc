@@ -78,8 +78,9 @@ void check_initialization(const JsonFields& fields) {
       std::ranges::find(kPlainInitializations, value.get<std::string>()) != kPlainInitializations.end())
     return;
   fields.refuse("init_lora_weights", fmt::format("true, false, {}", fmt::join(kPlainInitializations, ", ")),
-                "others change the base's matrices: save the adapters as plain LoRA with PEFT "
-                "(save_pretrained(path_initial_model_for_weight_conversion=...)), or merge them with it");
+                "others change the base's matrices before training, and the adapters fit only those: convert them to "
+                "plain LoRA with PEFT (save_pretrained(..., path_initial_model_for_weight_conversion=...)), or merge "
+                "them there (merge_and_unload), save the model and use that");
 }
 
 std::string join_targets(const JsonFields& fields) {
