@@ -22,15 +22,12 @@
 #include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/comm/stream_delay.h"
-#include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/device_use.h"
-#include "partita/ops/matmul_rate.h"
 #include "partita/optim/loss_scale.h"
 #include "partita/train/build_model.h"
 #include "partita/train/builtin_hooks.h"
 #include "partita/train/config_changes.h"
-#include "partita/train/disk_forecast.h"
 #include "partita/train/engine_state.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/matmul_tuning.h"
@@ -40,10 +37,10 @@
 #include "partita/train/run_end.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_folder.h"
+#include "partita/train/run_start.h"
 #include "partita/train/run_state.h"
 #include "partita/train/start_point.h"
 #include "partita/train/start_times.h"
-#include "partita/train/summary.h"
 #include "partita/train/training_data.h"
 
 namespace partita {
@@ -51,18 +48,6 @@ namespace {
 
 // So many steps in a row without an update: the run has diverged, and more steps change nothing.
 constexpr int64_t kMostSkippedInARow = 10;
-
-std::vector<MemoryOwner> memory_table(const EngineMemory& m, int64_t workspace) {
-  std::vector<MemoryOwner> owners = memory_owners(m);
-  if (workspace > 0) owners.push_back({"workspace", workspace});
-  return owners;
-}
-
-int64_t trained_parameters(const Engine& engine) {
-  int64_t count = 0;
-  for (const ParameterSpec& p : engine.parameters()) count += p.trainable ? p.count() : 0;
-  return count;
-}
 
 class TrainingRun {
  public:
@@ -214,21 +199,7 @@ class TrainingRun {
   }
 
   void start() {
-    const ModelConfig& model = config_.model;
-    info_ = {.rank = mesh_.data().rank(),
-             .ranks = mesh_.data().size(),
-             .total_steps = config_.train.steps,
-             .resumed_step = step_,
-             .resumed_samples = consumed_samples_,
-             .global_batch = config_.train.global_batch,
-             .tokens_per_step = config_.train.global_batch * config_.train.sequence_length,
-             .parameters = parameter_count(model),
-             .trained_parameters = trained_parameters(*engine_),
-             .flops_per_token = flops_per_token(model, config_.train.sequence_length, config_.lora.rank == 0),
-             .peak_flops = device_.is_cuda() ? partita::peak_flops(device_use(device_).name, config_.train.precision)
-                                             : matmul_rate(config_.train.precision),
-             .on_cpu = device_.is_cpu(),
-             .directory = config_.run.directory};
+    info_ = run_info(config_, *engine_, mesh_.data(), device_, step_, consumed_samples_);
     (void)agree(peers_, [&] {  // all stop where it cannot be written
       if (info_.rank == 0) write_run_files(config_, step_);
       return std::string();
@@ -238,30 +209,7 @@ class TrainingRun {
     view_ = std::make_unique<TrainerView>(TrainerView{.config = config_, .info = info_});
     view_->step.step = step_;
     view_->step.consumed_samples = consumed_samples_;
-    log::print(summary_text({.examples = data_->examples(),
-                             .micro_batch = config_.train.micro_batch,
-                             .global_batch = config_.train.global_batch,
-                             .accumulation_steps = accumulation_steps(config_, info_.ranks),
-                             .steps = config_.train.steps,
-                             .resumed_step = step_,
-                             .sequence_length = config_.train.sequence_length,
-                             .parameters = info_.parameters,
-                             .trained_parameters = info_.trained_parameters,
-                             .ranks = info_.ranks,
-                             .zero_stage = config_.parallel.zero_stage,
-                             .precision = std::string(name_of(config_.train.precision)),
-                             .memory = memory_table(engine_->memory(), workspace_)}));
-    const int64_t saved =
-        checkpoint_bytes(engine_->parameters(), {.weights = config_.train.precision,
-                                                 .states = config_.train.states,
-                                                 .optimizer_states = std::ssize(engine_->optimizer_state_names()),
-                                                 .adapters_alone = own_part() == Part::adapters});
-    if (const std::string text =
-            disk_warning(saved, config_, config_.train.steps - step_, free_bytes(config_.run.directory));
-        !text.empty())
-      warn("{}", text);
-    if (const int64_t host = engine_->memory().host; host > 0)
-      log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
+    announce_run(config_, info_, *engine_, data_->examples(), workspace_);
     tuner_ = std::make_unique<MatmulTuner>(
         mesh_.data(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
@@ -393,7 +341,7 @@ class TrainingRun {
     std::map<std::string, std::string> all = data_->identity();
     all["train.seed"] = std::to_string(config_.train.seed);
     all["train.sequence_length"] = std::to_string(config_.train.sequence_length);
-    if (config_.lora.rank > 0 && !base_.empty()) all["the model that the adapters stand beside"] = base_.string();
+    if (config_.lora.rank > 0 && !base_.empty()) all["the base model of the adapters"] = base_.string();
     return all;
   }
 
@@ -421,7 +369,7 @@ class TrainingRun {
   std::unique_ptr<TrainerView> view_;
   RunState saved_;              // of the checkpoint
   StoredTypes stored_as_;       // element types that the weights came in, for an export
-  std::filesystem::path base_;  // that adapters stand beside; empty: initial weights
+  std::filesystem::path base_;  // base model of the adapters; empty: initial weights
   StartTimes start_times_;
   int64_t workspace_ = 0;  // bytes
   int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;

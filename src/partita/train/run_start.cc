@@ -1,0 +1,77 @@
+#include "partita/train/run_start.h"
+
+#include <string>
+#include <vector>
+
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/models/flops.h"
+#include "partita/ops/device_use.h"
+#include "partita/ops/matmul_rate.h"
+#include "partita/train/disk_forecast.h"
+#include "partita/train/memory_forecast.h"
+#include "partita/train/summary.h"
+
+namespace partita {
+namespace {
+
+std::vector<MemoryOwner> memory_table(const EngineMemory& m, int64_t workspace) {
+  std::vector<MemoryOwner> owners = memory_owners(m);
+  if (workspace > 0) owners.push_back({"workspace", workspace});
+  return owners;
+}
+
+int64_t trained_parameters(const Engine& engine) {
+  int64_t count = 0;
+  for (const ParameterSpec& p : engine.parameters()) count += p.trainable ? p.count() : 0;
+  return count;
+}
+
+}  // namespace
+
+RunInfo run_info(const Config& config, const Engine& engine, const Communicator& ranks, const at::Device& device,
+                 int64_t step, int64_t samples) {
+  return {.rank = ranks.rank(),
+          .ranks = ranks.size(),
+          .total_steps = config.train.steps,
+          .resumed_step = step,
+          .resumed_samples = samples,
+          .global_batch = config.train.global_batch,
+          .tokens_per_step = config.train.global_batch * config.train.sequence_length,
+          .parameters = parameter_count(config.model),
+          .trained_parameters = trained_parameters(engine),
+          .flops_per_token = flops_per_token(config.model, config.train.sequence_length, config.lora.rank == 0),
+          .peak_flops = device.is_cuda() ? peak_flops(device_use(device).name, config.train.precision)
+                                         : matmul_rate(config.train.precision),
+          .on_cpu = device.is_cpu(),
+          .directory = config.run.directory};
+}
+
+void announce_run(const Config& config, const RunInfo& info, const Engine& engine, int64_t examples,
+                  int64_t workspace) {
+  log::print(summary_text({.examples = examples,
+                           .micro_batch = config.train.micro_batch,
+                           .global_batch = config.train.global_batch,
+                           .accumulation_steps = accumulation_steps(config, info.ranks),
+                           .steps = config.train.steps,
+                           .resumed_step = info.resumed_step,
+                           .sequence_length = config.train.sequence_length,
+                           .parameters = info.parameters,
+                           .trained_parameters = info.trained_parameters,
+                           .ranks = info.ranks,
+                           .zero_stage = config.parallel.zero_stage,
+                           .precision = std::string(name_of(config.train.precision)),
+                           .memory = memory_table(engine.memory(), workspace)}));
+  const int64_t saved =
+      checkpoint_bytes(engine.parameters(), {.weights = config.train.precision,
+                                             .states = config.train.states,
+                                             .optimizer_states = std::ssize(engine.optimizer_state_names()),
+                                             .adapters_alone = config.lora.rank > 0});
+  const std::string warning =
+      disk_warning(saved, config, config.train.steps - info.resumed_step, free_bytes(config.run.directory));
+  if (!warning.empty() && info.rank == 0) log::warn("{}", warning);
+  if (const int64_t host = engine.memory().host; host > 0)
+    log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
+}
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// What is known of a run when its data and engine are ready, and what is said of it before its first step.
+//
+//   RunInfo info = run_info(config, engine, mesh.data(), device, step, samples);
+//   announce_run(config, info, engine, data.examples(), workspace);
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "partita/comm/communicator.h"
+#include "partita/engine/engine.h"
+#include "partita/train/config.h"
+#include "partita/train/metrics.h"
+
+namespace partita {
+
+// `step` and `samples`: where the run starts.
+[[nodiscard]] RunInfo run_info(const Config&, const Engine&, const Communicator& ranks, const at::Device&, int64_t step,
+                               int64_t samples);
+
+// Prints the summary; warns on rank 0 where the disk has no room for the checkpoints. `workspace`: bytes of the device's
+// libraries.
+void announce_run(const Config&, const RunInfo&, const Engine&, int64_t examples, int64_t workspace);
+
+}  // namespace partita
