@@ -173,7 +173,7 @@ TEST(HfWeights, ComparesTheHeadOfATiedModel) {
   tensors.push_back({"lm_head.weight", {7, 5}});
   write_folder(folder.path(), tensors);
   EXPECT_THAT(check_error(folder.path(), kLlama),
-              HasSubstr("lm_head.weight differs from model.embed_tokens.weight, but config.json says"));
+              HasSubstr("lm_head.weight differs from model.embed_tokens.weight, but config.json ties"));
   const fs::path file = folder / "model.safetensors";
   std::string bytes = read_file(file);
   const SafetensorsFile mapped(file);

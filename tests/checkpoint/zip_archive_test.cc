@@ -74,7 +74,7 @@ TEST(ZipArchive, RefusesWrongPlaces) {
   EXPECT_THAT(error_of(patched(file, "PK\1\2", 20, huge + huge)), HasSubstr("the length of 'b' is 2147483647"));
   EXPECT_THAT(error_of(patched(file, "PK\1\2", 20, huge)), HasSubstr("'b' has 300 bytes and takes 2147483647"));
   EXPECT_THAT(error_of(patched(file, "PK\1\2", 20, std::string(8, '\xff'))), HasSubstr("'b' has no 64-bit field"));
-  EXPECT_THAT(error_of(patched(file, "PK\1\2", 28, "\xff\xff")), HasSubstr("an entry of its directory would take"));
+  EXPECT_THAT(error_of(patched(file, "PK\1\2", 28, "\xff\xff")), HasSubstr("an entry of its directory needs"));
   EXPECT_THAT(error_of(patched(file, "PK\1\2", 0, "XXXX")), HasSubstr("no entry of its directory at byte"));
 }
 

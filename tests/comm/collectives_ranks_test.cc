@@ -273,14 +273,14 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
   expect_error([&] { ignore(all_->send(five, rank_, stream_)); }, "is this rank itself");
   expect_error([&] { ignore(all_->broadcast(at::Tensor(), 0, stream_)); }, "undefined");
   expect_error([&] { (void)test_world().group("none", {}); }, "does not contain this rank");
-  expect_error([&] { (void)test_world().group("strange", {rank_, size_}); }, "is no rank of");
+  expect_error([&] { (void)test_world().group("strange", {rank_, size_}); }, "is not a rank of");
   if (size_ > 1) {
     expect_error([&] { ignore(all_->all_reduce(matrix.t(), Reduce::sum, stream_)); }, "not contiguous");
     expect_error(
         [&] { ignore(all_->all_to_all(at::full({3 * size_ + 1}, 1.F), at::full({3 * size_ + 1}, 1.F), stream_)); },
         "not one row for each");
     at::Tensor shifted = full.slice(0, rank_ == 0 ? 1 : 0, rank_ == 0 ? 6 : 5);
-    expect_error([&] { ignore(all_->all_gather(full, shifted, stream_)); }, "not at this rank's place");
+    expect_error([&] { ignore(all_->all_gather(full, shifted, stream_)); }, "not this rank's part");
     expect_error([&] { (void)test_world().group("down", {1, 0}); }, "not ascending");
   }
   all_->barrier();

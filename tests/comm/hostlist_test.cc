@@ -28,17 +28,17 @@ TEST(Hostlist, ErrorsNameThePlace) {
       return error.what();
     }
   };
-  EXPECT_EQ(message("n[1-3"), "host list 'n[1-3': no ']' at character 6");
+  EXPECT_EQ(message("n[1-3"), "host list 'n[1-3': expected ']' at character 6");
   EXPECT_THAT(message("n[3-1]"), HasSubstr("a range that descends"));
-  EXPECT_THAT(message("n[a]"), HasSubstr("no number at character 3"));
-  EXPECT_THAT(message("n[]"), HasSubstr("no number"));
-  EXPECT_THAT(message("n[1-]"), HasSubstr("no number"));
+  EXPECT_THAT(message("n[a]"), HasSubstr("expected a number at character 3"));
+  EXPECT_THAT(message("n[]"), HasSubstr("expected a number"));
+  EXPECT_THAT(message("n[1-]"), HasSubstr("expected a number"));
   EXPECT_THAT(message("a,,b"), HasSubstr("an empty name"));
   EXPECT_THAT(message("a,"), HasSubstr("an empty name"));
   EXPECT_THAT(message("n1]"), HasSubstr("']' without '['"));
   EXPECT_THAT(message("n[0-4000000000]"), HasSubstr("more than a million hosts"));
   EXPECT_THAT(message("n[0-1999][0-1999]"), HasSubstr("more than a million hosts"));
-  EXPECT_THAT(message("n[99999999999999999999]"), HasSubstr("no number"));
+  EXPECT_THAT(message("n[99999999999999999999]"), HasSubstr("expected a number"));
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ class Check {
     expect_error("expected a tensor on a device",
                  [&] { (void)device_.reduce_scatter(tensor.narrow(0, 0, 3).cpu(), tensor, stream_); });
     expect_error("is this rank itself", [&] { (void)device_.send(tensor, host_.rank(), stream_); });
-    expect_error("no rank of this group", [&] { (void)device_.broadcast(tensor, size(), stream_); });
+    expect_error("not a rank of this group", [&] { (void)device_.broadcast(tensor, size(), stream_); });
   }
 
   void texts() {

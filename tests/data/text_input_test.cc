@@ -255,7 +255,7 @@ TEST_F(TextInput, ManyFilesKeepTheirOrder) {
 TEST_F(TextInput, NamesThatSayCompressedAreBelieved) {
   write_file(folder_ / "a.jsonl.gz", "{\"text\": \"a\"}\n");
   EXPECT_THAT(error_message([&] { ChunkReader({folder_ / "a.jsonl.gz"}, {}); }),
-              HasSubstr("neither gzip nor zstd data"));
+              HasSubstr("the name promises gzip or zstd data"));
   write_file(folder_ / "b.jsonl", gzip("{\"text\": \"a\"}\n"));  // but content without a name is found
   EXPECT_EQ(documents("b.jsonl", {}, 100), std::vector<std::string>{"a"});
 }

@@ -117,8 +117,8 @@ TEST(Regex, RefusesWhatDialectsUnderstandDifferently) {
       {"(?i:é)", "characters beyond ASCII where case is ignored"},
       {"a{1,2}+", "{n,m}+"},
       {"a{2}?", "{n}?"},
-      {"a{,2}", "{ that is no {n}"},
-      {"a{9999}", "{ that is no {n}"},
+      {"a{,2}", "{ that does not begin {n}"},
+      {"a{9999}", "{ that does not begin {n}"},
       {"*a", "a quantifier with nothing to repeat"},
       {"a**", "a quantifier with nothing to repeat"},
       {"(?=a)*", "a quantifier with nothing to repeat"},
@@ -126,9 +126,9 @@ TEST(Regex, RefusesWhatDialectsUnderstandDifferently) {
       {"a)", "a ) without its ("},
       {"[a", "it ends too early"},
       {"a\\", "it ends too early"},
-      {"\\x{110000}", "a number that is no character"},
-      {"\\x{}", "a hexadecimal number that is none"},
-      {"\\uD800", "a number that is no character"},
+      {"\\x{110000}", "a number that is not a character"},
+      {"\\x{}", "an invalid hexadecimal number"},
+      {"\\uD800", "a number that is not a character"},
       {"\xFF", "invalid UTF-8 at byte 0"},
   };
   for (const auto& [regex, message] : cases) {

@@ -146,8 +146,8 @@ TEST(SentencePiece, RefusesWhatItDoesNotSupportByName) {
   EXPECT_THAT(refusal(""), HasSubstr("t.model: no pieces"));
   EXPECT_THAT(refusal(a), HasSubstr("t.model: no piece of type UNKNOWN"));
   EXPECT_THAT(refusal(unk), HasSubstr("t.model: no piece that text may become"));
-  EXPECT_THAT(refusal(unk + unk), HasSubstr("pieces[1].piece \"<unk>\" is there twice"));
-  EXPECT_THAT(refusal(unk + a + a), HasSubstr("pieces[2].piece \"a\" is there twice"));
+  EXPECT_THAT(refusal(unk + unk), HasSubstr("pieces[1].piece \"<unk>\" occurs twice"));
+  EXPECT_THAT(refusal(unk + a + a), HasSubstr("pieces[2].piece \"a\" occurs twice"));
   EXPECT_THAT(refusal(unk + protobuf_bytes(1, protobuf_bytes(1, "x") + protobuf_varint(3, 2))),
               HasSubstr("pieces 0 and 1 are both"));
   EXPECT_THAT(refusal(unk + protobuf_bytes(1, "")), HasSubstr("pieces[1].piece is empty"));

@@ -203,7 +203,7 @@ TEST(TokenizerJson, MetaspaceFirstNeedsTheBeginningOfTheText) {
   document["pre_tokenizer"] = first;
   document["normalizer"] = {{"type", "NFC"}};
   EXPECT_EQ(parse_tokenizer_json(document.dump(), "t.json")->encode("a"), (std::vector<TokenId>{2, 1}));
-  const char* message = "t.json: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported behind";
+  const char* message = "t.json: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported after";
   // "e" and the accent of é would both begin at 0.
   behind(R"({"type":"Split","pattern":{"String":"e"},"behavior":"Isolated"})");
   EXPECT_THAT(refusal(document), HasSubstr(message));

@@ -32,7 +32,7 @@ std::string_view name_of(DType dtype) { return entry(dtype).name; }
 DType parse_dtype(std::string_view name) {
   for (const Entry& e : kEntries)
     if (e.name == name) return e.dtype;
-  fail("'{}' is no dtype: expected fp32, bf16, fp16, int32, int64 or uint8", name);
+  fail("'{}' is not a dtype: expected fp32, bf16, fp16, int32, int64 or uint8", name);
 }
 
 }  // namespace partita

@@ -40,8 +40,7 @@ void require_threads(int64_t count) {
   if (refused)
     fail(
         "{} threads per rank were asked for, and the system started only {}: lower train.threads or OMP_NUM_THREADS, "
-        "or "
-        "raise the limits (ulimit -u, ulimit -v)",
+        "or raise the limits (ulimit -u, ulimit -v)",
         count, started.size() + 1);
 }
 

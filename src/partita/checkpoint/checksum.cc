@@ -18,7 +18,7 @@ uint64_t parse_checksum(std::string_view text) {
   uint64_t sum = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum, 16);
   if (text.size() != 16 || error != std::errc() || end != text.data() + text.size())
-    fail("'{}' is no checksum: expected 16 hexadecimal digits", text);
+    fail("'{}' is not a checksum: expected 16 hexadecimal digits", text);
   return sum;
 }
 

@@ -145,7 +145,7 @@ void HfWeights::check_copy() const {
   const HfTensor *copy = folder_.find(naming_.copy), *original = find_itself(naming_.original);
   if (!copy || !original) return;
   const auto differ = [&] {
-    fail("{}: {} differs from {}, but config.json says that they are one (tie_word_embeddings): set it to false",
+    fail("{}: {} differs from {}, but config.json ties them (tie_word_embeddings is true): set it to false",
          folder_.path().string(), naming_.copy, naming_.original);
   };
   if (copy->shape != original->shape || copy->type != original->type) differ();

@@ -52,7 +52,7 @@ void StoredWeights::check(std::span<const ParameterSpec> wanted) const {
   append_list(text, "not in this model", extra);
   append_list(text, "of another shape", shapes);
   append_list(text, "of a dtype that is not supported", types);
-  if (!text.empty()) fail("{} holds other weights than the model's: {}", folder_.string(), text);
+  if (!text.empty()) fail("the weights in {} do not match the model: {}", folder_.string(), text);
 }
 
 void StoredWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {

@@ -69,7 +69,7 @@ class Parser {
   // Error unless [at, at + count) lies in [0, end).
   void require(int64_t at, int64_t count, int64_t end, std::string_view what) const {
     if (at < 0 || count < 0 || at > end || count > end - at)
-      refuse("{} would take {} bytes from byte {} on, {} are there (cut short?)", what, count, at, end);
+      refuse("{} needs {} bytes from byte {} on, which ends at byte {} (cut short?)", what, count, at, end);
   }
   // A 64-bit number as a place in the file: what does not fit is no place.
   int64_t place(uint64_t value, std::string_view what) const {

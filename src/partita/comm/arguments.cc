@@ -43,7 +43,7 @@ void check_all_gather(const Communicator& group, const at::Tensor& full, const a
   check_sizes(group, "all_gather", full, slice);
   const Extent whole(full), part(slice);
   if (part.overlaps(whole) && part.begin != whole.begin + slice.nbytes() * static_cast<size_t>(group.rank()))
-    fail("{}.all_gather: slice lies in full, but not at this rank's place (element {})", group.name(),
+    fail("{}.all_gather: slice is a part of full, but not this rank's part (element {})", group.name(),
          slice.numel() * group.rank());
 }
 
@@ -74,7 +74,7 @@ void check_all_reduce(const Communicator& group, const at::Tensor& tensor, at::D
 
 void check_peer(const Communicator& group, const char* call, const char* name, int rank) {
   if (rank < 0 || rank >= group.size())
-    fail("{}.{}: {}={} is no rank of this group of {}", group.name(), call, name, rank, group.size());
+    fail("{}.{}: {}={} is not a rank of this group of {}", group.name(), call, name, rank, group.size());
 }
 
 void check_other(const Communicator& group, const char* call, const char* name, int rank) {

@@ -85,7 +85,7 @@ c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
         "device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use device "
         "cpu");
   if (facts.gpus == 0)
-    fail("device cuda: no GPU is seen: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu");
+    fail("device cuda: no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu");
   if (facts.local_size > facts.gpus)
     fail("{} ranks on this machine, which shows {} GPU{} to each: start at most {} here, or use device cpu",
          facts.local_size, facts.gpus, facts.gpus == 1 ? "" : "s", facts.gpus);

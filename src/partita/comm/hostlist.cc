@@ -73,7 +73,7 @@ class Parser {
       if (last - first >= kMostHosts) wrong("more than a million hosts");
       for (uint64_t n = first; n <= last; ++n) all.push_back(fmt::format("{:0{}}", n, width));
     } while (at_ < list_.size() && list_[at_] == ',');
-    if (at_ == list_.size() || list_[at_] != ']') wrong("no ']'");
+    if (at_ == list_.size() || list_[at_] != ']') wrong("expected ']'");
     ++at_;
     return all;
   }
@@ -82,7 +82,7 @@ class Parser {
     uint64_t value = 0;
     const char* begin = list_.data() + at_;
     const auto [end, error] = std::from_chars(begin, list_.data() + list_.size(), value);
-    if (error != std::errc{} || value > UINT32_MAX) wrong("no number");
+    if (error != std::errc{} || value > UINT32_MAX) wrong("expected a number");
     at_ += static_cast<size_t>(end - begin);
     return value;
   }

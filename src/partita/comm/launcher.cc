@@ -220,8 +220,7 @@ void check_not_launched() {
   if (launch.size > 1)
     fail(
         "launch would start its ranks on each of {} processes: this is rank {} of a job already. Give the command "
-        "after -- "
-        "to that job's launcher, or use launch outside of it",
+        "after -- to that job's launcher, or use launch outside of it",
         launch.size, launch.rank);
 }
 

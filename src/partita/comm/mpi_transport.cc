@@ -56,7 +56,7 @@ class MpiTransfer final : public Transfer {
       if (from_) {
         int bytes = 0;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        if (static_cast<size_t>(bytes) != part.bytes) wrong_length(fmt::format("{} in place of", bytes), part.bytes);
+        if (static_cast<size_t>(bytes) != part.bytes) wrong_length(fmt::format("{} instead of", bytes), part.bytes);
       }
     }
     return true;

@@ -85,7 +85,7 @@ class Meeting {
     const std::vector<std::string> addresses =
         listening_addresses(launch_, resolve(launch_.master_address), own_addresses());
     std::vector<Socket> listening = store_ ? listen_at(addresses, 0) : listen_on_master_port(addresses);
-    if (listening.empty()) fail("rank 0 finds no free port on this host");
+    if (listening.empty()) fail("rank 0 found no free port on this host");
     const int port = port_of(listening.front());
     where_ = fmt::format(
         "{} port {}", addresses.front().empty() ? "all addresses," : fmt::to_string(fmt::join(addresses, ", ")), port);
@@ -136,7 +136,7 @@ class Meeting {
       const Identity& who = guest->who;
       if (guest->verdict == Verdict::taken)
         fail(
-            "two processes say they are rank {}: {} and {}: give each its own, and end what is left of an earlier "
+            "two processes claim to be rank {}: {} and {}: give each its own, and end what is left of an earlier "
             "attempt",
             who.rank, who.rank == launch_.rank ? "this one" : peer(who.rank).name, who.text());
       if (guest->verdict != Verdict::welcome) {  // it ends with an error that says more
@@ -212,7 +212,7 @@ class Meeting {
 
   [[noreturn]] void not_found() const {
     std::string seen = "is it running, and is MASTER_ADDR its host?";
-    if (stranger_) seen = "whoever listens there is not of this job, or has another PARTITA_JOB_KEY";
+    if (stranger_) seen = "the process that listens there is not part of this job, or has another PARTITA_JOB_KEY";
     if (other_version_) seen = "another version of this program listens there: install one version on all hosts";
     fail("rank {} did not find rank 0 at {} port {} within {} s: {}", launch_.rank, launch_.master_address,
          launch_.master_port, waited(), seen);
@@ -239,7 +239,7 @@ class Meeting {
     if (is_loopback(local))
       addresses = launch_.hosts == Launch::Hosts::several ? std::vector<std::string>{""} : kLoopback;
     listening_ = listen_at(addresses, 0);
-    if (listening_.empty()) fail("rank {} finds no free port on this host", launch_.rank);
+    if (listening_.empty()) fail("rank {} found no free port on this host", launch_.rank);
     local_ = local;
     port_ = port_of(listening_.front());
     where_ = fmt::format("{} port {}", addresses.front().empty() ? "all addresses," : addresses.front(), port_);
@@ -250,7 +250,7 @@ class Meeting {
     const std::vector<int> others = absent(first);
     throw Interrupted(fmt::format("rank {}: {} ended, or did not answer, while the ranks were meeting{}", launch_.rank,
                                   peer(rank).name,
-                                  others.empty() ? "" : fmt::format("; not yet there: {}", fmt::join(others, ", "))));
+                                  others.empty() ? "" : fmt::format("; still missing: {}", fmt::join(others, ", "))));
   }
 
   const Launch& launch_;

@@ -68,7 +68,7 @@ World World::connect(const Options& options) {
   const Launch& launch = implementation->launch;
   auto transport = make_transport(launch, options);
   if (transport->rank() != launch.rank || transport->size() != launch.size)
-    fail("the launcher says rank {} of {}, the connection {} of {}: is another MPI library's mpirun on PATH?",
+    fail("the launcher says rank {} of {}, the connection rank {} of {}: is another MPI library's mpirun on PATH?",
          launch.rank, launch.size, transport->rank(), transport->size());
   implementation->operations = std::make_shared<Operations>(std::move(transport), options.timeout);
   implementation->groups_with.resize(static_cast<size_t>(launch.size));
@@ -107,7 +107,7 @@ const Launch& World::launch() const { return implementation_->launch; }
 
 std::unique_ptr<Communicator> World::group(std::string name, const std::vector<int>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] < 0 || ranks[i] >= size()) fail("group {}: {} is no rank of {}", name, ranks[i], size());
+    if (ranks[i] < 0 || ranks[i] >= size()) fail("group {}: {} is not a rank of {}", name, ranks[i], size());
     if (i > 0 && ranks[i] <= ranks[i - 1]) fail("group {}: ranks are not ascending at {}", name, ranks[i]);
   }
   const auto self = std::lower_bound(ranks.begin(), ranks.end(), rank());

@@ -74,7 +74,7 @@ Found map(const fs::path& path, std::string_view description, size_t count) try 
   const auto damaged = [&path](const char* what) { return Found{{}, fmt::format("{} {}", path.string(), what)}; };
   std::span<const std::byte> rest = file->bytes();
   if (!file->text().starts_with(kMagic) || rest.size() < kChecked + 2 * sizeof(uint64_t))
-    return damaged("is no sample order of this program");
+    return damaged("is not a sample order of this program");
   uint64_t checksum = 0;
   std::memcpy(&checksum, rest.data() + kMagic.size(), sizeof checksum);
   rest = rest.subspan(kChecked);
@@ -123,7 +123,7 @@ std::optional<SharedArrays> map_or_remove(const fs::path& path, std::string_view
   const Identity before(path);
   Found found = map(path, description, count);
   if (found.problem.empty()) return std::move(found.arrays);
-  log::warn("{}: it is made anew", found.problem);
+  log::warn("{}: making it again", found.problem);
   std::error_code ignored;
   if (Identity(path) == before) fs::remove(path, ignored);
   return std::nullopt;

@@ -109,7 +109,7 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
     sums_.fingerprint = sums->fingerprint;
   } else if (!first_dataset_ && (!sums || sums->fingerprint != sums_.fingerprint)) {
     if (sums && sums_.vocabulary > 0 && sums->vocabulary > 0)
-      log::warn("{} was made with another tokenizer than what comes before it", dataset.prefix().string());
+      log::warn("{} was made with another tokenizer than the parts before it", dataset.prefix().string());
     sums_.vocabulary = 0;
     sums_.fingerprint = std::string(TokenSums::kUnknown);
   }
@@ -169,7 +169,7 @@ void IndexedWriter::finish() {
   write(std::as_bytes(std::span(&zero, 1)));
   document_ends_.read_back(write);
   if (begin != bin_.size() || index.size() != header.file_bytes()) {
-    fail("{}: the index says {} bytes of tokens, {} were written; {} bytes of index expected, {} written",
+    fail("{}: the index expects {} bytes of tokens, {} were written; {} bytes of index expected, {} written",
          idx_path(prefix_).string(), begin, bin_.size(), header.file_bytes(), index.size());
   }
   sums_.bin_bytes = bin_.size();

@@ -280,7 +280,7 @@ ChunkReader::ChunkReader(std::vector<fs::path> files, TextInputOptions options, 
     if (bytes == 0) log::warn("{} is empty", file.string());
     const bool compressed = compression_of(file) != Compression::none;
     if (!compressed && compression_named(file))
-      fail("{}: neither gzip nor zstd data, as its name says: damaged, or wrongly named", file.string());
+      fail("{}: the name promises gzip or zstd data, but it holds neither: damaged, or misnamed", file.string());
     waiting_.push_back({file, compressed ? Kind::compressed : Kind::plain, nullptr});
   }
 }

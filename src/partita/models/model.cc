@@ -25,8 +25,7 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
-  if (fp8 && compute != DType::bf16)
-    fail("fp8 with compute in {}: products in 8 bits stand beside bf16, use that", name_of(compute));
+  if (fp8 && compute != DType::bf16) fail("fp8 needs compute in bf16, not {}: use precision bf16", name_of(compute));
   if (fp8) check_fp8_device(device);
   const LoraOptions options = options_of(lora, config.kind);
   return config.kind == ModelKind::gpt2 ? make_gpt2(config, compute, options, device, fp8)

@@ -125,7 +125,7 @@ class Translator {
       };
       if (!is_number(body.substr(0, comma), false) ||
           (comma != std::string_view::npos && !is_number(body.substr(comma + 1), true))) {
-        refuse("{ that is no {n}, {n,} or {n,m} of at most three digits");
+        refuse("{ that does not begin {n}, {n,} or {n,m} with at most three digits");
       }
       out_ += text_.substr(at_, close + 1 - at_);
       at_ = close + 1;
@@ -249,11 +249,11 @@ class Translator {
       const char32_t c = take_char();
       const std::string_view all = "0123456789abcdefABCDEF";
       const size_t found = c < 0x80 ? all.find(static_cast<char>(c)) : std::string_view::npos;
-      if (found == std::string_view::npos) refuse("a hexadecimal number that is none");
+      if (found == std::string_view::npos) refuse("an invalid hexadecimal number");
       value = value * 16 + static_cast<char32_t>(found < 16 ? found : found - 6);
     }
-    if (braces && (digits == 0 || !take("}"))) refuse("a hexadecimal number that is none");
-    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) refuse("a number that is no character");
+    if (braces && (digits == 0 || !take("}"))) refuse("an invalid hexadecimal number");
+    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) refuse("a number that is not a character");
     return value;
   }
 

@@ -72,7 +72,7 @@ void check_names(const Model& model, std::string_view origin) {
     if (piece.text.find('\0') != std::string::npos) fail("{}: pieces[{}].piece holds a null character", origin, id);
     auto& names = model.type == Model::Type::bpe || piece.is_text() ? text : other;
     if (!names.insert(piece.text).second) {
-      fail("{}: pieces[{}].piece \"{}\" is there twice", origin, id, piece.text);
+      fail("{}: pieces[{}].piece \"{}\" occurs twice", origin, id, piece.text);
     }
     if (model.type == Model::Type::unigram && !std::isfinite(piece.score)) {
       fail("{}: pieces[{}].score is {}: a finite number expected", origin, id, piece.score);

@@ -142,14 +142,16 @@ void check_tokenizer_config(const TokenizerConfig& config, const Tokenizer& toke
         origin);
   const bool of_gpt2 = format == TokenizerFormat::gpt2 || config.tokenizer_class.starts_with("GPT2Tokenizer");
   if (of_gpt2 && config.add_prefix_space && *config.add_prefix_space != puts_a_space_in_front(tokenizer))
-    fail("{}: add_prefix_space = {} is not supported: the tokenizer's own file says {}", origin,
+    fail("{}: add_prefix_space = {} contradicts the tokenizer's own file, which has {}", origin,
          *config.add_prefix_space, !*config.add_prefix_space);
   if (format != TokenizerFormat::json && config.add_eos_token.value_or(false))
     fail("{}: add_eos_token = true is not supported next to {}: false expected (--append-eod ends documents)", origin,
          format == TokenizerFormat::gpt2 ? "vocab.json" : "tokenizer.model");
   if (format == TokenizerFormat::gpt2 && config.add_bos_token.value_or(false))
-    fail("{}: add_bos_token = true is not supported next to vocab.json: a tokenizer.json says what is put in front",
-         origin);
+    fail(
+        "{}: add_bos_token = true is not supported next to vocab.json: only a tokenizer.json defines what is put in "
+        "front",
+        origin);
   const auto encoder = tokenizer.make_encoder({.allow_special = true});
   std::string missing;
   for (const auto& [field, spelling] : config.tokens) {

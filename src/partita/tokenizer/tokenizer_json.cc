@@ -137,7 +137,7 @@ void check_added_ids(const JsonNode& model, const std::string& type, const std::
     if (added[i].id == known->second) continue;
     fail("{}: added_tokens[{}].id = {} of {} is not supported: {} expected, {}", model.origin(), i, added[i].id,
          json(added[i].content).dump(), known->second,
-         is_new ? "the next one behind the vocabulary" : "which the token has already");
+         is_new ? "the next one after the vocabulary" : "which the token has already");
   }
 }
 
@@ -153,7 +153,7 @@ void check_metaspace_first(const JsonNode& root, const PipelineParts& parts, con
     if (metaspace != nullptr && metaspace->prepend == MetaspaceStep::Prepend::first &&
         (!same_begin || (cut && !parts.normalizer.steps.empty()))) {
       fail(
-          "{}: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported behind steps that may change "
+          "{}: pre_tokenizer: Metaspace with prepend_scheme = \"first\" is not supported after steps that may change "
           "where a text begins: in front of it expected either normalizers of a normal form alone, or Split, Digits, "
           "Punctuation that remove nothing and added tokens that are normalized",
           root.origin());

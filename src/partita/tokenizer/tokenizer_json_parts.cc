@@ -159,7 +159,7 @@ void add_template(const JsonNode& node, SurroundingTokens& out) {
   node.for_each("single", [&](const JsonNode& item) {
     item.allow_only({"SpecialToken", "Sequence"});
     if (item.has("Sequence")) {
-      if (after_text) fail("{}: the text stands twice in {}", node.origin(), node.path_of("single"));
+      if (after_text) fail("{}: the text occurs twice in {}", node.origin(), node.path_of("single"));
       after_text = true;
       return;
     }

@@ -90,7 +90,7 @@ class Encoding final : public Encoder {
   // Characters that are no tokens, or the text of the unknown token itself.
   void put_unknown(std::string_view text, std::vector<TokenId>& ids) const {
     if (text.empty()) return;
-    if (!unk_) fail("the text has characters that are no tokens, and the vocabulary has no unk_id for them");
+    if (!unk_) fail("the text has characters that are not tokens, and the vocabulary has no unk_id for them");
     if (const auto found = ids_->find(text); found != ids_->end()) {
       ids.push_back(found->second);
     } else if (*bytes_) {

@@ -95,8 +95,8 @@ std::string Watchdog::look() {
   if (entries_.empty() && posting_ && is_late(*posting_)) late = &*posting_;
   if (late == nullptr) return {};
   return fmt::format(
-      "{} did not finish within {} s on rank {} of {}: another rank did not arrive, or computes something else; the "
-      "ranks that print no such line are those to look at",
+      "{} did not finish within {} s on rank {} of {}: another rank did not arrive, or computes something else; look "
+      "at the ranks that print no such line",
       text(late->call), std::chrono::duration<double>(timeout_).count(), rank_, size_);
 }
 
