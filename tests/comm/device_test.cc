@@ -50,7 +50,7 @@ TEST(Device, ErrorsSayWhatToDo) {
   EXPECT_THAT(error_message([] { (void)choose_device(DeviceWish::cuda, {.built = false, .gpus = 1}); }),
               HasSubstr("this build has no code for GPUs: build with PARTITA_CUDA=1"));
   EXPECT_THAT(error_message([] { (void)choose_device(DeviceWish::cuda, {.built = true, .gpus = 0}); }),
-              HasSubstr("no GPU is seen"));
+              HasSubstr("no GPU is visible"));
   // On every rank: none waits for one that has stopped.
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_THAT(error_message([&] {

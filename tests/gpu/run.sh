@@ -238,7 +238,7 @@ done
 check "bf16 writes" writes gpt2 text-bf16 --device cuda --precision bf16
 
 echo "== what cannot be"
-check "no GPU is seen" refuses "no GPU is seen" \
+check "no GPU is visible" refuses "no GPU is visible" \
   env CUDA_VISIBLE_DEVICES= "$partita" train small.toml --run.directory=none
 check "more ranks than GPUs" refuses "2 ranks on this machine, which shows 1 GPU" too_many_ranks
 check "auto without a GPU: the CPU" env CUDA_VISIBLE_DEVICES= "$partita" train small.toml --run.directory=auto \
