@@ -43,7 +43,7 @@ bench: build ## times the kernels alone, and shows what recomputation saves and 
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@for model in gpt2 llama; do build/partita bench recompute --model $$model || exit; done
 
-compare: compare-setup ## times training steps beside PyTorch's, interleaved (some 25 minutes); then compare-hf, -data, -tokenizers
+compare: compare-setup ## times training steps and PyTorch's, interleaved (25 minutes); then -hf, -data, -tokenizers
 	@bench/train_cpu.py
 	@bench/compare_hf.py
 	@bench/compare_datasets.py

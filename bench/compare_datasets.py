@@ -4,9 +4,9 @@
   scripts/setup.sh --peer; bench/compare_datasets.py          # a line a comparison; code 1 if anything differs
   bench/compare_datasets.py --data FOLDER                     # with corpora/ and tokenizers/ in it
 
-Compared are: .bin and .idx of text, with and without ends of documents, plain, compressed, from standard input, of several
-keys; theirs read by ours and ours by theirs; merged files; document, sample and shuffle index of one dataset and of blends,
-as the .npy files that theirs keeps, for random lengths, splits, seeds and numbers of samples.
+Compared are: .bin and .idx of text, with and without ends of documents, plain, compressed, from standard input, of
+several keys; theirs read by ours and ours by theirs; merged files; document, sample and shuffle index of one dataset
+and of blends, as the .npy files that theirs keeps, for random lengths, splits, seeds and numbers of samples.
 """
 import argparse
 import gzip

@@ -4,10 +4,10 @@
   scripts/setup.sh --peer; bench/compare_hf.py                # a table of what was compared; code 1 if anything differs
   bench/compare_hf.py --only llama --keep /tmp/compare        # kinds whose name has "llama"; the files stay there
 
-For each model: a Hugging Face folder is imported and exported again (the same bytes, logits and special tokens), evaluated on
-token files and on prompts with completions, written on greedily, and finetuned in full (losses step by step beside
-torch.optim, also sharded over two ranks) and with LoRA (beside PEFT, which then loads our adapter). The other side is
-bench/hf_reference.py.
+For each model: a Hugging Face folder is imported and exported again (the same bytes, logits and special tokens),
+evaluated on token files and on prompts with completions, written on greedily, and finetuned in full (losses step by
+step next to torch.optim, also sharded over two ranks) and with LoRA (next to PEFT, which then loads our adapter). The
+other side is bench/hf_reference.py.
 """
 import argparse
 import dataclasses

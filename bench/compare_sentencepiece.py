@@ -4,11 +4,11 @@
     pip install --target FOLDER sentencepiece mistral-common
     PYTHONPATH=FOLDER bench/compare_sentencepiece.py --build build [--strings 100000] [--only llama2] [--speed]
 
-Models are Llama 2's of --data, those that mistral-common brings, and small ones trained here on --data's corpora and for
-the tests' golden files, with BPE and unigram, each rule of normalization and each option that changes ids. For each the
-corpora, and random strings of pieces where models differ, a third of them with bytes that are not UTF-8; ids that the
-reference gives and random ones are decoded. --speed: also MB/s of processor time on one thread, one after the other.
-Prints a line for each; exits with 1 if any id or text differs.
+Models are Llama 2's of --data, those that mistral-common brings, and small ones trained here on --data's corpora and
+for the tests' golden files, with BPE and unigram, each rule of normalization and each option that changes ids. For each
+the corpora, and random strings of pieces where models differ, a third of them with bytes that are not UTF-8; ids that
+the reference gives and random ones are decoded. --speed: also MB/s of processor time on one thread, one after the
+other. Prints a line for each; exits with 1 if any id or text differs.
 """
 import argparse
 import bz2

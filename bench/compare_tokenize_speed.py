@@ -4,10 +4,10 @@
     scripts/setup.sh --peer; bench/compare_tokenize_speed.py                   # two workers, three rounds, 200 MB
     bench/compare_tokenize_speed.py --workers 1 --megabytes 50
 
-The text is --data's Wikipedia pages as JSON lines of 3.6 KB. Ours starts, loads the tokenizer, reads the file, and writes
-.bin and .idx; a peer has its tokenizer loaded and the texts in memory, and is timed from there to its ids, the slow ones
-on the first part of the texts alone. Wall time, all of them in turn, round after round; medians, and medians of the ratios
-within a round. The number of tokens must be the same.
+The text is --data's Wikipedia pages as JSON lines of 3.6 KB. Ours starts, loads the tokenizer, reads the file, and
+writes .bin and .idx; a peer has its tokenizer loaded and the texts in memory, and is timed from there to its ids, the
+slow ones on the first part of the texts alone. Wall time, all of them in turn, round after round; medians, and medians
+of the ratios within a round. The number of tokens must be the same.
 """
 import argparse
 import bz2

@@ -62,7 +62,7 @@ def random_strings(count, seed=1234):
 
 
 def corpora(data):
-    """Texts in pieces, for peers whose time grows faster than the text: pages of Wikipedia's XML, sentences of languages."""
+    """Texts in pieces, for peers whose time grows faster than the text: pages of Wikipedia's XML, or sentences."""
     texts = [path.read_text() for path in sorted((data / "corpora").glob("*.txt"))]
     texts += [bz2.decompress(path.read_bytes()).decode() for path in sorted((data / "corpora").glob("*.bz2"))]
     pieces = [text[begin:begin + 20_000] for text in texts for begin in range(0, len(text), 20_000)]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Two versions of the program train the same small models: whether every number is the same, bit for bit.
 
-  bench/compare_versions.py OLD NEW                    # two programs; a covering array of features; code 1 if any differs
+  bench/compare_versions.py OLD NEW                    # two programs; a covering array of features; code 1: some differ
   bench/compare_versions.py OLD NEW --full --jobs 8    # every product of features
   bench/compare_versions.py OLD NEW --device cuda      # bf16 and fp8 with train.deterministic, on one GPU
 
-For changes of shape that must not change numbers. For each case: metrics.jsonl of both, apart from the clocks; the exported
-weights, byte for byte; then NEW continues from OLD's checkpoint in the middle of the run, which must lead to the same end:
-that compares optimizer states, and shows that NEW reads the checkpoints of OLD. Keys of the configuration are those that
-OLD knows; NEW must accept them.
+For changes of shape that must not change numbers. For each case: metrics.jsonl of both, apart from the clocks; the
+exported weights, byte for byte; then NEW continues from OLD's checkpoint in the middle of the run, which must lead to
+the same end: that compares optimizer states, and shows that NEW reads the checkpoints of OLD. Keys of the configuration
+are those that OLD knows; NEW must accept them.
 """
 import argparse
 import concurrent.futures

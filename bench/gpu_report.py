@@ -24,7 +24,7 @@ def result_of(text):
 
 
 def read_sample(line):
-    """[clock in MHz, power in W, temperature in C] from a line of nvidia-smi's CSV; None for what a card does not say."""
+    """[clock in MHz, power in W, temperature in C] from a line of nvidia-smi's CSV; None: the card does not say."""
 
     def number(text):
         try:
@@ -89,7 +89,7 @@ def table(results):
 
 
 def entry(machine, results):
-    """What is appended to docs/performance.md: date, card and versions, the table, and the commands as they were run."""
+    """What is appended to docs/performance.md: date, card and versions, the table, and the commands that were run."""
     commands = []
     for _, runs in results:
         for run in runs:

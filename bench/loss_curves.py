@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the precisions train alike? One model, one text, one order of samples: loss curves of all, compared and drawn.
 
-  bench/loss_curves.py --prepare data/curves                       # tokens of the King James Bible (or of --input FILES)
+  bench/loss_curves.py --prepare data/curves                     # tokens of the King James Bible (or of --input FILES)
   bench/loss_curves.py --tokens data/curves/tokens_text_document   # on a GPU; about two minutes
   bench/loss_curves.py --tokens ... --cpu 50                       # and 50 steps in fp32 on the CPU, which are slow
   bench/loss_curves.py --tokens ... --device cpu --models gpt2 --variants fp32,bf16 --steps 60
@@ -74,8 +74,8 @@ def largest_difference(curve, reference):
 
 
 def compare(curves):
-    """[(name, difference, step, tolerance)] of {name: losses}, against those of fp32; the CPU's against those of a run of as
-    many steps on the device, since the length of a run decides its order of samples and its learning rates."""
+    """[(name, difference, step, tolerance)] of {name: losses}, against those of fp32; the CPU's against those of a run
+    of as many steps on the device, since the length of a run decides its order of samples and its learning rates."""
     verdicts = []
     for name, losses in curves.items():
         if name == "cpu-fp32":
@@ -137,7 +137,7 @@ def train(args, env, model, name, options, device, steps):
 
 
 def prepare(args, env):
-    """tokenizer.json and the token files; without --input of the Bible that the program of Debian's bible-kjv prints."""
+    """tokenizer.json and the token files; without --input of the Bible that Debian's bible-kjv prints."""
     args.prepare.mkdir(parents=True, exist_ok=True)
     texts, tokenizer = args.input, args.prepare / "tokenizer.json"
     if not texts:

@@ -1,5 +1,5 @@
-// Each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary 4096), or of
-// a Llama of that size, beside what the machine reaches in a copy and in a matrix product.
+// Each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary 4096), or
+// of a Llama of that size, beside what the machine reaches in a copy and in a matrix product.
 //
 //   build/bench/ops_benchmark --benchmark_filter=bf16            # OMP_NUM_THREADS sets the threads
 //

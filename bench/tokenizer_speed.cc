@@ -2,9 +2,9 @@
 //
 //   tokenizer_speed TOKENIZER [--lines | --documents BYTES] [--rounds N] FILE...
 //
-// A JSON line a file: bytes, ids and their sum, MB/s of processor time in the first round, in which the encoder has seen
-// nothing yet, and the median of those after it. --lines: each line is a text; --documents: each of BYTES up to the next
-// line end, which belongs to it; otherwise the file is. Median of N rounds (9).
+// A JSON line a file: bytes, ids and their sum, MB/s of processor time in the first round, in which the encoder has
+// seen nothing yet, and the median of those after it. --lines: each line is a text; --documents: each of BYTES up to
+// the next line end, which belongs to it; otherwise the file is. Median of N rounds (9).
 #include <fmt/format.h>
 
 #include <algorithm>

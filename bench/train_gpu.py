@@ -118,7 +118,7 @@ def end_late(ranks, limit):
 
 
 def run(command, environment, cards, limit):
-    """Runs a command on `cards` ranks; the figures that rank 0 printed, or {"error": ...} with the end of its messages."""
+    """Runs a command on `cards` ranks; the figures that rank 0 printed, or {"error": ...} with its last messages."""
     sampler = Sampler(cards)
     ranks = []
     try:

@@ -1,5 +1,5 @@
-# Code for NVIDIA GPUs (-DPARTITA_CUDA=ON): needs nvcc, and a PARTITA_TORCH that was installed by pip with its CUDA packages,
-# whose nvidia/ folder stands beside it.
+# Code for NVIDIA GPUs (-DPARTITA_CUDA=ON): needs nvcc, and a PARTITA_TORCH that was installed by pip with its CUDA
+# packages, whose nvidia/ folder stands beside it.
 option(PARTITA_CUDA "code for NVIDIA GPUs" OFF)
 if(NOT PARTITA_CUDA)
   return()

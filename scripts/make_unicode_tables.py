@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes unicode_tables.cc and unicode_categories.cc of src/partita/tokenizer: what pre-tokenisation asks of characters.
+"""Writes unicode_tables.cc and unicode_categories.cc of src/partita/tokenizer: the properties of characters.
 
 Ids of a trained tokenizer depend on the Unicode version of its splitter, so the tables are ours and their version is
 pinned: 16.0.0, that of the `tokenizers` package 0.23. Run with Python 3.14, or any Python 3 with the package

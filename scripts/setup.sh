@@ -6,8 +6,8 @@
 #   scripts/setup.sh --tests    also what only the tests use: Slurm, and TensorBoard in .deps/python
 #   scripts/setup.sh --peer     also PyTorch, transformers and PEFT in .deps/peer (5 GB), to compare with
 #
-# Where code for GPUs is built (scripts/configure.sh says when), torch comes with its CUDA packages into .deps/cuda (5 GB).
-# PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
+# Where code for GPUs is built (scripts/configure.sh says when), torch comes with its CUDA packages into .deps/cuda (5
+# GB). PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
 # python3 -c 'import torch; print(torch.__path__[0])')
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,5 +1,5 @@
-// What the kinds of `partita bench` share: a job of ranks that train on random tokens, and a model in training whose steps
-// are timed.
+// What the kinds of `partita bench` share: a job of ranks that train on random tokens, and a model in training whose
+// steps are timed.
 //
 //   BenchJob job(arguments);
 //   BenchModel model(job, Recompute::none);

@@ -1,5 +1,5 @@
-// What is installed before the libraries below are initialized: torch's initialization alone takes some 400 MB of address space,
-// and where a limit (ulimit -v) is less it throws before main.
+// What is installed before the libraries below are initialized: torch's initialization alone takes some 400 MB of
+// address space, and where a limit (ulimit -v) is less it throws before main.
 #include "partita/base/last_resort.h"
 
 namespace {

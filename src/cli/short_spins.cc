@@ -1,12 +1,12 @@
-// Keeps OpenMP's threads from burning the time of others. A thread of libgomp that waits for the rest of its team spins for
-// some ten milliseconds before it sleeps; where a core is shared, with a compiler, another job or a browser, the thread it
-// waits for is not running meanwhile, and steps take ten times as long (docs/performance.md).
+// Keeps OpenMP's threads from burning the time of others. A thread of libgomp that waits for the rest of its team spins
+// for some ten milliseconds before it sleeps; where a core is shared, with a compiler, another job or a browser, the
+// thread it waits for is not running meanwhile, and steps take ten times as long (docs/performance.md).
 //
 // libgomp reads GOMP_SPINCOUNT once, as the libraries are loaded, so that it has to be in the environment before: the
-// process replaces itself by the same program with the variable added, in the one hook that the dynamic linker calls before
-// any library is initialized. There it costs milliseconds, and nothing of ours has begun. The process keeps its id, open
-// files and everything else that a launcher gave it. Where the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT, or the
-// program cannot be started again, nothing happens.
+// process replaces itself by the same program with the variable added, in the one hook that the dynamic linker calls
+// before any library is initialized. There it costs milliseconds, and nothing of ours has begun. The process keeps its
+// id, open files and everything else that a launcher gave it. Where the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT,
+// or the program cannot be started again, nothing happens.
 #include "cli/short_spins.h"
 
 #include <fcntl.h>

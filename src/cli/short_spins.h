@@ -2,8 +2,8 @@
 #pragma once
 #include <string_view>
 
-// Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us, nearly
-// always; where others want the cores, even that takes the time of the thread that it waits for.
+// Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us,
+// nearly always; where others want the cores, even that takes the time of the thread that it waits for.
 inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSpinsOfSharedCores = "GOMP_SPINCOUNT=100";
 
 // Whether work waited for a core in more than a twentieth of the last ten seconds, by Linux's /proc/pressure/cpu: "some

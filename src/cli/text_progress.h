@@ -1,7 +1,7 @@
 // Progress of reading text: on a terminal a last line, renewed several times a second; else a line every ten seconds.
 //
 //   TextProgress progress("tokenized");
-//   tokenize_corpus(options, *tokenizer, std::ref(progress));       // "tokenized 300 documents, 12.0 of 48.0 MB (25 %), ..."
+//   tokenize_corpus(options, *tokenizer, std::ref(progress));  // "tokenized 30 documents, 12.0 of 48.0 MB (25 %), ..."
 #pragma once
 #include <string>
 

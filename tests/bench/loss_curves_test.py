@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/loss_curves.py: how curves are smoothed, compared and written, and a whole run with a program that only writes."""
+"""bench/loss_curves.py: how curves are smoothed, compared and written, and a run with a program that only writes."""
 import csv
 import math
 import os

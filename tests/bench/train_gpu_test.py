@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/train_gpu.py without a GPU: what it reads, compares and writes, and a whole run with programs that only print."""
+"""bench/train_gpu.py without a GPU: what it reads, compares and writes, and a run with programs that only print."""
 import json
 import os
 import pathlib

@@ -1,4 +1,5 @@
-// Zip archives and pickles made byte by byte, for the tests of their readers: sound ones, and what an attacker would write.
+// Zip archives and pickles made byte by byte, for the tests of their readers: sound ones, and what an attacker would
+// write.
 #pragma once
 #include <cstdint>
 #include <cstring>

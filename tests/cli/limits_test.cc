@@ -1,5 +1,5 @@
-// Sizes that no machine has, and machines that have too little: one sentence and exit code 1, before anything is allocated or
-// written; never a signal, a stack or words of a library alone.
+// Sizes that no machine has, and machines that have too little: one sentence and exit code 1, before anything is
+// allocated or written; never a signal, a stack or words of a library alone.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -6,7 +6,8 @@
 namespace partita {
 namespace {
 
-// As a job of any size adds them up: in the dtype itself, rounded after every addition, the worst that a backend may do.
+// As a job of any size adds them up: in the dtype itself, rounded after every addition, the worst that a backend may
+// do.
 TEST(SelfCheck, SumsAreExactInEveryDtypeAndSize) {
   for (int64_t element : {0, 1, 2, 3, 9'999}) {
     int64_t sum = 0;

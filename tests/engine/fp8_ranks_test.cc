@@ -1,5 +1,5 @@
-// With products in 8 bits too every ZeRO stage is the same run: current scales are those of a rank's own tensors, delayed ones
-// of all ranks', and stages do not change which rank multiplies what.
+// With products in 8 bits too every ZeRO stage is the same run: current scales are those of a rank's own tensors,
+// delayed ones of all ranks', and stages do not change which rank multiplies what.
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 

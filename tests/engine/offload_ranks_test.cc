@@ -53,7 +53,8 @@ TEST(Offload, EveryStageGivesTheSameBits) {
       }
 }
 
-// Copies made at once; whoever waits for one to the device waits until those of all units of the step have been asked for.
+// Copies made at once; whoever waits for one to the device waits until those of all units of the step have been asked
+// for.
 class WholeStepCopies final : public Copies {
  public:
   struct State {

@@ -35,7 +35,8 @@ TEST(Zero, HalfPrecisionFollowsFp32) {
   }
 }
 
-// Stochastic rounding does not see the cut: stages 0 and 1 sum the same gradients and hold the same bits, as do 2 and 3.
+// Stochastic rounding does not see the cut: stages 0 and 1 sum the same gradients and hold the same bits, as do 2 and
+// 3.
 TEST(Zero, StochasticRoundingDoesNotDependOnTheCut) {
   Groups groups;
   const int ranks = groups.data->size(), rank = groups.data->rank();

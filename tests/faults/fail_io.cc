@@ -3,8 +3,8 @@
 //
 //   LD_PRELOAD=libfail_io.so FAIL_UNDER=/tmp/run FAIL_AT=17 FAIL_WITH=28 program     # ENOSPC at operation 17
 //
-// FAIL_LASTS=1: from then on every one fails. FAIL_RANK=1: only in the process of that rank. FAIL_COUNT=FILE: the number of
-// operations is written there at the end. Reading counts where FAIL_WITH is not ENOSPC.
+// FAIL_LASTS=1: from then on every one fails. FAIL_RANK=1: only in the process of that rank. FAIL_COUNT=FILE: the
+// number of operations is written there at the end. Reading counts where FAIL_WITH is not ENOSPC.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -3,9 +3,9 @@
 
   tests/fuzz/cli_values.py PROGRAM [--keys PATTERN] [--starts] [--jobs N]      # exit code 1 and a line for every slip
 
-Each value is read by --print-config; with --starts each that is taken there also starts a run of one step on a tiny corpus,
-with 8 GB of address space and 20 s of time. A slip is a signal, an exit code other than 0, 1 and 2, a run out of time, or
-words of a library without a sentence of ours.
+Each value is read by --print-config; with --starts each that is taken there also starts a run of one step on a tiny
+corpus, with 8 GB of address space and 20 s of time. A slip is a signal, an exit code other than 0, 1 and 2, a run out
+of time, or words of a library without a sentence of ours.
 """
 import argparse
 import concurrent.futures

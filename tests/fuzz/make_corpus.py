@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the inputs that fuzzing starts from, small and sound: FOLDER/{safetensors,pickle,torch_file,indexed,sentencepiece,
+"""Writes the small valid inputs that fuzzing starts from: FOLDER/{safetensors,pickle,torch_file,indexed,sentencepiece,
 tokenizer_json,tiktoken}/.
 
     tests/fuzz/make_corpus.py FOLDER

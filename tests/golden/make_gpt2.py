@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes gpt2.safetensors: a small GPT-2 with its loss, gradients and three AdamW steps, computed by PyTorch in float64.
+"""Writes gpt2.safetensors: a small GPT-2 with its loss, gradients and three AdamW steps, by PyTorch in float64.
 
 An independent implementation (autograd, torch.nn.functional, torch.optim) of what src/partita/models/gpt2.h computes by
 hand-written passes. Run in any environment that has torch and safetensors:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tokenizer_fields.json: the components that a tokenizer.json of the `tokenizers` library may have, with the fields
-of each as the library writes them, and the fields of tokenizer_config.json that `transformers` knows.
+"""Writes tokenizer_fields.json: the components that a tokenizer.json of the `tokenizers` library may have, with the
+fields of each as the library writes them, and the fields of tokenizer_config.json that `transformers` knows.
 
   PYTHONPATH=.deps/peer python3 tests/golden/make_tokenizer_fields.py     # tokenizers 0.23, transformers 5.24
 """

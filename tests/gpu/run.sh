@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks on the GPUs of this machine what others cannot: kernels, collectives, and training as a user starts it. A line a
-# check, and a last one with the sums; the exit code is 1 where one failed. A minute, without network.
+# Checks on the GPUs of this machine what others cannot: kernels, collectives, and training as a user starts it. A line
+# a check, and a last one with the sums; the exit code is 1 where one failed. A minute, without network.
 #
 #   tests/gpu/run.sh                                             after 'make build'
-#   PARTITA=/opt/partita PROGRAMS=/opt/checks tests/gpu/run.sh   programs that were built elsewhere; python3 must be there
+#   PARTITA=/opt/partita PROGRAMS=/opt/checks tests/gpu/run.sh   programs that were built elsewhere; needs python3
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$here/../../build

@@ -114,7 +114,8 @@ TEST(Normal, HasTheNormalDistribution) {
   EXPECT_LE(distance, 2 / std::sqrt(n));  // 0.0007 of all samples are further off
 }
 
-// Every cut of the sequence, also across the stretches and vectors that kernels make at once, and any number of threads.
+// Every cut of the sequence, also across the stretches and vectors that kernels make at once, and any number of
+// threads.
 TEST(Normal, DoesNotDependOnTheCut) {
   const NormalSequence whole{.key = philox_key(9), .first = 3, .mean = 0.25F, .std = 3};
   for (const at::ScalarType dtype : kDTypes) {

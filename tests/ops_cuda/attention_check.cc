@@ -38,9 +38,9 @@ struct Case {
   }
 };
 
-// Of softmax weights and outputs that are rounded to the dtype before the products, as cuDNN does. The worst elements are
-// gradients of the first few positions, which have few keys, so that the differences that their products add are large and
-// cancel: seen up to 5.7% in bf16 and 1.2% in fp16, where typical errors are at most 0.3% and 0.034%.
+// Of softmax weights and outputs that are rounded to the dtype before the products, as cuDNN does. The worst elements
+// are gradients of the first few positions, which have few keys, so that the differences that their products add are
+// large and cancel: seen up to 5.7% in bf16 and 1.2% in fp16, where typical errors are at most 0.3% and 0.034%.
 double allowed(at::ScalarType dtype) { return dtype == at::kFloat ? 2e-5 : dtype == at::kBFloat16 ? 0.12 : 0.02; }
 double typical(at::ScalarType dtype) { return dtype == at::kFloat ? 1e-6 : dtype == at::kBFloat16 ? 4e-3 : 5e-4; }
 

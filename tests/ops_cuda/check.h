@@ -29,8 +29,8 @@ class Report {
 // |actual - expected| <= relative * (|expected| + root mean square of all expected), for every element; NaN nowhere.
 void expect_close(Report&, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
                   double relative);
-// The same bound, and the root mean square of the errors, each relative as above, is at most `typical`: of values that are
-// rounded on the way, where the worst of a million is several times the typical one, and would hide a fault of all.
+// The same bound, and the root mean square of the errors, each relative as above, is at most `typical`: of values that
+// are rounded on the way, where the worst of a million is several times the typical one, and would hide a fault of all.
 void expect_rounded(Report&, const std::string& name, const at::Tensor& actual, const at::Tensor& expected,
                     double typical, double relative);
 // |actual - expected| <= relative * magnitudes: of sums whose terms cancel, with the sums of their magnitudes.
@@ -43,7 +43,8 @@ void expect_error(Report&, const std::string& name, const std::string& text, con
 // What two roundings to the dtype may differ by, or two orders of fp32 arithmetic.
 [[nodiscard]] double one_rounding(at::ScalarType);
 
-// What all numbers are drawn from: the same in every run with the same seed, which is the second argument of a program, or
+// What all numbers are drawn from: the same in every run with the same seed, which is the second argument of a program,
+// or
 // 1. torch begins with another seed in every run.
 void seed_numbers(int count, char** arguments);
 // Normal numbers on the CPU, other ones in each call.

@@ -1,4 +1,5 @@
-// 8-bit values and their products on a device: bytes equal to the CPU's, products against what the bytes stand for, times.
+// 8-bit values and their products on a device: bytes equal to the CPU's, products against what the bytes stand for,
+// times.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>

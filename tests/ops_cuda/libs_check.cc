@@ -1,5 +1,5 @@
-// Checks products (cuBLASLt) and attention (cuDNN and plain kernels) on a device against the kernels of the CPU in fp32,
-// then times them.
+// Checks products (cuBLASLt) and attention (cuDNN and plain kernels) on a device against the kernels of the CPU in
+// fp32, then times them.
 //
 //   libs_check            # both
 //   libs_check check      # only the checks (under compute-sanitizer, say)

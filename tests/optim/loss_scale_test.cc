@@ -40,8 +40,8 @@ TEST(LossScale, AnOverflowAtTheFloorIsAnError) {
   EXPECT_EQ(next_loss_scale(lowest, false, options), (LossScale{1, 1}));
 }
 
-// Whatever comes, the scale stays a power of two within its bounds, falls only by overflows, and rises only after as many
-// clean steps in a row as it should.
+// Whatever comes, the scale stays a power of two within its bounds, falls only by overflows, and rises only after as
+// many clean steps in a row as it should.
 TEST(LossScale, KeepsItsBoundsUnderAnySequence) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 200; ++trial) {

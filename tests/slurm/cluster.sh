@@ -1,8 +1,8 @@
-# A real Slurm cluster of two nodes, n1 and n2, on this one machine: munged, slurmctld and two slurmd with their files in
-# a temporary folder, on loopback. To be sourced by tests, as root:
+# A real Slurm cluster of two nodes, n1 and n2, on this one machine: munged, slurmctld and two slurmd with their files
+# in a temporary folder, on loopback. To be sourced by tests, as root:
 #
 #   . "$(dirname "$0")/cluster.sh"
-#   start_cluster            # exits 77 with a message where Slurm is not installed; ends the daemons when the shell exits
+#   start_cluster            # exits 77 where Slurm is not installed; ends the daemons when the shell exits
 #   srun -N2 -n4 --mpi=none hostname
 
 skip() {

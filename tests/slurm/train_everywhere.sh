@@ -1,7 +1,7 @@
 #!/bin/bash
 # The same training command under every launcher makes the same run: alone, partita launch, mpirun in a Slurm batch
-# script over two nodes, srun with PMIx, srun over two nodes, torchrun's variables, and torchrun itself where it is on PATH
-# or in .deps/peer. Usage: train_everywhere.sh PARTITA
+# script over two nodes, srun with PMIx, srun over two nodes, torchrun's variables, and torchrun itself where it is on
+# PATH or in .deps/peer. Usage: train_everywhere.sh PARTITA
 set -u
 program=$(realpath "$1")
 peer=$(realpath "$(dirname "$0")/../..")/.deps/peer

@@ -1,4 +1,5 @@
-// Every key of a configuration with values that nobody means: each is taken, or refused by a sentence that names the key.
+// Every key of a configuration with values that nobody means: each is taken, or refused by a sentence that names the
+// key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

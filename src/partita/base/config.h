@@ -56,8 +56,8 @@ struct ConfigChoice {
 
 using ConfigList = std::vector<std::string>;
 
-// The last part of a key as other systems have it, in lower case with underscores, and what to do instead: the end of the
-// message about an unknown key.
+// The last part of a key as other systems have it, in lower case with underscores, and what to do instead: the end of
+// the message about an unknown key.
 struct ConfigAlias {
   std::string_view name, advice;
 };

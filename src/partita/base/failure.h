@@ -1,5 +1,5 @@
-// What a user reads where something fails below this project: one sentence of ours that says what failed and what to do,
-// then the first line of what the library said.
+// What a user reads where something fails below this project: one sentence of ours that says what failed and what to
+// do, then the first line of what the library said.
 //
 //   catch (const std::exception& error) { std::fprintf(stderr, "partita: %s\n", failure_text(error).c_str()); }
 //
@@ -17,7 +17,7 @@ namespace partita {
 // Of the exception that is being handled, whatever its type.
 [[nodiscard]] std::string current_failure_text();
 
-// The sentence for what a library below (c10, oneDNN, CUDA, NCCL) said, recognized by its words; empty: not recognized. Pure.
+// Pure. The sentence for what a library below (c10, oneDNN, CUDA, NCCL) said, by its words; empty: not recognized.
 [[nodiscard]] std::string explain_library_text(std::string_view text);
 // The first line, without the stack and without "(function at file:line)". Pure.
 [[nodiscard]] std::string first_line_of(std::string_view text);

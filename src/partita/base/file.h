@@ -63,9 +63,9 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// A lock that processes take in turn: a file, held until this object is destroyed, which removes it. The kernel lets go
-// of a dead process's lock; the file that it leaves is in nobody's way. Where the file cannot be written, or the file
-// system knows no locks, there is none: held() is false. Some network file systems lock for one machine alone.
+// For a short stretch of work that processes do in turn (for what one of them owns while it runs: OwnerLock): a file
+// that is locked until this object is destroyed, which removes it. A dead process's lock is free. held() is false where
+// the file cannot be written or the file system has no locks. Some network file systems lock for one machine only.
 class FileLock {
  public:
   explicit FileLock(std::filesystem::path path);  // waits for its turn

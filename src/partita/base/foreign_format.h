@@ -1,5 +1,5 @@
-// Formats that are not text, told by their first bytes: a file of one of them is named in place of a complaint about its
-// first odd byte.
+// Formats that are not text, told by their first bytes: a file of one of them is named in place of a complaint about
+// its first odd byte.
 //
 //   if (const auto found = foreign_format(head)) fail("{}", describe(*found, name, "text"));
 //   // "a.bz2 is compressed by bzip2; expected text. Use: bzcat a.bz2 | partita ... --input -"
@@ -22,8 +22,8 @@ struct ForeignFormat {
 
 [[nodiscard]] std::optional<ForeignFormat> foreign_format(std::string_view head);
 
-// Error if `head` is the beginning of a Git LFS pointer: for files of bytes, which may begin as any other format does. `name`
-// is that of the file, `expected` what it should be.
+// Error if `head` is the beginning of a Git LFS pointer: for files of bytes, which may begin as any other format does.
+// `name` is that of the file, `expected` what it should be.
 void refuse_lfs_pointer(std::string_view head, std::string_view name, std::string_view expected);
 
 // "NAME is an Apache Parquet file; expected EXPECTED. REMEDY", the name quoted for a shell in the remedy's command.

@@ -19,9 +19,9 @@ struct MemoryLimit {
   bool per_process = false;  // else the ranks of a machine share it
 };
 
-// Those that are set: memory that is available or can be swapped out for it; the control group's (version 2 or 1, with those
-// above it); of this process its address space (ulimit -v) and its data (ulimit -d). A limit that cannot be read is not
-// among them.
+// Those that are set: memory that is available or can be swapped out for it; the control group's (version 2 or 1, with
+// those above it); of this process its address space (ulimit -v) and its data (ulimit -d). A limit that cannot be read
+// is not among them.
 [[nodiscard]] std::vector<MemoryLimit> memory_limits();
 
 struct FreeMemory {
@@ -33,8 +33,8 @@ struct FreeMemory {
 
 // The parts, for tests. Bytes of a line "MemAvailable:   123 kB" of /proc/meminfo or /proc/self/status; -1: not there.
 [[nodiscard]] int64_t kilobytes_line(std::string_view text, std::string_view name);
-// Limits of the control groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup). Pages
-// of files count as free: the kernel drops them. swap: bytes of the machine's swap that are free.
+// Limits of the control groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup).
+// Pages of files count as free: the kernel drops them. swap: bytes of the machine's swap that are free.
 [[nodiscard]] std::vector<MemoryLimit> control_group_limits(const std::filesystem::path& root,
                                                             std::string_view membership, int64_t swap);
 

@@ -35,8 +35,8 @@ std::vector<int> affinity() {
   return cpus;
 }
 
-// With OMP_PROC_BIND or OMP_PLACES OpenMP binds the first thread to one place as it is loaded, and the others to theirs:
-// the process may use all places.
+// With OMP_PROC_BIND or OMP_PLACES OpenMP binds the first thread to one place as it is loaded, and the others to
+// theirs: the process may use all places.
 std::vector<int> with_openmp_places(std::vector<int> cpus) {
   const auto count = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_num_places"));
   const auto size_of_place = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "omp_get_place_num_procs"));

@@ -1,5 +1,5 @@
-// The processors that this process may use: by its affinity (taskset, mpirun's and srun's binding, cpusets of containers)
-// and by the processor time that its control groups grant.
+// The processors that this process may use: by its affinity (taskset, mpirun's and srun's binding, cpusets of
+// containers) and by the processor time that its control groups grant.
 //
 //   const HostCores host = host_cores();
 //   fmt::print("{} CPUs on {} cores\n", host.cpus.size(), host.cores.size());
@@ -15,7 +15,8 @@ struct HostCores {
   std::vector<int> cores;  // each once, ascending, by the lowest CPU number of its hardware threads
   double quota = 0;        // CPUs' worth of time; 0: no limit
 
-  // How many processes or threads of text work run at once: hardware threads count, a part of a quota as a whole. At least 1.
+  // How many processes or threads of text work run at once: hardware threads count, a part of a quota as a whole. At
+  // least 1.
   [[nodiscard]] int workers() const;
 };
 

@@ -23,8 +23,8 @@ inline constexpr int64_t kLargestJsonFile = int64_t{1} << 30;  // a value takes 
 // named), nested more than kNestingLimit deep, a key that occurs twice in one object, a Git LFS pointer.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, std::string_view origin);
 
-// The same of a regular file, which it must be: a pipe or device that a folder holds under the name would be waited for.
-// Error: also those of read_file, and more than kLargestJsonFile bytes.
+// The same of a regular file, which it must be: a pipe or device that a folder holds under the name would be waited
+// for. Error: also those of read_file, and more than kLargestJsonFile bytes.
 [[nodiscard]] nlohmann::json read_json(const std::filesystem::path& path);
 
 // Nothing where parse_json would fail.

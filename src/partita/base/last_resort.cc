@@ -97,8 +97,8 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   }
   say(kSegmentationFault);
   sigaction(signal, &earlier, nullptr);
-  // The instruction that failed is met again when this returns, and ends in the earlier handler, or a core dump, with its
-  // address. A signal that was sent would not come again.
+  // The instruction that failed is met again when this returns, and ends in the earlier handler, or a core dump, with
+  // its address. A signal that was sent would not come again.
   if (info->si_code <= 0) raise(signal);
 }
 

@@ -2,9 +2,9 @@
 //
 //   decide_lock({.kernel = KernelLock::held, .holder = true, .same_machine = true, .watched = 5})   // refuse
 //
-// Two things tell that a holder lives. The kernel's lock is certain, but only where it reaches: processes of one machine,
-// and of several on file systems that pass locks on. The heartbeat, which the holder writes into the file every ten
-// seconds, reaches everywhere, but a holder that writes none may be dead, suspended or cut off from its disk.
+// Two things tell that a holder lives. The kernel's lock is certain, but only where it reaches: processes of one
+// machine, and of several on file systems that pass locks on. The heartbeat, which the holder writes into the file
+// every ten seconds, reaches everywhere, but a holder that writes none may be dead, suspended or cut off from its disk.
 #pragma once
 #include <cstdint>
 

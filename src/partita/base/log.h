@@ -5,7 +5,7 @@
 //   log::print(line);                                     // stdout, the line alone, rank 0 only: for scripts
 //   log::status("[####      ] 40% ...");                  // a last line on the terminal that messages do not tear
 //
-// PARTITA_LOG=debug|info|warn|error|off sets what stderr shows (info). Any thread. Names come out printable (printable.h).
+// PARTITA_LOG=debug|info|warn|error|off sets what stderr shows (info). Any thread. See printable.h for names.
 #pragma once
 #include <fmt/format.h>
 
@@ -47,8 +47,8 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
 
 // A line (or several) on stdout, flushed, from rank 0 only and at every level.
 void print(std::string_view text);
-// Why something that was printed did not arrive (errno: a full disk, a reader that has gone); 0: all did. The first such
-// loss is also a warning.
+// Why something that was printed did not arrive (errno: a full disk, a reader that has gone); 0: all did. The first
+// such loss is also a warning.
 [[nodiscard]] int print_error();
 
 // Keeps `line` as the last line of the terminal: messages appear above it. Empty: no more. Does nothing where stderr is

@@ -1,5 +1,5 @@
-// Files that are mapped, so that a read of one that has become shorter, or whose disk fails, ends with its name: the kernel
-// sends SIGBUS then, of which nothing else is known but an address.
+// Files that are mapped, so that a read of one that has become shorter, or whose disk fails, ends with its name: the
+// kernel sends SIGBUS then, of which nothing else is known but an address.
 //
 //   install_mapping_guard();                       // in main(); from then on SIGBUS in a mapping prints one sentence
 //   // partita: data/text.bin became shorter, or its disk failed, while it was read: ...

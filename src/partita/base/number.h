@@ -28,8 +28,8 @@ template <class T>
 // Digits, with a minus or without: an integer, even if no type can hold it.
 [[nodiscard]] bool is_integer_text(std::string_view text);
 
-// The integer that a text of another notation means, with its digits alone: "1,000", "1_000", "1e3", "64.0", "4k", "2M",
-// "0x10", "+5". Empty: none that is known.
+// The integer that a text of another notation means, with its digits alone: "1,000", "1_000", "1e3", "64.0", "4k",
+// "2M", "0x10", "+5". Empty: none that is known.
 [[nodiscard]] std::string plain_integer(std::string_view text);
 
 }  // namespace partita

@@ -57,8 +57,8 @@ std::string local_time() {
   return text.data();
 }
 
-// Seconds from the last change of the file to now, by the clock that dates files here: another machine's may differ from
-// this one's.
+// Seconds from the last change of the file to now, by the clock that dates files here: another machine's may differ
+// from this one's.
 double age_of(const FileDescriptor& file, const fs::path& path) {
   fs::path probe = path;
   probe += fmt::format(".{}-0.tmp", ::getpid());

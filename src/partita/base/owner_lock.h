@@ -1,14 +1,14 @@
-// Ownership of something that one process has for as long as it runs: a run's folder. Whoever comes second is refused, and
-// told who has it. Not for a short stretch of work that processes do in turn, such as writing a shared file: there each
-// waits for the one before, by FileLock (base/file.h).
+// Ownership of something that one process has for as long as it runs: a run's folder. Whoever comes second is refused,
+// and told who has it. Not for a short stretch of work that processes do in turn, such as writing a shared file: there
+// each waits for the one before, by FileLock (base/file.h).
 //
 //   OwnerLock lock("runs/a/run.lock", {.what = "runs/a", .advice = "choose another run.directory"});
 //   // Error: runs/a is in use by process 1234 on node5 (job 77, since 12:30:05): wait for its end or stop it, or ...
 //   lock.require();                    // before writing what must not be written twice
 //
 // The file holds process, host and job of its holder, the kernel's lock on it, and a heartbeat every ten seconds
-// (lock_rule.h says how they are read). The destructor removes the file; that of a process that was killed is taken over by
-// the next one.
+// (lock_rule.h says how they are read). The destructor removes the file; that of a process that was killed is taken
+// over by the next one.
 #pragma once
 #include <chrono>
 #include <condition_variable>

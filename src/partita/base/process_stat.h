@@ -1,5 +1,5 @@
-// What /proc/PID/stat says of a process (man 5 proc): its parent, and when it was started. Libraries for a GPU take a second
-// to load, and launchers wait: process_age() tells how long this process has been running.
+// What /proc/PID/stat says of a process (man 5 proc): its parent, and when it was started. Libraries for a GPU take a
+// second to load, and launchers wait: process_age() tells how long this process has been running.
 //
 //   const auto stat = process_stat(getppid());   // stat->name == "bash"
 //   log::debug("ready after {:.1f} s", process_age());

@@ -76,9 +76,9 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return random16(block, element) >= threshold;
 }
 
-// Stochastic rounding of what an optimizer writes (ops/rounding.h). The 16 bits are a function of (seed, step, parameter,
-// tensor, element): the same on every layout. `parameter` is hash_of(its name); `tensor` is 0 for the weights, 1, 2 ...
-// for the optimizer's states; `element` counts in the whole parameter, eight neighbours share a block.
+// Stochastic rounding of what an optimizer writes (ops/rounding.h). 16 bits are a function of (seed, step, parameter,
+// tensor, element), the same on every layout. `parameter`: hash_of(its name); `tensor`: 0 for the weights, 1, 2 ... for
+// the optimizer's states; `element` counts in the whole parameter, eight neighbours share a block.
 [[nodiscard]] constexpr PhiloxKey rounding_key(uint64_t seed, uint64_t parameter) {
   return philox_key(mix(mix(parameter ^ mix(seed))));  // mixed once more than the key of the initial weights
 }

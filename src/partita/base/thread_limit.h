@@ -1,5 +1,5 @@
-// Whether the system lets this process start the threads that it is about to use. OpenMP ends the process where a thread
-// cannot be started, in words of its own: this finds out before.
+// Whether the system lets this process start the threads that it is about to use. OpenMP ends the process where a
+// thread cannot be started, in words of its own: this finds out before.
 //
 //   require_threads(at::get_num_threads());
 #pragma once

@@ -1,7 +1,7 @@
-// How deep a TOML text nests tables and arrays, found without building them: dotted keys and brackets count one level each.
-// The parser and the destructor of its tables call themselves per level, so deep texts must be refused before.
+// How deep a TOML text nests tables and arrays, found without building them: dotted keys and brackets count one level
+// each. The parser and the destructor of its tables call themselves per level, so deep texts must be refused before.
 //
-//   if (const TomlDepth found = toml_depth(text); found.levels > kNestingLimit) fail("{}:{}: ...", file, found.line, ...);
+//   if (const TomlDepth found = toml_depth(text); found.levels > kNestingLimit) fail("{}:{}: ...", file, found.line);
 #pragma once
 #include <cstdint>
 #include <string_view>

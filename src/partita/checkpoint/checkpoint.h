@@ -35,8 +35,8 @@ struct Retention {
 };
 
 // Writes ROOT/step-STEP (step >= 0) and returns it. A checkpoint of the same step is replaced once the new one is
-// complete. Errors, each before anything older is touched, with the partial folder removed: pieces that do not cover the
-// tensors exactly once; tensors or scalars that differ between ranks; not enough free space (needed, free), checked
+// complete. Errors, each before anything older is touched, with the partial folder removed: pieces that do not cover
+// the tensors exactly once; tensors or scalars that differ between ranks; not enough free space (needed, free), checked
 // before the first byte is written; any failure to write.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, const State&, Peers&,
                                       const Retention& = {});
@@ -56,9 +56,9 @@ struct LoadOptions {
 // The scalars alone: what is needed before the model exists.
 [[nodiscard]] nlohmann::json read_scalars(const std::filesystem::path& folder);
 
-// The newest complete checkpoint under root, or none where there is none of any kind. Partial folders are passed over, and
-// damaged ones (damage.h: a wrong manifest, a file missing or of the wrong length) with a warning. Errors: a checkpoint that
-// is newer than all good ones cannot be read; there are only damaged ones. So nobody begins again over a run that is there.
+// The newest complete checkpoint under root, or none where there is none of any kind. Partial folders are passed over,
+// and damaged ones (damage.h: a wrong manifest, a file missing or of the wrong length) with a warning. Errors: a
+// checkpoint that is newer than all good ones cannot be read; all are damaged. So no run begins again over another.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root);
 // Rank 0 looks, all get its answer.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root, Peers&);

@@ -15,8 +15,8 @@ namespace partita {
 // f64, f32, f16, bf16: what weights are stored as.
 [[nodiscard]] bool is_floating(ElementType);
 
-// out[i] = the element at index i * stride from `from` on, which need not be aligned. Exact but for f64, which is rounded.
-// Error: not floating.
+// out[i] = the element at index i * stride from `from` on, which need not be aligned. Exact but for f64, which is
+// rounded. Error: not floating.
 void to_fp32(ElementType, const std::byte* from, int64_t stride, std::span<float> out);
 
 // The first of the values that is finite and would be rounded to infinity; none: all fit. Error: not floating.

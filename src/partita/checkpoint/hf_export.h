@@ -4,9 +4,10 @@
 //   export_peft_adapter("out/adapter", *source.adapters, {.model = source.model}, lora, "gpt2");
 //
 // Tensors are written one after the other, each in pieces of some megabytes (GPT-2's transposed ones whole), so memory
-// does not grow with the model. Each tensor is written in a type of its own, so that what was imported comes out with the same
-// bytes; a tied model's token table is written once, under the embedding's name, as transformers does. A number that is too
-// large for the type it would be rounded to is an error. The folder appears when it is complete. One process.
+// does not grow with the model. Each tensor is written in a type of its own, so that what was imported comes out with
+// the same bytes; a tied model's token table is written once, under the embedding's name, as transformers does. A
+// number that is too large for the type it would be rounded to is an error. The folder appears when it is complete. One
+// process.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -6,8 +6,8 @@
 //   const HfFolder folder("meta-llama/Llama-3.2-1B");
 //   const HfTensor& tensor = folder.at("model.norm.weight");
 //
-// Files are mapped: opening a folder reads headers only, and pages come in when a tensor's bytes are touched. What an index
-// names must be a regular file in the same folder.
+// Files are mapped: opening a folder reads headers only, and pages come in when a tensor's bytes are touched. What an
+// index names must be a regular file in the same folder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -60,8 +60,8 @@ class HfFolder {
   // Error: no such tensor.
   [[nodiscard]] const HfTensor& at(std::string_view name) const;
 
-  // Compares the checksum of what the tensor is stored in, once for all tensors that share it, and so reads that whole. Error:
-  // damaged; names file and storage. Not for several threads at once.
+  // Compares the checksum of what the tensor is stored in, once for all tensors that share it, and so reads that whole.
+  // Error: damaged; names file and storage. Not for several threads at once.
   static void check(const HfTensor&);
 
  private:

@@ -6,7 +6,7 @@
 // {"format": "partita checkpoint", "version": 1, "step": 100, "ranks": 2, "scalars": {...},
 //  "files": [{"name": "rank-00000.safetensors", "bytes": 1234}, ...],
 //  "tensors": [{"name": "model/final_norm.weight", "dtype": "fp32", "shape": [768], "pieces": [
-//     {"file": 0, "key": "model/final_norm.weight[0:384]", "begin": 0, "count": 384, "checksums": ["..."]}, ...]}, ...],
+//   {"file": 0, "key": "model/final_norm.weight[0:384]", "begin": 0, "count": 384, "checksums": ["..."]}, ...]}, ...],
 //  "checksum": "..."}                                      of the text of all the rest, as written without white space
 #pragma once
 #include <cstdint>
@@ -59,8 +59,8 @@ struct Manifest {
 void check_tensors(std::vector<StoredTensor>& tensors);
 
 [[nodiscard]] std::string manifest_text(const Manifest&);
-// Damaged: not such a text, changed since it was written, a field of another kind or beyond its range, or pieces that do
-// not fit. Error: of another version. `path` is for the message.
+// Damaged: not such a text, changed since it was written, a field of another kind or beyond its range, or pieces that
+// do not fit. Error: of another version. `path` is for the message.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 // Also checks that the files are there in their length. Error (and not Damaged): the disk or its rights do not let it.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);

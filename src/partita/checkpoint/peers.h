@@ -25,9 +25,9 @@ class Alone final : public Peers {
   [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
 };
 
-// Every rank does its work, and all learn how it went: returns everyone's result in rank order, or, where any rank threw,
-// throws the same Error on all of them (the message of the first such rank, with its number; Damaged where every rank that
-// threw did). So no rank goes on alone, and none waits for one that has stopped.
+// Every rank does its work, and all learn how it went: returns everyone's result in rank order, or, where any rank
+// threw, throws the same Error on all of them (the message of the first such rank, with its number; Damaged where every
+// rank that threw did). So no rank goes on alone, and none waits for one that has stopped.
 [[nodiscard]] std::vector<std::string> agree(Peers&, const std::function<std::string()>& work);
 
 }  // namespace partita

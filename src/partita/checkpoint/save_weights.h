@@ -12,8 +12,8 @@
 
 namespace partita {
 
-// Fills the folder, which is there and empty, and is complete when this returns. The tensors are "model/NAME" in fp32, one
-// piece each. Errors: those of the source; no room (checked first).
+// Fills the folder, which is there and empty, and is complete when this returns. The tensors are "model/NAME" in fp32,
+// one piece each. Errors: those of the source; no room (checked first).
 void write_weights(const std::filesystem::path& folder, int64_t step, std::span<const ParameterSpec>,
                    const WeightSource&, const nlohmann::json& scalars);
 

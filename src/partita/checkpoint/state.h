@@ -1,7 +1,7 @@
 // What a checkpoint holds, seen from the engine: named global tensors, and the runs of them that lie on this rank.
 //
 //   State state;
-//   state.tensors = {{"model/final_norm.weight", {768}, DType::fp32}, {"adamw.m/final_norm.weight", {768}, DType::fp32}};
+//   state.tensors = {{"model/norm.weight", {768}, DType::fp32}, {"adamw.m/norm.weight", {768}, DType::fp32}};
 //   state.pieces = {{0, 384, 384, master}, {1, 384, 384, m}};        // this rank holds the second half of both
 //   state.scalars = {{"step", 100}, {"consumed_samples", 3200}};
 //

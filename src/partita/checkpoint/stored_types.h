@@ -1,5 +1,5 @@
-// In which element type each tensor of a Hugging Face folder is stored, so that an export can write it back that way: one
-// type of most tensors, and those that differ (bf16 matrices with fp32 norms).
+// In which element type each tensor of a Hugging Face folder is stored, so that an export can write it back that way:
+// one type of most tensors, and those that differ (bf16 matrices with fp32 norms).
 //
 //   StoredTypes types = weights.stored_types();
 //   types.of("model.norm.weight");                       // F32

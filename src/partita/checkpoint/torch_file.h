@@ -27,9 +27,9 @@ struct TorchTensor {
   ZipEntry storage;
 };
 
-// Error: a format older than torch 1.6, a damaged archive, what torch_pickle.h refuses, a tensor that reaches beyond its
-// storage or whose storage is missing or of another length; names `path` and the tensor. The list of tensors is compared with
-// its checksum, their elements are not looked at.
+// Error: a format older than torch 1.6, a damaged archive, what torch_pickle.h refuses, a tensor that reaches beyond
+// its storage or whose storage is missing or of another length; names `path` and the tensor. The list of tensors is
+// compared with its checksum, their elements are not looked at.
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
 

@@ -1,7 +1,7 @@
-// The files inside a zip archive that are stored as they are, not compressed: where each lies in the archive. That is the
-// form of torch.save's files, so that their tensors can be read through a map.
+// The files inside a zip archive that are stored as they are, not compressed: where each lies in the archive. That is
+// the form of torch.save's files, so that their tensors can be read through a map.
 //
-//   for (const ZipEntry& entry : parse_zip(file.bytes(), file.path())) ...   // bytes [entry.begin, entry.end) of the file
+//   for (const ZipEntry& entry : parse_zip(file.bytes(), file.path())) ...  // bytes [entry.begin, entry.end)
 //
 // The format is APPNOTE.TXT of PKWARE, with its 64-bit extension: each file behind a local header, then a central
 // directory that lists them, then the record that says where that is.

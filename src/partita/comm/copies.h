@@ -18,8 +18,8 @@ namespace partita {
 class Copies {
  public:
   virtual ~Copies() = default;
-  // host <- device, or device <- host, once `after` has happened. Contiguous, of one dtype and size; both stay alive and
-  // untouched until the returned event. Host memory should be pinned (ops/host_memory.h): else the calling thread waits.
+  // host <- device, or device <- host, once `after` has happened. Contiguous, of one dtype and size; both stay alive
+  // and untouched until the returned event. The calling thread waits unless host memory is pinned (ops/host_memory.h).
   [[nodiscard]] virtual Event down(at::Tensor host, at::Tensor device, const Event& after) = 0;
   [[nodiscard]] virtual Event up(at::Tensor device, at::Tensor host, const Event& after) = 0;
 };

@@ -24,18 +24,18 @@ struct DeviceFacts {
   bool built = false;                  // this build has code for GPUs
   int gpus = 0;                        // that this process sees
   int local_rank = 0, local_size = 1;  // of the ranks on this machine
-  // It is one GPU, and no other rank sees the same: whoever started the ranks has handed them out (srun --gpus-per-task=1).
+  // It is one GPU that no other rank sees: whoever started the ranks has handed them out (srun --gpus-per-task=1).
   bool own = false;
 };
 
-// Pure. A GPU each for the ranks of a machine, by their numbers there, or their own. Errors, of cuda alone: a build without code for it; no
-// GPU; more ranks than GPUs, on every rank of that machine.
+// Pure. A GPU each for the ranks of a machine, by their numbers there, or their own. Errors, of cuda alone: a build
+// without code for it; no GPU; more ranks than GPUs, on every rank of that machine.
 [[nodiscard]] c10::Device choose_device(DeviceWish, const DeviceFacts&);
 
-// That of this process, made current. All ranks call it together. Errors: as choose_device; GPUs on some machines alone.
+// That of this process, made current. All ranks call it together. Errors: as choose_device; only some have GPUs.
 [[nodiscard]] c10::Device take_device(DeviceWish, World&);
 
-// Whether this GPU is `own`, by what all ranks say of the only GPU that they see; empty: a rank sees none, or several. Pure.
+// Pure. Whether this GPU is `own`, by the only GPU that each rank sees; empty: a rank sees none, or several.
 [[nodiscard]] bool is_own_gpu(std::span<const std::string> only_gpus, int rank);
 
 // Name, memory and driver of a GPU; "CPU".

@@ -11,8 +11,8 @@
 
 namespace partita {
 
-// The group itself on the CPU; on CUDA its ranks over NCCL, whose host tensors still go through the group. Every rank of it
-// calls this. Error: a device that this build has no code for.
+// The group itself on the CPU; on CUDA its ranks over NCCL, whose host tensors still go through the group. Every rank
+// of it calls this. Error: a device that this build has no code for.
 [[nodiscard]] std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10::Device,
                                                       std::chrono::milliseconds timeout = std::chrono::minutes(10));
 

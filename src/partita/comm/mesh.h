@@ -46,7 +46,7 @@ class MeshLayout {
 // This rank's communicators. Every rank of the job makes the same meshes in the same order; the World outlives them.
 class Mesh {
  public:
-  // `device`: where the tensors of data() lie; all others carry those of the host. Errors: as MeshLayout's and on_device's.
+  // `device`: of the tensors of data(); all others carry those of the host. Errors: as MeshLayout's and on_device's.
   Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device = c10::kCPU,
        std::chrono::milliseconds timeout = std::chrono::minutes(10));
 

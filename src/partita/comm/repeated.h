@@ -13,9 +13,9 @@ namespace partita {
 class Repeated {
  public:
   virtual ~Repeated() = default;
-  // The first times `work` runs, so that libraries make their plans and memory grows to its size; then it is recorded, and
-  // from then on repeated without being called: with the same addresses, and whatever these hold. `work` gives all to the
-  // current stream, waits for nothing, and leaves what the host holds as it was.
+  // The first times `work` runs, so that libraries make their plans and memory grows to its size; then it is recorded,
+  // and from then on repeated without being called: with the same addresses, and whatever these hold. `work` gives all
+  // to the current stream, waits for nothing, and leaves what the host holds as it was.
   virtual void run(const std::function<void()>& work) = 0;
   // What was recorded is no longer so: addresses or shapes have changed.
   virtual void forget() = 0;

@@ -1,5 +1,5 @@
-// Moves what is ready between this rank and its peers, and lets one that is gone keep nobody else from being heard: a job
-// ends for the reason that one rank gives, and the ranks that hear it end too, before the others have heard it.
+// Moves what is ready between this rank and its peers, and lets one that is gone keep nobody else from being heard: a
+// job ends for the reason that one rank gives, and the ranks that hear it end too, before the others have heard it.
 //
 //   TcpExchange exchange;
 //   exchange(peers, wait, letters);                  // Interrupted: a peer is gone, after all others were read
@@ -21,8 +21,8 @@ class TcpExchange {
   // read() and write() found, when each has had its turn.
   void operator()(std::vector<TcpPeer>& peers, std::chrono::microseconds wait, std::deque<Transport::Letter>& letters);
 
-  // Until nothing is queued any more, or the deadline. Peers that are gone are closed. No errors: whoever cannot be reached
-  // sees the closed connection.
+  // Until nothing is queued any more, or the deadline. Peers that are gone are closed. No errors: whoever cannot be
+  // reached sees the closed connection.
   void flush(std::vector<TcpPeer>& peers, Deadline deadline, std::deque<Transport::Letter>& letters);
 
  private:

@@ -16,7 +16,8 @@
 namespace partita {
 namespace {
 
-// A rank that computes reads when it comes to its next message; what is queued for it until then may fill the connection.
+// A rank that computes reads when it comes to its next message; what is queued for it until then may fill the
+// connection.
 constexpr std::chrono::milliseconds kFlushWithin{2000};
 
 class TcpTransfer final : public Transfer {
@@ -96,8 +97,8 @@ class TcpTransport final : public Transport {
  private:
   TcpPeer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Tells the others why the job ends, once: those that see this rank end name what was first. A cause that another rank
-  // has told goes on to all, which may see this rank end before they hear of it from there.
+  // Tells the others why the job ends, once: those that see this rank end name what was first. A cause that another
+  // rank has told goes on to all, which may see this rank end before they hear of it from there.
   void spread(const std::string& cause) {
     if (std::exchange(spread_, true)) return;
     if (cause_.empty()) cause_ = cause;

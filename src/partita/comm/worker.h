@@ -25,8 +25,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // The event: the work is done, and so is the event that it returned. wait() raises the work's error; later work is done
-  // all the same.
+  // The event: the work is done, and so is the event that it returned. wait() raises the work's error; later work is
+  // done all the same.
   [[nodiscard]] Event submit(std::function<Event()> work);
 
  private:

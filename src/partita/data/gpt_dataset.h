@@ -2,7 +2,7 @@
 //
 //   const auto tokens = std::make_shared<const IndexedDataset>("data/text_document");
 //   const auto range = split_range(parse_split("969,30,1"), SplitName::train, tokens->sequences());
-//   const GptDataset train(tokens, range, {.split = "train", .sequence_length = 1024, .samples = steps * global_batch});
+//   GptDataset train(tokens, range, {.split = "train", .sequence_length = 1024, .samples = steps * global_batch});
 //   train.read(k, slots);                             // BatchReader does
 //
 // A run that is prolonged keeps the order it has: what it was planned for stays the beginning, and behind the last

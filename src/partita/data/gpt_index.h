@@ -35,8 +35,8 @@ struct EpochPlan {
   bool operator==(const EpochPlan&) const = default;
 };
 
-// Error: fewer tokens than one sample takes; more samples than can be counted. Names the split, its tokens and the samples
-// asked for.
+// Error: fewer tokens than one sample takes; more samples than can be counted. Names the split, its tokens and the
+// samples asked for.
 [[nodiscard]] EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t tokens);
 
 // Bytes of the index; 2^62 where they are more. Pure.

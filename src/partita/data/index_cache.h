@@ -7,11 +7,11 @@
 //
 // `description` is the key: everything that the arrays depend on, as text. It stands whole in the file,
 // NAME-HASH.order, is compared whole, and can be read there. A file that is damaged, cut or another's is made anew.
-// Files appear in one step, and one that is whole is never replaced: what a rank, here or on another machine that shares
-// the folder, has mapped stays. Processes that want the same arrays wait while one of them builds, by a lock that the
-// kernel lets go of when a process dies; if that one could not write them, or where there is no lock, all build at once,
-// and the first file stays. A folder that cannot be written costs a warning, and the arrays lie in the memory of each
-// process. The folder may be removed at any time.
+// Files appear in one step, and one that is whole is never replaced: what a rank, here or on another machine that
+// shares the folder, has mapped stays. Processes that want the same arrays wait while one of them builds, by a lock
+// that the kernel lets go of when a process dies; if that one could not write them, or where there is no lock, all
+// build at once, and the first file stays. A folder that cannot be written costs a warning, and the arrays lie in the
+// memory of each process. The folder may be removed at any time.
 #pragma once
 #include <cstddef>
 #include <filesystem>

@@ -36,8 +36,8 @@ class IndexedDataset {
   }
   // The bytes of PREFIX.idx, which says all but the tokens themselves.
   [[nodiscard]] std::span<const std::byte> index_bytes() const { return index_.bytes(); }
-  // Copies tokens begin .. begin + out.size() - 1 of a sequence. Error: outside the sequence; a token that is negative or
-  // no int32: -1 would be taken for a label that does not count.
+  // Copies tokens begin .. begin + out.size() - 1 of a sequence. Error: outside the sequence; a token that is negative
+  // or no int32: -1 would be taken for a label that does not count.
   void read(int64_t sequence, int64_t begin, std::span<int32_t> out) const;
 
  private:

@@ -18,8 +18,8 @@ struct OrderSize {
 // What is said where it does not fit into what is free; empty: it fits. Pure.
 [[nodiscard]] std::string order_problem(const OrderSize&, const FreeMemory&);
 
-// Error: order_problem, now. Says what is made where that takes a while. Called by the process that makes it, not by those
-// that wait for its file: they would find the memory taken.
+// Error: order_problem, now. Says what is made where that takes a while. Called by the process that makes it, not by
+// those that wait for its file: they would find the memory taken.
 void announce_order(const OrderSize&);
 
 }  // namespace partita

@@ -11,7 +11,8 @@
 namespace partita {
 namespace {
 
-// The room of `bins` bins, of which the first with enough is found by a tree of maxima: node i has 2i and 2i + 1 below it.
+// The room of `bins` bins, of which the first with enough is found by a tree of maxima: node i has 2i and 2i + 1 below
+// it.
 class Rooms {
  public:
   Rooms(size_t bins, int64_t capacity)

@@ -21,9 +21,9 @@ struct Packing {
   }
 };
 
-// First-fit: item after item of `order` goes into the first bin that has room for it. O(n log n). No more than 1.7 times
-// the fewest bins possible (G. Dosa, J. Sgall, STACS 2013). order: item numbers, each once; sizes: of the items, 0 to
-// capacity.
+// First-fit: item after item of `order` goes into the first bin that has room for it. O(n log n). No more than 1.7
+// times the fewest bins possible (G. Dosa, J. Sgall, STACS 2013). order: item numbers, each once; sizes: of the items,
+// 0 to capacity.
 [[nodiscard]] Packing pack_first_fit(std::span<const int64_t> sizes, int64_t capacity, std::span<const int64_t> order);
 
 // 0 .. count-1, shuffled by seed and epoch.

@@ -1,7 +1,7 @@
 // Samples for finetuning: prompts with completions, of which only the completions count.
 //
 //   const auto examples = std::make_shared<const PromptExamples>(read_prompts("train.jsonl", *tokenizer, {}));
-//   const PromptDataset train(examples, {0, examples->size()}, {.sequence_length = 512, .samples = steps * global_batch});
+//   PromptDataset train(examples, {0, examples->size()}, {.sequence_length = 512, .samples = steps * global_batch});
 //   log::info("{}", describe(train.summary()));
 //   train.read(k, slots);                             // BatchReader does
 //
@@ -24,8 +24,8 @@
 
 namespace partita {
 
-// What becomes of an example longer than a sample. cut: the end of its completion is left out, and where the prompt alone
-// fills the sample, all of it. skip: all of it.
+// What becomes of an example longer than a sample. cut: the end of its completion is left out, and where the prompt
+// alone fills the sample, all of it. skip: all of it.
 enum class TooLong : uint8_t { error, cut, skip };
 
 struct PromptDatasetSpec {
@@ -50,8 +50,8 @@ struct PromptSummary {
 
 class PromptDataset : public SampleSource {
  public:
-  // The examples of a part of the file. Error: no examples in it, or none that fits; an example that is too long, unless
-  // spec.too_long says what to do.
+  // The examples of a part of the file. Error: no examples in it, or none that fits; an example that is too long,
+  // unless spec.too_long says what to do.
   PromptDataset(std::shared_ptr<const PromptExamples> examples, SequenceRange range, const PromptDatasetSpec& spec);
 
   // At least spec.samples: whole epochs.
@@ -77,8 +77,8 @@ class PromptDataset : public SampleSource {
   std::vector<Kept> kept_;
   Packing packing_;  // of kept_ into samples
   int64_t epochs_ = 1;
-  // Of the samples of the epoch that was read last: an epoch's order is a function of its number, so that a run may be of
-  // any length.
+  // Of the samples of the epoch that was read last: an epoch's order is a function of its number, so that a run may be
+  // of any length.
   mutable std::vector<int64_t> order_;
   mutable int64_t ordered_epoch_ = -1;
   std::unique_ptr<std::mutex> order_mutex_ = std::make_unique<std::mutex>();

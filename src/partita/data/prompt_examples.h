@@ -4,9 +4,9 @@
 //
 //   const PromptExamples examples = read_prompts("train.jsonl", *tokenizer, {});
 //
-// Prompt and completion are tokenized each by itself, as a prompt is when text is generated (tokenizer/prompt_text.h): a
-// completion that shall begin with a space has it. The end of the document follows the completion, if the tokenizer has
-// such a token; it is an empty prompt too, as in generation. Other keys of a line mean nothing.
+// Prompt and completion are tokenized each by itself, as a prompt is when text is generated (tokenizer/prompt_text.h):
+// a completion that shall begin with a space has it. The end of the document follows the completion, if the tokenizer
+// has such a token; it is an empty prompt too, as in generation. Other keys of a line mean nothing.
 #pragma once
 #include <cstdint>
 #include <filesystem>

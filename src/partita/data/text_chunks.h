@@ -30,7 +30,8 @@ struct TextChunk {
   int64_t input_bytes = 0;  // of the file as it lies there; those of all chunks add up to it, if there is any
   bool json = false;
   bool mapped = false;  // of a plain regular file
-  // After `text`, where these are not 0, came a document of this many bytes, longer than the options allow: it was not kept.
+  // After `text`, where these are not 0, came a document of this many bytes, longer than the options allow: it was not
+  // kept.
   int64_t skipped_bytes = 0;
   int64_t skipped_lines = 0;
 };

@@ -3,8 +3,8 @@
 //   const TokenWindows windows(std::make_shared<const IndexedDataset>("data/text_document"), 1024);
 //   for (int64_t k = 0; k < windows.size(); ++k) windows.read(k, slots);
 //
-// Window k has the inputs k*L .. k*L + L-1 of all sequences end to end; the first token of the file is predicted nowhere.
-// The last window may be partly padding.
+// Window k has the inputs k*L .. k*L + L-1 of all sequences end to end; the first token of the file is predicted
+// nowhere. The last window may be partly padding.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,12 +1,12 @@
-// Master weights and optimizer states in host memory, updated there: the device gets the new weights, a unit at a time, while
-// the next unit is updated.
+// Master weights and optimizer states in host memory, updated there: the device gets the new weights, a unit at a time,
+// while the next unit is updated.
 //
 //   HostStates host(plan, {.master = DType::fp32, .weight = DType::bf16, .states = 2, .device = device}, copies);
 //   ShardView{.master = host.master(u), .weight = host.weight(u), .states = host.states(u), ...}
 //   for each trained unit u, in the order in which forward reads them:
 //     updated[u] = host.update(u, slice, compute.record(), [=] { optimizer.step(view, norms, &now); });
 //   for each trained unit u, in that order:
-//     weights.publish(u, updated[u]);                  // whoever reads the slice waits for it, a gather of the unit at once
+//     weights.publish(u, updated[u]);             // whoever reads the slice waits for it, a gather of the unit at once
 //   ...
 //   host.finish();                                     // before master weights and states are read elsewhere
 #pragma once
@@ -37,8 +37,8 @@ class HostStates {
     return units_[static_cast<size_t>(unit)].states;
   }
 
-  // `work` writes weight(unit), in a thread of its own behind the work given before; then it goes to `slice` on the device,
-  // once `after` has happened. The event: it is there. `work` keeps what it reads alive by itself.
+  // `work` writes weight(unit), in a thread of its own behind the work given before; then it goes to `slice` on the
+  // device, once `after` has happened. The event: it is there. `work` keeps what it reads alive by itself.
   [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work);
   // Waits for all work that was given. Errors: those of the work.
   void finish();

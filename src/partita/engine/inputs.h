@@ -21,7 +21,7 @@ class Inputs {
   };
   explicit Inputs(at::Device device) : device_(device) {}
 
-  // Copies the batch into place `index`. true: it lies elsewhere than the one before it, what was recorded no longer holds.
+  // Copies the batch into place `index`. true: it is elsewhere than the one before; what was recorded is not valid.
   [[nodiscard]] bool take(const Batch&, size_t index);
   // The batch that was taken last.
   [[nodiscard]] const Input& operator[](size_t index) const { return inputs_[index]; }

@@ -13,7 +13,8 @@
 namespace partita {
 namespace {
 
-// On the host the vectors come first, which the first layer reads: then the next forward follows the update unit by unit.
+// On the host the vectors come first, which the first layer reads: then the next forward follows the update unit by
+// unit.
 std::vector<size_t> plan_update_order(const UnitPlan& plan, bool on_host) {
   std::vector<size_t> order;
   for (size_t u = 0; u < plan.units.size(); ++u)

@@ -1,5 +1,5 @@
-// Master weights and optimizer states of this rank's slices, on the device or in host memory: set, read, and updated by the
-// gradients of a step.
+// Master weights and optimizer states of this rank's slices, on the device or in host memory: set, read, and updated by
+// the gradients of a step.
 //
 //   const std::vector<at::Tensor> masters = make_masters(plan, options);      // which weights are gathered from too
 //   States states(plan, options, masters, {.shard = *zero.shard, .weights = weights, .grads = &grads, ...});
@@ -32,11 +32,11 @@
 
 namespace partita {
 
-// [unit]: this rank's slices of master weights on the device, zero. Undefined: the unit is frozen, the weights are their own
-// master weights, or these lie on the host.
+// [unit]: this rank's slices of master weights on the device, zero. Undefined: the unit is frozen, the weights are
+// their own master weights, or these lie on the host.
 [[nodiscard]] std::vector<at::Tensor> make_masters(const EnginePlan&, const EngineOptions&);
 
-// Fills out [n] with elements begin .. of the parameter; out is the memory that they are kept in, of any device and dtype.
+// Fills out [n] with elements begin .. of the parameter; out is the memory that keeps them, of any device and dtype.
 using FillWeights = std::function<void(const ParameterSpec&, int64_t begin, at::Tensor out)>;
 // The same of fp32 values in host memory.
 using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std::span<float> out)>;
@@ -64,8 +64,8 @@ class States {
   [[nodiscard]] std::vector<OwnedRun> owned_runs() const;
   void publish();
 
-  // One update by the gradients, which are finished: nothing changes where now.host.skip is set. The host's may still run
-  // when it returns; whoever reads the weights waits.
+  // One update by the gradients, which are finished: nothing changes where now.host.skip is set. The host's may still
+  // run when it returns; whoever reads the weights waits.
   void update(const StepMemory& now);
   // Waits for the host's updates: gradients may be written again.
   void finish() const;
@@ -79,8 +79,8 @@ class States {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  // work(unit) rewrites the unit's master weights and what is computed with; then it is published. What the host does is given
-  // to it for all units before the first of them is published.
+  // work(unit) rewrites the unit's master weights and what is computed with; then it is published. What the host does
+  // is given to it for all units before the first of them is published.
   void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
   void measure_norms(const StepScalars*);
 

@@ -1,12 +1,12 @@
-// The next token's logits of a text that grows token by token. Keys and values of what was read are kept, so that a token
-// costs one position, whatever stands before it.
+// The next token's logits of a text that grows token by token. Keys and values of what was read are kept, so that a
+// token costs one position, whatever stands before it.
 //
 //   Decoder decoder(engine, model, prompt.size() + tokens);
 //   at::Tensor logits = decoder.append(prompt);
 //   while (...) logits = decoder.append({&token, 1});
 //
-// A text that outgrows the model's positions goes on with the last half of them as its context, read anew: rarely, and not
-// at every token, as a window that slides would need.
+// A text that outgrows the model's positions goes on with the last half of them as its context, read anew: rarely, and
+// not at every token, as a window that slides would need.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -20,8 +20,8 @@ namespace partita {
 
 class Decoder {
  public:
-  // Memory for at most `most_tokens` tokens, the model's positions if they are fewer. Keeps a reference to the engine, in
-  // whose compute dtype and on whose device keys and values are kept.
+  // Memory for at most `most_tokens` tokens, the model's positions if they are fewer. Keeps a reference to the engine,
+  // in whose compute dtype and on whose device keys and values are kept.
   Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens, at::Device = at::kCPU);
 
   // Logits [vocabulary] fp32 of the token behind `tokens`, at least one, which go behind all those before. Error: none.

@@ -1,4 +1,5 @@
-// How text is drawn: what the user asks for, else what the model's generation_config.json says, else what Sampling says.
+// How text is drawn: what the user asks for, else what the model's generation_config.json says, else what Sampling
+// says.
 //
 //   const GenerationChoice choice = choose_generation({.temperature = 0.8F}, source.generation);
 //   if (!choice.published.empty()) log::info("{}", choice.published);      // "generation_config.json: top_p 0.9"

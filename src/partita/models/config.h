@@ -9,8 +9,8 @@
 namespace partita {
 
 // gpt2: layer norm, learned positions, GELU (tanh), biases (A. Radford et al., "Language models are unsupervised
-// multitask learners", 2019). llama: RMS norm, rotary positions, SwiGLU, grouped-query attention, no biases (H. Touvron et
-// al., "Llama 2", 2023; A. Grattafiori et al., "The Llama 3 herd of models", 2024).
+// multitask learners", 2019). llama: RMS norm, rotary positions, SwiGLU, grouped-query attention, no biases (H. Touvron
+// et al., "Llama 2", 2023; A. Grattafiori et al., "The Llama 3 herd of models", 2024).
 enum class ModelKind : uint8_t { gpt2, llama };
 
 enum class TiedHead : uint8_t { automatic, yes, no };  // automatic: gpt2 yes, llama no
@@ -57,9 +57,9 @@ void validate(const ModelConfig& model);
 
 // Floating-point operations of forward and backward for one token of a sequence of `length` tokens, a multiply-add
 // counted as two: 6 for each matmul weight (the head's too), and attention scores and values over the causal half,
-// 6 x layers x heads x head_size x length. Recomputation is not counted, so this is the numerator of MFU (as Megatron-LM
-// counts since core 0.12: the full square of attention would give up to a few per cent more). Without weight gradients (a
-// frozen model, beside whose matrices adapters are small) it is 4 for each weight.
+// 6 x layers x heads x head_size x length. Recomputation is not counted, so this is the numerator of MFU (as
+// Megatron-LM counts since core 0.12: the full square of attention would give up to a few per cent more). Without
+// weight gradients (a frozen model, beside whose matrices adapters are small) it is 4 for each weight.
 [[nodiscard]] double flops_per_token(const ModelConfig& model, int64_t length, bool weight_gradients = true);
 
 }  // namespace partita

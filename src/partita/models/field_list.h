@@ -1,8 +1,8 @@
-// Lists of the fields that other projects' JSON files may hold, and what each means here: one list for each kind of file,
-// which its reader works through and a test compares with the classes of transformers and PEFT.
+// Lists of the fields that other projects' JSON files may hold, and what each means here: one list for each kind of
+// file, which its reader works through and a test compares with the classes of transformers and PEFT.
 //
 //   constexpr std::array kFields = {KnownField{"n_layer", FieldUse::read}, KnownField{"use_cache", FieldUse::harmless},
-//                                   KnownField{"mlp_bias", FieldUse::only, "false", "biases of the MLP are not built"}};
+//                                   KnownField{"mlp_bias", FieldUse::only, "false", "no biases of the MLP"}};
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -24,18 +24,18 @@ enum class AttentionCount : uint8_t { full, causal };
 // The N above.
 [[nodiscard]] int64_t counted_parameters(const ModelConfig&);
 
-// Forward and backward for one token of a sequence of `length`: 6 N, and 12 (causal: 6) x layers x width x length, where
-// width is heads x head_size.
+// Forward and backward for one token of a sequence of `length`: 6 N, and 12 (causal: 6) x layers x width x length,
+// where width is heads x head_size.
 [[nodiscard]] double training_flops(const ModelConfig&, int64_t length, AttentionCount);
 
-// What backward makes again for one token, full attention: the products and attentions that are not kept. A layer of which
-// nothing but the entry is kept counts by convention as its share of a whole forward, a third of training_flops. The first
-// `entry_layers` layers are such whatever `keep` says.
+// What backward makes again for one token, full attention: the products and attentions that are not kept. A layer of
+// which nothing but the entry is kept counts by convention as its share of a whole forward, a third of training_flops.
+// The first `entry_layers` layers are such whatever `keep` says.
 [[nodiscard]] double repeated_flops(const ModelConfig&, int64_t length, Keep keep, int64_t entry_layers);
 
-// Dense FLOP/s of a card by the name that its driver gives it, from the maker's data sheet, in the dtype of the compute: half
-// precision on tensor cores, fp32 without them, since no product of ours is made in TF32. fp8 has twice as many as bf16, over
-// which MFU is given all the same. 0: an unknown card, of which no MFU is shown.
+// Dense FLOP/s of a card by the name that its driver gives it, from the maker's data sheet, in the dtype of the
+// compute: half precision on tensor cores, fp32 without them, since no product of ours is made in TF32. fp8 has twice
+// as many as bf16, over which MFU is given all the same. 0: an unknown card, of which no MFU is shown.
 [[nodiscard]] double peak_flops(std::string_view card, DType compute);
 
 }  // namespace partita

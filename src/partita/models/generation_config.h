@@ -1,12 +1,12 @@
-// generation_config.json: what a model's publisher says of writing text with it. It is read with the model, kept with a run
-// that begins from the model, and exported again.
+// generation_config.json: what a model's publisher says of writing text with it. It is read with the model, kept with a
+// run that begins from the model, and exported again.
 //
 //   const GenerationConfig generation = parse_generation_config(read_json(path), path);
 //   stop_at(generation.eos_token_ids);
 //   for (const std::string& warning : generation.warnings) log::warn("{}", warning);
 //
-// Fields that would change the text and are not built (beams, penalties, ...) are named in `warnings`, not errors: losses
-// do not depend on them.
+// Fields that would change the text and are not built (beams, penalties, ...) are named in `warnings`, not errors:
+// losses do not depend on them.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -6,8 +6,8 @@
 //
 // GPT-2 (model_type gpt2) and Llama 1, 2, 3.x, TinyLlama (model_type llama) are read. What a file leaves out has the
 // default of transformers' GPT2Config or LlamaConfig. hf_fields.h lists every field that is known: one that is read is
-// checked for its type, one that would change the function of the weights must have the value that is built here, and one
-// that is on no list, and says something, gives a warning with its name.
+// checked for its type, one that would change the function of the weights must have the value that is built here, and
+// one that is on no list, and says something, gives a warning with its name.
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>

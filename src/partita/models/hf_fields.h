@@ -1,5 +1,5 @@
-// What each field of a config.json means here: of GPT2Config and LlamaConfig of transformers 4 and 5, of their base class,
-// and of models that are like Llama and are not Llama.
+// What each field of a config.json means here: of GPT2Config and LlamaConfig of transformers 4 and 5, of their base
+// class, and of models that are like Llama and are not Llama.
 //
 //   const JsonFields fields(root, "", path, hf_fields(ModelKind::llama));
 #pragma once

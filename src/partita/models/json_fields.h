@@ -1,5 +1,5 @@
-// One object of a JSON file that others wrote (config.json, adapter_config.json): its fields are taken one by one by a list
-// of those that are known (field_list.h), and none is passed over in silence.
+// One object of a JSON file that others wrote (config.json, adapter_config.json): its fields are taken one by one by a
+// list of those that are known (field_list.h), and none is passed over in silence.
 //
 //   JsonFields fields(root, "", path, kLlamaFields);
 //   fields.require_supported();                     // each field of FieldUse::only has its one value

@@ -1,5 +1,5 @@
-// Low-rank adapters (E. Hu et al., "LoRA: low-rank adaptation of large language models", 2021): beside a frozen matrix W
-// two small ones are trained, y = x W^T + alpha / rank * dropout(x) A^T B^T, A [rank, in], B [out, rank].
+// Low-rank adapters (E. Hu et al., "LoRA: low-rank adaptation of large language models", 2021): beside a frozen matrix
+// W two small ones are trained, y = x W^T + alpha / rank * dropout(x) A^T B^T, A [rank, in], B [out, rank].
 //
 //   LoraConfig lora{.rank = 16, .alpha = 32, .targets = "q_proj,v_proj"};
 //   validate(lora, ModelKind::llama);
@@ -17,8 +17,8 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters, everything is trained
   double alpha = 16;
   double dropout = 0;
-  // Names of Hugging Face's linears, with commas: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of llama,
-  // c_attn, c_fc, c_proj (attention's and MLP's) of gpt2. Empty: those of the attention.
+  // Names of Hugging Face's linears, with commas: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of
+  // llama, c_attn, c_fc, c_proj (attention's and MLP's) of gpt2. Empty: those of the attention.
   std::string targets;
 
   bool operator==(const LoraConfig&) const = default;

@@ -25,8 +25,8 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"target_modules", kRead},
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
-    // Change nothing in the adapters' function once they are trained. fan_in_fan_out says how PEFT finds the base's matrix,
-    // transposed in GPT-2: that is known here. The configurations of initializations go with
+    // Change nothing in the adapters' function once they are trained. fan_in_fan_out says how PEFT finds the base's
+    // matrix, transposed in GPT-2: that is known here. The configurations of initializations go with
     // init_lora_weights.
     {"auto_mapping", kHarmless},
     {"revision", kHarmless},
@@ -67,8 +67,8 @@ constexpr auto kFields = std::to_array<KnownField>({
 });
 
 // Initializations that leave the base as it is, so that the trained adapters are plain LoRA. All others that PEFT has
-// (pissa, pissa_niter_N, olora, corda, loftq, lora_ga) change the base's matrices before training, and the adapters belong
-// to those.
+// (pissa, pissa_niter_N, olora, corda, loftq, lora_ga) change the base's matrices before training, and the adapters
+// belong to those.
 constexpr std::array kPlainInitializations = {"gaussian", "eva", "orthogonal", "mica"};
 
 void check_initialization(const JsonFields& fields) {

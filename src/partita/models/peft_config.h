@@ -3,9 +3,10 @@
 //   const PeftConfig peft = parse_peft_config(read_file(path), path, ModelKind::llama);
 //   write_file(path, peft_config_text(peft.lora, ModelKind::llama, peft.base));
 //
-// Plain adapters of linears (peft_type LORA) are read. Every field of PEFT's LoraConfig is on a list: DoRA, rank-stabilized
-// scaling, trained biases, ranks by pattern, initializations that change the base (PiSSA, OLoRA, ...) and the like are
-// errors by name, and so is a field that is on no list, since new ones are mostly new kinds of adapters.
+// Plain adapters of linears (peft_type LORA) are read. Every field of PEFT's LoraConfig is on a list: DoRA,
+// rank-stabilized scaling, trained biases, ranks by pattern, initializations that change the base (PiSSA, OLoRA, ...)
+// and the like are errors by name, and so is a field that is on no list, since new ones are mostly new kinds of
+// adapters.
 #pragma once
 #include <filesystem>
 #include <span>

@@ -1,7 +1,7 @@
-// Where low-rank adapters stand in a model, and where PEFT's files hold them. Pure.
+// Where low-rank adapters are in a model, and where PEFT's files hold them. Pure.
 //
 //   for (const LoraAdapter& adapter : lora_adapters(model, lora))
-//     ...   // rows [row, row + rows) of adapter.matrix have beside them scale * B A, parameters adapter.b and adapter.a
+//     ...   // rows [row, row + rows) of adapter.matrix have scale * B A added, parameters adapter.b and adapter.a
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// The largest sizes of a model that are taken, from a configuration or from a file: beyond them products of sizes could leave
-// 64-bit integers. What fits into memory is another question (train/memory_forecast.h).
+// The largest sizes of a model that are taken, from a configuration or from a file: beyond them products of sizes could
+// leave 64-bit integers. What fits into memory is another question (train/memory_forecast.h).
 #pragma once
 #include <cstdint>
 

@@ -11,8 +11,8 @@
 namespace partita {
 
 // How much a block keeps from forward to backward. Each level keeps what those before it keep, and more:
-// entry: its input after the add, all else is recomputed; attention: all but norms and what the MLP makes; selective: all but
-// norms and activation functions. never: no level keeps it.
+// entry: its input after the add, all else is recomputed; attention: all but norms and what the MLP makes; selective:
+// all but norms and activation functions. never: no level keeps it.
 enum class Keep : uint8_t { nothing, entry, attention, selective, all, never };
 
 struct BufferSpec {

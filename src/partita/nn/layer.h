@@ -1,5 +1,5 @@
-// What transformer layers of all kinds share: options, parameters, the numbers of the places that drop, attention with or
-// without a cache.
+// What transformer layers of all kinds share: options, parameters, the numbers of the places that drop, attention with
+// or without a cache.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -42,8 +42,8 @@ enum class DropoutPlace : uint8_t { entry, attention, residual };
 // At a place of the layer, with the probability that its options have for it.
 [[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutPlace, const Context&);
 
-// out [samples, length, heads * head_width] of qkv [samples, length, ...]: of a whole batch, or, in inference with a cache,
-// of what comes behind it.
+// out [samples, length, heads * head_width] of qkv [samples, length, ...]: of a whole batch, or, in inference with a
+// cache, of what comes behind it.
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads, const Dropout&, Context&);
 
 }  // namespace partita

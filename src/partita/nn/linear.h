@@ -1,6 +1,6 @@
 // A linear of a layer, y = x W^T (+ bias), with the low-rank adapters that may stand beside it (E. Hu et al., "LoRA:
-// low-rank adaptation of large language models", 2021). Each adapts rows [begin, begin + rows) of W, since a linear packs
-// several of a layer's matrices (q, k, v; gate, up):
+// low-rank adaptation of large language models", 2021). Each adapts rows [begin, begin + rows) of W, since a linear
+// packs several of a layer's matrices (q, k, v; gate, up):
 //
 //   y[:, begin .. begin + rows) += scale * dropout(x) A^T B^T         A [rank, in], B [rows, rank]
 //
@@ -13,15 +13,15 @@
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
 //
 // With fp8 the three products of W are in 8 bits (ops/fp8.h), where the sizes allow it; adapters are not. What backward
-// needs of x is then x transposed, in 8 bits, kept in its place: x itself is kept only where adapters read it. Scales of
-// x, W and d_y are kept too, so that what is quantised again gets the same bits. The kernel that makes x or d_y measures
-// it, if it can:
+// needs of x is then x transposed, in 8 bits, kept in its place: x itself is kept only where adapters read it. Scales
+// of x, W and d_y are kept too, so that what is quantised again gets the same bits. The kernel that makes x or d_y
+// measures it, if it can:
 //
 //   begin_scales(context, saved[kScales]);                    // at the start of each forward
 //   add_norm_forward({..., .amax = qkv.input_amax(context, saved, rows)});
 //
-// So it is with current scaling. Where Context::scales is there, these are the scales, and what rounds a tensor to 8 bits
-// measures it in passing, for the steps to come (delayed scaling).
+// So it is with current scaling. Where Context::scales is there, these are the scales, and what rounds a tensor to 8
+// bits measures it in passing, for the steps to come (delayed scaling).
 #pragma once
 #include <string>
 #include <vector>
@@ -75,8 +75,8 @@ class Linear {
   [[nodiscard]] Keep input_keep(int64_t rows) const { return keeps_transposed(rows) ? Keep::never : Keep::all; }
   // Whether what backward needs of x was kept; `input` is the slot of x.
   [[nodiscard]] bool kept_input(const Saved&, int input, int64_t rows) const;
-  // Where the kernels that make x and d_y put their largest magnitude; undefined where they need not. d_y: [kFp8Scale], of
-  // which the first is the magnitude.
+  // Where the kernels that make x and d_y put their largest magnitude; undefined where they need not. d_y: [kFp8Scale],
+  // of which the first is the magnitude.
   [[nodiscard]] at::Tensor input_amax(const Context&, const Saved&, int64_t rows) const;
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&, int64_t rows) const;
   [[nodiscard]] at::Tensor gradient_amax(const Context&, const Saved&, int64_t rows) const;
@@ -87,7 +87,7 @@ class Linear {
   void keep_input(at::Tensor x, const Context&, Saved&) const;
   // Only what backward reads of the adapters, where y is not needed again.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
-  // d_x [N, in] is overwritten; it may be x where there are no adapters. d_scale: that of d_y, measured; undefined: not.
+  // d_x [N, in] is overwritten; it may be x where there are no adapters. d_scale: measured of d_y; undefined: not.
   void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&,
                 at::Tensor d_scale = {}) const;
 
@@ -104,8 +104,8 @@ class Linear {
   [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
   [[nodiscard]] at::Tensor transposed_input(const Saved&) const;
   [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
-  // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: not in a recomputation, nor of what
-  // the same micro-batch has rounded before.
+  // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: not in a recomputation, nor of
+  // what the same micro-batch has rounded before.
   at::Tensor quantise(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
                       bool made, bool fresh) const;
   void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,

@@ -1,6 +1,6 @@
 // Activation functions of MLPs: GELU (tanh approximation, as GPT-2) with the bias of the linear before it, and SwiGLU
-// (N. Shazeer, "GLU variants improve transformer", 2020). Rows N, columns C; fp32, bf16 or fp16. amax [1] fp32 = max(amax, largest
-// magnitude of what is made) (fp8.h), where it is defined.
+// (N. Shazeer, "GLU variants improve transformer", 2020). Rows N, columns C; fp32, bf16 or fp16. amax [1] fp32 =
+// max(amax, largest magnitude of what is made) (fp8.h), where it is defined.
 #pragma once
 #include <ATen/core/Tensor.h>
 

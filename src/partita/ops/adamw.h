@@ -18,7 +18,7 @@ struct AdamW {
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   master = master - lr * (weight_decay * master + (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon))
 // gradient [n] fp32, bf16 or fp16; master, m, v [n] either
-//   fp32: weight [n] bf16 or fp16 gets the rounded master; undefined or the same storage as master, nothing more is written;
+//   fp32: weight [n] bf16 or fp16 gets the rounded master; undefined or the same storage as master: no more is written;
 //   bf16: rounded stochastically as tensors 0, 1, 2, the arithmetic in fp32; weight is undefined or master itself.
 // now->skip != 0: nothing changes.
 void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const AdamW&,

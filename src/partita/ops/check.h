@@ -1,5 +1,5 @@
-// Checks that every kernel makes before it touches memory: shapes, dtypes and on what kind of device the tensors lie. They
-// read no tensor's elements, so that the host waits for no device. cpu/check.h and cuda/check.h name the device.
+// Checks that every kernel makes before it touches memory: shapes, dtypes and on what kind of device the tensors lie.
+// They read no tensor's elements, so that the host waits for no device. cpu/check.h and cuda/check.h name the device.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
-// Whether kernels must give the same bits in every run where that costs time: the backward of attention on CUDA, 13-20% of
-// it. All others always do.
+// Whether kernels must give the same bits in every run where that costs time: the backward of attention on CUDA, 13-20%
+// of it. All others always do.
 #pragma once
 
 namespace partita {

@@ -9,15 +9,15 @@
 
 namespace partita {
 
-// Bytes are the highest since the start of the process, by torch's allocator: allocated to tensors, and reserved from the
-// driver for them. What libraries take from the driver themselves is in neither.
+// Bytes are the highest since the start of the process, by torch's allocator: allocated to tensors, and reserved from
+// the driver for them. What libraries take from the driver themselves is in neither.
 struct DeviceUse {
   std::string name;
   int64_t allocated = 0, reserved = 0;
 };
 
-// Bytes of a GPU's memory that this process may still allocate: free on the card, or reserved by torch's allocator and not in
-// use. For GPUs only.
+// Bytes of a GPU's memory that this process may still allocate: free on the card, or reserved by torch's allocator and
+// not in use. For GPUs only.
 [[nodiscard]] int64_t free_device_memory(c10::Device);
 
 // The CPU has no name and counts nothing.

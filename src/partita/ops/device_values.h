@@ -1,5 +1,5 @@
-// Values that only kernels on a device see: a token outside the table, a label outside the vocabulary. The CPU's kernels
-// raise the error themselves; a device's note it and go on, and the host asks where it waits for the device anyway.
+// Values that only kernels on a device see: a token outside the table, a label outside the vocabulary. The CPU's
+// kernels raise the error themselves; a device's note it, and the host asks where it waits for the device anyway.
 #pragma once
 #include <ATen/core/Tensor.h>
 

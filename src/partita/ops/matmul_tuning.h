@@ -1,6 +1,6 @@
 // Which algorithms matrix products run. The library behind them proposes several for a product, and its first guess is
-// not always the fastest; which one is shows only inside training steps, where the card is as hot and its clock as low as
-// it will be. So candidates are tried there, in turn, a candidate a step:
+// not always the fastest; which one is shows only inside training steps, where the card is as hot and its clock as low
+// as it will be. So candidates are tried there, in turn, a candidate a step:
 //
 //   for (int round = 0; round < 24; ++round) {
 //     begin_matmul_trial(round);        // every product runs candidate `round`, modulo their number, and is timed
@@ -43,12 +43,12 @@ void end_matmul_trial();
 // Of the products that were called in trials since the last time, in the order of their texts. Waits for the device.
 [[nodiscard]] std::vector<MatmulTimes> take_matmul_times();
 
-// From now on, for products that were made and for those to come. Others run the library's first candidate. An algorithm
-// that the library does not take for its product is warned of, and left out.
+// From now on, for products that were made and for those to come. Others run the library's first candidate. An
+// algorithm that the library does not take for its product is warned of, and left out.
 void use_matmul_algorithms(std::span<const MatmulChoice>);
 
-// The candidate with the smallest median (of an even number: the upper one); the first of equals. Candidates without calls
-// are no candidates; 0 where none has any.
+// The candidate with the smallest median (of an even number: the upper one); the first of equals. Candidates without
+// calls are no candidates; 0 where none has any.
 [[nodiscard]] size_t fastest_candidate(const MatmulTimes&);
 // Of at least one value.
 [[nodiscard]] float median_of(std::vector<float>);

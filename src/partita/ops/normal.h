@@ -19,7 +19,7 @@ struct NormalSequence {
   float mean = 0, std = 1;
 };
 
-// out[i] = mean + std * normal(key, first + i), rounded once to fp32 and then to out's dtype; out [n] fp32, bf16 or fp16.
+// out[i] = mean + std * normal(key, first + i), rounded to fp32 and then to out's dtype; out [n] fp32, bf16 or fp16.
 void fill_normal(at::Tensor out, const NormalSequence&);
 
 }  // namespace partita

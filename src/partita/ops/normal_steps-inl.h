@@ -1,11 +1,12 @@
-// Box-Muller, step by step, for every kind of arithmetic that makes normal numbers: vectors of the CPU (ops/cpu/normal.cc)
-// and threads of a device (ops/cuda/normal.cu). Included inside the namespace that defines PARTITA_NORMAL_INLINE.
+// Box-Muller, step by step, for every kind of arithmetic that makes normal numbers: vectors of the CPU
+// (ops/cpu/normal.cc) and threads of a device (ops/cuda/normal.cu). Included inside the namespace that defines
+// PARTITA_NORMAL_INLINE.
 //
-//   const Normals<M> n = box_muller<M>(word0, word1);      // n.first, n.second: two standard normals in double precision
+//   const Normals<M> n = box_muller<M>(word0, word1);    // n.first, n.second: two standard normals in double precision
 //
-// M is the arithmetic: Real (double) and Bits (uint64), and functions of them. All steps are correctly rounded operations of
-// IEEE 754 in this order, and no product feeds a plain sum, so that no compiler can fuse what is not written as fma: the
-// results have the same bits everywhere, and do not depend on the machine's mathematical library.
+// M is the arithmetic: Real (double) and Bits (uint64), and functions of them. All steps are correctly rounded
+// operations of IEEE 754 in this order, and no product feeds a plain sum, so that no compiler can fuse what is not
+// written as fma: the results have the same bits everywhere, and do not depend on the machine's mathematical library.
 // Polynomials: minimax coefficients of fdlibm (Sun Microsystems, 1993), errors below 2^-58.
 // No pragma once: the file is read once for each instruction set.
 

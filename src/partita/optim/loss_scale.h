@@ -1,6 +1,6 @@
-// Dynamic loss scaling of fp16: gradients are made `scale` times as large, so that small ones do not vanish below fp16's
-// 6e-8; a step whose gradients overflow is skipped, and the scale falls (P. Micikevicius et al., "Mixed precision
-// training", 2018). Pure; powers of two, so that scaling rounds nothing.
+// Dynamic loss scaling of fp16: gradients are made `scale` times as large, so that small ones do not vanish below
+// fp16's 6e-8; a step whose gradients overflow is skipped, and the scale falls (P. Micikevicius et al., "Mixed
+// precision training", 2018). Pure; powers of two, so that scaling rounds nothing.
 //
 //   LossScale scale = first_loss_scale(options);
 //   StepResult r = engine.step(batches, {.loss_scale = scale.scale});

@@ -39,9 +39,9 @@ class Optimizer {
   [[nodiscard]] virtual std::span<const std::string> state_names() const = 0;
   [[nodiscard]] std::vector<at::Tensor> make_states(int64_t count, DType, at::Device = at::kCPU) const;
 
-  // Norms of whole parameters, of which a slice has only runs: `measure` adds into norms [parameters, 2] double, 0 before,
-  // what this slice has of the squared norms of weight and of the update that `step` will make; summed over the shards it
-  // is what `step` reads. Parameter p of the layout has row first_parameter + p. Without needs_norms() norms is not read.
+  // Norms of whole parameters, of which a slice has runs: `measure` adds into norms [parameters, 2] double, 0 before,
+  // what this slice has of the squared norms of weight and of the update that `step` will make; summed over the shards
+  // it is what `step` reads. Parameter p of the layout has row first_parameter + p. Not read without needs_norms().
   [[nodiscard]] virtual bool needs_norms() const { return false; }
   virtual void measure(const ShardView&, at::Tensor, const StepScalars*) const {}
   // One launch over neighbours with the same hyper-parameters where possible. now->skip != 0: nothing changes.

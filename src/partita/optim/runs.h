@@ -17,8 +17,8 @@ struct OptimizerRun {
   friend bool operator==(const OptimizerRun&, const OptimizerRun&) = default;
 };
 
-// master fp32: neighbours with the same hyper-parameters are one run, at most two in all. They pass over padding between
-// equals: it is zero in every buffer, and stays so. bf16: a run a segment, since the bits that round it are the parameter's.
+// master fp32: neighbours with the same hyper-parameters are one run, at most two in all. They pass over padding
+// between equals: it is zero in every buffer, and stays so. bf16: one run per segment, rounded by its parameter's bits.
 [[nodiscard]] std::vector<OptimizerRun> optimizer_runs(const Layout&, std::span<const Segment>, DType master);
 
 }  // namespace partita

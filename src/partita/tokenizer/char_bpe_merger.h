@@ -5,8 +5,8 @@
 //   merger.merge(table, symbols);                 // in place
 //
 // n symbols take O(n log n) and some 24 n bytes. Few take a plain search for the lowest, which is faster; very many are
-// kept in lists by rank, whose places are gone through in ascending order, and only what a merge makes of a rank that has
-// been reached already goes through a heap.
+// kept in lists by rank, whose places are gone through in ascending order, and only what a merge makes of a rank that
+// has been reached already goes through a heap.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -23,7 +23,8 @@ class CodePointSet {
   // Of a general category ("Lu") or a group of them ("L"); nothing for another name.
   [[nodiscard]] static std::optional<CodePointSet> of_category(std::string_view name);
   [[nodiscard]] static CodePointSet white_space();  // the property: 25 code points
-  // \w as Unicode Technical Standard 18 has it: letters, marks, decimal and letter numbers, connectors, circled letters.
+  // \w as Unicode Technical Standard 18 has it: letters, marks, decimal and letter numbers, connectors, circled
+  // letters.
   [[nodiscard]] static CodePointSet word();
 
   void add(char32_t first, char32_t last) { ranges_.push_back({first, last}); }

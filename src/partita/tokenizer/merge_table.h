@@ -19,8 +19,8 @@ class MergeTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // byte_tokens: the token of each byte. Of a pair that stands in model.merges twice the last counts. Error: more tokens
-  // and merges than fit.
+  // byte_tokens: the token of each byte. Of a pair that stands in model.merges twice the last counts. Error: more
+  // tokens and merges than fit.
   MergeTable(const BpeModel& model, const std::array<TokenId, 256>& byte_tokens);
 
   // kNone if the pair does not merge.

@@ -3,7 +3,8 @@
 //
 //   normalized(NormalForm::nfc, "e\u0301") == "\u00E9"
 //
-// Bytes that are no part of well-formed UTF-8 stay as they are. Linear, but for runs of combining marks, which are sorted.
+// Bytes that are no part of well-formed UTF-8 stay as they are. Linear, but for runs of combining marks, which are
+// sorted.
 #pragma once
 #include <string>
 #include <string_view>

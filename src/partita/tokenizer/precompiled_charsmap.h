@@ -1,6 +1,6 @@
 // SentencePiece's compiled rules of normalization: strings and what replaces them, the longest first.
 //
-//   const PrecompiledCharsmap rules(spec.precompiled_charsmap, "tokenizer.model: normalizer_spec.precompiled_charsmap");
+//   PrecompiledCharsmap rules(spec.precompiled_charsmap, "tokenizer.model: normalizer_spec.precompiled_charsmap");
 //   if (const auto rule = rules.longest(text.substr(at))) {         // e.g. U+FF21 -> "A"
 //     out += rule->replacement;
 //     at += rule->bytes;

@@ -1,7 +1,7 @@
 // Remembers the ids of pretokens that are too long for short_pretokens.h.
 //
-// Flat open addressing over one arena of bytes and one of ids. It grows with what it holds, to 50 MB at most; when full,
-// it forgets everything: the common words are back at once, and memory stays bounded.
+// Flat open addressing over one arena of bytes and one of ids. It grows with what it holds, to 50 MB at most; when
+// full, it forgets everything: the common words are back at once, and memory stays bounded.
 #pragma once
 #include <algorithm>
 #include <cstdint>

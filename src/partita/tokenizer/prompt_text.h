@@ -5,8 +5,8 @@
 //   encoder.completion("Hi<|im_end|>", ids);
 //   if (encoder.unread()) log::warn("{}", describe(*encoder.unread(), "a.jsonl", "data.allow_special = true"));
 //
-// The defaults are those of transformers, whose tokenizers read a text so. Only in one thing this differs: a prompt that
-// already begins with what would be put in front, as chat templates write it, gets it once.
+// The defaults are those of transformers, whose tokenizers read a text so. Only in one thing this differs: a prompt
+// that already begins with what would be put in front, as chat templates write it, gets it once.
 #pragma once
 #include <memory>
 #include <optional>

@@ -148,8 +148,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path,
 }
 
 bool looks_like_sentencepiece(std::string_view head) {
-  // A piece comes first: field 1, its length below 128, in it field 1 again, the piece's text, and then a score (field 2)
-  // or a type (field 3).
+  // A piece comes first: field 1, its length below 128, in it field 1 again, the piece's text, and then a score (field
+  // 2) or a type (field 3).
   constexpr char kField1 = '\x0A', kField2 = '\x15', kField3 = '\x18';
   if (head.size() < 5 || head[0] != kField1 || head[2] != kField1) return false;
   const size_t piece = static_cast<unsigned char>(head[1]), text = static_cast<unsigned char>(head[3]);

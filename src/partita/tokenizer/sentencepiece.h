@@ -1,5 +1,5 @@
-// SentencePiece tokenizers (T. Kudo and J. Richardson, EMNLP 2018, demo): BPE and unigram models from a tokenizer.model,
-// with the ids of the sentencepiece package for any input, ill-formed UTF-8 included.
+// SentencePiece tokenizers (T. Kudo and J. Richardson, EMNLP 2018, demo): BPE and unigram models from a
+// tokenizer.model, with the ids of the sentencepiece package for any input, ill-formed UTF-8 included.
 //
 //   const auto tokenizer = load_sentencepiece("tokenizer.model");
 //   std::vector<TokenId> ids = tokenizer->encode("Hello world");

@@ -68,8 +68,8 @@ class Tokenizer {
 };
 
 // From a Hugging Face tokenizer.json (tokenizer_json.h), a SentencePiece tokenizer.model (sentencepiece.h), a tiktoken
-// file (tiktoken.h; "FILE:KIND" where its name does not tell the kind), a GPT-2 vocab.json with merges.txt beside it, or
-// a folder that holds one of these, looked for in this order. Kinds are told by content, not by the file's name.
+// file (tiktoken.h; "FILE:KIND" where its name does not tell the kind), a GPT-2 vocab.json with merges.txt beside it,
+// or a folder that holds one of these, looked for in this order. Kinds are told by content, not by the file's name.
 // A tokenizer_config.json next to it is read too (tokenizer_config.h).
 // Error: names the file, and the field that is not supported.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);

@@ -4,8 +4,8 @@
 //   const auto certain = certainty.segment(lattice, unit);
 //   if (std::abs(walk.sum()) < certain.most_sum) use(certain.pieces);      // what lattice.segment(unit, walk) gives
 //
-// Sums of floats over a long text are large and coarse; a segmentation that wins by little may lose by rounding. Each of
-// the at most n additions in a unit of n characters is wrong by half a unit in the last place of the largest sum, so
+// Sums of floats over a long text are large and coarse; a segmentation that wins by little may lose by rounding. Each
+// of the at most n additions in a unit of n characters is wrong by half a unit in the last place of the largest sum, so
 // two candidates for a place that differ by more than n such units are told apart whatever the sum up to the unit.
 #pragma once
 #include <cstdint>

@@ -62,8 +62,8 @@ class UnigramLattice {
   [[nodiscard]] std::span<const UnigramPiece> segment(std::string_view unit, Walk& walk) const;
   [[nodiscard]] const CharJoins& joins() const { return joins_; }
 
-  // use(end, id, score) for each piece that begins at unit[begin], the shortest first; at last for an unknown character,
-  // if the character, of so many bytes, is no piece.
+  // use(end, id, score) for each piece that begins at unit[begin], the shortest first; at last for an unknown
+  // character, if the character, of so many bytes, is no piece.
   template <class Use>
   void for_each_piece(std::string_view unit, uint32_t begin, uint32_t character_bytes, Use use) const {
     bool is_piece = false;

@@ -15,8 +15,8 @@ namespace partita {
 // Of a layer in the middle, with its adapters.
 [[nodiscard]] int64_t parameters_per_layer(const Config&);
 
-// Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. Error: train.cuda_graph asks for it
-// where it cannot be.
+// Whether forward and backward of a run are recorded as a graph (comm/repeated.h). Pure. Error: train.cuda_graph asks
+// for it where it cannot be.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 
 // What a training run's engine is made from. Pure. Errors: as records_steps.
@@ -25,8 +25,8 @@ namespace partita {
 // Likewise the engine of evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 
-// The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there; offload
-// on the CPU; as records_steps; sizes that products in 8 bits do not have.
+// The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there;
+// offload on the CPU; as records_steps; sizes that products in 8 bits do not have.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data,
                                                             at::Device = at::kCPU);
 
@@ -40,7 +40,8 @@ namespace partita {
 // WeightSource::check.
 void load_weights(Engine&, const ModelSource&, uint64_t seed);
 
-// What the tokenizer decides: data.tokenizer itself where it is empty and model.from has one, model.vocab_size where it is
+// What the tokenizer decides: data.tokenizer itself where it is empty and model.from has one, model.vocab_size where it
+// is
 // 0. Error: the tokenizer has more tokens than the model.
 void complete_model(Config&);
 

@@ -1,10 +1,11 @@
-// The hooks of every run: metrics files, TensorBoard, log lines, expected time, progress. All of them write for the whole
-// job, so that rank 0 has them and the others none.
+// The hooks of every run: metrics files, TensorBoard, log lines, expected time, progress. All of them write for the
+// whole job, so that rank 0 has them and the others none.
 //
 //   Hooks hooks = builtin_hooks(config, info);
 //
 // In the run's directory: metrics.jsonl, validation.jsonl and TensorBoard's event files, which are there so that
-// TensorBoard names the run by that directory. A run that resumes cuts what was written beyond the step it resumes from.
+// TensorBoard names the run by that directory. A run that resumes cuts what was written beyond the step it resumes
+// from.
 #pragma once
 #include <memory>
 

@@ -1,7 +1,7 @@
 // Everything that decides a training run: what a configuration file, its overrides and `--print-config` speak of.
 //
 //   ConfigSources sources;
-//   Config config = load_config("configs/quickstart.toml", {"--parallel.zero_stage=3", "--train.steps", "500"}, &sources);
+//   Config config = load_config("configs/quickstart.toml", {"--parallel.zero_stage=3", "--train.steps=500"}, &sources);
 //   validate(config, world.size());
 //   write_file(run / "config.toml", to_toml(config));
 //
@@ -53,12 +53,12 @@ struct DataConfig {
   bool verify = false;        // of tokens: PREFIX.bin and PREFIX.idx against their checksums, before the first step
 };
 
-// What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap; mlp:
-// also the first product of the MLP; full: all but each block's input.
+// What is not kept from forward to backward, and made again there. selective: norms and activation functions, cheap;
+// mlp: also the first product of the MLP; full: all but each block's input.
 enum class Recompute : uint8_t { none, selective, mlp, full };
 
-// Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied; delayed: of what
-// they were in the steps before, which is faster.
+// Products of the layers' linears in 8 bits. current: with scales of the very tensors that are multiplied; delayed: of
+// what they were in the steps before, which is faster.
 enum class Fp8Recipe : uint8_t { off, current, delayed };
 inline constexpr std::array kFp8Recipes = {"off", "current", "delayed"};  // names, in the order of Fp8Recipe
 [[nodiscard]] inline const char* name_of(Fp8Recipe recipe) { return kFp8Recipes[static_cast<size_t>(recipe)]; }
@@ -150,7 +150,7 @@ struct LogConfig {
 
 struct RunConfig {
   std::filesystem::path directory = "runs/default";
-  std::filesystem::path fork;  // a new folder: the run in `directory` stays as it is, and another begins at its checkpoint
+  std::filesystem::path fork;  // new folder: the run in `directory` is unchanged, and another begins at its checkpoint
   bool rewind = false;         // checkpoint.resume may name an older checkpoint of the run itself
 };
 

@@ -30,8 +30,8 @@ struct ChangedKey {
 [[nodiscard]] std::optional<std::string> changed_rate(const Config& before, const Config& now, int64_t step,
                                                       int64_t samples);
 
-// Says what differs from the run's last start, a line each: data and seeds from those of the checkpoint it continues at,
-// keys from `folder`'s config.toml.
+// Says what differs from the run's last start, a line each: data and seeds from those of the checkpoint it continues
+// at, keys from `folder`'s config.toml.
 void say_changes(const std::filesystem::path& folder, const RunState& saved,
                  const std::map<std::string, std::string>& identity, const Config& now);
 

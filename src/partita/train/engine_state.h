@@ -5,8 +5,8 @@
 
 namespace partita {
 
-// all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has of
-// its own.
+// all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has
+// of its own.
 enum class Part : uint8_t { all, adapters };
 
 // The values of a tensor, dense and on any device, as a checkpoint copies them.
@@ -15,8 +15,8 @@ enum class Part : uint8_t { all, adapters };
 // What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
 // "adamw.v/NAME". After loading call engine.publish_weights().
 [[nodiscard]] State wanted_state(const Engine&, Part);
-// Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of each
-// run, so that every element is written once.
+// Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of
+// each run, so that every element is written once.
 [[nodiscard]] State saved_state(const Engine&, Part, int replica, int replicas);
 
 }  // namespace partita

@@ -3,9 +3,9 @@
 //   const Evaluation e = evaluate("runs/quickstart", {.data = "data/test_text_document"}, world);
 //   fmt::print("perplexity {}\n", e.perplexity());
 //
-// A token file is read as one text in windows of sequence_length that lie side by side, so that the first tokens of a window
-// see little before them: longer windows give a lower loss. JSON lines are prompts with completions, which alone count;
-// several lie in one sample, for speed, and none sees another. Those that are longer are cut.
+// A token file is read as one text in windows of sequence_length that lie side by side, so that the first tokens of a
+// window see little before them: longer windows give a lower loss. JSON lines are prompts with completions, which alone
+// count; several lie in one sample, for speed, and none sees another. Those that are longer are cut.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -40,8 +40,9 @@ struct Evaluation {
   [[nodiscard]] double perplexity() const { return std::exp(loss); }
 };
 
-// All ranks call it together. The same on any number of ranks, but for the rounding of sums in double precision. Errors:
-// those of open_model and of the data; a sequence length beyond the model's; an example of which nothing fits; nothing to predict.
+// All ranks call it together. The same on any number of ranks, but for the rounding of sums in double precision.
+// Errors: those of open_model and of the data; a sequence length beyond the model's; an example of which nothing fits;
+// nothing to predict.
 [[nodiscard]] Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions&, World&);
 
 }  // namespace partita

@@ -1,5 +1,6 @@
-// A polite request to stop: Ctrl-C (SIGINT), SIGTERM, SIGHUP and SIGUSR1 (Slurm's --signal=USR1@120, `partita launch`) ask
-// the run to end after the step that it is in, saving first. It is answered at once; a second Ctrl-C ends the process.
+// A polite request to stop: Ctrl-C (SIGINT), SIGTERM, SIGHUP and SIGUSR1 (Slurm's --signal=USR1@120, `partita launch`)
+// ask the run to end after the step that it is in, saving first. It is answered at once; a second Ctrl-C ends the
+// process.
 //
 //   InterruptGuard guard;                 // for the time of the run
 //   set_interrupt_notice("Stopping after this step, ...\n");
@@ -19,8 +20,9 @@ namespace partita {
 
 enum class SignalAnswer : uint8_t { stop, end, ignore };
 
-// What to do on `signal` when `earlier` (0: none) came `seconds` before. Pure. One key press may reach a process twice, as
-// two signals, and a scheduler sends SIGTERM some time after its warning: so only what is repeated on purpose ends it.
+// What to do on `signal` when `earlier` (0: none) came `seconds` before. Pure. One key press may reach a process twice,
+// as two signals, and a scheduler sends SIGTERM some time after its warning: so only what is repeated on purpose ends
+// it.
 [[nodiscard]] SignalAnswer answer_signal(int signal, int earlier, double seconds);
 
 class InterruptGuard {
@@ -39,7 +41,8 @@ class InterruptGuard {
 // What the handler writes to stderr when a request arrives; empty: nothing. At most some 200 bytes.
 void set_interrupt_notice(const std::string& text);
 
-// "Stopping after this step (about 40 s), then saving a checkpoint. Ctrl-C again stops now." step_seconds: 0: not known.
+// "Stopping after this step (about 40 s), then saving a checkpoint. Ctrl-C again stops now." step_seconds: 0: not
+// known.
 [[nodiscard]] std::string interrupt_notice(double step_seconds, bool saves);
 
 }  // namespace partita

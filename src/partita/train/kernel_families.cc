@@ -61,8 +61,8 @@ bool is_product(std::string_view name) {
   return name.starts_with("nvjet") || contains(name, "gemm") || contains(name, "cutlass") || contains(name, "splitk");
 }
 
-// Hopper's kernels end in _TNT and the like, older ones have _tn_ in the middle; of the letters the first two are A's and
-// B's.
+// Hopper's kernels end in _TNT and the like, older ones have _tn_ in the middle; of the letters the first two are A's
+// and B's.
 std::string_view product_family(std::string_view name) {
   if (name.starts_with("nvjet_q") || contains(name, "e4m3") || contains(name, "e5m2")) return family::kFp8Products;
   const auto operands = [&](std::string_view letters) {

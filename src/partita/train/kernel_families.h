@@ -1,5 +1,5 @@
-// Where the time of a training step goes: kernels by family, and the least time that a family needs on the card, computed
-// from the model's shape. Pure.
+// Where the time of a training step goes: kernels by family, and the least time that a family needs on the card,
+// computed from the model's shape. Pure.
 //
 //   std::string_view family = kernel_family("nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT");     // products, forward
 //   const StepWork work = step_work(config, ranks, engine.plan());
@@ -29,8 +29,8 @@ inline constexpr std::string_view kProductsForward = "products, forward", kInput
 }  // namespace family
 
 // By the name of a kernel: ours, cuBLASLt's, cuDNN's, NCCL's, PyTorch's. Products are told apart by which operands are
-// transposed (T N: forward, N N: gradient of the input, N T: of the weight), which their names say; those of fp8 are all
-// T N.
+// transposed (T N: forward, N N: gradient of the input, N T: of the weight), which their names say; those of fp8 are
+// all T N.
 [[nodiscard]] std::string_view kernel_family(std::string_view kernel);
 
 // One rank's part of a step.

@@ -1,6 +1,6 @@
-// The choice of algorithms for a run's matrix products (ops/matmul_tuning.h): made in its first steps, kept in a file, and
-// taken from there when the run goes on, which it then does with the same bits; but not where it is begun again from a
-// checkpoint of before the choice.
+// The choice of algorithms for a run's matrix products (ops/matmul_tuning.h): made in its first steps, kept in a file,
+// and taken from there when the run goes on, which it then does with the same bits; but not where it is begun again
+// from a checkpoint of before the choice.
 //
 //   MatmulTuner tuner(host, {.name = matmul_library(device)}, {.kept = run / "matmul_tuning.json", .tune = true});
 //   while (...) {
@@ -44,9 +44,9 @@ struct MatmulTuning {
 // The fastest candidate of each product. Products without calls of at least two candidates are left out.
 [[nodiscard]] MatmulTuning choose_algorithms(std::string library, std::span<const MatmulTimes>);
 
-// Whether a run that found no choice in a file makes one. automatic: on a device, where steps enough are left to earn it,
-// and not where two runs must have the same bits: what is measured decides between algorithms that round differently.
-// Error: it is asked for nevertheless where runs must have the same bits, or on the CPU.
+// Whether a run that found no choice in a file makes one. automatic: on a device, where steps enough are left to earn
+// it, and not where two runs must have the same bits: what is measured decides between algorithms that round
+// differently. Error: it is asked for nevertheless where runs must have the same bits, or on the CPU.
 [[nodiscard]] bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps_left);
 
 // What multiplies: the device's own functions, but for tests.
@@ -67,8 +67,8 @@ class MatmulTuner {
     // Called with false where measuring begins and with true where it ends: Engine::record_steps. May be empty.
     std::function<void(bool)> record_steps;
   };
-  // host: all ranks of the job, which construct it together. A file that cannot be used is warned of, and left as it is until
-  // a choice has been made; so is that `kept` cannot be written.
+  // host: all ranks of the job, which construct it together. A file that cannot be used is warned of, and left as it is
+  // until a choice has been made; so is that `kept` cannot be written.
   MatmulTuner(Communicator& host, MatmulLibrary, Options);
 
   // Steps are still being measured.
@@ -78,7 +78,8 @@ class MatmulTuner {
   // Whose algorithm was chosen, here or before.
   [[nodiscard]] size_t products() const { return products_; }
 
-  // Steps in which products and the first kernels are made and the card grows warm, then every candidate this many times.
+  // Steps in which products and the first kernels are made and the card grows warm, then every candidate this many
+  // times.
   static constexpr int kWarmSteps = 3, kCandidates = 8, kRounds = 3;
   static constexpr int kSteps = kWarmSteps + kCandidates * kRounds;
 

@@ -1,5 +1,5 @@
-// A trained model, wherever it lies: a Hugging Face folder, a PEFT folder of adapters, a run of ours (its newest checkpoint
-// is taken) or a checkpoint.
+// A trained model, wherever it lies: a Hugging Face folder, a PEFT folder of adapters, a run of ours (its newest
+// checkpoint is taken) or a checkpoint.
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
@@ -34,16 +34,16 @@ struct ModelSource {
   std::vector<std::string> warnings;         // a line each: what of its configuration was passed over
   nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (models/hf_config.h)
   GenerationConfig generation;                       // with the ids of config.json where it has none itself
-  std::vector<std::filesystem::path> side_folders;   // where small files of the model are (side_files.h), the best first
+  std::vector<std::filesystem::path> side_folders;   // where the model's small files are (side_files.h), the best first
   bool trained_here = false;                         // a run or checkpoint of ours, not a folder of Hugging Face's
 };
 
 // To the log: by one rank, and once, however often the model is opened.
 void show_warnings(const ModelSource&);
 
-// `base`: where the base of adapters lies; empty: where the run had it, or adapter_config.json says. Errors: nothing of the
-// kind there (says what was looked for); those of the format; a base that is not there or has adapters itself, or is given
-// for a model without adapters.
+// `base`: where the base of adapters lies; empty: where the run had it, or adapter_config.json says. Errors: nothing of
+// the kind there (says what was looked for); those of the format; a base that is not there or has adapters itself, or
+// is given for a model without adapters.
 [[nodiscard]] ModelSource open_model(const std::filesystem::path& path, const std::filesystem::path& base = {});
 
 }  // namespace partita

@@ -12,9 +12,9 @@
 
 namespace partita {
 
-// Writes a run's folder that everything here takes: RUN/checkpoints/step-00000000 with the weights in fp32, and in RUN the
-// files of the tokenizer and of generation. Returns the checkpoint. Errors: `folder` is no Hugging Face folder or has
-// adapters; its weights do not fit its config.json, by name; there is something at `run` already; no room.
+// Writes a run's folder that everything here takes: RUN/checkpoints/step-00000000 with the weights in fp32, and in RUN
+// the files of the tokenizer and of generation. Returns the checkpoint. Errors: `folder` is no Hugging Face folder or
+// has adapters; its weights do not fit its config.json, by name; there is something at `run` already; no room.
 std::filesystem::path import_model(const std::filesystem::path& folder, const std::filesystem::path& run);
 
 struct ExportOptions {

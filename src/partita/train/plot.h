@@ -1,6 +1,6 @@
 // The loss curves of runs as a picture, drawn by gnuplot.
 //
-//   LossPlot plot = plot_losses({{"runs/quickstart"}}, {});   // runs/quickstart/loss.svg, loss.png, and loss.gp that drew them
+//   LossPlot plot = plot_losses({{"runs/quickstart"}}, {});  // runs/quickstart/loss.svg, .png, and their loss.gp
 //
 // Of one run: the loss of every step, its exponential average, the validation loss. Of several runs: the average and
 // the validation loss of each.

@@ -1,5 +1,5 @@
-// A picture of a few steps of a run: a trace that Perfetto (ui.perfetto.dev) and Chrome open, and a table of the time by
-// kernel family beside its floor.
+// A picture of a few steps of a run: a trace that Perfetto (ui.perfetto.dev) and Chrome open, and a table of the time
+// by kernel family beside its floor.
 //
 //   Profiler profiler({.device = device, .trace = run / "profile.json", .table = run / "profile.txt", .work = work});
 //   while (...) {
@@ -8,8 +8,8 @@
 //     profiler.after_step();     // behind the last of its steps: writes both files, and shows the table
 //   }
 //
-// On a device the trace has every kernel and copy by stream beside what the host was doing; on the CPU the latter alone.
-// Outside its steps it costs nothing.
+// On a device the trace has every kernel and copy by stream beside what the host was doing; on the CPU the latter
+// alone. Outside its steps it costs nothing.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -31,9 +31,9 @@ struct Profile {
 // Trace Event Format (JSON), times in microseconds from the first event on.
 [[nodiscard]] std::string chrome_trace(const Profile&);
 
-// On a device: milliseconds a step, share of the step and floor of each family, the largest first, the kernels that belong
-// to none by name, and the time in which nothing ran. Kernels of several streams that run at once count each. On the CPU:
-// the same of what the host did, without floors.
+// On a device: milliseconds a step, share of the step and floor of each family, the largest first, the kernels that
+// belong to none by name, and the time in which nothing ran. Kernels of several streams that run at once count each. On
+// the CPU: the same of what the host did, without floors.
 [[nodiscard]] std::string profile_table(const Profile&, const StepWork&);
 
 class Profiler {

@@ -19,8 +19,8 @@ struct Progress {
   [[nodiscard]] double seconds_left() const;
 };
 
-// At most `width` columns: the bar takes what the figures leave, and is left out below ten columns; then figures are, one
-// after the other, each of them whole.
+// At most `width` columns: the bar takes what the figures leave, and is left out below ten columns; then figures are,
+// one after the other, each of them whole.
 [[nodiscard]] std::string progress_bar(const Progress& progress, int width);
 
 // "step 300 of 1000 (30%), loss 4.200, 15.0k tok/s, ETA 2:20"

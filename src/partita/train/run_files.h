@@ -1,5 +1,5 @@
-// What lies in a run's folder beside logs and checkpoints, so that it can be understood and used on its own:
-//   config.toml     the effective configuration; where it differs from that of the run's last start, that one is kept as
+// What a run's folder holds in addition to logs and checkpoints, so that it can be understood and used on its own:
+//   config.toml     the effective configuration; where it differs from that of the last start, that one is kept as
 //                   config-until-step-00000060.toml
 //   versions.json   the program's version, libtorch's, the compiler, the host
 //   tokenizer.json  a copy of the tokenizer, where one is configured (or tokenizer.model, vocab.json and merges.txt,

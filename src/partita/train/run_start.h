@@ -18,8 +18,8 @@ namespace partita {
 [[nodiscard]] RunInfo run_info(const Config&, const Engine&, const Communicator& ranks, const at::Device&, int64_t step,
                                int64_t samples);
 
-// Prints the summary; warns on rank 0 where the disk has no room for the checkpoints. `workspace`: bytes of the device's
-// libraries.
+// Prints the summary; warns on rank 0 where the disk has no room for the checkpoints. `workspace`: bytes of the
+// device's libraries.
 void announce_run(const Config&, const RunInfo&, const Engine&, int64_t examples, int64_t workspace);
 
 }  // namespace partita

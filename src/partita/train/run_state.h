@@ -38,8 +38,8 @@ struct RunState {
 // Also checks that both say the same step.
 [[nodiscard]] RunState run_state(const Manifest&, const std::filesystem::path& folder);
 
-// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change, and so
-// may max_length where positions are rotary, which have no weights.
+// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change,
+// and so may max_length where positions are rotary, which have no weights.
 void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder);
 // The same, and of the same adapters.
 void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&,

@@ -31,8 +31,8 @@ std::string token_text(const Tokenizer& tokenizer, int64_t id) {
   return tokenizer.decode(ids);
 }
 
-// transformers' own class for any tokenizer.json. Without this file it would take the one of the kind of model, with special
-// tokens of its own.
+// transformers' own class for any tokenizer.json. Without this file it would take the one of the kind of model, with
+// special tokens of its own.
 json tokenizer_config(const ModelSource& source, const Tokenizer& tokenizer) {
   json root = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                {"model_max_length", source.model.max_length},

@@ -4,7 +4,7 @@
 //   times.add("program and ranks", process_age());
 //   ... open the data ...
 //   times.add("data", timer.lap());
-//   log::debug("{}", times.text());      // "first step after 5.20 s: program and ranks 1.10, data 0.30, ... first step 2.00"
+//   log::debug("{}", times.text());  // "first step after 5 s: program and ranks 1.10, data 0.30, ..., first step 2.00"
 #pragma once
 #include <string>
 #include <utility>

@@ -19,8 +19,8 @@ struct TrainOutcome {
   bool interrupted = false;  // asked to stop before the end
 };
 
-// `config` must have passed validate(config, world.size()); model.vocab_size may be 0 (the tokenizer's). `extra` hooks run
-// on every rank, beside the built-in ones of rank 0.
+// `config` must have passed validate(config, world.size()); model.vocab_size may be 0 (the tokenizer's). `extra` hooks
+// run on every rank, beside the built-in ones of rank 0.
 TrainOutcome train(Config config, World& world, Hooks extra = {});
 
 // Where a run keeps its checkpoints.

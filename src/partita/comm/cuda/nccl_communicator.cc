@@ -319,7 +319,8 @@ void NcclCommunicator::reduce_at_once(const at::Tensor& tensor, Reduce kind) {
 }
 
 void NcclCommunicator::reduce_in_parts(const at::Tensor& tensor, Reduce kind) {
-  // Part r of the elements is summed by rank r. Parts begin at multiples of 16 elements, for the kernel's wide accesses.
+  // Part r of the elements is summed by rank r. Parts begin at multiples of 16 elements, for the kernel's wide
+  // accesses.
   const int64_t part = (tensor.numel() + size() - 1) / size(), most = (part + 15) / 16 * 16,
                 width = tensor.element_size();
   const auto range = [&](int of) {

@@ -4,15 +4,15 @@
 //   CudaStream compute = CudaStream::current();
 //   compute.wait(dp->all_gather(full, slice, compute));
 //
-// Collectives run on a stream of the communicator's own, behind what the caller's stream holds at the call, so that they
-// overlap with what is given to that stream later; the device waits for their events, the host does not. Tensors in host
-// memory go to the communicator of the host (texts at start-up, checkpoints).
+// Collectives run on a stream of the communicator's own, behind what the caller's stream holds at the call, so that
+// they overlap with what is given to that stream later; the device waits for their events, the host does not. Tensors
+// in host memory go to the communicator of the host (texts at start-up, checkpoints).
 //
-// Sums are made in rank order by our own kernel (comm/cuda/ordered_sum.h), behind an all-to-all, which moves as much as a
-// reduce-scatter: NCCL's own sums round half precision at every hop, and their order depends on the ring.
+// Sums are made in rank order by our own kernel (comm/cuda/ordered_sum.h), behind an all-to-all, which moves as much as
+// a reduce-scatter: NCCL's own sums round half precision at every hop, and their order depends on the ring.
 //
-// send and receive are posted together when the first of their events is waited for, or another collective is called: one
-// NCCL group, so that two ranks that both send first do not wait for each other.
+// send and receive are posted together when the first of their events is waited for, or another collective is called:
+// one NCCL group, so that two ranks that both send first do not wait for each other.
 #pragma once
 #include <nccl.h>
 

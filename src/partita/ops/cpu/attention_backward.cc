@@ -66,7 +66,8 @@ HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, 
   for (int64_t i = keys; i < width; ++i) score[i] = d_p[i] = 0;
 }
 
-// Rows of fp32 as operands: fp32 as they are; bf16 rounded, as rows (left operand) and as pairs of rows (right operand).
+// Rows of fp32 as operands: fp32 as they are; bf16 rounded, as rows (left operand) and as pairs of rows (right
+// operand).
 template <class T>
 struct Operands {
   const T *left, *right;

@@ -1,6 +1,6 @@
 // Runs this process as on a CPU with fewer instructions, for tests and measurements:
 //
-//   PARTITA_MAX_ISA=avx2 partita train my.toml      # also: baseline (no AVX2), avx512 (without bf16), avx512_bf16 (no AMX)
+//   PARTITA_MAX_ISA=avx2 partita train my.toml  # also: baseline (no AVX2), avx512 (without bf16), avx512_bf16 (no AMX)
 //
 // It limits our kernels (Highway) and, unless their own variables are set, those of oneDNN, ATen and MKL. MKL obeys on
 // Intel's CPUs only.

@@ -1,7 +1,7 @@
-// Who multiplies: fp32 goes to oneDNN, by the function that ATen keeps for half precision, where that takes it (on AVX-512
-// CPUs of AMD it is 5-12% above the MKL in libtorch, on every shape of a transformer), else to MKL. bf16 goes to oneDNN
-// where the CPU has instructions for it. Else half precision is widened to fp32 (wide_matmul.h, few_rows.h): few CPUs
-// multiply fp16, and the libraries' emulations are slower than that and round more often.
+// Who multiplies: fp32 goes to oneDNN, by the function that ATen keeps for half precision, where that takes it (on
+// AVX-512 CPUs of AMD it is 5-12% above the MKL in libtorch, on every shape of a transformer), else to MKL. bf16 goes
+// to oneDNN where the CPU has instructions for it. Else half precision is widened to fp32 (wide_matmul.h, few_rows.h):
+// few CPUs multiply fp16, and the libraries' emulations are slower than that and round more often.
 #include "partita/ops/matmul.h"
 
 #include <ATen/ops/addmm.h>

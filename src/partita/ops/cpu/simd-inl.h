@@ -4,8 +4,8 @@
 //     store(hn::Mul(load(x + i, part), scale), y + i, part);
 //   });
 //
-// bf16 and fp16 widen when loaded and round to nearest even when stored; NaN stays NaN. Lanes past a partial load are 0.
-// No pragma once: the file is read once for each instruction set.
+// bf16 and fp16 widen when loaded and round to nearest even when stored; NaN stays NaN. Lanes past a partial load are
+// 0. No pragma once: the file is read once for each instruction set.
 #if defined(PARTITA_OPS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_SIMD_INL_H_
 #undef PARTITA_OPS_CPU_SIMD_INL_H_

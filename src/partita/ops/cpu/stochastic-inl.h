@@ -1,6 +1,6 @@
 // Storing what an optimizer computes: fp32 as it is, bf16 rounded stochastically (ops/rounding.h).
 //
-//   for_rounded<3>(problem, begin, master, n, [&](int64_t i, auto part, const auto& rounded) {    // master [n] from `begin`
+//   for_rounded<3>(problem, begin, master, n, [&](int64_t i, auto part, const auto& rounded) {  // master from `begin`
 //     rounded.store(0, next, master + i, part);            // 0: the weights; 1, 2: the states
 //   });
 #if defined(PARTITA_OPS_CPU_STOCHASTIC_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,9 +19,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::HWY_NAMESPACE {
 
-// fp32 bits plus 16 random ones: the upper half is v rounded up with the probability that its lower half says. It passes
-// from the largest number to infinity as rounding does; infinity, whose lower half is 0, stays; NaN becomes quiet instead,
-// so that it cannot pass on to 0.
+// fp32 bits plus 16 random ones: the upper half is v rounded up with the probability that its lower half says. It
+// passes from the largest number to infinity as rounding does; infinity, whose lower half is 0, stays; NaN becomes
+// quiet instead, so that it cannot pass on to 0.
 HWY_INLINE hn::Vec<DU32> stochastic_bits(V v, const uint16_t* numbers) {
   const DU32 d;
   const auto bits = hn::BitCast(d, v);

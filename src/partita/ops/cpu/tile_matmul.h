@@ -3,7 +3,8 @@
 //
 //   tile_matmul(M, N, K, a, lda, b, ldb, c, ldc, add);   // c [M, N] fp32 (+)= a [M, K] b [K, N]
 //
-// bf16: K is even and b holds pairs of its rows, [K / 2][N][2] (what dot-product instructions read); ldb counts columns.
+// bf16: K is even and b holds pairs of its rows, [K / 2][N][2] (what dot-product instructions read); ldb counts
+// columns.
 #pragma once
 #include <ATen/native/CPUBlas.h>
 

@@ -11,8 +11,8 @@ namespace partita {
 // y (+)= scale * a b, all fp32: dense, or transposed views of dense matrices; rows of y may be apart.
 void matmul_fp32(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale);
 
-// y (+)= scale * a b; a and b are bf16 or fp16, by rows or by columns, which may be apart; y has their dtype or is fp32.
-// Memory for three blocks is kept by the thread.
+// y (+)= scale * a b; a and b are bf16 or fp16, by rows or by columns, which may be apart; y has their dtype or is
+// fp32. Memory for three blocks is kept by the thread.
 void wide_matmul(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale);
 
 }  // namespace partita

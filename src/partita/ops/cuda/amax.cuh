@@ -1,5 +1,5 @@
-// The largest magnitude of what a kernel writes, for ops/fp8.h. Magnitudes are compared as the bits of fp32, which are in
-// the order of the numbers, with infinity and then NaN above all: a maximum that no order of threads changes.
+// The largest magnitude of what a kernel writes, for ops/fp8.h. Magnitudes are compared as the bits of fp32, which are
+// in the order of the numbers, with infinity and then NaN above all: a maximum that no order of threads changes.
 //
 //   uint32_t largest = 0;
 //   largest = larger(largest, pack);                    // of each pack that is stored

@@ -1,8 +1,8 @@
 // Plain attention: right for every shape and dtype, the same bits in every run, and not the fast path.
 //
-// A block has one query (in the gradient of keys and values: one key), whose vector lies in shared memory. Its warps take
-// runs of 32 keys in turn: first a lane has a key and makes its score, then a lane has every 32nd channel and adds the
-// weighted vectors. What the warps found is put together in their order. Scores, softmax and sums are in fp32.
+// A block has one query (in the gradient of keys and values: one key), whose vector lies in shared memory. Its warps
+// take runs of 32 keys in turn: first a lane has a key and makes its score, then a lane has every 32nd channel and adds
+// the weighted vectors. What the warps found is put together in their order. Scores, softmax and sums are in fp32.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -13,8 +13,8 @@ namespace {
 constexpr int kRowThreads = 512;
 constexpr int kUnder = 4;  // packs that a thread has under way
 
-// Bytes of shared memory of a block: two rows at once on a multiprocessor if two fit, else as much of one as fits. What does
-// not fit is read from memory (mostly from its cache) a second time.
+// Bytes of shared memory of a block: two rows at once on a multiprocessor if two fit, else as much of one as fits. What
+// does not fit is read from memory (mostly from its cache) a second time.
 constexpr int64_t kHalfOfShared = 112 << 10, kAllOfShared = 224 << 10;
 
 template <class T>
@@ -28,7 +28,8 @@ struct CrossEntropy {
   int64_t kept;  // packs of a row that shared memory holds
 };
 
-// Maximum of what was seen, and sum of 2^(log2(e) (x - maximum)): as many elements as one likes can be added, in any order.
+// Maximum of what was seen, and sum of 2^(log2(e) (x - maximum)): as many elements as one likes can be added, in any
+// order.
 struct Softmax {
   float maximum, sum;
 };

@@ -7,10 +7,10 @@
 
 namespace partita::cuda {
 
-// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted rows
-// of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in ignored rows;
-// otherwise now is not read. The same bits in every run. A label outside the vocabulary is noted for check_values()
-// (ops/cuda/values.h), and its row ignored.
+// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted
+// rows of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in
+// ignored rows; otherwise now is not read. The same bits in every run. A label outside the vocabulary is noted for
+// check_values() (ops/cuda/values.h), and its row ignored.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
 }  // namespace partita::cuda

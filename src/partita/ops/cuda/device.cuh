@@ -5,8 +5,9 @@
 //   widen(load<kAligned, 8>(in + 8 * p, count), x);      // fp32, bf16 or fp16 memory, fp32 arithmetic
 //   store<kAligned>(out + 8 * p, narrow<T>(x), count);   // rounded to nearest even
 //
-// kAligned: the address is a multiple of 16 bytes (8 for packs of 8 bytes) and all elements are there; then a pack is one
-// or two accesses and `count` is not read. Else the first `count` elements are accessed one by one; others read as 0.
+// kAligned: the address is a multiple of 16 bytes (8 for packs of 8 bytes) and all elements are there; then a pack is
+// one or two accesses and `count` is not read. Else the first `count` elements are accessed one by one; others read as
+// 0.
 #pragma once
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -140,8 +141,8 @@ __device__ __forceinline__ N warp_sum(N x) {
   return x;
 }
 
-// The sum over the whole block, for all its threads and always the same bits. `partial` [32] in shared memory must not be
-// in use by a call before, unless a barrier lies between.
+// The sum over the whole block, for all its threads and always the same bits. `partial` [32] in shared memory must not
+// be in use by a call before, unless a barrier lies between.
 template <class N>
 __device__ __forceinline__ N block_sum(N x, N* partial) {
   const unsigned warps = (blockDim.x + kWarp - 1) / kWarp, lane = threadIdx.x % kWarp;

@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(const Gather<T> g) 
   store<kAligned>(g.out + row * g.C + column, narrow<T>(x), count);
 }
 
-// Backward. The rows of d_out sorted by the row of the table that they belong to (stably: equal ones stay in order) are cut
-// into chunks of kChunk. A block adds the runs of its chunk. A run that lies in one chunk is complete; the parts of one that
-// crosses into other chunks are left in `partial`, and a second kernel adds them in order.
+// Backward. The rows of d_out sorted by the row of the table that they belong to (stably: equal ones stay in order) are
+// cut into chunks of kChunk. A block adds the runs of its chunk. A run that lies in one chunk is complete; the parts of
+// one that crosses into other chunks are left in `partial`, and a second kernel adds them in order.
 constexpr int kChunk = 32;
 constexpr int kUnder = 4;  // rows that a thread has under way
 

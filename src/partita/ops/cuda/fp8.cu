@@ -51,11 +51,12 @@ struct Quantise {
   int64_t R, C;
 };
 
-// A tile a block, a square of 8 x 8 a thread: read and written by rows, turned in registers, and written by columns from
-// shared memory, so that both ways a line of 128 bytes is written as a whole.
+// A tile a block, a square of 8 x 8 a thread: read and written by rows, turned in registers, and written by columns
+// from shared memory, so that both ways a line of 128 bytes is written as a whole.
 template <class T, __nv_fp8_interpretation_t kFormat, bool kColumns>
 __global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Quantise q) {
-  // Column c of the tile; its piece of 8 bytes from rows 8 p .. lies at p ^ (c / 8), which spreads a warp over all banks.
+  // Column c of the tile; its piece of 8 bytes from rows 8 p .. lies at p ^ (c / 8), which spreads a warp over all
+  // banks.
   __shared__ alignas(16) uint2 turned[kColumns ? kTile : 1][kSides];
   const unsigned square = threadIdx.x % kSides, strip = threadIdx.x / kSides;
   const int64_t row = int64_t{blockIdx.y} * kTile + strip * kSide,

@@ -1,4 +1,5 @@
-// What the host decides for kernels of activations and flat buffers: C++ types from dtypes, alignment, sizes of launches.
+// What the host decides for kernels of activations and flat buffers: C++ types from dtypes, alignment, sizes of
+// launches.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>

@@ -36,8 +36,8 @@ struct MaskArguments {
           .length = static_cast<uint32_t>(rows / count)};
 }
 
-// The 16 bits of an element whose place in the block is not known at compile time: no indexing, which would put the block
-// into local memory.
+// The 16 bits of an element whose place in the block is not known at compile time: no indexing, which would put the
+// block into local memory.
 __device__ __forceinline__ uint32_t select16(const PhiloxBlock& block, int64_t element) {
   const auto lane = static_cast<uint32_t>(element & 7);
   const uint32_t low = lane < 2 ? block[0] : block[1], high = lane < 6 ? block[2] : block[3];

@@ -1,10 +1,10 @@
-// One matrix product by cuBLASLt, and the algorithms it can be made by: descriptions and algorithms are looked up by what
-// is multiplied, and made at the first call.
+// One matrix product by cuBLASLt, and the algorithms it can be made by: descriptions and algorithms are looked up by
+// what is multiplied, and made at the first call.
 //
 //   run_product({.m = m, .n = n, .k = k, ...}, {.a = a, .b = b, .out = out});
 //
-// What a product costs depends on the algorithm, of which cuBLASLt proposes up to eight, best first by its own guess. The
-// first is taken unless another is chosen (ops/matmul_tuning.h).
+// What a product costs depends on the algorithm, of which cuBLASLt proposes up to eight, best first by its own guess.
+// The first is taken unless another is chosen (ops/matmul_tuning.h).
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -59,7 +59,8 @@ __device__ __forceinline__ float2 block_sum_of_two(float2 x, float2* partial) {
 }
 
 // Rows blockIdx.x, blockIdx.x + gridDim.x ...: column sums stay in registers across them, and are left in `partial`.
-// With h = d_normed * weight: d_residual = rstd * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no mean(h).
+// With h = d_normed * weight: d_residual = rstd * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no
+// mean(h).
 template <class T, int kPacks, bool kMean, bool kAligned>
 __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(const Backward<T> a) {
   __shared__ float2 partial[2][kWarp];  // in turn, so that a row needs one barrier

@@ -24,7 +24,8 @@ struct RowForm {
   return {.threads = static_cast<int>(divide_up(threads, 32) * 32), .packs = each};
 }
 
-// f(std::integral_constant<int, packs>, std::bool_constant<whole>); rows that are not whole packs are rare, and have one form.
+// f(std::integral_constant<int, packs>, std::bool_constant<whole>); rows that are not whole packs are rare, and have
+// one form.
 template <class F>
 void with_form(const RowForm& form, bool whole, F&& f) {
   if (!whole) return f(std::integral_constant<int, 4>{}, std::false_type{});

@@ -4,7 +4,7 @@
 //     static constexpr int kStates = 2;
 //     struct Factors { ... };                                           // the same for all elements
 //     __device__ Factors factors(const StepScalars& now) const;         // once a block
-//     __device__ static float next(const Factors&, float g, float master, float (&state)[kStates]);   // state is updated
+//     __device__ static float next(const Factors&, float g, float master, float (&state)[kStates]);  // updates state
 //   };
 //   launch_step(problem, Rule{...}, now);
 //
@@ -77,8 +77,8 @@ struct Elements {
 template <class M>
 inline constexpr int kOptimizerPack = 16 / sizeof(M);
 
-// fp32 bits plus 16 random ones: the upper half is x rounded up with the probability that its lower half says. NaN becomes
-// quiet instead, so that it cannot pass on to 0.
+// fp32 bits plus 16 random ones: the upper half is x rounded up with the probability that its lower half says. NaN
+// becomes quiet instead, so that it cannot pass on to 0.
 __device__ __forceinline__ uint32_t stochastic_bits(float x, uint32_t number) {
   const uint32_t bits = __float_as_uint(x);
   return isnan(x) ? bits | 0x00400000U : bits + number;

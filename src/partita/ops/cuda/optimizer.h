@@ -1,5 +1,5 @@
-// Optimizer steps on a device: the contracts of ops/adamw.h, ops/sgd.h and ops/lamb.h, for tensors there. `now` points to
-// memory of the device; a skipped step is skipped there. Rounded bits are those of the CPU.
+// Optimizer steps on a device: the contracts of ops/adamw.h, ops/sgd.h and ops/lamb.h, for tensors there. `now` points
+// to memory of the device; a skipped step is skipped there. Rounded bits are those of the CPU.
 #pragma once
 #include <ATen/core/Tensor.h>
 

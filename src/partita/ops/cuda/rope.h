@@ -1,5 +1,5 @@
-// Rotary positions on a device: the contract of ops/rope.h, for tensors there. A position outside the table is noted for
-// check_values() (ops/cuda/values.h) and taken for 0.
+// Rotary positions on a device: the contract of ops/rope.h, for tensors there. A position outside the table is noted
+// for check_values() (ops/cuda/values.h) and taken for 0.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -10,7 +10,8 @@ namespace partita::cuda {
 // out[v] += sum over parts of partial[part * vectors + v], in double; one launch.
 void add_partial_sums(const double* partial, int64_t parts, int vectors, double* out);
 
-// Up to three vectors of column sums: targets[v] [columns] (+)= sum over parts of partial[(part * vectors + v) * columns].
+// Up to three vectors of column sums: targets[v] [columns] (+)= sum over parts of partial[(part * vectors + v) *
+// columns].
 struct ColumnTargets {
   Target target[3];
 };

@@ -1,5 +1,6 @@
-// Values that only a kernel sees: a token outside the table, a label outside the vocabulary. The kernel notes the first one
-// in memory of the device and goes on with a harmless value; check_values() turns the note into an error, once a step.
+// Values that only a kernel sees: a token outside the table, a label outside the vocabulary. The kernel notes the first
+// one in memory of the device and goes on with a harmless value; check_values() turns the note into an error, once a
+// step.
 #pragma once
 #include <cstdint>
 
