@@ -29,6 +29,19 @@ TEST(LockRule, AProcessOfThisMachineIsKnownByTheKernel) {
   process.alive = true;
   process.watched = 3;
   EXPECT_EQ(decide_lock(process), LockDecision::refuse);
+  process.stopping = true;
+  EXPECT_EQ(decide_lock(process), LockDecision::wait) << "it saves";
+  process.watched = 120;
+  EXPECT_EQ(decide_lock(process), LockDecision::refuse);
+  // A process that lives and has let go of the lock has no use for it.
+  EXPECT_EQ(decide_lock({.kernel = KernelLock::free, .holder = true, .same_machine = true, .alive = true}),
+            LockDecision::take_over);
+}
+
+// The kernel says that somebody has it: who that is can be unknown, because the text is not written yet or was torn.
+TEST(LockRule, AHolderWithoutANameIsWaitedForBriefly) {
+  EXPECT_EQ(decide_lock({.kernel = KernelLock::held, .watched = 0.1}), LockDecision::wait);
+  EXPECT_EQ(decide_lock({.kernel = KernelLock::held, .watched = 0.5}), LockDecision::refuse);
 }
 
 TEST(LockRule, AProcessOfAnotherMachineIsKnownByItsHeartbeat) {
@@ -37,6 +50,10 @@ TEST(LockRule, AProcessOfAnotherMachineIsKnownByItsHeartbeat) {
     EXPECT_EQ(decide_lock(v), LockDecision::wait);
     v.beats = true;
     EXPECT_EQ(decide_lock(v), LockDecision::refuse);
+    v.stopping = true;
+    EXPECT_EQ(decide_lock(v), LockDecision::wait) << "it saves";
+    v.watched = 120;
+    EXPECT_EQ(decide_lock(v), LockDecision::refuse);
     EXPECT_EQ(decide_lock({.kernel = kernel, .holder = true, .age = 60}), LockDecision::take_over);
     EXPECT_EQ(decide_lock({.kernel = kernel, .holder = true, .age = -7200, .watched = 60}), LockDecision::take_over)
         << "a clock that is wrong does not lock for ever";
@@ -44,6 +61,9 @@ TEST(LockRule, AProcessOfAnotherMachineIsKnownByItsHeartbeat) {
   // Its machine died, and the server of the file system keeps its lock for a while.
   EXPECT_EQ(decide_lock({.kernel = KernelLock::held, .holder = true, .watched = 50}), LockDecision::wait);
   EXPECT_EQ(decide_lock({.kernel = KernelLock::held, .holder = true, .watched = 60}), LockDecision::refuse);
+  // A heartbeat says that it has not: there is nothing to wait for.
+  EXPECT_EQ(decide_lock({.kernel = KernelLock::held, .holder = true, .watched = 0.5, .beats = true}),
+            LockDecision::refuse);
 }
 
 TEST(LockRule, HoldsForEveryView) {

@@ -88,8 +88,15 @@ bool is_at(const FileDescriptor& file, const fs::path& path) {
          opened.st_ino == named.st_ino;
 }
 
-bool write_start(const FileDescriptor& file, const std::string& text) {
-  return ::pwrite(file.get(), text.data(), text.size(), 0) == std::ssize(text);
+// False: errno says why, also where there was room for a part.
+bool write_start(const FileDescriptor& file, std::string_view text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::pwrite(file.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 KernelLock try_lock(const FileDescriptor& file) {
