@@ -55,8 +55,13 @@ TEST_F(HandshakeTest, AnAnswerHoldsForItsClaimAndVerdict) {
   EXPECT_TRUE(valid(key, nonces, claim, answer));
   EXPECT_FALSE(valid(other_key, nonces, claim, answer));
   EXPECT_FALSE(valid(key, nonces, make_claim(key, nonces, own_identity(2, 3, 2)), answer));
+  EXPECT_FALSE(valid(key, {nonces.connects, random_nonce()}, claim, answer)) << "recorded and sent again";
+  EXPECT_FALSE(valid(key, {random_nonce(), nonces.listens}, claim, answer));
   Answer forged = answer;
   forged.verdict = Verdict::taken;
+  EXPECT_FALSE(valid(key, nonces, claim, forged));
+  forged = answer;
+  forged.who.rank = 2;  // another rank's words
   EXPECT_FALSE(valid(key, nonces, claim, forged));
   // A claim sent back is no answer.
   forged = {one, Verdict::welcome, claim.proof};

@@ -32,7 +32,8 @@ TEST(Publication, IsALineOfText) {
   for (const Publication& p :
        {Publication{1, "ab", ""}, Publication{65535, "0f", "10.0.0.1"}, Publication{7, "x", "fe80::1"}})
     EXPECT_EQ(parse_publication(to_text(p)), p);
-  for (const char* wrong : {"", "1", "1 ", "1  ", "0 ab ", "65536 ab ", "x ab ", "-1 ab ", "99999999999999999999 ab "})
+  for (const char* wrong :
+       {"", "1", "1 ", "1  ", "0 ab ", "65536 ab ", "x ab ", "7x ab ", "-1 ab ", "99999999999999999999 ab "})
     EXPECT_EQ(parse_publication(wrong), std::nullopt) << wrong;
 }
 
@@ -61,6 +62,38 @@ TEST(TorchrunStore, NeighboursDoNotMix) {
   ASSERT_EQ(of_b[1].sockets.size(), 2U);
   EXPECT_TRUE(joined(of_a));
   EXPECT_TRUE(joined(of_b));
+}
+
+// torchrun keeps its store from attempt to attempt, and ranks of the one before may still be about.
+TEST(TorchrunStore, AttemptsDoNotMix) {
+  const auto store = serve_store();
+  const Job a = job_at(*store, 2);
+  Job b = a;
+  b.name = "torchrun none attempt 1";
+  auto a0 = a.start(0), b0 = b.start(0), a1 = a.start(1), b1 = b.start(1);
+  std::vector<Peers> of_a(2), of_b(2);
+  of_a[0] = a0.get().peers, of_a[1] = a1.get().peers, of_b[0] = b0.get().peers, of_b[1] = b1.get().peers;
+  for (const auto& job : {&of_a, &of_b})
+    for (const Peers& met : *job) ASSERT_EQ(met.sockets.size(), 2U);
+  EXPECT_TRUE(joined(of_a));
+  EXPECT_TRUE(joined(of_b));
+}
+
+// The name of a job is no secret: what rank 0 drew and only the store has tells its ranks from strangers.
+TEST(TorchrunStore, WhoKnowsOnlyTheJobsNameIsAStranger) {
+  const auto store = serve_store();
+  const Job job = job_at(*store, 2);
+  auto zero = job.start(0);
+  const Publication published = TorchrunStore(job.launch(1), in(20s)).read(in(20s));
+  EXPECT_EQ(published.secret.size(), 64U);
+  Stranger imposter(published.port);
+  Identity other;
+  EXPECT_EQ(greet(imposter.socket(), job.key(), own_identity(1, 2, 12345), in(20s), other), Greeted::stranger);
+  std::vector<Peers> peers(2);
+  peers[1] = job.start(1).get().peers;
+  peers[0] = zero.get().peers;
+  for (const Peers& met : peers) ASSERT_EQ(met.sockets.size(), 2U);
+  EXPECT_TRUE(joined(peers));
 }
 
 // torchrun that begins again without a node keeps its store: what an ended rank 0 left there is replaced.
