@@ -62,19 +62,63 @@ TEST(MemoryForecast, IsWhatARunAllocates) {
     }
 }
 
+// What ranks share out and what each of them holds in full.
+TEST(MemoryForecast, OfSeveralRanks) {
+  Config c = config_of(12, 2048, 1000);  // a layer is a unit of its own
+  const auto of = [&](int64_t stage, int64_t ranks) {
+    c.parallel.zero_stage = stage;
+    return forecast_training(c, ranks, at::kCPU);
+  };
+  const auto expect_near = [](int64_t bytes, double expected) {
+    EXPECT_NEAR(static_cast<double>(bytes), expected, 2e-3 * expected);
+  };
+  const MemoryForecast alone = of(0, 1), replicas = of(0, 4), sharded = of(2, 4);
+  for (const char* name : {"weights", "gradients", "optimizer states", "activations"})
+    EXPECT_EQ(owner(replicas, name), owner(alone, name)) << name << ": at stage 0 each rank has all of it";
+  EXPECT_EQ(owner(replicas, "batches"), 2 * (64 / 4) * 64 * 3 * 4) << "each rank reads its samples";
+  expect_near(owner(sharded, "optimizer states"), static_cast<double>(owner(alone, "optimizer states")) / 4);
+  // Of every gradient the parts of three other ranks arrive; from stage 1 on those of two units at a time.
+  EXPECT_EQ(owner(alone, "sums over ranks"), 0);
+  const auto parameters = static_cast<double>(parameter_count(c.model));
+  expect_near(owner(replicas, "sums over ranks"), 4 * parameters * 3 / 4);
+  constexpr double kMatricesOfLayer = 12.0 * 2048 * 2048;
+  for (const int64_t stage : {1, 2, 3})
+    expect_near(owner(of(stage, 4), "sums over ranks"), 2 * 4 * kMatricesOfLayer * 3 / 4);
+  // Gradients of replicas add up: in fp32, where those of one rank alone need no sum.
+  c.train.precision = DType::bf16;
+  c.train.global_batch = 8;
+  const int64_t rounded = owner(of(0, 1), "gradients");
+  c.train.global_batch = 32;
+  EXPECT_GT(owner(of(0, 4), "gradients"), rounded * 3 / 2);
+}
+
+TEST(MemoryForecast, DocumentsTakeOneMoreArrayOfABatch) {
+  Config c = config_of(5, 32, 61);
+  c.data.separate_documents = Switch::on;
+  EXPECT_EQ(owner(forecast_training(c, 2, at::kCPU), "batches"), 2 * (64 / 2) * 64 * 4 * 4);
+}
+
 TEST(MemoryForecast, OfInference) {
   const Config c = config_of(5, 32, 61);
   InferenceSize size{.model = c.model, .shape = {.samples = 2, .length = 16}, .cached_tokens = 10};
   const MemoryForecast f = forecast_inference(size, 1, at::kCPU);
   World world = World::connect({});
   const auto self = world.group("self", {0});
-  const auto engine =
-      build_inference_engine(c.model, {}, DType::fp32, size.shape, make_zero(0, *self, *self), *self);
+  const auto engine = build_inference_engine(c.model, {}, DType::fp32, size.shape, make_zero(0, *self, *self), *self);
   EXPECT_EQ(owner(f, "weights"), engine->memory().weights);
   EXPECT_EQ(owner(f, "temporaries"), engine->memory().temporaries);
   EXPECT_EQ(owner(f, "keys and values"), 2 * 5 * 32 * 10 * 4);
   size.holds_weights = true;
   EXPECT_EQ(owner(forecast_inference(size, 1, at::kCPU), "weights"), 0);
+  // Queries share keys and values.
+  size.model.kind = ModelKind::llama;
+  size.model.kv_heads = 2;
+  EXPECT_EQ(owner(forecast_inference(size, 1, at::kCPU), "keys and values"), 2 * 5 * (2 * 8) * 10 * 4);
+  // At stage 3 a rank holds its slices and the slots of two units.
+  InferenceSize large{.model = config_of(12, 2048, 1000).model, .shape = {.samples = 1, .length = 8}};
+  const int64_t whole = owner(forecast_inference(large, 4, at::kCPU), "weights");
+  large.zero_stage = 3;
+  EXPECT_LT(owner(forecast_inference(large, 4, at::kCPU), "weights"), whole * 2 / 3);
 }
 
 TEST(MemorySavings, AreWhatTheChangedRunTakes) {
@@ -95,7 +139,8 @@ TEST(MemorySavings, AreWhatTheChangedRunTakes) {
     }
   // Together, without what would make another run; then more ranks.
   const MemorySaving& together = savings[savings.size() - 2];
-  EXPECT_THAT(together.change, AllOf(HasSubstr(" with "), Not(HasSubstr("precision"))));
+  EXPECT_THAT(together.change,
+              AllOf(HasSubstr(" with "), Not(HasSubstr("precision")), Not(HasSubstr("sequence_length"))));
   for (const MemorySaving& s : std::span(savings).first(savings.size() - 1))
     if (s.change.find("sequence_length") == std::string::npos && s.change.find("bf16") == std::string::npos) {
       EXPECT_LE(together.bytes, s.bytes);
@@ -104,6 +149,23 @@ TEST(MemorySavings, AreWhatTheChangedRunTakes) {
   // A rank alone has nothing to shard.
   for (const MemorySaving& s : memory_savings(c, 1, at::kCPU))
     EXPECT_THAT(s.change, testing::AnyOf(Not(HasSubstr("zero_stage")), HasSubstr("on 8 ranks")));
+}
+
+// What saves next to nothing is not worth a word.
+TEST(MemorySavings, SaveATwentiethOrMore) {
+  for (const int64_t vocabulary : {61, 50'000})
+    for (const int64_t micro_batch : {1, 2, 8})
+      for (const int64_t length : {2, 8, 64}) {
+        Config c = config_of(2, 64, vocabulary);
+        c.train.micro_batch = micro_batch;
+        c.train.sequence_length = length;
+        const auto now = static_cast<double>(forecast_training(c, 1, at::kCPU).device_bytes());
+        std::vector<MemorySaving> savings = memory_savings(c, 1, at::kCPU);
+        savings.pop_back();  // more ranks
+        for (const MemorySaving& s : savings)
+          EXPECT_LE(static_cast<double>(s.bytes), 0.95 * now + 1)
+              << s.change << " of " << vocabulary << ", " << micro_batch << ", " << length;
+      }
 }
 
 TEST(MemorySavings, NothingIsLeftToLower) {
@@ -137,6 +199,16 @@ TEST(RequireMemory, RefusesBeforeAnythingIsAllocated) {
   EXPECT_THAT(error_message([&] { require_training_memory(c, 1, 1, at::kCPU); }),
               AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("optimizer states"),
                     HasSubstr("parallel.zero_stage=3 on 8 ranks")));
+  // The ranks of a machine share what is free: so few that it is enough for each, and so many that it is not.
+  const Config middle = config_of(12, 256, 1000);
+  const auto shares = static_cast<double>(free_for_process(memory_limits(), 1).bytes) /
+                      static_cast<double>(forecast_training(middle, 1, at::kCPU).device_bytes());
+  ASSERT_GT(shares, 3);
+  const auto with_local_ranks = [&](double ranks) {
+    return error_message([&] { require_training_memory(middle, 1, static_cast<int>(ranks), at::kCPU); });
+  };
+  EXPECT_EQ(with_local_ranks(shares / 3), "no error");
+  EXPECT_THAT(with_local_ranks(shares * 1.6), HasSubstr("of memory is needed per rank"));
   EXPECT_EQ(error_message([&] { require_training_memory(config_of(2, 32, 61), 1, 1, at::kCPU); }), "no error");
   EXPECT_THAT(error_message([&] {
                 require_inference_memory({.model = c.model, .shape = {.samples = 4, .length = 8}}, 1, 1, at::kCPU);

@@ -1,5 +1,6 @@
 #include "partita/train/plot.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -97,6 +98,10 @@ TEST(TickLabel, HasAUnitWhereNumbersAreLong) {
   EXPECT_EQ(tick_label(0, 20000), "0");
   EXPECT_EQ(tick_label(1'500'000, 5'000'000), "1.5M");
   EXPECT_EQ(tick_label(20'000'000'000, 100'000'000'000), "20B");
+  EXPECT_EQ(tick_label(9999, 9999), "9999");
+  EXPECT_EQ(tick_label(10'000, 10'000), "10k");
+  EXPECT_EQ(tick_label(1'000'000, 1'000'000), "1M");
+  EXPECT_EQ(tick_label(2'000'000'000'000, 2'000'000'000'000), "2T");
 }
 
 TEST(GnuplotString, HoldsAnyBytes) {
@@ -127,6 +132,25 @@ TEST(LossScript, HasRoomAroundASingleStep) {
               AllOf(HasSubstr("set xrange [6:8]"), HasSubstr("set yrange [2:3]"), HasSubstr("set xtics ('7' 7)")));
 }
 
+// The range of the losses is theirs, whatever the other axis shows.
+TEST(LossScript, TheLearningRateHasARangeOfItsOwn) {
+  EXPECT_THAT(loss_script(one_run({{.step = 7, .loss = 2.5, .learning_rate = 0.25}}), {.learning_rate = true}, "", "a"),
+              HasSubstr("set yrange [2:3]"));
+}
+
+// The average spans a fiftieth of the run, and is drawn where that is more than a step.
+TEST(LossScript, AveragesAFiftiethOfTheRun) {
+  const auto script = [](size_t count) {
+    std::vector<StepMetrics> steps(count);
+    for (size_t i = 0; i < count; ++i) steps[i] = {.step = static_cast<int64_t>(i) + 1, .loss = i == 0 ? 1.0 : 3.0};
+    return loss_script(one_run(std::move(steps)), {}, "", "a");
+  };
+  EXPECT_THAT(script(50), Not(HasSubstr("$mean")));
+  EXPECT_THAT(script(51), AllOf(HasSubstr("$loss << END\n1 1\n2 3\n"), HasSubstr("$mean << END\n1 1\n2 3\n")));
+  // 150 steps: a span of 3 halves the weight with each step back, (0.5 * 1 + 3) / 1.5.
+  EXPECT_THAT(script(150), AllOf(HasSubstr("$loss << END\n1 1\n2 3\n"), HasSubstr("$mean << END\n1 1\n2 2.33333")));
+}
+
 TEST(LossScript, CountsTokensAndSamples) {
   const std::vector<PlotRun> runs =
       one_run({{.step = 5, .consumed_samples = 40, .loss = 3, .learning_rate = 0.5, .tokens = 100},
@@ -147,14 +171,25 @@ TEST(LossScript, DrawsSeveralRunsByName) {
               AllOf(HasSubstr("title \"runs/a: training\""), HasSubstr("title \"runs/b: training\""),
                     HasSubstr("title \"runs/b: validation\""), HasSubstr("$loss0 << END\n1 3\n2 2\nEND"),
                     HasSubstr("$loss1 << END\n1 4\nEND"), Not(HasSubstr("runs/a: validation"))));
+  EXPECT_THAT(loss_script(runs, {}, "", "a"), AllOf(HasSubstr("linecolor rgb '#08519c' title \"runs/a"),
+                                                    HasSubstr("linecolor rgb '#d94801' title \"runs/b")));
+  // Of several long runs the averages alone, which can be told apart.
+  for (PlotRun& run : runs) {
+    run.steps.resize(60, {.loss = 1});
+    for (size_t i = 0; i < run.steps.size(); ++i) run.steps[i].step = static_cast<int64_t>(i) + 1;
+  }
+  EXPECT_THAT(loss_script(runs, {}, "", "a"),
+              AllOf(HasSubstr("$mean0"), HasSubstr("$mean1"), Not(HasSubstr("$loss0"))));
 }
 
 TEST(LossScript, ThinsOutALongRun) {
-  std::vector<StepMetrics> steps(100'001);
-  for (size_t i = 0; i < steps.size(); ++i) steps[i] = {.step = static_cast<int64_t>(i) + 1, .loss = 1};
-  const std::string script = loss_script(one_run(std::move(steps)), {}, "", "a");
-  EXPECT_LT(std::count(script.begin(), script.end(), '\n'), 2 * 4001 + 50);
-  EXPECT_THAT(script, HasSubstr("\n100001 1\nEND"));  // the last step is there
+  for (const size_t count : {4000U, 4001U, 7999U, 100'001U}) {
+    std::vector<StepMetrics> steps(count);
+    for (size_t i = 0; i < steps.size(); ++i) steps[i] = {.step = static_cast<int64_t>(i) + 1, .loss = 1};
+    const std::string script = loss_script(one_run(std::move(steps)), {}, "", "a");
+    EXPECT_LT(std::count(script.begin(), script.end(), '\n'), 2 * 4001 + 50) << count;
+    EXPECT_THAT(script, HasSubstr(fmt::format("\n{} 1\nEND", count)));  // the last step is there
+  }
 }
 
 bool has_gnuplot() { return std::system("gnuplot --version >/dev/null 2>&1") == 0; }
@@ -212,6 +247,13 @@ TEST(PlotLosses, DrawsEveryRunWithANumberInIt) {
   EXPECT_EQ(both.svg, folder / "loss.svg");
   EXPECT_THAT(read_file(both.svg), AllOf(HasSubstr("one: training"), HasSubstr("flat: training")));
   EXPECT_EQ(plot({folder / "one"}, {.content = {}, .output = folder / "new/deep/p"}).png, folder / "new/deep/p.png");
+  // As a shell completes it.
+  EXPECT_EQ(plot({folder / "one/", folder / "flat/"}).svg, folder / "loss.svg");
+  const LossPlot one = plot({folder / "one/"});
+  EXPECT_EQ(one.svg, folder / "one/loss.svg");
+  EXPECT_THAT(read_file(one.script), HasSubstr("/one\" noenhanced"));
+  EXPECT_THAT(error_message([&] { plot({folder / "one"}, {.content = {}, .output = folder / "new/"}); }),
+              HasSubstr("is a folder: give a file name"));
 }
 
 // No character of a name is a command, of gnuplot or of a shell.
@@ -238,6 +280,10 @@ TEST(PlotLosses, NamesAreOnlyNames) {
   for (const std::string name : {"a\nset output 'x'", "a\x1b[31m", "a\x7f", "a\tb"}) {
     write_run(folder / name);
     EXPECT_THAT(error_message([&] { plot({folder / name}); }), HasSubstr("control character")) << name;
+    EXPECT_THAT(
+        error_message([&] { plot({folder / "1" / "`touch victim`"}, {.content = {}, .output = folder / name}); }),
+        HasSubstr("control character"))
+        << name;
   }
 }
 
@@ -247,14 +293,25 @@ TEST(PlotLosses, ReplacesAllFilesOrNone) {
   write_run(folder / "run");
   const LossPlot first = plot({folder / "run"});
   const std::string svg = read_file(first.svg);
-  // A gnuplot that ends well and draws half a picture, as on a full disk.
+  // Programs in the place of gnuplot: half of one picture, as on a full disk, or an end by an error or a signal.
+  const std::string place = "#!/bin/sh\nd=$(dirname \"$1\")\n", svg_whole = "echo '<svg></svg>' > \"$d/loss.svg\"\n",
+                    svg_half = "echo '<svg' > \"$d/loss.svg\"\n",
+                    png_whole = "echo PNG-data-and-more-IEND > \"$d/loss.png\"\n",
+                    png_half = "echo PNG-data-and-more > \"$d/loss.png\"\n";
   std::filesystem::create_directories(folder / "bin");
-  write_file(folder / "bin/gnuplot",
-             "#!/bin/sh\nd=$(dirname \"$1\"); echo '<svg' > \"$d/loss.svg\"; echo half > \"$d/loss.png\"\n");
-  std::filesystem::permissions(folder / "bin/gnuplot", std::filesystem::perms::owner_all);
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", ((folder / "bin").string() + ":" + path).c_str(), 1);
-  EXPECT_THAT(error_message([&] { plot({folder / "run"}); }), HasSubstr("only a part of"));
+  for (const auto& [program, message] : std::vector<std::pair<std::string, std::string>>{
+           {svg_half + png_whole, "only a part of"},
+           {svg_whole + png_half, "only a part of"},
+           {svg_whole, "only a part of"},
+           {svg_whole + png_whole + "echo 'line 5: no such terminal' >&2\nexit 3\n", "line 5: no such terminal"},
+           {svg_whole + png_whole + "kill -9 $$\n", "gnuplot could not draw"}}) {
+    std::filesystem::remove(folder / "bin/gnuplot");
+    write_file(folder / "bin/gnuplot", place + program);
+    std::filesystem::permissions(folder / "bin/gnuplot", std::filesystem::perms::owner_all);
+    EXPECT_THAT(error_message([&] { plot({folder / "run"}); }), HasSubstr(message)) << program;
+  }
   ::setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(read_file(first.svg), svg);
   for (const auto& entry : std::filesystem::directory_iterator(folder / "run"))
