@@ -67,10 +67,28 @@ TEST(Manifest, SaysWhatIsWrong) {
   EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":2})"),
-              ThrowsMessage<Error>(HasSubstr("version 2, this program reads version 1")));
+              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 2; this one reads 1)")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":1})"), ThrowsMessage<Error>(HasSubstr("checksum")));
   EXPECT_THAT([] { (void)read_manifest("/nonexistent/step-1"); },
               ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is not a checkpoint")));
+}
+
+// Another version may write all the rest otherwise: that is not damage, for which a run would go back to an older one.
+TEST(Manifest, OfAnotherVersionIsNotDamaged) {
+  for (const char* text : {R"({"format":99})", R"({"format":"partita checkpoint","version":99})",
+                           R"({"format":"partita checkpoint","version":99,"step":"?","checksum":"0"})"}) {
+    try {
+      (void)parse_manifest(text, "m");
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(dynamic_cast<const Damaged*>(&error), nullptr) << text;
+      EXPECT_THAT(error.what(), HasSubstr("m cannot be used: it was written by another version of Partita (format 99; "
+                                          "this one reads 1)"));
+    }
+  }
+  for (const char* text : {R"({"format":"partita checkpoint"})", R"({"format":"partita checkpoint","version":"2"})",
+                           R"({"format":[99]})", "{}"})
+    EXPECT_THROW((void)parse_manifest(text, "m"), Damaged) << text;
 }
 
 TEST(Manifest, RefusesReferencesThatDoNotFit) {

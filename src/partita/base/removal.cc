@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 struct Removals {
   std::mutex mutex;
-  std::set<fs::path> paths;
+  std::set<fs::path> paths, folders;  // folders: those that are removed if they are empty
 };
 
 Removals& removals() {
@@ -34,6 +34,8 @@ Removals& removals() {
     // Another thread may be adding files to a folder.
     for (int attempt = 0; attempt < 3; ++attempt)
       for (const fs::path& path : all.paths) fs::remove_all(path, ignored);
+    // A folder comes after the one that it is in.
+    for (auto folder = all.folders.rbegin(); folder != all.folders.rend(); ++folder) ::rmdir(folder->c_str());
     std::signal(signal, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     std::raise(signal);
@@ -53,6 +55,13 @@ void drop_removal(const fs::path& path) {
   Removals& all = removals();
   const std::lock_guard lock(all.mutex);
   all.paths.erase(fs::absolute(path));
+  all.folders.erase(fs::absolute(path));
+}
+
+void add_removal_if_empty(const fs::path& folder) {
+  Removals& all = removals();
+  const std::lock_guard lock(all.mutex);
+  all.folders.insert(fs::absolute(folder));
 }
 
 void remove_on_signals() {

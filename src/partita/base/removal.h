@@ -12,6 +12,8 @@
 namespace partita {
 
 void add_removal(const std::filesystem::path& path);
+// Of a folder that others may have put something into since it was made.
+void add_removal_if_empty(const std::filesystem::path& folder);
 void drop_removal(const std::filesystem::path& path);
 
 // Blocks these signals in the thread that calls it, and so in all that it starts later, and waits for them in another one.

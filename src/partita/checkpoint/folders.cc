@@ -161,16 +161,20 @@ void publish(const fs::path& partial, const fs::path& folder) {
 
 std::optional<fs::path> find_latest(const fs::path& root) {
   const std::vector<StepFolder> steps = list_steps(root);
-  std::string first;
-  for (auto folder = steps.rbegin(); folder != steps.rend(); ++folder) {
+  std::string first;  // what is wrong with the newest one
+  int64_t damaged = 0;
+  std::optional<fs::path> found;
+  for (auto folder = steps.rbegin(); folder != steps.rend() && !found; ++folder) {
     try {
       (void)read_manifest(folder->path);
-      return folder->path;
+      found = folder->path;
     } catch (const Damaged& error) {
-      log::warn("skipping a damaged checkpoint: {}", error.what());
-      if (first.empty()) first = error.what();
+      if (++damaged == 1) first = error.what();
     }
   }
+  if (damaged == 1) log::warn("skipping a damaged checkpoint: {}", first);
+  if (damaged > 1) log::warn("skipping {} damaged checkpoints, of which the newest: {}", damaged, first);
+  if (found) return found;
   if (first.empty())
     for (const fs::path& path : folders_in(root))
       if (path.extension() == kDamaged) first = path.string() + " was found damaged before";

@@ -85,12 +85,21 @@ void check_references(Manifest& manifest) {
       damaged("the file name '{}' leads out of the folder", file.name);
 }
 
-Manifest manifest_from(json root) {
-  if (!root.is_object() || root.value("format", json()) != kFormat) damaged("it is not a manifest of a checkpoint");
-  const int64_t version = StoredField(root, "").at("version").integer(1, INT64_MAX);
-  if (version != kVersion)
+// A number where the format or the version is expected is that of another version of this program, whose manifests may
+// look otherwise in all the rest.
+void check_version(const json& root) {
+  const json format = root.is_object() ? root.value("format", json()) : json();
+  const json version = format == kFormat ? root.value("version", json()) : format;
+  if (!version.is_number_integer()) damaged("it is not a manifest of a checkpoint");
+  if (format != kFormat || version != kVersion)
     throw OtherVersion(fmt::format(
-        "it has version {}, this program reads version {}: use the newer program that wrote it", version, kVersion));
+        "it was written by another version of Partita (format {}; this one reads {}): use that version, or export the "
+        "model with it",
+        version.dump(), kVersion));
+}
+
+Manifest manifest_from(json root) {
+  check_version(root);
   const uint64_t expected = parse_checksum(StoredField(root, "").at("checksum").text());
   root.erase("checksum");
   if (checksum(root.dump()) != expected) damaged("its checksum does not match: it was changed after it was written");

@@ -18,14 +18,13 @@ NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   partial_ = partial_path(target_);
   fs::path lock = partial_;
   lock += ".lock";
-  std::error_code error;
-  fs::create_directories(target_.parent_path(), error);
-  if (error) fail("cannot make the folder {}: {}", target_.parent_path().string(), error.message());
+  above_ = std::make_unique<MadeFolders>(target_.parent_path());
   lock_ = std::make_unique<OwnerLock>(lock,
                                       OwnerLock::Options{.what = target_.string(), .advice = "choose another folder"});
   require_new_folder(target_);  // another process may have made it in the meantime
   add_removal(partial_);
   add_removal(lock);
+  std::error_code error;
   fs::remove_all(partial_, error);
   if (!error) fs::create_directories(partial_, error);
   if (error) fail("cannot make the folder {}: {}", partial_.string(), error.message());

@@ -2,11 +2,13 @@
 //
 //   NewFolder folder("out/gpt2");                          // refuses a folder that holds anything
 //   write_file(folder.path() / "config.json", text);       // "out/gpt2.partial" until then
-//   folder.publish();                                      // without it the destructor removes what was written
+//   folder.publish();                                      // without it the destructor removes what was written, and
+//                                                          // the folders above that were made for it
 #pragma once
 #include <filesystem>
 #include <memory>
 
+#include "partita/base/made_folders.h"
 #include "partita/base/owner_lock.h"
 
 namespace partita {
@@ -26,6 +28,7 @@ class NewFolder {
 
  private:
   std::filesystem::path target_, partial_;
+  std::unique_ptr<MadeFolders> above_;  // outlives the lock, which is in it
   std::unique_ptr<OwnerLock> lock_;
   bool published_ = false;
 };

@@ -165,17 +165,22 @@ void apply_retention(const fs::path& root, int64_t current, const Retention& ret
   std::vector<int64_t> steps;
   for (const StepFolder& folder : list_steps(root)) steps.push_back(folder.step);
   // What was not read is not removed: a run may still need it when the disk is mended.
+  int64_t unusable = 0;
+  std::string first;
   const auto is_good = [&](int64_t step) {
     try {
       (void)read_manifest(root / step_folder_name(step));
       return true;
     } catch (const Error& error) {
-      warn_once(fmt::format("an older checkpoint is kept because it cannot be used: {}", error.what()));
+      if (++unusable == 1) first = error.what();
       return false;
     }
   };
-  for (int64_t step : steps_to_remove(steps, current, retention, is_good))
-    remove_checkpoint(root / step_folder_name(step));
+  const std::vector<int64_t> removed = steps_to_remove(steps, current, retention, is_good);
+  if (unusable == 1) warn_once(fmt::format("an older checkpoint is kept because it cannot be used: {}", first));
+  if (unusable > 1)
+    warn_once(fmt::format("{} older checkpoints are kept because they cannot be used; the newest: {}", unusable, first));
+  for (int64_t step : removed) remove_checkpoint(root / step_folder_name(step));
 }
 
 // Rank 0, when every file is on the disk.

@@ -11,17 +11,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The highest folder of the path that does not exist; empty: all do.
-fs::path first_missing(fs::path path) {
-  fs::path missing;
-  std::error_code ignored;
-  while (!path.empty() && !fs::exists(path, ignored)) {
-    missing = path;
-    path = path.parent_path();
-  }
-  return missing;
-}
-
 void check_place(const fs::path& path) {
   std::error_code error;
   const fs::file_status named = fs::symlink_status(path, error), meant = fs::status(path, error);
@@ -37,22 +26,10 @@ void check_place(const fs::path& path) {
 RunFolder::RunFolder(fs::path path) : path_(fs::absolute(std::move(path)).lexically_normal()) {
   if (!path_.has_filename()) path_ = path_.parent_path();  // "runs/a/"
   check_place(path_);
-  first_made_ = first_missing(path_);
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) fail("the run's folder {} cannot be made: {}", path_.string(), error.message());
+  made_ = std::make_unique<MadeFolders>(path_);
   lock_ = std::make_unique<OwnerLock>(path_ / "run.lock", OwnerLock::Options{.what = "run.directory " + path_.string(),
                                                                              .advice = "choose another run.directory"});
   remove_all_abandoned(path_);
-}
-
-RunFolder::~RunFolder() {
-  lock_.reset();
-  if (first_made_.empty()) return;
-  // remove() takes no folder that holds anything.
-  std::error_code error;
-  for (fs::path folder = path_; fs::remove(folder, error) && folder != first_made_; folder = folder.parent_path()) {
-  }
 }
 
 }  // namespace partita

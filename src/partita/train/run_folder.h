@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "partita/base/made_folders.h"
 #include "partita/base/owner_lock.h"
 
 namespace partita {
@@ -19,13 +20,12 @@ class RunFolder {
   explicit RunFolder(std::filesystem::path path);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
-  ~RunFolder();
 
   [[nodiscard]] OwnerLock& lock() { return *lock_; }
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path first_made_;  // the highest folder that did not exist before; empty: all did
+  std::unique_ptr<MadeFolders> made_;  // outlives the lock, which is in it
   std::unique_ptr<OwnerLock> lock_;
 };
 
