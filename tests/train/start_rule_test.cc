@@ -26,10 +26,44 @@ TEST(StartRule, TheSameCommandAgainGoesOn) {
   EXPECT_EQ(kind({.resume = "auto", .newest = 60}), StartKind::newest);
   EXPECT_EQ(kind({.resume = "runs/a", .newest = 60, .named = 40, .named_is_parent = true, .parent = 40}),
             StartKind::newest);
-  EXPECT_EQ(kind({.resume = "runs/a", .fork = true, .newest = 60, .parent = 40}), StartKind::newest);
+  EXPECT_EQ(kind({.resume = "runs/a", .fork = true, .newest = 60, .named = 40, .named_is_parent = true, .parent = 40}),
+            StartKind::newest);
   EXPECT_EQ(kind({.resume = "x", .rewind = true, .newest = 60, .named = 40, .named_is_own = true, .rewound_to = 40}),
             StartKind::newest);
   EXPECT_EQ(kind({.resume = "x", .newest = 60, .named = 60, .named_is_own = true}), StartKind::newest);
+}
+
+// A command that named the newest checkpoint, as a scheduler repeats it when the run has come further.
+TEST(StartRule, ACommandThatNamedTheNewestContinuesLater) {
+  StartView view{.resume = "x", .newest = 60, .named = 60, .named_is_own = true};
+  EXPECT_EQ(kind(view), StartKind::newest);
+  view.newest = 100;
+  EXPECT_EQ(kind(view), StartKind::refuse) << "the run never started from it";
+  view.resumed_at = 60;
+  EXPECT_EQ(kind(view), StartKind::newest);
+  view.named = 40;
+  EXPECT_EQ(kind(view), StartKind::refuse) << "an earlier one was not what it named";
+  // Going back is another wish, whatever was named before.
+  view.named = 60;
+  view.rewind = true;
+  EXPECT_EQ(kind(view), StartKind::rewind);
+}
+
+TEST(StartRule, AForkContinuesOnlyItself) {
+  StartView view{.resume = "runs/a",
+                 .run = "runs/b",
+                 .fork = true,
+                 .newest = 60,
+                 .parent = 40,
+                 .parent_path = "/runs/c/checkpoints/step-00000040"};
+  const StartDecision refused = decide_start(view);
+  EXPECT_EQ(refused.kind, StartKind::refuse);
+  EXPECT_EQ(refused.message,
+            "run.fork runs/b holds another run, which began at /runs/c/checkpoints/step-00000040 and is at step 60: "
+            "choose a new folder for this fork, or continue that run by its own config.toml, without run.fork");
+  view.named = 40;
+  view.named_is_parent = true;
+  EXPECT_EQ(kind(view), StartKind::newest);
 }
 
 TEST(StartRule, GoesBackOnlyWhenAsked) {
@@ -53,8 +87,9 @@ TEST(StartRule, RefusesWhatItWouldHaveToPassOver) {
   EXPECT_THAT(message({.resume = "never", .run = "runs/a", .newest = 60}), HasSubstr("run.directory runs/a holds"));
   EXPECT_THAT(message({.resume = "runs/b", .run = "runs/a", .newest = 60, .named = 40}),
               AllOf(HasSubstr("runs/b"), HasSubstr("another run.directory")));
-  EXPECT_THAT(message({.resume = "runs/a", .run = "runs/b", .fork = true, .newest = 60}),
-              HasSubstr("run.fork runs/b holds a run that was not forked"));
+  EXPECT_THAT(
+      message({.resume = "runs/a", .run = "runs/b", .fork = true, .newest = 60}),
+      HasSubstr("run.fork runs/b holds another run, which is not a fork and is at step 60: choose a new folder"));
   EXPECT_THAT(message({.resume = "auto", .run = "runs/a", .rewind = true, .newest = 60}), HasSubstr("run.rewind=true"));
   EXPECT_THAT(message({.resume = "runs/b", .run = "runs/a", .rewind = true, .newest = 60, .named = 40}),
               HasSubstr("run.rewind=true"));
@@ -77,11 +112,15 @@ TEST(StartRule, NeverGivesUpAStepWithoutAWord) {
                 .newest = step(),
                 .named = {},
                 .parent = step(),
-                .rewound_to = step()};
+                .rewound_to = step(),
+                .resumed_at = step()};
     if (v.resume == "runs/a") v.named = static_cast<int64_t>(random() % 5);
     v.named_is_own = v.named && coin();
     v.named_is_parent = v.named && v.parent && !v.named_is_own && coin();
     const StartDecision d = decide_start(v);
+    if (v.newest && v.fork) {
+      EXPECT_TRUE(d.kind == StartKind::refuse || d.kind == (v.named_is_parent ? StartKind::newest : StartKind::refuse));
+    }
     if (v.newest) {
       EXPECT_TRUE(d.kind == StartKind::newest || d.kind == StartKind::refuse ||
                   (d.kind == StartKind::rewind && v.rewind && v.named_is_own && *v.named < *v.newest));

@@ -29,6 +29,7 @@ Lineage read_lineage(const fs::path& run) {
     }
     for (const auto& r : json.at("rewinds"))
       lineage.rewinds.push_back({r.at("from"), r.at("to"), r.at("kept").get<std::string>()});
+    if (json.contains("resumed_at")) lineage.resumed_at = json.at("resumed_at").get<int64_t>();
     return lineage;
   } catch (const std::exception& problem) {  // Error of ours, or json's: a key is missing, a value of another kind
     fail("{} cannot be used: {}: restore it, or remove it if the run began at its own first step", path.string(),
@@ -44,6 +45,7 @@ void write_lineage(const fs::path& run, const Lineage& lineage) {
                       {"step", lineage.parent_step}};
   for (const Rewind& r : lineage.rewinds)
     json["rewinds"].push_back({{"from", r.from}, {"to", r.to}, {"kept", r.kept.string()}});
+  if (lineage.resumed_at) json["resumed_at"] = *lineage.resumed_at;
   write_file(run / kName, json.dump(2) + "\n");
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Lineage {
   std::filesystem::path parent_named;       // as the user named it: it, or its run, whose newest it was
   int64_t parent_step = 0;
   std::vector<Rewind> rewinds;  // oldest first
+  // Step of the run's own newest checkpoint when a start named it: the same command continues from later ones.
+  std::optional<int64_t> resumed_at;
 
   bool operator==(const Lineage&) const = default;
 };

@@ -70,8 +70,38 @@ void rewind(const fs::path& run, int64_t from, int64_t to) {
   // Last: a rewind that was cut short is begun again by the same command.
   Lineage lineage = read_lineage(run);
   lineage.rewinds.push_back({.from = from, .to = to, .kept = kept.filename()});
+  lineage.resumed_at.reset();
   write_lineage(run, lineage);
   log::info("rewinding from step {} to step {}: what came after is kept in {}", from, to, kept.string());
+}
+
+// The step of the checkpoint that checkpoint.resume names, where it no longer exists and a start has named it before.
+std::optional<int64_t> removed_start(const Config& config, const Lineage& lineage) {
+  const fs::path resume = config.checkpoint.resume;
+  std::error_code ignored;
+  if (!names_checkpoint(resume) || fs::exists(resume, ignored)) return std::nullopt;
+  const std::optional<int64_t> rewound_to =
+      lineage.rewinds.empty() ? std::nullopt : std::optional(lineage.rewinds.back().to);
+  const std::optional<int64_t> resumed_at = config.run.rewind ? std::nullopt : lineage.resumed_at;
+  for (const std::optional<int64_t>& step : {rewound_to, resumed_at})
+    if (step && plain(resume) == plain(checkpoints_folder(config.run.directory) / step_folder_name(*step))) return step;
+  return std::nullopt;
+}
+
+// Writes down that a start named the newest checkpoint, so that the same command, when the run has come further, is neither
+// refused nor goes back.
+void note_start(const Config& config, const StartView& view, const fs::path& newest, Lineage lineage) {
+  if (!view.named || view.named != view.newest || !view.named_is_own) return;
+  if (config.run.rewind) {
+    // There is nothing to go back from, or a rewind was cut short before its last step.
+    if (view.rewound_to == view.named) return;
+    lineage.rewinds.push_back({.from = *view.newest, .to = *view.newest, .kept = {}});
+  } else {
+    // The run's folder as a name means the newest one at every start.
+    if (view.resumed_at == view.named || plain(config.checkpoint.resume) != plain(newest)) return;
+    lineage.resumed_at = view.named;
+  }
+  write_lineage(config.run.directory, lineage);
 }
 
 }  // namespace
@@ -94,22 +124,23 @@ fs::path prepare_start(const Config& config) {
   const fs::path& run = config.run.directory;
   const std::string& resume = config.checkpoint.resume;
   remove_partials(checkpoints_folder(run));  // of a save or a removal that was cut short
-  std::error_code ignored;
   const Lineage lineage = read_lineage(run);
   const auto newest = find_latest(checkpoints_folder(run));
   StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
   if (newest) view.newest = read_manifest(*newest).step;
   if (!lineage.parent_checkpoint.empty()) view.parent = lineage.parent_step;
+  view.parent_path = lineage.parent_checkpoint.string();
   if (!lineage.rewinds.empty()) view.rewound_to = lineage.rewinds.back().to;
+  view.resumed_at = lineage.resumed_at;
   fs::path named;
   view.named_is_parent = view.parent && names_checkpoint(resume) &&
-                         (plain(resume) == lineage.parent_named || plain(resume) == lineage.parent_checkpoint);
+                         (plain(resume) == lineage.parent_named || plain(resume) == lineage.parent_checkpoint ||
+                          (view.fork && plain(resume) == run_of(lineage.parent_checkpoint)));
   if (view.named_is_parent) {
     named = lineage.parent_checkpoint;  // which may be gone by now, and is not needed
     view.named = lineage.parent_step;
-  } else if (newest && view.rewound_to && names_checkpoint(resume) && !fs::exists(resume, ignored) &&
-             plain(resume) == plain(checkpoints_folder(run) / step_folder_name(*view.rewound_to))) {
-    view.named = view.rewound_to;  // the same command again, and later saves have removed it: it is not needed
+  } else if (const auto gone = newest ? removed_start(config, lineage) : std::nullopt) {
+    view.named = gone;  // the same command again, and later saves have removed it: it is not needed
     view.named_is_own = true;
   } else if (names_checkpoint(resume) && !(view.fork && newest)) {
     named = resolve_checkpoint(resume);
@@ -121,13 +152,7 @@ fs::path prepare_start(const Config& config) {
     case StartKind::first_step:
       return {};
     case StartKind::newest:
-      // Nothing to go back from, or a rewind was cut short before its last step: the same command given again, when the
-      // run has come further, must not go back from there.
-      if (config.run.rewind && view.named == view.newest && view.rewound_to != view.named) {
-        Lineage noted = lineage;
-        noted.rewinds.push_back({.from = *view.newest, .to = *view.newest, .kept = {}});
-        write_lineage(run, noted);
-      }
+      note_start(config, view, *newest, lineage);
       if (view.named && view.named != view.newest)
         log::info("{} continues at its own step {}, not at {}", run.string(), *view.newest, resume);
       return *newest;

@@ -26,11 +26,12 @@ StartDecision decide_start(const StartView& v) {
                     "checkpoint.resume=auto",
                     v.run, *v.newest));
   if (v.fork) {
-    if (v.parent) return {.kind = StartKind::newest};
+    if (v.parent && v.named_is_parent) return {.kind = StartKind::newest};
     return refuse(
-        fmt::format("run.fork {} holds a run that was not forked: choose a new folder, or continue that run by its own "
-                    "config.toml",
-                    v.run));
+        fmt::format("run.fork {} holds another run, which {} and is at step {}: choose a new folder for this fork, or "
+                    "continue that "
+                    "run by its own config.toml, without run.fork",
+                    v.run, v.parent ? "began at " + v.parent_path : std::string("is not a fork"), *v.newest));
   }
   if (!v.named || v.named_is_parent) return {.kind = StartKind::newest};
   if (!v.named_is_own)
@@ -40,7 +41,8 @@ StartDecision decide_start(const StartView& v) {
         v.resume, v.run, *v.newest));
   if (*v.named >= *v.newest) return {.kind = StartKind::newest};
   if (v.rewind) return {.kind = v.rewound_to == v.named ? StartKind::newest : StartKind::rewind};
-  if (v.rewound_to == v.named) return {.kind = StartKind::newest};
+  // The same command again, which went back, or found this one the newest, when it was given first.
+  if (v.rewound_to == v.named || v.resumed_at == v.named) return {.kind = StartKind::newest};
   return refuse(
       fmt::format("checkpoint.resume is step {}, but the run is at step {}: run.rewind=true goes back and keeps what "
                   "came after in a folder, --run.fork=NEW_FOLDER begins another run there, and without "

@@ -20,11 +20,15 @@ struct StartView {
   bool fork = false;              // run.fork is set: `run` is the new folder, and `named` is of its parent
   bool rewind = false;            // run.rewind
   std::optional<int64_t> newest;  // step of the run's own newest checkpoint
-  // The checkpoint that the user means; where it is the run's own, and where the run says that it began at it.
+  // The checkpoint that the user means; where it is the run's own, and where the run says that it began at it (with a fork
+  // and no checkpoint named: at one of the run that is forked).
   std::optional<int64_t> named;
   bool named_is_own = false, named_is_parent = false;
   std::optional<int64_t> parent;      // step of the checkpoint that the run says it began at
+  std::string parent_path{};          // and its path, for messages
   std::optional<int64_t> rewound_to;  // the last time that the run was rewound
+  // The checkpoint of its own that a start without run.rewind named last, when it was the newest one.
+  std::optional<int64_t> resumed_at;
 };
 
 enum class StartKind : uint8_t { first_step, newest, named, parent, rewind, refuse };
