@@ -86,7 +86,7 @@ TEST(Bench, OptionsThatDoNotFitAreSaid) {
   EXPECT_THAT(error({"--recompute-full-layers", "4"}), HasSubstr("recompute_full_layers is 4, the model has 3 layers"));
   EXPECT_THAT(error({"--offload-activations", "4"}), HasSubstr("offload_activations is 4, the model has 3 layers"));
   EXPECT_THAT(error({"--states", "bf16"}), HasSubstr("states in bf16 need compute in bf16"));
-  EXPECT_THAT(error({"--fp8", "current"}), HasSubstr("products in 8 bits stand beside bf16"));
+  EXPECT_THAT(error({"--fp8", "current"}), HasSubstr("FP8 matrix products need"));
   EXPECT_THAT(error({"--tune"}), HasSubstr("--tune on the CPU"));
 }
 

@@ -13,6 +13,7 @@
 
 namespace partita {
 namespace {
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 StepMetrics step(int64_t number) {
@@ -131,14 +132,26 @@ TEST(MetricsFile, AnAbsentPeakOfMemoryIsZero) {
   EXPECT_EQ(read_steps(folder / "metrics.jsonl").at(0).memory_peak, 0);
 }
 
-TEST(MetricsFile, DamageIsNamedByReaders) {
+TEST(MetricsFile, ReadersLeaveDamagedLinesOutAndCountThem) {
   const TemporaryDirectory folder;
-  write_file(folder / "metrics.jsonl", to_json(step(1)) + "\nnonsense\n" + to_json(step(2)) + "\n");
-  EXPECT_THAT(error_message([&] { (void)read_steps(folder / "metrics.jsonl"); }),
-              HasSubstr("metrics.jsonl:2: expected a JSON object, found 'nonsense'"));
-  write_file(folder / "metrics.jsonl", "{\"step\":1}\n");
-  EXPECT_THAT(error_message([&] { (void)read_steps(folder / "metrics.jsonl"); }),
-              HasSubstr("metrics.jsonl:1: expected an integer 'consumed_samples'"));
+  const auto read = [&](const std::string& content, std::vector<int64_t> expected) {
+    write_file(folder / "metrics.jsonl", content);
+    testing::internal::CaptureStderr();
+    std::vector<int64_t> steps;
+    for (const StepMetrics& s : read_steps(folder / "metrics.jsonl")) steps.push_back(s.step);
+    EXPECT_EQ(steps, expected);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string one = to_json(step(1)) + "\n", two = to_json(step(2)) + "\n";
+  EXPECT_EQ(read(one + two, {1, 2}), "");
+  EXPECT_THAT(read(one + "nonsense\n" + two, {1, 2}),
+              AllOf(HasSubstr("1 unreadable line of metrics.jsonl was left out"),
+                    HasSubstr("metrics.jsonl:2: expected a JSON object, found 'nonsense'")));
+  EXPECT_THAT(read("{\"step\":1}\n[]\n" + two, {2}),
+              AllOf(HasSubstr("2 unreadable lines of metrics.jsonl were left out"),
+                    HasSubstr("metrics.jsonl:1: expected an integer 'consumed_samples'")));
+  write_file(folder / "validation.jsonl", "x\n" + to_json(EvalMetrics{.step = 4}) + "\n");
+  EXPECT_EQ(read_evals(folder / "validation.jsonl").size(), 1U);
 }
 
 // Whatever a line holds, the run goes on, and what it held is not lost.

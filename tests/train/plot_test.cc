@@ -287,6 +287,18 @@ TEST(PlotLosses, NamesAreOnlyNames) {
   }
 }
 
+TEST(PlotLosses, LeavesDamagedLinesOut) {
+  if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is missing";
+  const TemporaryDirectory folder;
+  write_run(folder / "run");
+  const std::string good = read_file(folder / "run/metrics.jsonl");
+  write_file(folder / "run/metrics.jsonl", "{\"st\xff\n" + good);
+  EXPECT_THAT(read_file(plot({folder / "run"}).svg), HasSubstr("</svg>"));
+  write_file(folder / "run/metrics.jsonl", "nonsense\n");
+  std::filesystem::remove(folder / "run/validation.jsonl");
+  EXPECT_THAT(error_message([&] { plot({folder / "run"}); }), HasSubstr("has no steps yet"));
+}
+
 TEST(PlotLosses, ReplacesAllFilesOrNone) {
   if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is missing";
   const TemporaryDirectory folder;

@@ -66,8 +66,10 @@ std::string syntax_message(std::string_view line, simdjson::error_code error) {
 }  // namespace
 
 std::string invalid_utf8_message(char byte) {
-  return fmt::format("invalid UTF-8 (0x{:02X}): repair the text, or choose to replace or keep such bytes",
-                     static_cast<unsigned char>(byte));
+  return fmt::format(
+      "invalid UTF-8 (0x{:02X}): repair the text, or tokenize it with --invalid-utf8 replace or keep, or --bad-lines "
+      "skip",
+      static_cast<unsigned char>(byte));
 }
 
 JsonLineParser::JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy, std::string key_remedy)

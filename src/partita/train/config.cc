@@ -38,7 +38,7 @@ void validate_precision(const Config& c) {
   if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
     fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
   if (c.train.fp8 != Fp8Recipe::off && c.train.precision != DType::bf16)
-    fail("train.fp8 is {}, train.precision {}: products in 8 bits stand beside bf16, use that", name_of(c.train.fp8),
+    fail("train.fp8 is {}, train.precision {}: FP8 matrix products need train.precision=bf16", name_of(c.train.fp8),
          name_of(c.train.precision));
   if (c.loss_scale.lowest > c.loss_scale.initial)
     fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
@@ -134,11 +134,14 @@ void validate_schedule(const Config& c) {
   const Schedule s = make_schedule(c);
   const char* unit = c.schedule.unit == ScheduleUnit::steps ? "steps" : "samples";
   if (s.warmup > s.length) {
-    fail("schedule.warmup of {} {} is longer than the whole schedule of {}: use less", s.warmup, unit, s.length);
+    fail("schedule.warmup of {} {} is longer than the whole schedule of {}: lower schedule.warmup or raise train.steps",
+         s.warmup, unit, s.length);
   }
   if (s.kind == ScheduleKind::warmup_stable_decay && s.warmup + s.wsd_decay > s.length) {
-    fail("schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: use less", s.warmup,
-         s.wsd_decay, s.length, unit);
+    fail(
+        "schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: lower them or raise "
+        "train.steps",
+        s.warmup, s.wsd_decay, s.length, unit);
   }
 }
 

@@ -68,6 +68,26 @@ class Reader {
   const nlohmann::json& json_;
 };
 
+// What figures_of(line) makes of each line that has figures.
+template <class Figures, class FiguresOf>
+std::vector<Figures> read_figures(const fs::path& path, FiguresOf figures_of) {
+  std::vector<Figures> all;
+  int64_t unreadable = 0;
+  std::string first;  // what is wrong with it, file and line included
+  for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
+    try {
+      const nlohmann::json json = parse_line(path, number, line);
+      all.push_back(figures_of(Reader(path, number, json)));
+    } catch (const Error& error) {
+      if (++unreadable == 1) first = error.what();
+    }
+  });
+  if (unreadable > 0)
+    log::warn("{} unreadable line{} of {} {} left out; the first: {}", unreadable, unreadable == 1 ? "" : "s",
+              path.filename().string(), unreadable == 1 ? "was" : "were", first);
+  return all;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& s) {
@@ -88,7 +108,7 @@ MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(
   if (fs::exists(path_)) {
     const std::string content = read_file(path_);
     std::string kept, damaged;
-    int64_t first_damaged = 0;
+    int64_t count = 0, first_damaged = 0;  // of damaged lines
     for_each_line(content, [&](int64_t number, std::string_view line) {
       try {
         const nlohmann::json json = parse_line(path_, number, line);
@@ -96,7 +116,7 @@ MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(
         r.check_whole();
         if (r.integer("step") <= resumed_step) kept.append(line) += '\n';
       } catch (const Error&) {
-        if (damaged.empty()) first_damaged = number;
+        if (++count == 1) first_damaged = number;
         damaged.append(line) += '\n';
       }
     });
@@ -104,8 +124,8 @@ MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(
       fs::path aside = path_;
       aside += ".damaged";
       write_file(aside, (fs::exists(aside) ? read_file(aside) : std::string()) + damaged);
-      log::warn("{}:{}: lines that are not figures of a run were moved to {}", path_.string(), first_damaged,
-                aside.string());
+      log::warn("{}: {} unreadable line{} moved to {}; the first was line {}", path_.string(), count,
+                count == 1 ? " was" : "s were", aside.string(), first_damaged);
     }
     if (kept.size() != content.size()) write_file(path_, kept);
   }
@@ -129,37 +149,29 @@ void MetricsFile::sync() {
 }
 
 std::vector<StepMetrics> read_steps(const fs::path& path) {
-  std::vector<StepMetrics> steps;
-  for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
-    const nlohmann::json json = parse_line(path, number, line);
-    const Reader r(path, number, json);
-    steps.push_back({.step = r.integer("step"),
-                     .consumed_samples = r.integer("consumed_samples"),
-                     .loss = r.real("loss"),
-                     .grad_norm = r.real("grad_norm"),
-                     .learning_rate = r.real("lr"),
-                     .seconds = r.real("seconds"),
-                     .tokens = r.integer("tokens"),
-                     .loss_scale = r.real("loss_scale"),
-                     .skipped_steps = r.integer("skipped_steps"),
-                     .nan_steps = r.integer("nan_steps"),
-                     .memory_peak = r.integer_or("memory_peak", 0)});
+  return read_figures<StepMetrics>(path, [](const Reader& r) {
+    return StepMetrics{.step = r.integer("step"),
+                       .consumed_samples = r.integer("consumed_samples"),
+                       .loss = r.real("loss"),
+                       .grad_norm = r.real("grad_norm"),
+                       .learning_rate = r.real("lr"),
+                       .seconds = r.real("seconds"),
+                       .tokens = r.integer("tokens"),
+                       .loss_scale = r.real("loss_scale"),
+                       .skipped_steps = r.integer("skipped_steps"),
+                       .nan_steps = r.integer("nan_steps"),
+                       .memory_peak = r.integer_or("memory_peak", 0)};
   });
-  return steps;
 }
 
 std::vector<EvalMetrics> read_evals(const fs::path& path) {
-  std::vector<EvalMetrics> evals;
-  for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
-    const nlohmann::json json = parse_line(path, number, line);
-    const Reader r(path, number, json);
-    evals.push_back({.step = r.integer("step"),
-                     .consumed_samples = r.integer("consumed_samples"),
-                     .loss = r.real("loss"),
-                     .tokens = r.integer("tokens"),
-                     .seconds = r.real("seconds")});
+  return read_figures<EvalMetrics>(path, [](const Reader& r) {
+    return EvalMetrics{.step = r.integer("step"),
+                       .consumed_samples = r.integer("consumed_samples"),
+                       .loss = r.real("loss"),
+                       .tokens = r.integer("tokens"),
+                       .seconds = r.real("seconds")};
   });
-  return evals;
 }
 
 }  // namespace partita

@@ -38,8 +38,9 @@ class MetricsFile {
   FileDescriptor file_;
 };
 
-// null reads as NaN; a memory_peak that is null or absent as 0. Error: names file and line; a last line without its end (being
-// written) is left out.
+// null reads as NaN; a memory_peak that is null or absent as 0. Lines that are not such figures are left out, with a warning
+// that counts them and names the first; a last line without its end (being written) is left out too. Error: the file cannot
+// be read.
 [[nodiscard]] std::vector<StepMetrics> read_steps(const std::filesystem::path& path);
 [[nodiscard]] std::vector<EvalMetrics> read_evals(const std::filesystem::path& path);
 

@@ -148,7 +148,7 @@ ModelSource open_model(const fs::path& path, const fs::path& base) {
         path.string(), kConfig, kAdapterConfig, kManifestName);
   }
   if (!base.empty() && source.lora.rank == 0)
-    fail("--base (model.base) applies only to adapters, and {} has none: leave {} out", path.string(), base.string());
+    fail("--base (model.base) applies only to adapters, and {} has none: remove --base", path.string());
   return source;
 }
 
