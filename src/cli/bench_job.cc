@@ -12,6 +12,7 @@
 #include "partita/base/log.h"
 #include "partita/base/random.h"
 #include "partita/base/timer.h"
+#include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/host_threads.h"
 #include "partita/comm/stream_delay.h"
 #include "partita/models/flops.h"
@@ -127,8 +128,12 @@ partita::Config fitting_config(const BenchJob& job, partita::Recompute recompute
   const int ranks = job.world.size();
   const partita::Config config = bench_config(job.arguments, job.shape, recompute, ranks);
   job.data->barrier();  // all have freed the memory of the run before
-  partita::require_training_memory(config, ranks, job.world.launch().local_size, job.device);
-  job.data->barrier();  // none allocates while another one still looks
+  partita::CommunicatorPeers peers(*job.data);
+  // Together: none allocates while another one still looks.
+  const std::vector<std::string> warnings = partita::agree(peers, [&] {
+    return partita::require_training_memory(config, ranks, job.world.launch().local_size, job.device);
+  });
+  if (job.world.rank() == 0) partita::say_memory_warning(warnings);
   return config;
 }
 

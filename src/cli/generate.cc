@@ -1,9 +1,6 @@
 // partita generate: text from a trained model.
-#include <unistd.h>
+#include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,10 +8,10 @@
 #include "cli/commands.h"
 #include "cli/compute_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/text_options.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
-#include "partita/base/printable.h"
 #include "partita/comm/device.h"
 #include "partita/comm/device_communicator.h"
 #include "partita/comm/host_threads.h"
@@ -44,12 +41,12 @@ partita::GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
           .greedy = a.greedy};
 }
 
-// What a model writes may hold anything: on a terminal control characters are spelled out, a file or pipe gets the text.
-void write(std::string_view text) {
-  static const bool terminal = isatty(STDOUT_FILENO) != 0;
-  const std::string shown = terminal ? partita::printable(text) : std::string(text);
-  if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() || std::fflush(stdout) != 0)
-    partita::fail("cannot write to standard output: {}", std::strerror(errno));
+std::string closing_line(const partita::GenerateReport& r) {
+  const auto tokens = [](int64_t n) { return fmt::format("{} token{}", n, n == 1 ? "" : "s"); };
+  const double rate = r.tokens_per_second();
+  return fmt::format("prompt: {}{}; generated {}{}", tokens(r.prompt_tokens),
+                     r.tokens > 0 ? fmt::format(" in {:.2f} s", r.prompt_seconds) : "",  // it was read
+                     tokens(r.tokens), rate > 0 ? fmt::format(" at {:.1f} tokens/s", rate) : "");
 }
 
 void run(const CLI::App& command, Arguments a) {
@@ -66,11 +63,9 @@ void run(const CLI::App& command, Arguments a) {
   if (!choice.published.empty()) partita::log::info("{}", choice.published);
   a.options.sampling = choice.sampling;
   a.options.tokens = choice.tokens;
-  write(a.prompt);
-  const partita::GenerateReport report = generator.generate(a.prompt, a.options, write);
-  write("\n");
-  partita::log::info("{} tokens of prompt in {:.2f} s, then {} tokens: {:.1f} a second", report.prompt_tokens,
-                     report.prompt_seconds, report.tokens, report.tokens_per_second());
+  const partita::GenerateReport report = generator.generate(a.prompt, a.options, put);
+  put("\n");
+  partita::log::info("{}", closing_line(report));
 }
 
 }  // namespace

@@ -55,9 +55,13 @@ TEST_F(Chat, MarkersAreTokensInTrainingAndItsValidation) {
 
 TEST_F(Chat, MarkersAreTokensInPromptsOfGenerate) {
   const std::string generate = "partita generate model --greedy --tokens 1 --prompt '<|im_start|>river 0<|im_end|>'";
-  EXPECT_THAT(shell(generate).error, HasSubstr("7 tokens of prompt"));
+  EXPECT_THAT(shell(generate).error, HasSubstr("prompt: 7 tokens in"));
   EXPECT_THAT(shell(generate + " --no-allow-special").error,
-              AllOf(HasSubstr("the prompt: 1 text spells special tokens"), Not(HasSubstr("7 tokens of prompt"))));
+              AllOf(HasSubstr("the prompt: 1 text spells special tokens"), Not(HasSubstr("prompt: 7 tokens"))));
+  // Before the text begins, not within it.
+  const std::string both = shell(generate + " --no-allow-special 2>&1").output;
+  EXPECT_LT(both.find("spells special tokens"), both.find("<|im_start|>river 0<|im_end|>")) << both;
+  EXPECT_THAT(both, testing::ContainsRegex("<\\|im_start\\|>river 0<\\|im_end\\|>[^\n]*\n"));
   // Of another model's format.
   EXPECT_THAT(
       shell("partita generate model --greedy --tokens 1 --prompt '<|eot_id|>'").error,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "partita/comm/world.h"
 #include "tests/support/error_message.h"
 
@@ -194,9 +196,47 @@ TEST(MemoryProblem, SaysWhatIsNeededFreeAndToLower) {
   EXPECT_THAT(memory_problem(needed, {kGiB, "ulimit -v"}, {}), HasSubstr("use a smaller model or batch"));
 }
 
+// What cannot be worked out takes nothing from the refusal itself.
+TEST(MemoryRefusal, SurvivesAFailureOfItsSuggestions) {
+  const MemoryForecast needed{{{"weights", 3 * kGiB}}, 0};
+  const FreeMemory free{kGiB, "ulimit -v"};
+  const std::string refused = memory_refusal(needed, free, []() -> std::vector<MemorySaving> { throw Error("odd"); });
+  EXPECT_EQ(refused, memory_problem(needed, free, {}));
+  EXPECT_THAT(refused, StartsWith("3.0 GiB of memory is needed per rank, and 1.0 GiB is free"));
+  const auto one = [] { return std::vector<MemorySaving>{{"train.micro_batch=1", kGiB / 2}}; };
+  EXPECT_THAT(memory_refusal(needed, free, one), HasSubstr("train.micro_batch=1: 512.0 MiB, which fits"));
+  bool asked = false;
+  EXPECT_EQ(memory_refusal(needed, {4 * kGiB, "x"},
+                           [&] {
+                             asked = true;
+                             return std::vector<MemorySaving>();
+                           }),
+            "");
+  EXPECT_FALSE(asked) << "only where something has to be lowered";
+}
+
+TEST(MemoryWarning, IsOfWhatNearlyFillsTheMemory) {
+  const MemoryForecast needed{{{"weights", 96}}, 0};
+  EXPECT_EQ(memory_warning(needed, {95, "x"}), "") << "it is refused";
+  EXPECT_THAT(memory_warning(needed, {100, "the control group"}),
+              AllOf(HasSubstr("the control group"), HasSubstr("may be ended by the system")));
+  EXPECT_EQ(memory_warning(needed, {102, "x"}), "");
+}
+
+// Of all ranks together it is one line.
+TEST(MemoryWarning, IsSaidOnce) {
+  testing::internal::CaptureStderr();
+  say_memory_warning(std::vector<std::string>{"", "nearly full", "nearly full"});
+  say_memory_warning(std::vector<std::string>{"", ""});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("nearly full"));
+  EXPECT_EQ(said.find("nearly full"), said.rfind("nearly full"));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1);
+}
+
 TEST(RequireMemory, RefusesBeforeAnythingIsAllocated) {
   Config c = config_of(96, 12288, 50257);
-  EXPECT_THAT(error_message([&] { require_training_memory(c, 1, 1, at::kCPU); }),
+  EXPECT_THAT(error_message([&] { (void)require_training_memory(c, 1, 1, at::kCPU); }),
               AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("optimizer states"),
                     HasSubstr("parallel.zero_stage=3 on 8 ranks")));
   // The ranks of a machine share what is free: so few that it is enough for each, and so many that it is not.
@@ -205,13 +245,14 @@ TEST(RequireMemory, RefusesBeforeAnythingIsAllocated) {
                       static_cast<double>(forecast_training(middle, 1, at::kCPU).device_bytes());
   ASSERT_GT(shares, 3);
   const auto with_local_ranks = [&](double ranks) {
-    return error_message([&] { require_training_memory(middle, 1, static_cast<int>(ranks), at::kCPU); });
+    return error_message([&] { (void)require_training_memory(middle, 1, static_cast<int>(ranks), at::kCPU); });
   };
   EXPECT_EQ(with_local_ranks(shares / 3), "no error");
   EXPECT_THAT(with_local_ranks(shares * 1.6), HasSubstr("of memory is needed per rank"));
-  EXPECT_EQ(error_message([&] { require_training_memory(config_of(2, 32, 61), 1, 1, at::kCPU); }), "no error");
+  EXPECT_EQ(require_training_memory(config_of(2, 32, 61), 1, 1, at::kCPU), "");
   EXPECT_THAT(error_message([&] {
-                require_inference_memory({.model = c.model, .shape = {.samples = 4, .length = 8}}, 1, 1, at::kCPU);
+                (void)require_inference_memory({.model = c.model, .shape = {.samples = 4, .length = 8}}, 1, 1,
+                                               at::kCPU);
               }),
               AllOf(HasSubstr("weights"), HasSubstr("--precision bf16")));
 }

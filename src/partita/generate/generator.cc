@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
@@ -55,7 +56,8 @@ Generator Generator::open(const Paths& paths, Communicator& self, DType compute,
   g.compute_ = compute;
   g.device_ = device;
   require_threads(at::get_num_threads());
-  require_inference_memory({.model = source.model, .lora = source.lora, .compute = compute, .shape = {}}, 1, 1, device);
+  say_memory_warning(std::array{require_inference_memory(
+      {.model = source.model, .lora = source.lora, .compute = compute, .shape = {}}, 1, 1, device)});
   g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1},
                                      make_zero(0, self, self), self, device);
   load_weights(*g.engine_, source, 0);
@@ -81,14 +83,16 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
     log::warn("the prompt has {} tokens and the model takes {}: it sees only the last {}", report.prompt_tokens,
               model_.max_length, Decoder::kept_tokens(model_.max_length));
   const int64_t most_tokens = report.prompt_tokens + std::min(options.tokens, model_.max_length);
-  require_inference_memory({.model = model_,
-                            .compute = compute_,
-                            .shape = {.samples = 1, .length = std::min(report.prompt_tokens, model_.max_length)},
-                            .holds_weights = true,
-                            .cached_tokens = std::min(most_tokens, model_.max_length)},
-                           1, 1, device_);
+  say_memory_warning(std::array{
+      require_inference_memory({.model = model_,
+                                .compute = compute_,
+                                .shape = {.samples = 1, .length = std::min(report.prompt_tokens, model_.max_length)},
+                                .holds_weights = true,
+                                .cached_tokens = std::min(most_tokens, model_.max_length)},
+                               1, 1, device_)});
   Decoder decoder(*engine_, model_, compute_, most_tokens, device_);
   const size_t known = static_cast<size_t>(tokenizer_->vocab_size());  // rows of a padded table stand for no text
+  if (!prompt.empty()) piece(prompt);
   std::string pending;
   Timer timer;
   while (report.tokens < options.tokens) {

@@ -3,6 +3,7 @@
 //   Generator generator = Generator::open({.path = "runs/quickstart"}, *self);
 //   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
 //                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
+//   // "In the beginning", then what the model adds
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -45,8 +46,9 @@ class Generator {
   [[nodiscard]] static Generator open(const Paths&, Communicator& self, DType compute = DType::fp32,
                                       at::Device = at::kCPU);
 
-  // Hands each piece of text on as soon as its bytes are whole characters. A text longer than the model's positions goes
-  // on with the last half of them as context (decoder.h). An empty prompt begins a document.
+  // Hands on the prompt, once all warnings about it are said, then each piece of text as soon as its bytes are whole
+  // characters. A text longer than the model's positions continues with the last half of them as context (decoder.h). An
+  // empty prompt begins a document.
   GenerateReport generate(std::string_view prompt, const GenerateOptions&,
                           const std::function<void(std::string_view)>& piece);
 

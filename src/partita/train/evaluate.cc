@@ -81,15 +81,15 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
 
   // Together: a rank that has allocated already would leave less to those that still look.
   CommunicatorPeers peers(mesh.data());
-  (void)agree(peers, [&] {
-    require_inference_memory({.model = source.model,
-                              .lora = source.lora,
-                              .compute = options.precision,
-                              .shape = {.samples = options.micro_batch, .length = length},
-                              .zero_stage = options.zero_stage},
-                             world.size(), world.launch().local_size, device);
-    return std::string();
+  const std::vector<std::string> warnings = agree(peers, [&] {
+    return require_inference_memory({.model = source.model,
+                                     .lora = source.lora,
+                                     .compute = options.precision,
+                                     .shape = {.samples = options.micro_batch, .length = length},
+                                     .zero_stage = options.zero_stage},
+                                    world.size(), world.launch().local_size, device);
   });
+  if (world.rank() == 0) say_memory_warning(warnings);
   const auto engine = build_inference_engine(source.model, source.lora, options.precision,
                                              {.samples = options.micro_batch, .length = length},
                                              make_zero(options.zero_stage, *self, mesh.data()), mesh.data(), device);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -89,18 +90,25 @@ bool keeps_the_run(const std::string& change) {
          !change.starts_with("train.sequence_length");
 }
 
-void require(const MemoryForecast& needed, int local_ranks, at::Device device,
-             const std::function<std::vector<MemorySaving>()>& savings) {
+std::string require(const MemoryForecast& needed, int local_ranks, at::Device device,
+                    const std::function<std::vector<MemorySaving>()>& savings) {
   const FreeMemory host = free_for_process(memory_limits(), local_ranks);
   const FreeMemory on_device = device.is_cpu() ? host : FreeMemory{free_device_memory(device), "the memory of the GPU"};
-  // What would lower it is worked out only where something has to be lowered.
-  if (needed.device_bytes() > on_device.bytes) throw Error(memory_problem(needed, on_device, savings()));
+  if (const std::string problem = memory_refusal(needed, on_device, savings); !problem.empty()) throw Error(problem);
   const MemoryForecast on_host{.device = {{"offloaded", needed.host}}, .host = 0};
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
     fail("{}\nuse less of train.offload_optimizer and train.offload_activations", problem);
-  if (static_cast<double>(needed.device_bytes()) > kNearlyFull * static_cast<double>(on_device.bytes))
-    log::warn("{} of memory is needed per rank, and {} is free ({}): the run may be ended by the system",
-              human_bytes(needed.device_bytes()), human_bytes(on_device.bytes), on_device.limit);
+  return memory_warning(needed, on_device);
+}
+
+// Bytes on the device; nothing where they cannot be worked out: a suggestion less, and no error in its place.
+std::optional<int64_t> bytes_with(const Config& changed, int64_t ranks, at::Device device) {
+  try {
+    return forecast_training(changed, ranks, device).device_bytes();
+  } catch (const std::exception& error) {
+    log::debug("a suggestion was left out: {}", error.what());
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -151,15 +159,15 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
   for (Alternative& a : alternatives(c, ranks, device)) {
     Config changed = c;
     a.apply(changed);
-    const int64_t bytes = forecast_training(changed, ranks, device).device_bytes();
-    if (bytes > now - now / 20) continue;
+    const std::optional<int64_t> bytes = bytes_with(changed, ranks, device);
+    if (!bytes || *bytes > now - now / 20) continue;
     // Of several values of a key the one that saves most, or the mildest of those that save the same.
     const auto same =
         std::ranges::find_if(found, [&](const Found& f) { return key_of(f.alternative.change) == key_of(a.change); });
     if (same == found.end())
-      found.push_back({std::move(a), bytes});
-    else if (bytes < same->bytes)
-      *same = {std::move(a), bytes};
+      found.push_back({std::move(a), *bytes});
+    else if (*bytes < same->bytes)
+      *same = {std::move(a), *bytes};
   }
   std::ranges::stable_sort(found, {}, &Found::bytes);
   std::vector<MemorySaving> savings;
@@ -175,14 +183,14 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
     std::string together;
     for (const MemorySaving& s : savings)
       if (keeps_the_run(s.change)) together += (together.empty() ? "" : " with ") + s.change;
-    savings.push_back({together, forecast_training(all, ranks, device).device_bytes()});
+    if (const auto bytes = bytes_with(all, ranks, device)) savings.push_back({together, *bytes});
   }
   Config sharded = c;
   sharded.parallel.zero_stage = 3;
   const int64_t more = kMoreRanks * ranks;
   sharded.train.global_batch = kMoreRanks * c.train.global_batch;  // the same on each rank
-  savings.push_back({fmt::format("parallel.zero_stage=3 on {} ranks", more),
-                     forecast_training(sharded, more, device).device_bytes()});
+  if (const auto bytes = bytes_with(sharded, more, device))
+    savings.push_back({fmt::format("parallel.zero_stage=3 on {} ranks", more), *bytes});
   return savings;
 }
 
@@ -202,23 +210,50 @@ std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
   return fits ? text : text + "\nor a smaller model";
 }
 
-void require_training_memory(const Config& c, int64_t ranks, int local_ranks, at::Device device) {
-  require(forecast_training(c, ranks, device), local_ranks, device, [&] { return memory_savings(c, ranks, device); });
+std::string memory_refusal(const MemoryForecast& needed, const FreeMemory& free,
+                           const std::function<std::vector<MemorySaving>()>& savings) {
+  if (needed.device_bytes() <= free.bytes) return {};
+  std::vector<MemorySaving> found;
+  try {
+    found = savings();
+  } catch (const std::exception& error) {
+    log::debug("what would lower the memory could not be worked out: {}", error.what());
+  }
+  return memory_problem(needed, free, found);
 }
 
-void require_inference_memory(const InferenceSize& s, int64_t ranks, int local_ranks, at::Device device) {
+std::string memory_warning(const MemoryForecast& needed, const FreeMemory& free) {
+  const int64_t total = needed.device_bytes();
+  if (total > free.bytes || static_cast<double>(total) <= kNearlyFull * static_cast<double>(free.bytes)) return {};
+  return fmt::format("{} of memory is needed per rank, and {} is free ({}): the run may be ended by the system",
+                     human_bytes(total), human_bytes(free.bytes), free.limit);
+}
+
+void say_memory_warning(std::span<const std::string> of_ranks) {
+  const auto warning = std::ranges::find_if(of_ranks, [](const std::string& text) { return !text.empty(); });
+  if (warning != of_ranks.end()) log::warn("{}", *warning);
+}
+
+std::string require_training_memory(const Config& c, int64_t ranks, int local_ranks, at::Device device) {
+  return require(forecast_training(c, ranks, device), local_ranks, device,
+                 [&] { return memory_savings(c, ranks, device); });
+}
+
+std::string require_inference_memory(const InferenceSize& s, int64_t ranks, int local_ranks, at::Device device) {
   const MemoryForecast needed = forecast_inference(s, ranks, device);
-  std::vector<MemorySaving> savings;
-  const auto with = [&](const char* change, auto apply) {
-    InferenceSize smaller = s;
-    apply(smaller);
-    const int64_t bytes = forecast_inference(smaller, ranks, device).device_bytes();
-    if (bytes <= needed.device_bytes() - needed.device_bytes() / 20) savings.push_back({change, bytes});
-  };
-  if (s.compute == DType::fp32) with("--precision bf16", [](InferenceSize& x) { x.compute = DType::bf16; });
-  if (s.shape.samples > 1) with("--micro-batch 1", [](InferenceSize& x) { x.shape.samples = 1; });
-  if (ranks > 1 && s.zero_stage < 3) with("--zero-stage 3", [](InferenceSize& x) { x.zero_stage = 3; });
-  require(needed, local_ranks, device, [&] { return savings; });
+  return require(needed, local_ranks, device, [&] {
+    std::vector<MemorySaving> savings;
+    const auto with = [&](const char* change, auto apply) {
+      InferenceSize smaller = s;
+      apply(smaller);
+      const int64_t bytes = forecast_inference(smaller, ranks, device).device_bytes();
+      if (bytes <= needed.device_bytes() - needed.device_bytes() / 20) savings.push_back({change, bytes});
+    };
+    if (s.compute == DType::fp32) with("--precision bf16", [](InferenceSize& x) { x.compute = DType::bf16; });
+    if (s.shape.samples > 1) with("--micro-batch 1", [](InferenceSize& x) { x.shape.samples = 1; });
+    if (ranks > 1 && s.zero_stage < 3) with("--zero-stage 3", [](InferenceSize& x) { x.zero_stage = 3; });
+    return savings;
+  });
 }
 
 }  // namespace partita

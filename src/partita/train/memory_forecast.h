@@ -1,6 +1,6 @@
 // How much memory a run takes, before anything is allocated: by owner, against what is free, and what would lower it.
 //
-//   require_training_memory(config, world.size(), world.launch().local_size, device);
+//   std::string warning = require_training_memory(config, world.size(), world.launch().local_size, device);
 //   // Error: 38.8 GiB of memory is needed on each rank, and 5.6 GiB is free (the limit of address space, ulimit -v):
 //   //   weights  9.6 GiB, gradients  9.6 GiB, ...
 //   // lower it by train.recompute=full (24.1 GiB), train.micro_batch=1 (20.2 GiB), or all of these (12.0 GiB)
@@ -9,6 +9,7 @@
 // libraries below take is not among them: an error means that the run cannot fit, the reverse is not promised.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,8 +59,18 @@ struct MemorySaving {
 [[nodiscard]] std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
                                          std::span<const MemorySaving>);
 
-// Errors: memory_problem, of the device or of the host. local_ranks: that share the memory of this machine.
-void require_training_memory(const Config&, int64_t ranks, int local_ranks, at::Device);
-void require_inference_memory(const InferenceSize&, int64_t ranks, int local_ranks, at::Device);
+// The same, with the savings worked out where it does not fit. Where that fails it is refused without them.
+[[nodiscard]] std::string memory_refusal(const MemoryForecast& needed, const FreeMemory& free,
+                                         const std::function<std::vector<MemorySaving>()>& savings);
+// What is said where it fits and nearly all that is free is needed; otherwise empty. Pure.
+[[nodiscard]] std::string memory_warning(const MemoryForecast& needed, const FreeMemory& free);
+
+// Errors: memory_refusal, of the device or of the host. Returns memory_warning, which the caller says once and not on every
+// rank (say_memory_warning). local_ranks: that share the memory of this machine.
+[[nodiscard]] std::string require_training_memory(const Config&, int64_t ranks, int local_ranks, at::Device);
+[[nodiscard]] std::string require_inference_memory(const InferenceSize&, int64_t ranks, int local_ranks, at::Device);
+
+// Says one of the warnings of all ranks, which need the same; on the rank that calls it.
+void say_memory_warning(std::span<const std::string> of_ranks);
 
 }  // namespace partita

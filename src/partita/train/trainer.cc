@@ -66,11 +66,11 @@ class TrainingRun {
     if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
     complete_model(config_);
     workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
-    if (config_.debug.check_memory)
-      (void)agree(peers_, [&] {
-        require_training_memory(config_, mesh_.data().size(), local_ranks_, device_);
-        return std::string();
-      });
+    if (config_.debug.check_memory) {
+      const std::vector<std::string> warnings =
+          agree(peers_, [&] { return require_training_memory(config_, mesh_.data().size(), local_ranks_, device_); });
+      if (peers_.rank() == 0) say_memory_warning(warnings);
+    }
     (void)agree(peers_, [&] {
       if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
       return std::string();
