@@ -1,4 +1,4 @@
-// partita checkpoint: looks into a checkpoint, or checks that it is whole.
+// partita checkpoint: inspects a checkpoint, or verifies that it is complete.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -6,8 +6,10 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/report.h"
 
@@ -20,8 +22,8 @@ struct Arguments {
 
 void inspect(const Arguments& arguments) {
   const std::filesystem::path folder = partita::resolve_checkpoint(arguments.path);
-  partita::log::print(folder.string() + "\n" +
-                      partita::checkpoint_report(partita::read_manifest(folder), {.tensors = !arguments.summary}));
+  put_line("{}", partita::printable_line(folder.string()));
+  put(partita::printable(partita::checkpoint_report(partita::read_manifest(folder), {.tensors = !arguments.summary})));
 }
 
 void verify(const Arguments& arguments) {
@@ -31,7 +33,7 @@ void verify(const Arguments& arguments) {
   if (!problems.empty())
     partita::fail("{} is damaged ({} problem{}): use an older checkpoint", folder.string(), problems.size(),
                   problems.size() == 1 ? "" : "s");
-  partita::log::print(folder.string() + ": every checksum matches");
+  put_line("{}: every checksum matches", partita::printable_line(folder.string()));
 }
 
 }  // namespace

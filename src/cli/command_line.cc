@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/base/nearest.h"
 
@@ -215,15 +216,22 @@ class Arguments {
 
   void positional(const std::string& word, bool after_mark) {
     ++positionals_;
-    size_t room = 0;
-    for (const CLI::Option* o : options())
-      if (o->get_positional() && given_[o] == 0) room += is_list(*o) ? words_.size() : 1;
+    size_t single = 0, room = 0;  // places of one word, which come first; and with those of a list
+    for (const CLI::Option* o : options()) {
+      if (!o->get_positional() || given_[o] > 0) continue;
+      single += is_list(*o) ? 0 : 1;
+      room += is_list(*o) ? words_.size() : 1;
+    }
     const bool settings = command_.get_allow_extras();
     // Of a command with settings CLI11 hands on "--" itself; "++" ends a command for it everywhere.
     if ((positionals_ > room && (!settings || after_mark)) ||
         (settings && (word == "++" || (after_mark && is_option(word)))))
       wrong("unexpected argument '{}': {}", word, see_help(command_));
-    (!settings && (after_mark || word == "++") ? after_mark_ : out_).push_back(word);
+    const bool of_list = room > single && positionals_ > single;
+    if (of_list)  // in its order: after a first word that needs the mark, else before it
+      (after_mark_.empty() ? out_ : after_mark_).push_back(sealed(word));
+    else
+      (!settings && (after_mark || word == "++") ? after_mark_ : out_).push_back(word);
   }
 
   void check_required() const {

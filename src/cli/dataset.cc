@@ -10,11 +10,14 @@
 
 #include "cli/commands.h"
 #include "cli/dataset_index.h"
+#include "cli/help.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/base/output_check.h"
+#include "partita/base/printable.h"
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_writer.h"
 #include "partita/data/token_sums.h"
@@ -45,18 +48,18 @@ void print_summary(const IndexedDataset& dataset) {
   }
   const double mean =
       dataset.sequences() > 0 ? static_cast<double>(dataset.tokens()) / static_cast<double>(dataset.sequences()) : 0;
-  fmt::print("{}: {} documents, {} sequences, {} tokens of {} ({})\n", dataset.prefix().string(), dataset.documents(),
-             dataset.sequences(), dataset.tokens(), name_of(dataset.type()),
-             human_bytes(dataset.tokens() * size_of(dataset.type())));
-  fmt::print("tokens a sequence: {} to {}, {:.1f} on average\n", shortest, longest, mean);
+  put_line("{}: {} documents, {} sequences, {} tokens of {} ({})", printable_line(dataset.prefix().string()),
+           dataset.documents(), dataset.sequences(), dataset.tokens(), name_of(dataset.type()),
+           human_bytes(dataset.tokens() * size_of(dataset.type())));
+  put_line("tokens per sequence: {} to {}, {:.1f} on average", shortest, longest, mean);
   int64_t empty = 0, several = 0;
   for (int64_t d = 0; d < dataset.documents(); ++d) {
     const int64_t sequences = dataset.document_begin(d + 1) - dataset.document_begin(d);
     empty += sequences == 0 ? 1 : 0;
     several += sequences > 1 ? 1 : 0;
   }
-  if (empty > 0) fmt::print("documents without sequences: {}\n", empty);
-  if (several > 0) fmt::print("documents of several sequences: {}\n", several);
+  if (empty > 0) put_line("documents without sequences: {}", empty);
+  if (several > 0) put_line("documents of several sequences: {}", several);
 }
 
 // Error: an id that the tokenizer does not know.
@@ -80,16 +83,16 @@ void inspect(const Arguments& arguments) {
     const int64_t begin = dataset.document_begin(d), sequences = dataset.document_begin(d + 1) - begin;
     int64_t tokens = 0;
     for (int64_t s = begin; s < begin + sequences; ++s) tokens += dataset.length(s);
-    fmt::print("--- document {}: {} tokens{}\n", d, tokens,
-               sequences > 1 ? fmt::format(" in {} sequences", sequences) : "");
+    put_line("--- document {}: {} tokens{}", d, tokens,
+             sequences > 1 ? fmt::format(" in {} sequences", sequences) : "");
     for (int64_t s = begin; s < begin + sequences; ++s) {
       std::vector<TokenId> ids(static_cast<size_t>(dataset.length(s)));
       dataset.read(s, 0, ids);
       if (tokenizer) {
         check_ids(ids, *tokenizer, dataset, s);
-        fmt::print("{}\n", tokenizer->decode(ids));
+        put_line("{}", tokenizer->decode(ids));
       } else {
-        fmt::print("[{}]\n", fmt::join(ids, ", "));
+        put_line("[{}]", fmt::join(ids, ", "));
       }
     }
   }
@@ -101,10 +104,10 @@ void merge(MergeArguments arguments) {
     arguments.output = arguments.named_output;
     arguments.inputs = arguments.named_inputs;
   } else if (!arguments.named_output.empty() || !arguments.named_inputs.empty()) {
-    throw UsageError("--output-prefix and --input stand in the place of OUT and IN: give one or the other");
+    throw UsageError("--output-prefix and --input replace OUT and IN: give one or the other");
   }
   if (arguments.output.empty() || arguments.inputs.empty())
-    throw UsageError("what to write and what to merge are missing: partita dataset merge OUT IN...");
+    throw UsageError("dataset merge needs OUT and at least one IN: partita dataset merge OUT IN...");
   std::vector<fs::path> prefixes;
   for (const std::string& input : arguments.inputs) {
     if (!fs::is_directory(input)) {
@@ -146,12 +149,12 @@ void merge(MergeArguments arguments) {
 void verify_sums(const std::string& prefix, const Tokenizer* tokenizer) {
   const auto sums = read_token_sums(prefix);
   if (!sums) {
-    fmt::print("no checksums: {} does not exist (tokenize and merge write it), so a changed token is not seen\n",
-               sums_path(prefix).string());
+    put_line("no checksums: {} does not exist (tokenize and merge write it), so a changed token is not seen",
+             printable_line(sums_path(prefix).string()));
     return;
   }
   verify(*sums, prefix);
-  fmt::print("all bytes have their checksums of {}\n", sums_path(prefix).string());
+  put_line("all bytes have their checksums of {}", printable_line(sums_path(prefix).string()));
   if (tokenizer && sums->vocabulary > 0 && sums->fingerprint != fingerprint(*tokenizer))
     log::warn("{} was made with another tokenizer, of {} tokens", prefix, sums->vocabulary);
 }
@@ -169,8 +172,8 @@ void verify(const Arguments& arguments) {
   }
   print_summary(dataset);
   verify_sums(arguments.prefix, tokenizer.get());
-  fmt::print("largest token {}{}; everything agrees\n", largest,
-             tokenizer ? fmt::format(" of a vocabulary of {}", tokenizer->vocab_size()) : "");
+  put_line("largest token {}{}; everything agrees", largest,
+           tokenizer ? fmt::format(" of a vocabulary of {}", tokenizer->vocab_size()) : "");
 }
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, Arguments& arguments) {
@@ -208,9 +211,11 @@ void add_dataset_command(CLI::App& app) {
 
   const auto merged = std::make_shared<MergeArguments>();
   CLI::App* merge_command = command->add_subcommand("merge", "Concatenate token files, document after document");
-  add_text(*merge_command, "OUT", merged->output, "OUT", "Path of the files to write, without .bin or .idx");
-  merge_command->add_option("IN", merged->inputs, "Paths of token files without .bin or .idx, or folders of them")
-      ->type_name("IN...");
+  add_text(*merge_command, "OUT", merged->output, "OUT", "Path of the files to write, without .bin or .idx")
+      ->option_text(kShownAsRequired);
+  add_positional_list(*merge_command, "IN", merged->inputs, "IN...",
+                      "Paths of token files without .bin or .idx, or folders of them")
+      ->option_text(kShownAsRequired);
   // Not in the help, which shows one form.
   add_text(*merge_command, "--output-prefix", merged->named_output, "PREFIX", "")->group("");
   add_list(*merge_command, "--input", merged->named_inputs, "PREFIX", "")->group("");

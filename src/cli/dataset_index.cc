@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/output_check.h"
+#include "partita/base/printable.h"
 #include "partita/data/blended_dataset.h"
 #include "partita/data/npy.h"
 
@@ -120,8 +122,8 @@ void run(const Arguments& a) {
     files.add_order("", dataset.index(), longest(0));
     files.publish();
     const bool more = a.samples > 0 && dataset.size() > a.samples;
-    fmt::print("{}: {} samples{}\n", folder.string(), dataset.size(),
-               more ? fmt::format(", whole epochs; a run of {} reads the first {}", a.samples, a.samples) : "");
+    put_line("{}: {} samples{}", printable_line(folder.string()), dataset.size(),
+             more ? fmt::format(", whole epochs; a run of {} reads the first {}", a.samples, a.samples) : "");
     return;
   }
   const BlendedDataset blend(open, spec, {});
@@ -131,7 +133,7 @@ void run(const Arguments& a) {
   files.add("dataset_index.npy", blend.datasets());
   files.add("dataset_sample_index.npy", blend.samples());
   files.publish();
-  fmt::print("{}: {} samples of {} datasets\n", folder.string(), blend.size(), open.size());
+  put_line("{}: {} samples of {} datasets", printable_line(folder.string()), blend.size(), open.size());
 }
 
 }  // namespace
@@ -139,9 +141,9 @@ void run(const Arguments& a) {
 void add_dataset_index_command(CLI::App& parent) {
   const auto a = std::make_shared<Arguments>();
   CLI::App* command = parent.add_subcommand("index", "Write the order of samples as numpy arrays");
-  command->add_option("data", a->data, "Prefix of token files; or weights and prefixes in turn")
-      ->required()
-      ->type_name("PREFIX | WEIGHT PREFIX ...");
+  add_positional_list(*command, "data", a->data, "PREFIX | WEIGHT PREFIX ...",
+                      "Prefix of token files; or weights and prefixes in turn")
+      ->required();
   add_number(*command, "--sequence-length", a->sequence_length, at_least(1), "Tokens per sample")
       ->required()
       ->default_str("");

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/text_options.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/train/evaluate.h"
 
 namespace {
@@ -34,7 +35,8 @@ void run(Arguments a) {
     partita::log::print(line.dump());
   } else {
     partita::log::print(fmt::format("loss {:.6f}, perplexity {:.4f}, over {} tokens in {} samples of {}", e.loss,
-                                    e.perplexity(), e.tokens, e.samples, a.options.data.string()));
+                                    e.perplexity(), e.tokens, e.samples,
+                                    partita::printable_line(a.options.data.string())));
   }
 }
 

@@ -6,7 +6,8 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "partita/base/log.h"
+#include "cli/output.h"
+#include "partita/base/printable.h"
 #include "partita/comm/host_threads.h"
 #include "partita/train/model_transfer.h"
 
@@ -24,7 +25,7 @@ void run(Arguments a) {
   if (!a.dtype.empty()) a.options.dtype = partita::parse_dtype(a.dtype);
   a.options.shard_bytes = std::llround(a.shard_gigabytes * 1e9);
   partita::export_model(a.path, a.folder, a.options);
-  partita::log::print(a.folder.string());
+  put_line("{}", partita::printable_line(a.folder.string()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <sstream>
+#include <utility>
 
 namespace {
 
@@ -64,7 +65,8 @@ std::string HelpFormatter::make_usage(const CLI::App* command, std::string) cons
     if (!option->get_positional()) continue;
     const std::string name = positional_name(option);
     const std::string more = option->get_items_expected_max() > 1 && !name.ends_with("...") ? "..." : "";
-    text += option->get_required() ? " " + name + more : " [" + name + more + "]";
+    const bool required = option->get_required() || option->get_option_text() == kShownAsRequired;
+    text += required ? " " + name + more : " [" + name + more + "]";
   }
   for (const CLI::Option* option : command->get_options())
     if (option->get_required() && !option->get_positional())
@@ -73,6 +75,13 @@ std::string HelpFormatter::make_usage(const CLI::App* command, std::string) cons
   if (command->get_prefix_command()) text += " -- COMMAND [ARGUMENTS]";
   if (command->get_allow_extras()) text += " [--SECTION.KEY=VALUE ...]";
   return text + "\n";
+}
+
+// Without the second empty line that hidden options leave.
+std::string HelpFormatter::make_help(const CLI::App* command, std::string name, CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(command, std::move(name), mode);
+  for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {

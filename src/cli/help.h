@@ -6,9 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+// The option_text() of a positional argument that hidden options can replace: the usage shows it as required.
+inline constexpr const char* kShownAsRequired = "required";
+
 class HelpFormatter : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_usage(const CLI::App* command, std::string name) const override;
+  [[nodiscard]] std::string make_help(const CLI::App* command, std::string name, CLI::AppFormatMode) const override;
   [[nodiscard]] std::string make_option(const CLI::Option* option, bool is_positional) const override;
   [[nodiscard]] std::string make_subcommand(const CLI::App* command) const override;
   [[nodiscard]] std::string make_description(const CLI::App* command) const override;

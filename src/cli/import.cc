@@ -4,7 +4,8 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "partita/base/log.h"
+#include "cli/output.h"
+#include "partita/base/printable.h"
 #include "partita/comm/host_threads.h"
 #include "partita/train/model_transfer.h"
 
@@ -29,6 +30,6 @@ void add_import_command(CLI::App& app) {
       "Example: partita import gpt2 runs/gpt2");
   command->callback([a] {
     partita::take_threads(0);
-    partita::log::print(partita::import_model(a->folder, a->run).string());
+    put_line("{}", partita::printable_line(partita::import_model(a->folder, a->run).string()));
   });
 }

@@ -1,6 +1,11 @@
 // partita launch: starts the ranks of a job through mpirun.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
@@ -8,6 +13,23 @@
 #include "cli/options.h"
 #include "partita/base/error.h"
 #include "partita/comm/launcher.h"
+
+namespace {
+
+// Commands whose processes find one another; the others would each do the same work and write the same files.
+constexpr std::array<std::string_view, 3> kOfRanks = {"train", "eval", "bench"};
+
+// Error (wrong usage): a command for one process, or help, which every rank would print.
+void check_is_of_ranks(const std::vector<std::string>& of_rank) {
+  const bool known = std::ranges::find(kOfRanks, of_rank[0]) != kOfRanks.end();
+  const bool help = std::ranges::any_of(of_rank, [](const std::string& w) { return w == "-h" || w == "--help"; });
+  if (known && !help) return;
+  throw partita::UsageError(fmt::format(
+      "launch: {0} runs in one process, and launch is for train, eval and bench: run 'partita {1}{2}' without launch",
+      known ? "--help" : "'" + of_rank[0] + "'", of_rank[0], known ? " --help" : " ..."));
+}
+
+}  // namespace
 
 void add_launch_command(CLI::App& app) {
   CLI::App* command =
@@ -21,7 +43,7 @@ void add_launch_command(CLI::App& app) {
              "Pin each rank to a core, socket or NUMA node");
   command->prefix_command();  // COMMAND and what follows it
   command->footer(
-      "COMMAND is a command of partita with its arguments, which every rank runs. Each rank uses the\n"
+      "COMMAND is train, eval or bench with its arguments, which every rank runs. Each rank uses the\n"
       "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On "
       "Ctrl-C the ranks save and exit; a second Ctrl-C stops them at "
       "once.\n\n"
@@ -31,6 +53,9 @@ void add_launch_command(CLI::App& app) {
     if (of_rank.empty())
       throw partita::UsageError(
           "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
+    check_is_of_ranks(of_rank);
+    // A run is worth more than what it prints.
+    options->output_is_needed = of_rank[0] != "train" || std::ranges::find(of_rank, "--print-config") != of_rank.end();
     if (const int code = partita::launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });
 }

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/help.h"
+#include "cli/output.h"
 #include "cli/process_setup.h"
 #include "partita/base/error.h"
 #include "partita/base/failure.h"
@@ -54,12 +54,27 @@ int report(const std::string& message, int code) {
   return code;
 }
 
-// What was printed has arrived, or that is an error. A training run is worth more than its output, and has warned of it.
-int check_output(const CLI::App& app) {
-  const bool flushed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  const int error = partita::log::print_error() != 0 ? partita::log::print_error() : flushed ? 0 : errno;
-  if (error == 0 || app.got_subcommand("train")) return 0;
-  return report(fmt::format("cannot write to standard output: {}", std::strerror(error)).c_str(), 1);
+// Reads the command line and runs the command; help and version are output like any other.
+void run(CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words = arrange(app, partita::own_arguments(argc, argv));
+  std::ranges::reverse(words);  // the order that CLI11 takes them in
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw partita::UsageError(error.what());
+    std::ostringstream text;
+    (void)app.exit(error, text, text);
+    put(text.str());
+  }
+}
+
+// Where all commands end: what was printed has arrived, or that is an error. A training run is worth more than its output,
+// and has warned of it.
+int end_of_command() {
+  const int error = lost_output();
+  if (error == 0 || outlives_readers()) return 0;
+  if (partita::log::print_error() != 0 && partita::log::enabled(partita::log::Level::warn)) return 1;  // it was said
+  fail_output(error);
 }
 
 }  // namespace
@@ -89,13 +104,8 @@ int main(int argc, char** argv) {
     add_plot_command(app);
     add_checkpoint_command(app);
     add_bench_command(app);
-    std::vector<std::string> words = arrange(app, partita::own_arguments(argc, argv));
-    std::ranges::reverse(words);  // the order that CLI11 takes them in
-    app.parse(std::move(words));
-    return check_output(app);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // help and version
-    return report(error.what(), 2);
+    run(app, argc, argv);
+    return end_of_command();
   } catch (const ExitCode& code) {
     return code.value;
   } catch (const partita::UsageError& error) {

@@ -55,6 +55,23 @@ CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<st
       ->default_str(fmt::format("{}", fmt::join(target, " ")));
 }
 
+std::string sealed(const std::string& word) { return "=" + word; }
+
+std::string unsealed(const std::string& word) { return word.substr(1); }
+
+CLI::Option* add_positional_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                                 const std::string& type, const std::string& help) {
+  CLI::callback_t read = [&target](const CLI::results_t& values) {
+    target.clear();
+    for (const std::string& value : values) target.push_back(unsealed(value));
+    return true;
+  };
+  return command.add_option(name, std::move(read), help)
+      ->type_name(type)
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(true);
+}
+
 CLI::Option* internal::add_named(CLI::App& command, const std::string& name, const std::string& default_name,
                                  const std::vector<std::string>& names, std::function<void(size_t)> set,
                                  const std::string& help) {

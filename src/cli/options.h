@@ -81,6 +81,14 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, 
 CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                       const std::string& type, const std::string& help);
 
+// Positional words: "plot a b". They stay as they are as well, by the two functions below.
+CLI::Option* add_positional_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                                 const std::string& type, const std::string& help);
+// A word of a positional list as arrange() (command_line.h) hands it to CLI11, which would take "[a,b]" apart and read "-x" and
+// "++" as its own; and the word again. Pure.
+[[nodiscard]] std::string sealed(const std::string& word);
+[[nodiscard]] std::string unsealed(const std::string& word);
+
 // One of `names`; the default may be empty, which is none of them.
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
                         const std::vector<std::string>& names, const std::string& help);

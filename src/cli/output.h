@@ -1,6 +1,6 @@
 // What commands of one process write to standard output; those of several ranks print by log::print, on rank 0 alone.
 //
-//   put_line("{}: {} documents", one_line(path), documents);   // a line of ours
+//   put_line("{}: {} documents", printable_line(path), documents);   // a line of ours
 //   put(text);                                                 // text of others: a document, what a model writes
 //
 // What does not arrive (a full disk) is an Error where it happens: no command goes on for hours without its output, and

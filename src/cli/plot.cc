@@ -5,7 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "partita/base/log.h"
+#include "cli/output.h"
+#include "partita/base/printable.h"
 #include "partita/train/plot.h"
 
 namespace {
@@ -29,9 +30,8 @@ void add_plot_command(CLI::App& app) {
       "  partita plot runs/quickstart\n"
       "  partita plot runs/small runs/large --x tokens --output compare");
   auto a = std::make_shared<Arguments>();
-  command->add_option("RUN", a->runs, "Folders of runs (run.directory of their configuration)")
-      ->required()
-      ->type_name("RUN...");
+  add_positional_list(*command, "RUN", a->runs, "RUN...", "Folders of runs (run.directory of their configuration)")
+      ->required();
   using partita::PlotAxis;
   add_choice<PlotAxis>(*command, "--x", a->options.content.axis,
                        {{"steps", PlotAxis::steps}, {"tokens", PlotAxis::tokens}, {"samples", PlotAxis::samples}},
@@ -41,6 +41,7 @@ void add_plot_command(CLI::App& app) {
   command->callback([a] {
     const std::vector<std::filesystem::path> runs(a->runs.begin(), a->runs.end());
     const partita::LossPlot plot = partita::plot_losses(runs, a->options);
-    partita::log::print(plot.svg.string() + "\n" + plot.png.string());
+    for (const std::filesystem::path& picture : {plot.svg, plot.png})
+      put_line("{}", partita::printable_line(picture.string()));
   });
 }

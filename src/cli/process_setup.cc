@@ -24,4 +24,13 @@ void remove_files_on_signals(int argc, char** argv) {
   if (argc > 1 && std::ranges::find(kWriters, argv[1]) != kWriters.end()) partita::remove_on_signals();
 }
 
-void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
+namespace {
+bool outlives = false;
+}  // namespace
+
+void outlive_readers() {
+  outlives = true;
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool outlives_readers() { return outlives; }

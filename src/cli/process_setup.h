@@ -13,3 +13,4 @@ void remove_files_on_signals(int argc, char** argv);
 // A reader of standard output that has gone (partita train ... | head) is an error of the write, not the end of the
 // process: for commands whose work is worth more than what they print.
 void outlive_readers();
+[[nodiscard]] bool outlives_readers();  // whether that was called

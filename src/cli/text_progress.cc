@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "partita/base/duration.h"
 #include "partita/base/log.h"
 
@@ -22,6 +24,12 @@ std::string line_of(const std::string& verb, const TokenizeProgress& progress) {
                      human_duration(progress.seconds_left()));
 }
 
+// Cut between two figures.
+std::string fitting(const std::string& line, size_t most) {
+  if (line.size() <= most) return line;
+  return line.substr(0, std::min(line.rfind(", ", most), most));
+}
+
 }  // namespace
 
 TextProgress::TextProgress(std::string verb)
@@ -38,7 +46,7 @@ void TextProgress::show(double seconds, const std::string& line) {
   const int width = log::terminal_width();
   next_ = seconds + (width > 0 ? kSecondsOnTerminal : kSeconds);
   if (width > 0)
-    log::status(line.substr(0, static_cast<size_t>(width - 1)));
+    log::status(fitting(line, static_cast<size_t>(width - 1)));
   else
     log::info("{}", line);
 }

@@ -6,10 +6,12 @@
 #include "cli/commands.h"
 #include "cli/megatron_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/text_options.h"
 #include "cli/text_progress.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/comm/host_threads.h"
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/tokenizer.h"
@@ -41,8 +43,11 @@ void print_report(const TokenizeReport& report) {
   if (report.bad_documents > 0) text += fmt::format("; {} bad documents skipped", report.bad_documents);
   if (report.too_long > 0)
     text += fmt::format("; {} too long, skipped (--max-line and --max-document set the limits)", report.too_long);
-  for (const auto& prefix : report.prefixes) text += fmt::format("\n{}.bin, {}.idx", prefix.string(), prefix.string());
-  log::print(text);
+  for (const auto& prefix : report.prefixes) {
+    const std::string name = printable_line(prefix.string());
+    text += fmt::format("\n{}.bin, {}.idx", name, name);
+  }
+  put_line("{}", text);
 }
 
 void run(const CLI::App& command, const Arguments& arguments) {

@@ -9,11 +9,13 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/text_options.h"
 #include "cli/text_progress.h"
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 #include "partita/base/output_check.h"
+#include "partita/base/printable.h"
 #include "partita/base/timer.h"
 #include "partita/comm/host_threads.h"
 #include "partita/data/tokenize_corpus.h"
@@ -41,8 +43,8 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
   check(arguments.options);
   if (gpt2_files) check_special_for_gpt2_files(arguments.options.special_tokens);
   const std::vector<std::filesystem::path> inputs = expand_inputs(arguments.text.inputs);
-  check_output_file(output, inputs);
-  if (gpt2_files) check_output_file(merges, inputs);
+  check_new_file(output, inputs);
+  if (gpt2_files) check_new_file(merges, inputs);
   constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
   PretokenCounter counter(arguments.workers > 0 ? arguments.workers : default_workers(process_environment()));
   std::vector<std::string> batch;
@@ -86,10 +88,10 @@ void train(const CLI::App& command, const TrainArguments& arguments) {
   } else {
     save_tokenizer_json(model, output);
   }
-  fmt::print("{}: {} tokens, {} merges\n", output.string(), model.vocab_size(), model.merges.size());
+  put_line("{}: {} tokens, {} merges", printable_line(output.string()), model.vocab_size(), model.merges.size());
   if (model.vocab_size() < arguments.options.vocab_size) {
-    fmt::print("the text has no more pairs that occur {} times: {} tokens were asked for\n",
-               arguments.options.min_frequency, arguments.options.vocab_size);
+    put_line("the text has no more pairs that occur {} times: {} tokens were asked for",
+             arguments.options.min_frequency, arguments.options.vocab_size);
   }
 }
 
@@ -111,7 +113,7 @@ void encode(const StreamArguments& arguments) {
   const auto print = [&](std::string_view text) {
     ids.clear();
     encoder->encode(text, ids);
-    fmt::print("[{}]\n", fmt::join(ids, ", "));
+    put_line("[{}]", fmt::join(ids, ", "));
   };
   if (arguments.whole) return print(std::string(std::istreambuf_iterator<char>(std::cin), {}));
   int64_t number = 0;
@@ -140,8 +142,7 @@ void decode(const StreamArguments& arguments) {
     }
     std::string text = tokenizer->decode(ids);
     if (arguments.json) text = nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    if (!arguments.whole) std::fputc('\n', stdout);
+    put(arguments.whole ? text : text + "\n");
   }
 }
 
@@ -149,9 +150,9 @@ void add_train(CLI::App& parent) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = parent.add_subcommand("train", "Learn a byte-level BPE (as GPT-2's) from text");
   add_text_options(*command, arguments->text);
-  add_text(
-      *command, "--output", arguments->output, "FILE",
-      "Write tokenizer.json (Hugging Face's format); if FILE is named vocab.json, GPT-2's vocab.json and merges.txt")
+  add_text(*command, "--output", arguments->output, "FILE",
+           "File to create: tokenizer.json (Hugging Face's format); if it is named vocab.json, GPT-2's vocab.json and "
+           "merges.txt")
       ->required();
   add_number(*command, "--vocab-size", arguments->options.vocab_size, at_least(1),
              "Number of tokens: 256 bytes, merges and special tokens");

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/process_setup.h"
 #include "partita/base/log.h"
 #include "partita/train/trainer.h"
@@ -23,7 +24,7 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
     const partita::Launch launch = partita::launch_of_this_process();
     partita::log::configure(launch.rank, launch.size);
     partita::validate(config.model);
-    partita::log::print(partita::to_toml(config, &sources));
+    if (launch.rank == 0) put(partita::to_toml(config, &sources));
     return;
   }
   outlive_readers();

@@ -75,6 +75,9 @@ TEST(ForeignFormat, NamesOfFilesAreQuotedForTheShell) {
   EXPECT_EQ(shell_word("-x"), "./-x");
   EXPECT_EQ(shell_word("~"), "'~'");
   EXPECT_EQ(shell_word(""), "''");
+  // What a terminal must not show as it is, so that the hint can still be pasted.
+  EXPECT_EQ(shell_word("a\nb"), "$'a\\nb'");
+  EXPECT_EQ(shell_word("it's\x1b[2J\\\xff"), "$'it\\'s\\x1b[2J\\\\\\xff'");
 }
 
 }  // namespace

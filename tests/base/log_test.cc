@@ -83,6 +83,12 @@ TEST_F(LogTest, MessagesStandAboveTheStatus) {
   EXPECT_THAT(shown, MatchesRegex("50%\r\x1b\\[K\\[[0-9:]+\\] saved\n50%\r\x1b\\[K\\[[0-9:]+\\] done\n"));
 }
 
+// A message is one line, whatever the names in it hold.
+TEST_F(LogTest, NamesStartNoLine) {
+  EXPECT_THAT(stderr_of([] { log::info("resuming from {}", "a\nb\x1b[2J"); }),
+              MatchesRegex("\\[[0-9:]+\\] resuming from a\\\\x0ab\\\\x1b\\[2J\n"));
+}
+
 // A rank of `partita launch` hands its status to the launcher, and all lines go one way.
 TEST_F(LogTest, RanksOfALauncherSendTheirStatus) {
   ::setenv("PARTITA_TERMINAL_WIDTH", "80", 1);

@@ -49,6 +49,19 @@ TEST_F(OutputCheck, NamesWhatCannotBeWritten) {
   EXPECT_THAT(error_message([&] { check_output_prefix(folder_ / "x/"); }), HasSubstr("is a folder"));
 }
 
+TEST_F(OutputCheck, ANewFileDoesNotExist) {
+  const auto check = [&](const fs::path& path) {
+    return error_message([&] { check_new_file(path, std::vector{folder_ / "in"}); });
+  };
+  write_file(folder_ / "in", "text");
+  write_file(folder_ / "old", "kept");
+  EXPECT_EQ(check(folder_ / "a/new"), "no error");
+  EXPECT_THAT(check(folder_ / "old"), HasSubstr("old already exists: nothing is overwritten, give another name"));
+  EXPECT_EQ(read_file(folder_ / "old"), "kept");
+  EXPECT_THAT(check(folder_ / "in"), HasSubstr("is an input"));
+  EXPECT_THAT(check(folder_.path()), HasSubstr("is a folder"));
+}
+
 TEST_F(OutputCheck, AFolderOfItsOwnIsNewOrEmpty) {
   const auto folder = [&](const char* name) { return error_message([&] { check_output_folder(folder_ / name); }); };
   EXPECT_EQ(folder("a/b"), "no error");

@@ -28,6 +28,11 @@ TEST(Printable, SpellsOutWhatIsNotUtf8) {
   EXPECT_EQ(printable("\x9b" "2J"), "\\x9b" "2J");
 }
 
+TEST(Printable, ANameIsOneLine) {
+  EXPECT_EQ(printable_line("a\nb\tc\x1b[2J"), "a\\x0ab\\x09c\\x1b[2J");
+  EXPECT_EQ(printable_line("runs/\xc3\xa9t\xc3\xa9 1"), "runs/\xc3\xa9t\xc3\xa9 1");
+}
+
 // Whatever goes in, what comes out has no control character but newline and tab, and comes out of itself again.
 TEST(Printable, OfAllPairsOfBytes) {
   for (int a = 0; a < 256; ++a)

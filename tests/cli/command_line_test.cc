@@ -45,6 +45,9 @@ struct Program {
     add_list(*read, "--input", input, "FILE...", "files")->required();
     add_list(*read, "--keys", keys, "KEY...", "keys");
     add_text(*read, "--output-prefix", prefix, "PREFIX", "where to")->required();
+    CLI::App* join = app.add_subcommand("join", "joins");
+    add_text(*join, "OUT", path, "OUT", "where to")->required();
+    add_positional_list(*join, "IN", input, "IN...", "what");
     CLI::App* train = app.add_subcommand("train", "trains");
     add_text(*train, "CONFIG", path, "CONFIG", "file")->required();
     train->add_flag("--print-config", greedy, "print");
@@ -99,6 +102,17 @@ TEST(CommandLine, AnyTextIsAValue) {
               ElementsAre("[PAD]", "[UNK]", "[a,b]"));
 }
 
+// CLI11 would take "[a,b]" for two words.
+TEST(CommandLine, AnyWordIsOneOfAPositionalList) {
+  const auto program = read({"join", "[out]", "[a]", "[a,b].txt", "a[1].txt", "[a,b]", "=", "=[x]", "", "--", "-x"});
+  EXPECT_EQ(program->path, "[out]");
+  EXPECT_THAT(program->input, ElementsAre("[a]", "[a,b].txt", "a[1].txt", "[a,b]", "=", "=[x]", "", "-x"));
+  const auto marked = read({"join", "--", "-out", "a", "-b", "++"});
+  EXPECT_EQ(marked->path, "-out");
+  EXPECT_THAT(marked->input, ElementsAre("a", "-b", "++"));
+  for (const char* word : {"", "a", "[", "[]", "=", "==", "=[]"}) EXPECT_EQ(unsealed(sealed(word)), word);
+}
+
 TEST(CommandLine, ListsEndAtTheNextOption) {
   const auto program =
       read({"data", "read", "--input", "a", "b", "--keys", "k", "--output-prefix", "p", "--input", "c"});
@@ -111,7 +125,7 @@ TEST(CommandLine, UnknownCommandsNameTheNearest) {
   EXPECT_EQ(refused({"genrate", "x"}), "unknown command 'genrate': did you mean 'generate'?");
   EXPECT_EQ(refused({"genrate", "--help"}), "unknown command 'genrate': did you mean 'generate'?");
   EXPECT_EQ(refused({"evaluate"}), "unknown command 'evaluate': did you mean 'eval'?");  // another system's name
-  EXPECT_EQ(refused({"doctor"}), "unknown command 'doctor': expected one of generate, data, train, launch");
+  EXPECT_EQ(refused({"doctor"}), "unknown command 'doctor': expected one of generate, data, join, train, launch");
   EXPECT_EQ(refused({"data", "raed"}), "data: unknown command 'raed': did you mean 'read'?");
   EXPECT_EQ(refused({"data", "evaluate"}), "data: unknown command 'evaluate': expected one of read");
   EXPECT_EQ(refused({"help", "trian"}), "unknown command 'trian': did you mean 'train'?");
@@ -223,11 +237,22 @@ TEST(CommandLine, LaunchHandsOnTheRest) {
 
 // Whatever is typed, the answer is a reading or a sentence: never an exception of CLI11's.
 TEST(CommandLine, AnyWordsAreReadOrRefused) {
-  const Words pool = {
-      "generate", "data",  "read",    "train",           "launch",   "help",     "x",  "--",  "--tokens",
-      "-n",       "5",     "-1",      "--prompt",        "",         "--greedy", "=",  "--=", "-",
-      "--a.b",    "[x]",   "--input", "--output-prefix", "--seed=3", "-z",       "++", "{}",  "--kind",
-      "b",        "--help"};
+  const Words pool = {"generate", "data",
+                      "read",     "train",
+                      "launch",   "help",
+                      "x",        "--",
+                      "--tokens", "-n",
+                      "5",        "-1",
+                      "--prompt", "",
+                      "--greedy", "=",
+                      "--=",      "-",
+                      "--a.b",    "[x]",
+                      "--input",  "--output-prefix",
+                      "--seed=3", "-z",
+                      "++",       "{}",
+                      "--kind",   "b",
+                      "--help",   "join",
+                      "=[x]"};
   std::mt19937 random(5);
   int taken = 0;
   for (int i = 0; i < 20000; ++i) {

@@ -34,24 +34,65 @@ TEST(Usage, ExitCodes) {
   EXPECT_EQ(partita({"version"}).output, partita({"--version"}).output);
 }
 
+// A command for one process would do its work, and write its files, once per rank.
+TEST(Usage, LaunchIsForCommandsOfSeveralRanks) {
+  const TemporaryDirectory folder;
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"plot", folder.path().string()},
+           {"generate", folder.path().string()},
+           {"dataset", "inspect", (folder / "x").string()},
+           {"tokenizer", "train", "--input", SmallRun::get().text().string(), "--output", (folder / "t.json").string()},
+           {"export", folder.path().string(), (folder / "out").string()}}) {
+    std::vector<std::string> words = {"launch", "-n", "2", "--"};
+    words.insert(words.end(), command.begin(), command.end());
+    expect_error(
+        partita(words),
+        HasSubstr(fmt::format("launch: '{0}' runs in one process, and launch is for train, eval and bench: run "
+                              "'partita {0} ...' without launch",
+                              command[0])),
+        2);
+  }
+  expect_error(partita({"launch", "-n", "2", "--", "train", "--help"}), HasSubstr("run 'partita train --help'"), 2);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Usage, HelpShowsTheFormOfACommand) {
+  const Result merge = partita({"dataset", "merge", "--help"});
+  EXPECT_THAT(merge.output, HasSubstr("Usage: partita dataset merge OUT IN... [OPTIONS]\n"));
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"dataset", "merge"}, {"tokenize"}, {"tokenizer", "train"}, {"plot"}, {"train"}}) {
+    std::vector<std::string> words = command;
+    words.emplace_back("--help");
+    EXPECT_THAT(partita(words).output, testing::Not(HasSubstr("\n\n\n"))) << command.back();
+  }
+}
+
 TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
   const std::string config = SmallRun::get().config();
-  expect_error(partita({"train", config, "--parallel.zero_stag=3"}), HasSubstr("zero_stage"));
-  expect_error(partita({"train", config, "--paralel.zero_stage=3"}), HasSubstr("parallel"));
-  expect_error(partita({"train", config, "--train.precision=bf32"}), HasSubstr("bf16"));
-  expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("at most 3"));
+  // Wrong usage on the command line, an error in a file.
+  expect_error(partita({"train", config, "--parallel.zero_stag=3"}), HasSubstr("zero_stage"), 2);
+  expect_error(partita({"train", config, "--paralel.zero_stage=3"}), HasSubstr("parallel"), 2);
+  expect_error(partita({"train", config, "--train.precision=bf32"}), HasSubstr("bf16"), 2);
+  expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("at most 3"), 2);
   // A misspelt section is the nearest section, not another one with that key.
-  expect_error(partita({"train", config, "--chekpoint.every=5"}), HasSubstr("'checkpoint.every'"));
-  expect_error(partita({"train", config, "--optimiser.kind=adamw"}), HasSubstr("'optimizer.kind'"));
-  expect_error(partita({"train", config, "--trian.seed=3"}), HasSubstr("'train.seed'"));
-  expect_error(partita({"train", config, "--train.steps=many"}), HasSubstr("train.steps"));
+  expect_error(partita({"train", config, "--chekpoint.every=5"}), HasSubstr("'checkpoint.every'"), 2);
+  expect_error(partita({"train", config, "--optimiser.kind=adamw"}), HasSubstr("'optimizer.kind'"), 2);
+  expect_error(partita({"train", config, "--trian.seed=3"}), HasSubstr("'train.seed'"), 2);
+  expect_error(partita({"train", config, "--train.steps=many"}), HasSubstr("train.steps"), 2);
+  expect_error(partita({"train", config, "--train.steps"}),
+               HasSubstr("train.steps has no value: write --train.steps=N"), 2);
+  expect_error(partita({"launch", "-n", "2", "--", "train", config, "--train.stepz=3"}), HasSubstr("train.steps"), 2);
+  const TemporaryDirectory folder;
+  write_file(folder / "wrong.toml", "[train]\nstepz = 3\n");
+  expect_error(partita({"train", (folder / "wrong.toml").string()}), HasSubstr("wrong.toml:2: unknown key"));
   expect_error(partita({"train", "/nowhere/a.toml"}), HasSubstr("/nowhere/a.toml"));
 }
 
 TEST(Configuration, DevicesThatAreNotThere) {
   const TemporaryDirectory folder;
   const std::string config = SmallRun::get().config();
-  expect_error(partita({"train", config, "--train.device=gpu"}), AllOf(HasSubstr("train.device"), HasSubstr("cuda")));
+  expect_error(partita({"train", config, "--train.device=gpu"}), AllOf(HasSubstr("train.device"), HasSubstr("cuda")),
+               2);
   expect_error(partita({"eval", "runs/x", "--data", "x", "--device", "gpu"}), HasSubstr("--device"), 2);
   expect_error(partita({"generate", "runs/x", "--device", "gpu"}), HasSubstr("--device"), 2);
   // More ranks than any machine has GPUs; and, in a build for CPUs, any at all.

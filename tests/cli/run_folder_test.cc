@@ -196,6 +196,47 @@ TEST(Resume, AForkLeavesItsParentAlone) {
   EXPECT_THAT(read_file(fork / "lineage.json"), HasSubstr("step-00000004"));
 }
 
+// A folder that holds another run is not continued in the name of the fork.
+TEST(Resume, AForkIntoAnotherRunIsRefused) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run", other = folder / "other", fork = folder / "fork";
+  make_run(run);
+  fs::copy(run, other, fs::copy_options::recursive);
+  ASSERT_EQ(partita(train_command(1, other, {"--run.fork=" + fork.string(), "--train.steps=13"})).code, 0);
+  const std::string before = read_file(fork / "metrics.jsonl");
+  for (const auto& [into, message] : std::vector<std::pair<fs::path, std::string>>{
+           {fork, "which began at " + (other / "checkpoints/step-00000012").string() + " and is at step 13"},
+           {other, "which is not a fork and is at step 12"}}) {
+    const Result r = partita(train_command(1, run, {"--run.fork=" + into.string(), "--train.steps=14"}));
+    EXPECT_EQ(r.code, 1);
+    EXPECT_THAT(r.error, AllOf(HasSubstr(message), HasSubstr("choose a new folder for this fork")));
+  }
+  EXPECT_EQ(read_file(fork / "metrics.jsonl"), before);
+  EXPECT_EQ(partita(train_command(1, other, {"--run.fork=" + fork.string(), "--train.steps=14"})).code, 0);
+  EXPECT_EQ(metrics(fork).size(), 14U);
+}
+
+// A command that names the newest checkpoint, as a scheduler repeats it when the run has come further.
+TEST(Resume, ACommandThatNamedTheNewestIsRepeatable) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder / "run", named = run / "checkpoints/step-00000012";
+  make_run(run);
+  for (int from : {12, 14, 16}) {
+    const Result r = partita(train_command(1, run,
+                                           {"--checkpoint.resume=" + named.string(), "--checkpoint.keep_last=0",
+                                            fmt::format("--train.steps={}", from + 2)}));
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_THAT(r.error, HasSubstr(fmt::format("resuming from {}/checkpoints/step-{:08d}", run.string(), from)));
+    if (from == 14) fs::remove_all(named);  // by retention: it is not needed any more
+  }
+  EXPECT_EQ(metrics(run).size(), 18U);
+  const Result older = partita(train_command(
+      1, run, {"--checkpoint.resume=" + (run / "checkpoints/step-00000014").string(), "--train.steps=20"}));
+  EXPECT_EQ(older.code, 1);
+  EXPECT_THAT(older.error, AllOf(HasSubstr("checkpoint.resume is step 14, but the run is at step 18"),
+                                 HasSubstr("run.rewind=true"), HasSubstr("--run.fork=NEW_FOLDER")));
+}
+
 // What a fork continues with before its first checkpoint is its parent's, not its own first step.
 TEST(Resume, AForkThatWasKilledEarlyBeginsAtItsParentAgain) {
   const TemporaryDirectory folder;
@@ -293,7 +334,7 @@ TEST(Damage, OfAllCheckpointsStopsTheRun) {
   for (size_t i = 0; i < names.size(); ++i)
     write_file(run / "checkpoints" / names[i] / "manifest.json",
                i + 1 < names.size() ? manifests[i] : "{\"format\": \"partita checkpoint\", \"version\": 2}");
-  EXPECT_THAT(refused(), AllOf(HasSubstr("step-00000012"), HasSubstr("version 2")));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("step-00000012"), HasSubstr("another version of Partita (format 2;")));
   write_file(run / "checkpoints" / names.back() / "manifest.json", manifests.back());
   EXPECT_EQ(partita(train_command(1, run, {"--train.steps=14", "--checkpoint.keep_last=1"})).code, 0);
   EXPECT_EQ(names_in(run / "checkpoints"), std::vector<std::string>{"step-00000014"});
@@ -411,6 +452,20 @@ TEST(Limits, OnFileSizesAreAnErrorThatNamesThem) {
   EXPECT_THAT(r.error, AllOf(HasSubstr("rank-00000.safetensors"), HasSubstr("ulimit -f")));
   EXPECT_EQ(partita(train_command(1, run)).code, 0);
   EXPECT_EQ(metrics(run).size(), 12U);
+}
+
+// Neither the lock nor the folders above that were made for it.
+TEST(Export, LeavesNothingWhereItFails) {
+  const TemporaryDirectory folder;
+  make_run(folder / "run");
+  const fs::path out = folder / "new/deep/out";
+  const Result full = Process({"/bin/sh", "-c",
+                               fmt::format("ulimit -f 10; exec '{}' export '{}' '{}'", PARTITA_PROGRAM,
+                                           (folder / "run").string(), out.string())})
+                          .end(seconds(60));
+  EXPECT_EQ(full.code, 1) << full.error;
+  EXPECT_THAT(full.error, HasSubstr("ulimit -f"));
+  EXPECT_FALSE(fs::exists(folder / "new"));
 }
 
 TEST(Export, IntoOneFolderTwiceAtOnce) {

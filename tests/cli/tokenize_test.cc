@@ -120,6 +120,13 @@ TEST_F(TokenizeCommand, OutputsAreCheckedFirst) {
     expect_error("partita tokenizer train --input endless " + options, HasSubstr(message));
   expect_error("partita tokenizer train --input text.jsonl --output ./text.jsonl", HasSubstr("is an input"));
   must("partita tokenizer train --input text.jsonl --vocab-size 300 --output made/by/t.json && test -s made/by/t.json");
+  // Token files belong to one tokenizer: it is not replaced.
+  must("cp made/by/t.json before; mkdir gpt2; touch gpt2/merges.txt");
+  expect_error("partita tokenizer train --input endless --output made/by/t.json",
+               HasSubstr("made/by/t.json already exists: nothing is overwritten, give another name or remove it"));
+  expect_error("partita tokenizer train --input endless --output gpt2/vocab.json",
+               HasSubstr("gpt2/merges.txt already exists"));
+  must("cmp before made/by/t.json && test ! -e gpt2/vocab.json");
 }
 
 TEST_F(TokenizeCommand, OtherFormatsAndMissingKeysAreNamed) {

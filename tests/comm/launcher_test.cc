@@ -34,7 +34,9 @@ TEST(MpirunCall, TheTerminalIsTold) {
   const auto environment = [](LaunchMachine machine) { return mpirun_call(1, "p", {}, {}, machine).environment; };
   EXPECT_THAT(environment({.terminal_width = 80}),
               UnorderedElementsAre(Pair("PARTITA_LAUNCH", "1"), Pair("PARTITA_STATUS_LINES", "1"),
-                                   Pair("PARTITA_TERMINAL_WIDTH", "80")));
+                                   Pair("PARTITA_TERMINAL_WIDTH", "78")));
+  EXPECT_THAT(environment({.terminal_width = 80, .terminal = "/dev/pts/3"}),
+              Contains(Pair("PARTITA_TERMINAL", "/dev/pts/3")));
   EXPECT_THAT(environment({.terminal_width = 80, .one_terminal = true}), Contains(Pair("PARTITA_ONE_TERMINAL", "1")));
   EXPECT_THAT(environment({.shared_memory = "/dev/shm/mine"}),
               Contains(Pair("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/mine")));

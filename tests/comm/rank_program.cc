@@ -69,7 +69,8 @@ void show_bar(World& world, bool forever) {
   log::configure(world.rank(), world.size());
   for (int i = 1; (i <= 100 || forever) && !interrupted; ++i) {
     if (world.rank() == 0) {
-      log::status(fmt::format("{:3d}% [{}] of a bar that is wider than the screen", i % 101, std::string(30, '#')));
+      log::status(fmt::format("{:3d}% [{}]  {} columns  of a bar that is wider than the screen", i % 101,
+                              std::string(10, '#'), log::terminal_width()));
       if (i % 5 == 0) log::print(fmt::format("rank 0 says iteration {}", i));
       if (i % 10 == 0) log::info("rank 0 says saved {}", i);
     } else if (i % 10 == 0) {

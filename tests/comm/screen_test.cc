@@ -32,6 +32,11 @@ TEST(Screen, TheStatusIsCutToTheTerminal) {
   EXPECT_EQ(screen.show("", "0123456789", 8), "01234");
   EXPECT_EQ(screen.show("", "0123456789", 100), "\r\x1b[K0123456789");
   EXPECT_EQ(screen.show("", "0123456789", 0), "\r\x1b[K");
+  // Between two fields where there are some; the two spaces before a small number part none.
+  EXPECT_EQ(screen.show("", "  5% [##]  loss 4.2  ETA 1:00", 80), "  5% [##]  loss 4.2  ETA 1:00");
+  EXPECT_EQ(screen.show("", "  5% [##]  loss 4.2  ETA 1:00", 30), "\r\x1b[K  5% [##]  loss 4.2");
+  EXPECT_EQ(screen.show("", "  5% [##]  loss 4.2  ETA 1:00", 20), "\r\x1b[K  5% [##]");
+  EXPECT_EQ(screen.show("", "  5% [##]  loss 4.2  ETA 1:00", 9), "\r\x1b[K  5% [");
 }
 
 TEST(LaunchedArguments, ComeBackAsTheyWere) {

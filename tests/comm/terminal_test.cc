@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 namespace partita {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -49,20 +51,27 @@ struct Shown {
   std::vector<std::string> rows;
   std::vector<std::string> mixed;  // rows that held a bar and something else at any time
   size_t bars = 0;                 // how many bars were drawn
+  std::string all;                 // every byte
   int exit_code = -1;
 };
 
 constexpr unsigned short kColumns = 40;
 
+struct Terminal {
+  unsigned short columns = kColumns, later = 0;  // later: another size, once a bar is seen
+  std::string kind = "xterm";
+};
+
 // Runs a command on a terminal; presses Ctrl-C once `interrupt_at` is seen.
-Shown on_terminal(std::vector<std::string> command, const std::string& interrupt_at = "") {
-  winsize size{.ws_row = 24, .ws_col = kColumns, .ws_xpixel = 0, .ws_ypixel = 0};
+Shown on_terminal(std::vector<std::string> command, const std::string& interrupt_at = "", Terminal kind = {}) {
+  winsize size{.ws_row = 24, .ws_col = kind.columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "RANK", "WORLD_SIZE", "PARTITA_LOG"})
       unsetenv(name);
     setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("TERM", kind.kind.c_str(), 1);
     std::vector<char*> arguments;
     for (std::string& word : command) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -85,8 +94,13 @@ Shown on_terminal(std::vector<std::string> command, const std::string& interrupt
       const std::string& row = image.rows().back();
       const bool bar = row.find('%') != row.npos, line = row.find("says") != row.npos;
       if (bar && line && (shown.mixed.empty() || shown.mixed.back() != row)) shown.mixed.push_back(row);
-      if (row.size() >= kColumns && bar) shown.mixed.push_back("too wide: " + row);
+      if (kind.columns > 0 && row.size() >= std::max(kind.columns, kind.later) && bar)
+        shown.mixed.push_back("too wide: " + row);
       if (bytes[i] == '%') ++shown.bars;
+    }
+    if (kind.later > 0 && shown.bars > 0) {
+      size.ws_col = kind.later;
+      ioctl(terminal, TIOCSWINSZ, &size);
     }
     all.append(bytes, static_cast<size_t>(got));
     if (!pressed && all.find(interrupt_at) != all.npos) pressed = write(terminal, "\x03", 1) == 1;
@@ -97,6 +111,7 @@ Shown on_terminal(std::vector<std::string> command, const std::string& interrupt
   close(terminal);
   shown.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   shown.rows = image.rows();
+  shown.all = all;
   return shown;
 }
 
@@ -120,6 +135,29 @@ TEST(Terminal, LogLinesAreAboveTheBar) {
     if (row.find("rank 0 says") != row.npos) zero.push_back(row.substr(row.rfind(' ') + 1));
   EXPECT_TRUE(std::ranges::is_sorted(zero, {}, [](const std::string& n) { return std::stoi(n); }))
       << testing::PrintToString(zero);
+}
+
+TEST(Terminal, ABarIsCutBetweenItsFields) {
+  const Shown narrow = on_terminal({PARTITA_RANK_PROGRAM, "launch", "2", "bar", "60"});
+  EXPECT_THAT(narrow.all, AllOf(HasSubstr("]  38 columns\r"), Not(HasSubstr("of a"))));
+  // A terminal that does not know its size is taken for one of 80 columns.
+  const Shown unknown = on_terminal({PARTITA_RANK_PROGRAM, "launch", "2", "bar", "60"}, "", {.columns = 0});
+  EXPECT_THAT(unknown.all, HasSubstr("]  78 columns  of a bar that is wider than the screen\r"));
+}
+
+TEST(Terminal, AChangedSizeIsFollowed) {
+  const Shown shown =
+      on_terminal({PARTITA_RANK_PROGRAM, "launch", "2", "bar", "60", "forever"}, "58 columns", {.later = 60});
+  EXPECT_EQ(shown.exit_code, 0) << testing::PrintToString(shown.rows);
+  EXPECT_THAT(shown.all, AllOf(HasSubstr("38 columns"), HasSubstr("58 columns")));
+  EXPECT_THAT(shown.mixed, testing::IsEmpty());
+}
+
+TEST(Terminal, ADumbOneGetsNoEscapeCodes) {
+  const Shown shown = on_terminal({PARTITA_RANK_PROGRAM, "launch", "2", "bar", "60"}, "", {.kind = "dumb"});
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_THAT(shown.all, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("% ["))));
+  EXPECT_EQ(count(shown.rows, "rank 0 says saved"), 10);
 }
 
 TEST(Terminal, CtrlCLeavesNoRemarkOfMpirun) {

@@ -30,6 +30,16 @@ TEST(RunEnd, SaysWhatWasDoneAndWhatIsNext) {
   EXPECT_EQ(closing_lines(end)[0], "Finished step 60 of 60: 40 steps, 7.7k tokens in 1:05, training loss 3.214");
 }
 
+// Whatever the folder is called: the lines move no cursor, and what follows "Next:" can be pasted.
+TEST(RunEnd, NamesOfFoldersAreSpelledOut) {
+  const RunEnd end{.step = 1, .total = 1, .checkpoint = "a\n\x1b[2J/step", .run = "a\n\x1b[2J"};
+  const std::vector<std::string> lines = closing_lines(end);
+  EXPECT_EQ(lines.at(1), "Checkpoint: a\\x0a\\x1b[2J/step");
+  EXPECT_EQ(lines.at(2),
+            "Next: partita plot $'a\\n\\x1b[2J'; partita generate $'a\\n\\x1b[2J' --prompt TEXT; partita eval "
+            "$'a\\n\\x1b[2J' --data FILE");
+}
+
 TEST(RunEnd, AnInterruptSaysHowToGoOn) {
   RunEnd end{.first_step = 0,
              .step = 1,

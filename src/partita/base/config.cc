@@ -19,6 +19,12 @@ using namespace internal;
 
 namespace {
 
+// What stands for a value in advice.
+const char* placeholder(const ConfigField& field) {
+  if (std::holds_alternative<int64_t*>(field.target)) return "N";
+  return std::holds_alternative<double*>(field.target) ? "X" : "VALUE";
+}
+
 // A TOML scalar; another kind of node is an error at `where`.
 ConfigValue value_of(const ConfigField& field, const toml::node& node, std::string_view where) {
   if (const auto* v = node.as_boolean()) return v->get();
@@ -179,11 +185,11 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
 
 void ConfigSchema::read_overrides(std::span<const std::string> arguments, ConfigSources* sources) {
   constexpr std::string_view kWhere = "command line";
-  for (size_t i = 0; i < arguments.size(); ++i) {
+  // Reads the setting at arguments[i], and leaves i at its last word.
+  const auto read = [&](size_t& i) {
     const std::string& argument = arguments[i];
-    if (!argument.starts_with("--")) {
-      throw UsageError(fmt::format("unexpected argument '{}': a setting is written --section.key=value", argument));
-    }
+    if (!argument.starts_with("--"))
+      fail("unexpected argument '{}': a setting is written --section.key=value", argument);
     const size_t equals = argument.find('=');
     const ConfigField& field = find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kWhere);
     std::string text;
@@ -199,11 +205,16 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     } else if (std::holds_alternative<bool*>(field.target)) {
       text = "true";
     } else {
-      wrong_value(field, kWhere, "nothing");
+      fail("{0}: {1} has no value: write --{1}={2}", kWhere, field.key, placeholder(field));
     }
-    // One word alone may hold the whole list, as behind an equals sign.
+    // One word alone may hold the whole list, as after an equals sign.
     set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kWhere), kWhere);
     remember(sources, field, kWhere);
+  };
+  try {
+    for (size_t i = 0; i < arguments.size(); ++i) read(i);
+  } catch (const Error& error) {
+    throw UsageError(error.what());  // as with the options of a command; in a file it is an error
   }
 }
 

@@ -1,6 +1,7 @@
 #include "partita/base/foreign_format.h"
 
 #include "partita/base/error.h"
+#include "partita/base/printable.h"
 
 namespace partita {
 namespace {
@@ -82,6 +83,23 @@ bool is_pickle(std::string_view head) {
          (head[2] == '\x95' || head[2] == '}' || head[2] == 'c' || head[2] == '\x8A' || head[2] == ']');
 }
 
+// What no terminal may show as it is: bash, zsh and ksh read it from escapes.
+std::string escaped_word(std::string_view text) {
+  std::string word = "$'";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\')
+      word += {'\\', c};
+    else if (c == '\n')
+      word += "\\n";
+    else if (code < 0x20 || code >= 0x7F)
+      word += fmt::format("\\x{:02x}", code);
+    else
+      word += c;
+  }
+  return word + "'";
+}
+
 }  // namespace
 
 std::optional<ForeignFormat> foreign_format(std::string_view head) {
@@ -113,6 +131,7 @@ std::string shell_word(std::string_view file) {
   std::string word = file.starts_with('-') ? "./" : "";  // no option of a command
   word += file;
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  if (printable_line(word) != word) return escaped_word(word);
   for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4) word.replace(at, 1, "'\\''");
   return "'" + word + "'";
 }

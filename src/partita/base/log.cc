@@ -1,11 +1,13 @@
 #include "partita/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -15,6 +17,7 @@
 #include <memory>
 #include <mutex>
 
+#include "partita/base/file.h"
 #include "partita/base/printable.h"
 #include "partita/base/status_line.h"
 
@@ -81,6 +84,13 @@ class Terminal {
   std::mutex mutex_;
   std::string status_;
 };
+
+// 80 where the terminal does not say; 0: it is not one.
+int columns_of(int file) {
+  winsize size{};
+  if (::isatty(file) == 0 || ::ioctl(file, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col > 0 ? size.ws_col : 80;
+}
 
 std::atomic<int> lost_output = 0;  // errno
 
@@ -154,7 +164,9 @@ bool enabled(Level level) {
   return (logger.rank == 0 || level >= Level::warn) && logger.logger.should_log(spdlog_level(level));
 }
 
-void write(Level level, std::string_view message) { instance().logger.log(spdlog_level(level), printable(message)); }
+void write(Level level, std::string_view message) {
+  instance().logger.log(spdlog_level(level), printable_line(message));
+}
 
 void print(std::string_view text) {
   if (instance().rank != 0) return;
@@ -169,10 +181,15 @@ int print_error() { return lost_output; }
 void status(std::string_view line) { terminal().status(line); }
 
 int terminal_width() {
-  if (const char* told = std::getenv("PARTITA_TERMINAL_WIDTH")) return std::atoi(told);
-  winsize size{};
-  if (::isatty(STDERR_FILENO) == 0 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col > 0 ? size.ws_col : 80;
+  if (const char* told = std::getenv("PARTITA_TERMINAL_WIDTH")) {
+    const char* path = std::getenv("PARTITA_TERMINAL");
+    const FileDescriptor terminal(path == nullptr ? -1 : ::open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+    const int columns = terminal ? columns_of(terminal.get()) : 0;
+    return columns > 0 ? std::max(columns - kFreeColumns, 1) : std::atoi(told);
+  }
+  const char* kind = std::getenv("TERM");
+  if (kind != nullptr && std::string_view(kind) == "dumb") return 0;  // it shows no line that is taken back
+  return columns_of(STDERR_FILENO);
 }
 
 }  // namespace partita::log

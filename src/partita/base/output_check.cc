@@ -1,5 +1,7 @@
 #include "partita/base/output_check.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 
@@ -25,6 +27,15 @@ void check_output_file(const fs::path& path, std::span<const fs::path> inputs) {
       fail("{} is an input and would be replaced: give another output", path.string());
   make_folder_of(path);
   const AtomicFile writable(path);  // and gone again
+}
+
+void check_new_file(const fs::path& path, std::span<const fs::path> inputs) {
+  std::error_code ignored;
+  const bool input =
+      std::ranges::any_of(inputs, [&](const fs::path& other) { return fs::equivalent(path, other, ignored); });
+  if (!input && fs::is_regular_file(path, ignored))
+    fail("{} already exists: nothing is overwritten, give another name or remove it", path.string());
+  check_output_file(path, inputs);
 }
 
 void check_output_prefix(const fs::path& prefix) {

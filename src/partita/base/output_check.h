@@ -13,6 +13,10 @@ namespace partita {
 // is there stays as it is.
 void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs = {});
 
+// The same of a file that must not exist: what took hours to make is not replaced by a command that is repeated. Error also:
+// it exists.
+void check_new_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs = {});
+
 // The same of files whose names begin with `prefix`. Error: `prefix` names a folder; its folder cannot be made.
 void check_output_prefix(const std::filesystem::path& prefix);
 

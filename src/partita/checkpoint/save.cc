@@ -179,7 +179,8 @@ void apply_retention(const fs::path& root, int64_t current, const Retention& ret
   const std::vector<int64_t> removed = steps_to_remove(steps, current, retention, is_good);
   if (unusable == 1) warn_once(fmt::format("an older checkpoint is kept because it cannot be used: {}", first));
   if (unusable > 1)
-    warn_once(fmt::format("{} older checkpoints are kept because they cannot be used; the newest: {}", unusable, first));
+    warn_once(
+        fmt::format("{} older checkpoints are kept because they cannot be used; the newest: {}", unusable, first));
   for (int64_t step : removed) remove_checkpoint(root / step_folder_name(step));
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include "partita/base/error.h"
 #include "partita/base/host_cores.h"
 #include "partita/base/log.h"
+#include "partita/base/status_line.h"
 #include "partita/comm/environment.h"
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/mpirun_output.h"
@@ -100,7 +100,7 @@ class Signals {
   std::array<struct sigaction, kKinds.size()> before_{};
 };
 
-// mpirun, with its standard error in a pipe, and its standard output where both end at one terminal.
+// mpirun, with its standard error in a pipe, and its standard output too where launch() shows it.
 struct Child {
   pid_t pid = -1;
   int errors = -1, output = -1;
@@ -117,7 +117,7 @@ std::vector<std::string> environment_of(const MpirunCall& call) {
 }
 
 // `held`: a descriptor that mpirun inherits, or -1.
-Child start(const fs::path& mpirun, const MpirunCall& call, bool one_terminal, int held) {
+Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, int held) {
   const std::vector<std::string> environment = environment_of(call);
   std::vector<char*> arguments, variables;
   arguments.push_back(const_cast<char*>(mpirun.c_str()));
@@ -127,8 +127,9 @@ Child start(const fs::path& mpirun, const MpirunCall& call, bool one_terminal, i
   variables.push_back(nullptr);
 
   int errors[2], output[2] = {-1, -1};
-  if (pipe2(errors, O_CLOEXEC) != 0 || (one_terminal && pipe2(output, O_CLOEXEC) != 0))
+  if (pipe2(errors, O_CLOEXEC) != 0 || (take_output && pipe2(output, O_CLOEXEC) != 0))
     fail("pipe: {}", std::strerror(errno));
+  const auto broken_pipe = std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t pid = fork();
   if (pid < 0) fail("fork: {}", std::strerror(errno));
@@ -137,47 +138,51 @@ Child start(const fs::path& mpirun, const MpirunCall& call, bool one_terminal, i
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(nothing, STDIN_FILENO);
-    if (one_terminal) dup2(output[1], STDOUT_FILENO);
+    std::signal(SIGPIPE, broken_pipe);
+    if (take_output) dup2(output[1], STDOUT_FILENO);
     dup2(errors[1], STDERR_FILENO);
     if (held >= 0) fcntl(held, F_SETFD, 0);
     execve(mpirun.c_str(), arguments.data(), variables.data());
     _exit(127);
   }
   ::close(errors[1]);
-  if (one_terminal) ::close(output[1]);
+  if (take_output) ::close(output[1]);
   ::close(nothing);
   return {pid, errors[0], output[0]};
 }
 
-void write_all(int to, const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t written = write(to, text.data() + at, text.size() - at);
-    if (written < 0 && errno != EINTR) return;
-    at += static_cast<size_t>(std::max<ssize_t>(written, 0));
+// 0, or why it did not arrive (errno).
+int write_all(int to, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(to, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return errno;
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
   }
+  return 0;
 }
 
 // What the ranks say, in the place where the user sees it.
 class Display {
  public:
-  explicit Display(bool terminal) : terminal_(terminal) {}
+  Display(bool terminal, bool one_terminal) : terminal_(terminal), one_terminal_(one_terminal) {}
   void show(const std::string& text, const std::string& status) {
-    write_all(STDERR_FILENO, terminal_ ? screen_.show(text, status, columns()) : text);
+    (void)write_all(STDERR_FILENO, terminal_ ? screen_.show(text, status, log::terminal_width()) : text);
   }
+  // Of standard output. After a loss no more is written, and the ranks continue.
+  void show_output(std::string_view text, const std::string& status) {
+    if (one_terminal_) return show(std::string(text), status);
+    if (lost_ == 0) lost_ = write_all(STDOUT_FILENO, text);
+  }
+  [[nodiscard]] int lost() const { return lost_; }  // errno
 
  private:
-  static int columns() {
-    winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  }
-
-  bool terminal_;
+  bool terminal_, one_terminal_;
+  int lost_ = 0;
   Screen screen_;
 };
 
 // Passes output on until mpirun ends; its wait status.
-int supervise(const Child& child, MpirunOutput& output, bool terminal, const Signals& signals, int& interrupts) {
-  Display display(terminal);
+int supervise(const Child& child, MpirunOutput& output, Display& display, const Signals& signals, int& interrupts) {
   std::array<pollfd, 3> entries{pollfd{child.errors, POLLIN, 0}, pollfd{child.output, POLLIN, 0},
                                 pollfd{signals.descriptor(), POLLIN, 0}};
   char bytes[4096];
@@ -199,7 +204,7 @@ int supervise(const Child& child, MpirunOutput& output, bool terminal, const Sig
       kill(child.pid, ++interrupts == 1 ? SIGUSR1 : interrupts == 2 ? SIGINT : SIGKILL);
     }
     if (const auto got = take(entries[0])) display.show(output.pass(*got), output.status());
-    if (const auto got = take(entries[1])) display.show(std::string(*got), output.status());
+    if (const auto got = take(entries[1])) display.show_output(*got, output.status());
   }
   display.show(output.rest(), "");
   int status = 0;
@@ -251,7 +256,9 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   call.environment[MpirunOutput::kVariable] = "1";
   // The ranks write into pipes and cannot see the terminal at their end.
   if (machine.terminal_width > 0) {
-    call.environment["PARTITA_TERMINAL_WIDTH"] = std::to_string(machine.terminal_width);
+    call.environment["PARTITA_TERMINAL_WIDTH"] =
+        std::to_string(std::max(machine.terminal_width - log::kFreeColumns, 1));
+    if (!machine.terminal.empty()) call.environment["PARTITA_TERMINAL"] = machine.terminal;
     call.environment["PARTITA_STATUS_LINES"] = "1";
   }
   if (machine.one_terminal) call.environment["PARTITA_ONE_TERMINAL"] = "1";
@@ -282,9 +289,12 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
                         .one_terminal = same_terminal()};
   for (const char* variable : kForwarded)
     if (environment(variable)) machine.variables.emplace_back(variable);
-  // Only where all ranks are on this machine: other hosts have no such folder.
+  // Only where all ranks are on this machine: other hosts have no such folder, and another terminal of that name.
   std::optional<SharedMemoryFolder> shared_memory;
-  if (options.host_file.empty() && !machine.slurm) machine.shared_memory = shared_memory.emplace("/dev/shm").path();
+  if (options.host_file.empty() && !machine.slurm) {
+    machine.shared_memory = shared_memory.emplace("/dev/shm").path();
+    if (const char* terminal = ttyname(STDERR_FILENO)) machine.terminal = terminal;
+  }
   const std::string program = fs::read_symlink("/proc/self/exe");
   const MpirunCall call = mpirun_call(ranks, program, command, options, machine);
   const fs::path mpirun = find_mpirun(environment("PATH").value_or("/usr/bin:/bin"));
@@ -292,9 +302,16 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
   MpirunOutput output;
   int interrupts = 0;
   const Signals signals;
-  const Child child = start(mpirun, call, machine.one_terminal, shared_memory ? shared_memory->descriptor() : -1);
-  const int status = supervise(child, output, machine.terminal_width > 0, signals, interrupts);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
+  Display display(machine.terminal_width > 0, machine.one_terminal);
+  // What a run prints goes past this process: nobody who has stopped reading it may keep it from seeing Ctrl-C.
+  const bool take_output = machine.one_terminal || options.output_is_needed;
+  const Child child = start(mpirun, call, take_output, shared_memory ? shared_memory->descriptor() : -1);
+  const int status = supervise(child, output, display, signals, interrupts);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    if (display.lost() != 0)
+      fail("cannot write to standard output: {}: make room or give it another place", std::strerror(display.lost()));
+    return 0;
+  }
   if (interrupts > 1) throw Interrupted("the ranks were stopped by a second interrupt");
   if (output.end()) {
     const auto& [rank, signal, exit_code] = *output.end();

@@ -13,6 +13,7 @@ namespace partita {
 struct LaunchOptions {
   std::string host_file;      // Open MPI's format, "node1 slots=4" a line; empty: this machine
   std::string bind = "none";  // none, core, socket or numa: what a rank may not leave. core: as many as it has threads
+  bool output_is_needed = false;  // where what the ranks print cannot be written is an Error at the end
 };
 
 // The arguments of `command` go to this very program on every rank. 0: all ranks ended well; 2: they say that they were
@@ -36,6 +37,7 @@ struct LaunchMachine {
   bool root = false, slurm = false;      // root user; inside a Slurm allocation, whose slots mpirun knows
   std::vector<std::string> variables{};  // of kForwarded, those that are set
   int terminal_width = 0;                // of stderr; 0: it is not a terminal
+  std::string terminal{};                // its path, where ranks can open it
   bool one_terminal = false;             // and stdout is the same one
   std::string shared_memory;             // the folder for MPI's segments; empty: its own choice
 };

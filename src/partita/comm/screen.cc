@@ -2,14 +2,25 @@
 
 #include <algorithm>
 
+#include "partita/base/status_line.h"
+
 namespace partita {
 
+namespace {
+
+std::string_view fitting(std::string_view status, int width) {
+  // Where the last column is filled some terminals move to the next line.
+  const auto most = static_cast<size_t>(std::max(width - log::kFreeColumns - 1, 0));
+  if (status.size() <= most) return status;
+  const size_t cut = status.rfind("  ", most);
+  return status.substr(0, cut == std::string_view::npos || cut == 0 ? most : cut);
+}
+
+}  // namespace
+
 std::string Screen::show(std::string_view text, std::string_view status, int width) {
-  // Room for the ^C that a terminal shows by itself; and where the last column is filled some move to the next line.
-  constexpr int kRoom = 3;
-  const std::string_view fits = status.substr(0, static_cast<size_t>(std::max(width - kRoom, 0)));
   if (!text.empty()) line_begun_ = text.back() != '\n';
-  const std::string_view wanted = line_begun_ ? std::string_view() : fits;
+  const std::string_view wanted = line_begun_ ? std::string_view() : fitting(status, width);
   if (text.empty() && wanted == drawn_) return {};
   std::string bytes = drawn_.empty() ? "" : "\r\x1b[K";
   bytes += text;

@@ -10,7 +10,8 @@ namespace partita {
 
 class Screen {
  public:
-  // The bytes that show this text above this status, cut to fit into `width` columns; empty: no status. While a line is
+  // The bytes that show this text above this status, cut to fit into `width` columns (between two of its
+  // fields, which two spaces part); empty: no status. While a line is
   // begun and not ended the status waits.
   [[nodiscard]] std::string show(std::string_view text, std::string_view status, int width);
 

@@ -7,6 +7,7 @@
 
 #include "partita/base/duration.h"
 #include "partita/base/foreign_format.h"
+#include "partita/base/printable.h"
 #include "partita/train/progress.h"
 
 namespace partita {
@@ -44,10 +45,10 @@ std::vector<std::string> closing_lines(const RunEnd& e) {
     if (e.step == e.first_step) return {fmt::format("{} before the first step: there is nothing to save", why)};
     if (e.checkpoint.empty()) return {fmt::format("{} after step {} of {}, nothing was saved", why, e.step, e.total)};
     return {fmt::format("{} after step {} of {}, checkpoint saved: {}", why, e.step, e.total, figures(e)),
-            fmt::format("Checkpoint: {}", e.checkpoint.string()), "Repeat the command to resume"};
+            fmt::format("Checkpoint: {}", printable_line(e.checkpoint.string())), "Repeat the command to resume"};
   }
   std::vector<std::string> lines = {fmt::format("Finished step {} of {}: {}", e.step, e.total, figures(e))};
-  if (!e.checkpoint.empty()) lines.push_back(fmt::format("Checkpoint: {}", e.checkpoint.string()));
+  if (!e.checkpoint.empty()) lines.push_back(fmt::format("Checkpoint: {}", printable_line(e.checkpoint.string())));
   const std::string run = shell_word(e.run.string());
   lines.push_back(fmt::format("Next: partita plot {}; partita generate {} --prompt TEXT; partita eval {} --data FILE",
                               run, run, run));
