@@ -23,7 +23,7 @@ class Scaled final : public Block {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override { return {}; }
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override { return {}; }
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
-  [[nodiscard]] int64_t scale_count() const override { return scales_; }
+  [[nodiscard]] BlockTraits traits() const override { return {.fp8_scales = scales_}; }
   Residual forward(Weights, Residual x, Context&, Saved&) const override { return x; }
   void recompute(Weights, Context&, Saved&) const override {}
   ResidualGrad backward(Weights, ResidualGrad g, Context&, Saved&, Grads&) const override { return g; }

@@ -13,18 +13,24 @@ using testing::Each;
 using testing::ElementsAre;
 
 // Embedding, five layers, head: Llama, whose blocks list parameters of their own alone.
-EnginePlan plan(const EngineOptions& options, const Sharding& sharding = {}, int replicas = 1) {
-  return plan_engine(make_blocks(test::small_model(ModelKind::llama, 0), options.compute), sharding, replicas, options);
+EnginePlan plan(const EngineOptions& options, const Sharding& sharding = {}) {
+  return plan_engine(make_blocks(test::small_model(ModelKind::llama, 0), options.compute), sharding, options);
 }
 
-EngineOptions small() { return {.shape = {.samples = 2, .length = 13}, .width = 20, .blocks_per_unit = 1}; }
+std::vector<int64_t> arena_bytes(const EnginePlan& plan) {
+  std::vector<int64_t> bytes;
+  for (const Lifetime& kept : plan.kept) bytes.push_back(kept.bytes);
+  return bytes;
+}
+
+EngineOptions small() { return {.shape = {.samples = 2, .length = 13}, .width = 20, .layers_per_unit = 1}; }
 
 TEST(EnginePlan, WhereAllIsTrainedBackwardGoesDownToTheEmbedding) {
   const EnginePlan p = plan(small());
-  EXPECT_EQ(p.first_trainable, 0);
-  EXPECT_THAT(p.backward_reads, ElementsAre(false, true, true, true, true, true, true));
+  EXPECT_EQ(p.blocks.first_trainable, 0);
+  EXPECT_THAT(p.blocks.backward_reads, ElementsAre(false, true, true, true, true, true, true));
   EXPECT_THAT(p.keeps, Each(Keep::all));
-  EXPECT_EQ(p.kept_bytes, p.arena_bytes);
+  EXPECT_EQ(p.kept_bytes, arena_bytes(p));
   EXPECT_EQ(p.gradients.full.size(), p.units.units.size());
   EXPECT_FALSE(p.states_on_host);
   EXPECT_FALSE(p.activations_on_host);
@@ -36,8 +42,8 @@ TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
   options.keep = Keep::attention;
   options.entry_layers = 4;
   const EnginePlan p = plan(options);
-  EXPECT_EQ(p.first_trainable, 3);
-  EXPECT_THAT(p.backward_reads, ElementsAre(false, false, false, true, true, true, true));
+  EXPECT_EQ(p.blocks.first_trainable, 3);
+  EXPECT_THAT(p.blocks.backward_reads, ElementsAre(false, false, false, true, true, true, true));
   EXPECT_THAT(p.keeps, ElementsAre(Keep::nothing, Keep::nothing, Keep::nothing, Keep::entry, Keep::entry,
                                    Keep::attention, Keep::attention));
   EXPECT_EQ(p.kept_bytes[2], 0);
@@ -56,22 +62,22 @@ TEST(EnginePlan, EntryLayersKeepNoMoreThanTheOthers) {
 TEST(EnginePlan, WhatAddsUpIsFp32) {
   struct Case {
     Sharding sharding;
-    int replicas, micro_batches;
+    int micro_batches;
     bool fp32_gradients;
     DType gradient, sum;
   };
   constexpr DType kHalf = DType::bf16, kFull = DType::fp32;
-  const Sharding one, two{.ranks = 2}, few{.ranks = 2, .few_gradients = true};
-  for (const Case& c : {Case{one, 1, 1, false, kHalf, kHalf}, Case{one, 1, 1, true, kFull, kFull},
-                        Case{one, 1, 3, false, kFull, kFull}, Case{one, 2, 1, false, kFull, kFull},
-                        Case{two, 1, 1, false, kFull, kFull}, Case{few, 1, 1, false, kHalf, kHalf},
-                        Case{few, 1, 3, false, kHalf, kFull}, Case{few, 1, 3, true, kFull, kFull}}) {
+  const Sharding one, copies{.replicas = 2}, states{.ranks = 2}, gradients{.ranks = 2, .gradients = true};
+  for (const Case& c : {Case{one, 1, false, kHalf, kHalf}, Case{one, 1, true, kFull, kFull},
+                        Case{one, 3, false, kFull, kFull}, Case{copies, 1, false, kFull, kFull},
+                        Case{states, 1, false, kFull, kFull}, Case{gradients, 1, false, kHalf, kHalf},
+                        Case{gradients, 3, false, kHalf, kFull}, Case{gradients, 3, true, kFull, kFull}}) {
     EngineOptions options = small();
     options.compute = kHalf;
     options.micro_batches = c.micro_batches;
     options.fp32_gradients = c.fp32_gradients;
-    for (const Unit& unit : plan(options, c.sharding, c.replicas).units.units) {
-      const bool layer = unit.pool == Pool::layers;
+    for (const Unit& unit : plan(options, c.sharding).units.units) {
+      const bool layer = unit.pool == BufferPool::layers;
       EXPECT_EQ(unit.weight, kHalf) << unit.name;
       EXPECT_EQ(unit.gradient, layer ? c.gradient : kFull) << unit.name << ", " << c.micro_batches << " micro-batches";
       EXPECT_EQ(unit.gradient_sum, layer ? c.sum : kFull) << unit.name << ", " << c.micro_batches << " micro-batches";
@@ -89,7 +95,7 @@ TEST(EnginePlan, OffloadedBlocksTakeNothingOfTheArena) {
   for (size_t b = 0; b < 7; ++b) {
     const bool offloaded = b >= 1 && b <= 3;
     EXPECT_EQ(p.offloaded[b].slot >= 0, offloaded) << "block " << b;
-    EXPECT_EQ(p.arena_bytes[b], offloaded ? 0 : p.kept_bytes[b]) << "block " << b;
+    EXPECT_EQ(p.kept[b].bytes, offloaded ? 0 : p.kept_bytes[b]) << "block " << b;
   }
   EXPECT_EQ(p.kept_bytes, plan(small()).kept_bytes);
 }

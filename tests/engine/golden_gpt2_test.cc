@@ -34,7 +34,7 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
         EngineOptions{.shape = {.samples = shape[0], .length = shape[1]},
                       .width = model.hidden_size,
                       .keep = keep,
-                      .blocks_per_unit = 1,
+                      .layers_per_unit = 1,
                       .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
                       .poison = true});
     for (const OwnedRun& run : engine_->owned_runs()) {
@@ -104,8 +104,8 @@ TEST_P(Golden, ThreeClippedSteps) {
     EXPECT_NEAR(r.loss, losses[step], 1e-5 * losses[step]);
     EXPECT_NEAR(r.grad_norm, norms[step], 1e-5 * norms[step]);
   }
-  // Adam's first steps are the learning rate times the sign of the gradient. Where that is zero but for rounding (the bias
-  // of the keys: softmax does not see it), the sign is noise, and the element moves by up to three such steps.
+  // Adam's first steps are the learning rate times the sign of the gradient. Where that is zero but for rounding (the
+  // bias of the keys: softmax does not see it), the sign is noise, and the element moves by up to three such steps.
   double largest = 0;
   for (const OwnedRun& run : engine_->owned_runs())
     for (float g : read<float>("gradient/" + run.parameter->name))

@@ -77,11 +77,11 @@ TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
 
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
   for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb})
-    for (int blocks_per_unit : {1, 2, 5})
+    for (int layers_per_unit : {1, 2, 5})
       expect_same_training({.compute = DType::bf16,
                             .optimizer = optimizer,
                             .offload = {.optimizer = true},
-                            .blocks_per_unit = blocks_per_unit},
+                            .layers_per_unit = layers_per_unit},
                            "optimizer " + std::to_string(static_cast<int>(optimizer)));
   const auto some_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.1.");
@@ -136,7 +136,9 @@ TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
     std::vector<Keep> keeps(blocks, Keep::entry);
     std::fill_n(keeps.begin(), frozen, Keep::nothing);
     const int layers = static_cast<int>(random() % 12);
-    const auto plan = plan_activation_offload(keeps, layers);
+    std::vector<BlockKind> kinds(blocks, BlockKind::layer);
+    kinds.front() = BlockKind::embedding, kinds.back() = BlockKind::head;
+    const auto plan = plan_activation_offload(keeps, kinds, layers);
     ASSERT_EQ(plan.size(), blocks);
     std::array<int, 2> holds = {-1, -1};
     std::vector<bool> on_host(blocks, false);
@@ -223,8 +225,8 @@ TEST_F(OffloadTest, MemoryIsTheHosts) {
   for (const Unit& unit : engine->plan().units) {
     const int64_t count = unit.layout.count;
     all += count;
-    (unit.pool == Pool::layers ? matrices : rest) += count;
-    if (unit.pool == Pool::layers) largest = std::max(largest, count);
+    (unit.pool == BufferPool::layers ? matrices : rest) += count;
+    if (unit.pool == BufferPool::layers) largest = std::max(largest, count);
     staging[turn % 2] = std::max(staging[turn % 2], count);
     ++turn;
   }

@@ -57,7 +57,8 @@ struct EngineCase {
   bool poison = false;
   Offload offload;
   double dropout = 0.1;
-  int blocks_per_unit = 1;
+  int layers_per_unit = 1;
+  std::vector<Action> actions = {};  // none: one micro-batch after the other
 };
 
 inline bool is_base(const ParameterSpec& p) { return !p.adapter; }
@@ -88,7 +89,8 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .fp32_gradients = c.fp32_gradients,
                               .keep = c.keep,
                               .entry_layers = c.entry_layers,
-                              .blocks_per_unit = c.blocks_per_unit,
+                              .layers_per_unit = c.layers_per_unit,
+                              .actions = c.actions,
                               .optimizer = {.kind = c.optimizer},
                               .frozen = frozen,
                               .offload = c.offload,
@@ -97,10 +99,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .poison = c.poison};
   const Zero zero = make_zero(c.stage, self, data);
   std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8);
-  const EngineMemory predicted = predict_memory(
-      blocks,
-      {.ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients},
-      zero.replica->size(), options);
+  const EngineMemory predicted = predict_memory(blocks, zero.sharding, options);
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());
   // Adapters not zero, so that all of them have gradients from the first step on.

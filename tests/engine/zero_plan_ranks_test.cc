@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "partita/comm/recording.h"
-#include "partita/shard/collective_plan.h"
+#include "partita/shard/gradient_plan.h"
+#include "partita/shard/use_plan.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita {
@@ -36,9 +37,9 @@ TEST(Zero, MemoryIsDivided) {
       int64_t all = 0, matrices = 0, own = 0, ends = 0, largest = 0;
       for (const Unit& unit : engine->plan().units) {
         all += unit.layout.count;
-        if (unit.pool == Pool::own) own += unit.layout.count;
-        if (unit.pool == Pool::ends) ends += unit.layout.count;
-        if (unit.pool != Pool::layers) continue;
+        if (unit.pool == BufferPool::persistent) own += unit.layout.count;
+        if (unit.pool == BufferPool::embedding_and_head) ends += unit.layout.count;
+        if (unit.pool != BufferPool::layers) continue;
         matrices += unit.layout.count;
         largest = std::max(largest, unit.layout.count);
       }
@@ -68,12 +69,12 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
   const int ranks = groups.data->size();
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, 3})
-      for (int blocks_per_unit : {1, 2, 5}) {
+      for (int layers_per_unit : {1, 2, 5}) {
         const EngineCase c{.stage = stage,
                            .samples = 1,
                            .micro_batches = micro_batches,
                            .dropout = 0,
-                           .blocks_per_unit = blocks_per_unit};
+                           .layers_per_unit = layers_per_unit};
         RecordingCommunicator self(*groups.self), data(*groups.data);
         const auto engine = test::make_engine(c, self, data);
         (void)test::run_steps(*engine, c, data.rank(), ranks, 0, 1);
@@ -82,12 +83,11 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
         const RecordingCommunicator& shard = stage == 0 ? self : data;
         const Zero zero = make_zero(stage, self, data);
-        const Sharding sharding{
-            .ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
+        const GradientPlan gradients = plan_gradients(engine->plan(), zero.sharding, micro_batches, false);
         EXPECT_EQ(shard.count("all_gather"),
-                  gathers_per_step(engine->plan(), sharding, engine->backward_reads(), micro_batches))
-            << "stage " << stage << ", " << micro_batches << " micro-batches, " << blocks_per_unit << " blocks a unit";
-        EXPECT_EQ(shard.count("reduce_scatter"), reductions_per_step(engine->plan(), sharding, micro_batches))
+                  count_gathers(engine->plan(), zero.sharding, engine->uses()))
+            << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit << " blocks a unit";
+        EXPECT_EQ(shard.count("reduce_scatter"), count_reductions(engine->plan(), gradients, micro_batches))
             << "stage " << stage;
         int64_t elements = 0;
         for (const Unit& unit : engine->plan().units) elements += unit.layout.count;
@@ -97,8 +97,9 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         if ((stage == 1 || stage == 2) && ranks > 1) {
           EXPECT_EQ(shard.bytes("all_gather"), 4 * elements);
         }
-        if (stage == 3 && blocks_per_unit == 1) {
-          // Layers: all in forward, all but the two that are still there in backward and in the next forward; ends once.
+        if (stage == 3 && layers_per_unit == 1) {
+          // Layers: all in forward, all but the two that are still there in backward and in the next forward; ends
+          // once.
           EXPECT_EQ(shard.count("all_gather"), 5 + (2 * micro_batches - 1) * 3 + 1 + (ranks > 1 ? 1 : 0));
         }
         // Valid tokens before, squares and loss after; at stage 0 the gradients of each unit.

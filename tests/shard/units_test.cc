@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "partita/shard/collective_plan.h"
+#include "partita/shard/slots.h"
 #include "tests/support/error_message.h"
 
 namespace partita {
@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Blocks = std::vector<std::vector<ParameterSpec>>;
+using Blocks = std::vector<BlockParameters>;
 
 ParameterSpec matrix(std::string name, int64_t rows, int64_t columns) {
   return {.name = std::move(name), .shape = {rows, columns}, .decay = true};
@@ -22,12 +22,12 @@ ParameterSpec matrix(std::string name, int64_t rows, int64_t columns) {
 ParameterSpec bias(std::string name, int64_t count) { return {.name = std::move(name), .shape = {count}}; }
 
 Blocks model(int layers, bool tied) {
-  Blocks blocks = {{matrix("table", 7, 3)}};
+  Blocks blocks = {{BlockKind::embedding, {matrix("table", 7, 3)}}};
   for (int l = 0; l < layers; ++l) {
     const std::string prefix = "layer" + std::to_string(l);
-    blocks.push_back({matrix(prefix + ".w", 3, 3), bias(prefix + ".b", 3)});
+    blocks.push_back({BlockKind::layer, {matrix(prefix + ".w", 3, 3), bias(prefix + ".b", 3)}});
   }
-  blocks.push_back({matrix(tied ? "table" : "head", 7, 3), bias("norm", 3)});
+  blocks.push_back({BlockKind::head, {matrix(tied ? "table" : "head", 7, 3), bias("norm", 3)}});
   return blocks;
 }
 
@@ -38,8 +38,8 @@ std::vector<std::string> names(const UnitPlan& plan) {
 }
 
 TEST(Units, TiedEndsAreOne) {
-  const UnitPlan plan = plan_units(model(4, true), {.ranks = 2, .blocks_per_unit = 2});
-  EXPECT_THAT(names(plan), ElementsAre("ends", "layers.0-1", "layers.2-3", "vectors"));
+  const UnitPlan plan = plan_units(model(4, true), {.ranks = 2, .layers_per_unit = 2});
+  EXPECT_THAT(names(plan), ElementsAre("embedding_and_head", "layers.0-1", "layers.2-3", "vectors"));
   EXPECT_THAT(plan.units_of_block[0], ElementsAre(0));
   EXPECT_THAT(plan.units_of_block[1], ElementsAre(1, 3));
   EXPECT_THAT(plan.units_of_block[4], ElementsAre(2, 3));
@@ -49,10 +49,11 @@ TEST(Units, TiedEndsAreOne) {
 }
 
 TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
-  const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .blocks_per_unit = 1});
+  const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .layers_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
                                        "layers.4-4", "head", "vectors"));
-  const SlotPlan few = plan_slots(plan, true, SlotsFor::weights), all = plan_slots(plan, false, SlotsFor::weights);
+  const SlotPlan few = plan_slots(plan, true, SlotContent::weights);
+  const SlotPlan all = plan_slots(plan, false, SlotContent::weights);
   EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
   EXPECT_EQ(few.slot_count.size(), 4U);
   EXPECT_TRUE(few.shared(0));
@@ -65,18 +66,18 @@ TEST(Units, EveryParameterOfEveryBlockIsPlacedOnce) {
     for (bool tied : {true, false})
       for (int step : {0, 1, 2, 5}) {
         const Blocks blocks = model(layers, tied);
-        const UnitPlan plan = plan_units(blocks, {.ranks = 4, .blocks_per_unit = step});
+        const UnitPlan plan = plan_units(blocks, {.ranks = 4, .layers_per_unit = step});
         size_t placed = 0;
         for (const Unit& unit : plan.units) placed += unit.layout.parameters.size();
         EXPECT_EQ(placed, 1U + 2U * static_cast<size_t>(layers) + (tied ? 1U : 2U));
         for (size_t b = 0; b < blocks.size(); ++b) {
-          ASSERT_EQ(plan.blocks[b].size(), blocks[b].size());
-          for (size_t p = 0; p < blocks[b].size(); ++p) {
+          ASSERT_EQ(plan.blocks[b].size(), blocks[b].parameters.size());
+          for (size_t p = 0; p < blocks[b].parameters.size(); ++p) {
             const Placement place = plan.blocks[b][p];
             EXPECT_EQ(plan.units[static_cast<size_t>(place.unit)]
                           .layout.parameters[static_cast<size_t>(place.parameter)]
                           .name,
-                      blocks[b][p].name);
+                      blocks[b].parameters[p].name);
           }
         }
       }
@@ -90,15 +91,15 @@ ParameterSpec frozen(ParameterSpec p) {
 // A layer whose matrices are partly frozen uses two units at once: they never share a slot.
 TEST(Units, FrozenParametersLieApart) {
   Blocks blocks = model(3, false);
-  blocks[0][0].trainable = false;
-  blocks[1][0].trainable = blocks[1][1].trainable = false;
-  blocks[2].push_back(frozen(matrix("layer1.u", 3, 3)));
-  blocks[3].push_back({.name = "layer2.a", .shape = {2, 3}, .decay = true, .adapter = true});
-  const UnitPlan plan = plan_units(blocks, {.ranks = 2, .blocks_per_unit = 1});
+  blocks[0].parameters[0].trainable = false;
+  blocks[1].parameters[0].trainable = blocks[1].parameters[1].trainable = false;
+  blocks[2].parameters.push_back(frozen(matrix("layer1.u", 3, 3)));
+  blocks[3].parameters.push_back({.name = "layer2.a", .shape = {2, 3}, .decay = true, .adapter = true});
+  const UnitPlan plan = plan_units(blocks, {.ranks = 2, .layers_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding.frozen", "layers.0-0.frozen", "layers.1-1", "layers.1-1.frozen",
                                        "layers.2-2", "head", "vectors", "vectors.frozen"));
-  EXPECT_THAT(plan_slots(plan, true, SlotsFor::weights).slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 3, 4, 5));
-  EXPECT_THAT(plan_slots(plan, true, SlotsFor::gradients).slot_of_unit, ElementsAre(-1, -1, 0, -1, 1, 2, 3, -1));
+  EXPECT_THAT(plan_slots(plan, true, SlotContent::weights).slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 3, 4, 5));
+  EXPECT_THAT(plan_slots(plan, true, SlotContent::gradients).slot_of_unit, ElementsAre(-1, -1, 0, -1, 1, 2, 3, -1));
   EXPECT_EQ(first_trainable_block(plan), 2);
   for (const Unit& unit : plan.units)
     for (const ParameterSpec& p : unit.layout.parameters) EXPECT_EQ(p.trainable, unit.trainable) << p.name;
@@ -111,12 +112,14 @@ TEST(Units, UnitsOfABlockNeverShareASlot) {
   for (int round = 0; round < 300; ++round) {
     Blocks blocks = model(static_cast<int>(random() % 7), random() % 2 == 0);
     for (auto& block : blocks) {
-      block.push_back(matrix("extra" + std::to_string(&block - blocks.data()), 2, 2));
-      for (ParameterSpec& p : block) p.trainable = random() % 2 == 0;
+      block.parameters.push_back(matrix("extra" + std::to_string(&block - blocks.data()), 2, 2));
+      for (ParameterSpec& p : block.parameters) p.trainable = random() % 2 == 0;
     }
-    if (blocks.front()[0].name == blocks.back()[0].name) blocks.back()[0].trainable = blocks.front()[0].trainable;
-    const UnitPlan plan = plan_units(blocks, {.ranks = 3, .blocks_per_unit = 1 + static_cast<int>(random() % 3)});
-    for (SlotsFor what : {SlotsFor::weights, SlotsFor::gradients}) {
+    const ParameterSpec& table = blocks.front().parameters[0];
+    ParameterSpec& head = blocks.back().parameters[0];
+    if (table.name == head.name) head.trainable = table.trainable;
+    const UnitPlan plan = plan_units(blocks, {.ranks = 3, .layers_per_unit = 1 + static_cast<int>(random() % 3)});
+    for (SlotContent what : {SlotContent::weights, SlotContent::gradients}) {
       const SlotPlan slots = plan_slots(plan, true, what);
       for (const auto& units : plan.units_of_block) {
         std::set<int> used;
@@ -135,52 +138,39 @@ TEST(Units, UnitsOfABlockNeverShareASlot) {
 }
 
 TEST(Units, AutomaticSizeFillsCollectivesButLeavesFourUnits) {
-  EXPECT_EQ(automatic_blocks_per_unit(200'000'000, 32), 1);  // 7B: a layer is enough
-  EXPECT_EQ(automatic_blocks_per_unit(30'720'000, 48), 1);   // GPT-2 XL
-  EXPECT_EQ(automatic_blocks_per_unit(7'077'888, 12), 3);    // GPT-2 small: 5 would fill it, 3 leave four units
-  EXPECT_EQ(automatic_blocks_per_unit(7'077'888, 24), 5);
-  EXPECT_EQ(automatic_blocks_per_unit(100, 3), 1);
-  EXPECT_EQ(automatic_blocks_per_unit(0, 0), 1);
+  EXPECT_EQ(automatic_layers_per_unit(200'000'000, 32), 1);  // 7B: a layer is enough
+  EXPECT_EQ(automatic_layers_per_unit(30'720'000, 48), 1);   // GPT-2 XL
+  EXPECT_EQ(automatic_layers_per_unit(7'077'888, 12), 3);    // GPT-2 small: 5 would fill it, 3 leave four units
+  EXPECT_EQ(automatic_layers_per_unit(7'077'888, 24), 5);
+  EXPECT_EQ(automatic_layers_per_unit(100, 3), 1);
+  EXPECT_EQ(automatic_layers_per_unit(0, 0), 1);
 }
 
 TEST(Units, TwoShapesOfOneNameAreAnError) {
   Blocks blocks = model(1, true);
-  blocks[2][0].shape = {8, 3};
+  blocks[2].parameters[0].shape = {8, 3};
   EXPECT_THAT(error_message([&] { (void)plan_units(blocks, {}); }),
               HasSubstr("table has shape [7, 3] in one block and [8, 3]"));
-  EXPECT_THAT(error_message([&] { (void)plan_units(Blocks(1), {}); }), HasSubstr("found 1 blocks"));
+  EXPECT_THAT(error_message([&] { (void)plan_units(Blocks(), {}); }), HasSubstr("found none"));
 }
 
 TEST(Units, GradientsOfEndsAndVectorsStayFp32) {
   const UnitPlan plan = plan_units(model(2, true), {.ranks = 2, .weight = DType::bf16, .matrix_gradient = DType::bf16});
   for (const Unit& unit : plan.units) {
     EXPECT_EQ(unit.weight, DType::bf16);
-    EXPECT_EQ(unit.gradient, unit.pool == Pool::layers ? DType::bf16 : DType::fp32) << unit.name;
+    EXPECT_EQ(unit.gradient, unit.pool == BufferPool::layers ? DType::bf16 : DType::fp32) << unit.name;
   }
 }
 
-// Stage 3: a layer's unit is gathered again in each pass, but for the two that the pass before left in their slots.
-TEST(CollectivePlan, CountsGathersAndReductions) {
-  for (int layers : {0, 1, 2, 3, 5, 8})
-    for (bool tied : {true, false})
-      for (int micro_batches : {1, 2, 5}) {
-        const UnitPlan plan = plan_units(model(layers, tied), {.ranks = 4, .blocks_per_unit = 1});
-        std::vector<bool> reads(static_cast<size_t>(layers) + 2, true);
-        reads[0] = false;
-        const auto units = static_cast<int64_t>(plan.units.size());
-        const Sharding zero1{.ranks = 4}, zero2{.ranks = 4, .few_gradients = true},
-            zero3{.ranks = 4, .few_weights = true, .few_gradients = true};
-        EXPECT_EQ(gathers_per_step(plan, {.ranks = 1}, reads, micro_batches), 0);
-        EXPECT_EQ(gathers_per_step(plan, zero1, reads, micro_batches), units);
-        const int64_t again = std::max(0, layers - 2);
-        const int64_t ends = tied ? 1 : 2 * micro_batches;
-        EXPECT_EQ(gathers_per_step(plan, zero3, reads, micro_batches),
-                  layers + (2 * micro_batches - 1) * again + ends + 1)
-            << layers << " layers, tied " << tied << ", " << micro_batches << " micro-batches";
-        EXPECT_EQ(reductions_per_step(plan, {.ranks = 1}, micro_batches), 0);
-        EXPECT_EQ(reductions_per_step(plan, zero1, micro_batches), units);
-        EXPECT_EQ(reductions_per_step(plan, zero2, micro_batches), units * micro_batches);
-      }
+// A stage of a pipeline has neither an embedding nor a head.
+TEST(Units, LayersAloneAreAModel) {
+  Blocks blocks = model(3, false);
+  blocks.erase(blocks.begin());
+  blocks.pop_back();
+  const UnitPlan plan = plan_units(blocks, {.ranks = 2, .layers_per_unit = 2});
+  EXPECT_THAT(names(plan), ElementsAre("layers.0-1", "layers.2-2", "vectors"));
+  EXPECT_THAT(plan.units_of_block[0], ElementsAre(0, 2));
+  EXPECT_THAT(plan.units_of_block[2], ElementsAre(1, 2));
 }
 
 }  // namespace

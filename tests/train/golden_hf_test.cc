@@ -69,7 +69,7 @@ class GoldenHf : public testing::TestWithParam<Case> {
     EngineOptions options{.shape = {.samples = shape[0], .length = shape[1]},
                           .width = model().hidden_size,
                           .keep = c.keep,
-                          .blocks_per_unit = 1,
+                          .layers_per_unit = 1,
                           .optimizer = {.beta1 = 0.9},
                           .poison = true};
     if (c.adapters) options.frozen = [](const ParameterSpec& p) { return !p.adapter; };

@@ -217,12 +217,12 @@ TEST_F(Floors, OfFrozenLayers) {
 
 UnitPlan plan_of(const Config& c) {
   const FrozenParameters frozen(c.train.freeze, c.lora);
-  std::vector<std::vector<ParameterSpec>> blocks;
+  std::vector<BlockParameters> blocks;
   for (const auto& block : make_blocks(c.model, DType::bf16, c.lora)) {
-    blocks.push_back(block->parameters());
-    for (ParameterSpec& p : blocks.back()) p.trainable = !frozen(p);
+    blocks.push_back({.kind = block->traits().kind, .parameters = block->parameters()});
+    for (ParameterSpec& p : blocks.back().parameters) p.trainable = !frozen(p);
   }
-  return plan_units(blocks, {.blocks_per_unit = 1});
+  return plan_units(blocks, {.layers_per_unit = 1});
 }
 
 TEST(StepWork, IsARanksPart) {

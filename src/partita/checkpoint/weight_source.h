@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "partita/shard/layout.h"
+#include "partita/nn/parameter.h"
 
 namespace partita {
 

@@ -13,7 +13,7 @@ namespace {
 class DeviceCopies final : public Copies {
  public:
   explicit DeviceCopies(c10::Device device)
-      : down_(make_stream(device, StreamUse::side)), up_(make_stream(device, StreamUse::side)) {}
+      : down_(make_stream(device, StreamUse::concurrent)), up_(make_stream(device, StreamUse::concurrent)) {}
 
   Event down(at::Tensor host, at::Tensor device, const Event& after) override {
     return copy(*down_, host, device, after);

@@ -1,6 +1,7 @@
 // Streams of the device that a rank computes on.
 //
-//   std::unique_ptr<Stream> compute = make_stream(device, StreamUse::compute), side = make_stream(device, StreamUse::side);
+//   std::unique_ptr<Stream> compute = make_stream(device, StreamUse::compute);
+//   std::unique_ptr<Stream> communication = make_stream(device, StreamUse::concurrent);
 #pragma once
 #include <c10/core/Device.h>
 
@@ -10,8 +11,8 @@
 
 namespace partita {
 
-// compute: the stream that kernels are given to. side: another one, beside it.
-enum class StreamUse : uint8_t { compute, side };
+// compute: the stream that kernels are given to. concurrent: another one, whose work runs at the same time.
+enum class StreamUse : uint8_t { compute, concurrent };
 
 // Error: a device that this build has no code for.
 [[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);

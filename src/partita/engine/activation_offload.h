@@ -1,5 +1,5 @@
-// What layers keep from forward to backward, in host memory meanwhile: the layers share two buffers on the device, used in
-// turn, so that one is copied while the other is computed with.
+// What layers keep from forward to backward, in host memory meanwhile: the layers share two buffers on the device, used
+// in turn, so that one is copied while the other is computed with.
 //
 //   ActivationOffload offload(plan_activation_offload(keeps, layers), kept_bytes, {.device = device}, copies, compute);
 //   offload.memory(b)                                // where block b keeps, undefined: memory of its own
@@ -18,6 +18,7 @@
 #include "partita/comm/copies.h"
 #include "partita/comm/stream.h"
 #include "partita/nn/buffers.h"
+#include "partita/nn/parameter.h"
 
 namespace partita {
 
@@ -28,8 +29,9 @@ struct OffloadedBlock {
   int before = -1;      // the block that had the slot before it in forward, and has it again after it in backward
 };
 
-// [block]: the first `layers` layers that keep anything. Block 0 is the embedding, the last the head. Pure.
-[[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps, int layers);
+// [block]: the first `layers` blocks that are layers and keep anything. Pure.
+[[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
+                                                                  std::span<const BlockKind> kinds, int layers);
 
 // Bytes of the two buffers that offloaded blocks use in turn. Pure.
 [[nodiscard]] std::array<int64_t, 2> offload_slot_bytes(std::span<const OffloadedBlock>,

@@ -57,11 +57,12 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
                    scratch_memory = bytes(temporary_bytes_.scratch, device), none = bytes(0, device);
   const std::vector<at::Tensor> out = carve(bytes(temporary_bytes_.handed, device), handed_specs(shape, width, dtype));
   handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    const Block* block = blocks[b].get();
-    const std::vector<BufferSpec> specs = block->saved(shape), kept = filter(specs, keeps[b], true),
+  for (const auto& block : blocks) scratch_.push_back(carve(scratch_memory, block->scratch(shape)));
+  for (size_t i = 0; i < kept_memory.size(); ++i) {
+    const size_t b = i % blocks.size();
+    const std::vector<BufferSpec> specs = blocks[b]->saved(shape), kept = filter(specs, keeps[b], true),
                                   rest = filter(specs, keeps[b], false);
-    const std::vector<at::Tensor> kept_views = carve(kept_memory[b].defined() ? kept_memory[b] : none, kept);
+    const std::vector<at::Tensor> kept_views = carve(kept_memory[i].defined() ? kept_memory[i] : none, kept);
     const std::vector<at::Tensor> shared_views = carve(shared_memory, rest);
     Saved saved;
     size_t next_kept = 0, next_shared = 0;
@@ -70,7 +71,6 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
       saved.slots.push_back(saved.kept.back() ? kept_views[next_kept++] : shared_views[next_shared++]);
     }
     saved_.push_back(std::move(saved));
-    scratch_.push_back(carve(scratch_memory, block->scratch(shape)));
   }
 }
 

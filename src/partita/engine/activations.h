@@ -1,5 +1,6 @@
-// Memory of activations: what blocks keep from forward to backward, shared temporaries, and what blocks hand on, laid out
-// from the blocks' own lists before the first step.
+// Memory of activations: what blocks keep from forward to backward, for each micro-batch that is between the two (a
+// slot); temporaries that all blocks and slots share; and what blocks hand on. Laid out from the blocks' own lists
+// before the first step.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -23,13 +24,15 @@ class Activations {
   };
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                       std::span<const Keep> keeps, int64_t width, DType);
-  // Room for one micro-batch of this shape; width and dtype of the residual stream. kept[block]: memory for what the block
-  // keeps, at least kept_bytes; undefined where that is 0.
+  // For micro-batches of this shape; width and dtype of the residual stream. kept[slot * blocks + block]: memory for
+  // what the block keeps, at least kept_bytes; undefined where that is 0.
   Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const Keep> keeps,
               std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
-  [[nodiscard]] Saved& saved(int block) { return saved_[static_cast<size_t>(block)]; }
+  [[nodiscard]] Saved& saved(int slot, int block) {
+    return saved_[static_cast<size_t>(slot) * scratch_.size() + static_cast<size_t>(block)];
+  }
   [[nodiscard]] std::span<const at::Tensor> scratch(int block) const { return scratch_[static_cast<size_t>(block)]; }
   [[nodiscard]] const Handed& handed() const { return handed_; }
   [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_.total(); }
@@ -37,8 +40,8 @@ class Activations {
  private:
   Shape shape_;
   TemporaryBytes temporary_bytes_;
-  std::vector<Saved> saved_;
-  std::vector<std::vector<at::Tensor>> scratch_;
+  std::vector<Saved> saved_;                      // [slot * blocks + block]
+  std::vector<std::vector<at::Tensor>> scratch_;  // [block]
   Handed handed_;
 };
 

@@ -11,13 +11,13 @@ namespace partita {
 
 AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device device) {
   int64_t all = 0;
-  for (const auto& block : blocks) all += block->scale_count();
+  for (const auto& block : blocks) all += block->traits().fp8_scales;
   const auto options = at::TensorOptions(at::kFloat).device(device);
   scales_ = at::zeros({all, kFp8Scale}, options);
   history_ = at::zeros({all, kSteps}, options);
   int64_t first = 0;
   for (const auto& block : blocks) {
-    const int64_t count = block->scale_count();
+    const int64_t count = block->traits().fp8_scales;
     of_block_.push_back(count > 0 ? scales_.narrow(0, first, count) : at::Tensor());
     first += count;
   }

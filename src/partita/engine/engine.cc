@@ -16,10 +16,6 @@
 namespace partita {
 namespace {
 
-Sharding sharding_of(const Zero& zero) {
-  return {.ranks = zero.shard->size(), .few_weights = zero.few_weights, .few_gradients = zero.few_gradients};
-}
-
 std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
   if (options.graph) leave_default_stream(options.device);
   return make_stream(options.device, StreamUse::compute);
@@ -30,19 +26,6 @@ std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const Engine
   return options.offload.copies ? options.offload.copies() : make_copies(options.device);
 }
 
-std::unique_ptr<GradStore> make_grads(const EnginePlan& plan, const Zero& zero, const EngineOptions& options,
-                                      const Arena& arena, Copies* copies, Stream& compute, Stream& side) {
-  if (!options.training) return nullptr;
-  return std::make_unique<GradStore>(plan.units, zero,
-                                     GradStore::Options{.micro_batches = options.micro_batches,
-                                                        .poison = options.poison,
-                                                        .device = options.device,
-                                                        .buffers = arena.gradients,
-                                                        .slices = arena.slices,
-                                                        .copies = plan.states_on_host ? copies : nullptr},
-                                     compute, side);
-}
-
 std::unique_ptr<ActivationOffload> make_activation_offload(const EnginePlan& plan, const EngineOptions& options,
                                                            Copies* copies, Stream& compute) {
   if (!plan.activations_on_host) return nullptr;
@@ -50,11 +33,11 @@ std::unique_ptr<ActivationOffload> make_activation_offload(const EnginePlan& pla
   return std::make_unique<ActivationOffload>(plan.offloaded, plan.kept_bytes, offload, *copies, compute);
 }
 
-// [block]: where it keeps.
-std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload* moved) {
+// [slot * blocks + block]: where it keeps.
+std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload* offload) {
   std::vector<at::Tensor> memory = arena.kept;
-  for (size_t b = 0; moved != nullptr && b < memory.size(); ++b)
-    if (const at::Tensor slot = moved->memory(static_cast<int>(b)); slot.defined()) memory[b] = slot;
+  for (size_t b = 0; offload != nullptr && b < memory.size(); ++b)
+    if (const at::Tensor slot = offload->memory(static_cast<int>(b)); slot.defined()) memory[b] = slot;
   return memory;
 }
 
@@ -70,30 +53,22 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
     : blocks_(std::move(blocks)),
       data_(data),
       options_(options),
-      plan_(plan_engine(blocks_, sharding_of(zero), zero.replica->size(), options)),
-      arena_(make_arena(plan_.arena_bytes, plan_.gradients, options.device)),
+      plan_(plan_engine(blocks_, zero.sharding, options)),
+      arena_(make_arena(plan_.kept, plan_.gradients, options.device)),
       compute_(compute_stream(options)),
-      side_(make_stream(options.device, StreamUse::side)),
+      communication_(make_stream(options.device, StreamUse::concurrent)),
       copies_(make_offload_copies(plan_, options)),
-      masters_(make_masters(plan_, options)),
-      weights_(plan_.units, zero, plan_.backward_reads,
-               {.poison = options.poison, .device = options.device, .masters = masters_}, *compute_, *side_),
-      grads_(make_grads(plan_, zero, options, arena_, copies_.get(), *compute_, *side_)),
-      moved_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
-      activations_(blocks_, options.shape, plan_.keeps, kept_memory(arena_, moved_.get()), options.width,
+      activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
+      activations_(blocks_, options.shape, plan_.keeps, kept_memory(arena_, activation_offload_.get()), options.width,
                    options.compute, options.device),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
-      states_(plan_, options, masters_,
-              {.shard = *zero.shard,
-               .weights = weights_,
-               .grads = grads_.get(),
-               .copies = copies_.get(),
-               .compute = *compute_}) {
+      parameters_(plan_.units, zero, parameter_options(plan_, options),
+                  {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
   now_.host.seed = options.seed;
-  PARTITA_CHECK(!options.graph || (data.size() == 1 && !zero.few_weights && !copies_),
+  PARTITA_CHECK(!options.graph || (data.size() == 1 && !zero.sharding.weights && !copies_),
                 "a step with collectives, gathers or offload cannot be recorded");
   record_steps(true);
 }
@@ -102,13 +77,6 @@ void Engine::initialize(uint64_t seed) {
   set_weights([seed](const ParameterSpec& parameter, int64_t begin, const at::Tensor& out) {
     initial_weights(out, parameter, seed, begin);
   });
-}
-
-std::vector<ParameterSpec> Engine::parameters() const {
-  std::vector<ParameterSpec> all;
-  for (const Unit& unit : plan_.units.units)
-    all.insert(all.end(), unit.layout.parameters.begin(), unit.layout.parameters.end());
-  return all;
 }
 
 void Engine::take(const Batch& batch, size_t input) {
@@ -135,12 +103,12 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
 
 Weights Engine::use_weights(int block, Pass pass) {
   const TraceSpan span("gather block", block);
-  Weights weights = weights_.use(block, pass);
-  weights_.prefetch(block, pass);
+  const Weights weights = parameters_.weights().use(block, pass);
+  parameters_.weights().prefetch();
   return weights;
 }
 
-void Engine::forward(Context& context, Activations& activations) {
+void Engine::forward(Context& context, Activations& activations, int slot) {
   Residual x;
   for (int b = 0; b < blocks(); ++b) {
     const Weights w = use_weights(b, Pass::forward);
@@ -148,40 +116,44 @@ void Engine::forward(Context& context, Activations& activations) {
     if (scales_) context.scales = scales_->scales(b);
     {
       const TraceSpan span("forward block", b);
-      const bool moves = moved_ && context.mode == Mode::train;
-      if (moves) moved_->before_forward(b);
-      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(b));
-      if (moves) moved_->after_forward(b);
+      const bool offloads = activation_offload_ && context.mode == Mode::train;
+      if (offloads) activation_offload_->before_forward(b);
+      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(slot, b));
+      if (offloads) activation_offload_->after_forward(b);
     }
-    weights_.release(b, Pass::forward);
+    parameters_.weights().release();
     data_.progress();
   }
 }
 
-void Engine::backward(Context& context, Activations& activations, bool last_micro_batch) {
+void Engine::backward(Context& context, const Action& action, bool follows_forward) {
   ResidualGrad g;
-  for (int b = blocks() - 1; b >= plan_.first_trainable; --b) {
+  // The last layer finds in shared memory what its forward left there.
+  bool shared_is_filled = follows_forward;
+  for (int b = blocks() - 1; b >= plan_.blocks.first_trainable; --b) {
     const Weights w = use_weights(b, Pass::backward);
-    context.scratch = activations.scratch(b);
+    context.scratch = activations_.scratch(b);
     if (scales_) context.scales = scales_->scales(b);
     const Block& block = *blocks_[static_cast<size_t>(b)];
-    Saved& saved = activations.saved(b);
+    const BlockTraits traits = block.traits();
+    Saved& saved = activations_.saved(action.slot, b);
     {
       const TraceSpan span("recompute block", b);
-      if (moved_) moved_->before_backward(b);
-      // No layer has written to shared memory since the last one did.
-      if (b != blocks() - 2 || !block.forward_fills_all()) block.recompute(w, context, saved);
+      if (activation_offload_) activation_offload_->before_backward(b);
+      const bool layer = traits.kind == BlockKind::layer;
+      if (!(layer && shared_is_filled && traits.forward_fills_all)) block.recompute(w, context, saved);
+      if (layer) shared_is_filled = false;
     }
-    const std::unique_ptr<Grads> open = grads_->open(b);
+    const std::unique_ptr<Grads> open = parameters_.gradients().open(b);
     {
       const TraceSpan span("backward block", b);
       g = block.backward(w, g, context, saved, *open);
-      if (moved_) moved_->after_backward(b);
+      if (activation_offload_) activation_offload_->after_backward(b);
     }
-    weights_.release(b, Pass::backward);
+    parameters_.weights().release();
     {
       const TraceSpan span("reduce block", b);
-      grads_->close(b, last_micro_batch);
+      parameters_.gradients().close(b, action.last);
     }
     data_.progress();
   }
@@ -201,17 +173,22 @@ void Engine::record_steps(bool on) {
 }
 
 void Engine::accumulate_gradients() {
-  const auto micro_batches = static_cast<size_t>(options_.micro_batches);
   sums_.zero_();
-  for (size_t i = 0; i < micro_batches; ++i) {
-    if (scales_) scales_->begin();
-    Context c = context(i, activations_, Mode::train);
-    forward(c, activations_);
-    states_.finish();  // the gradients that they read are about to be written
-    backward(c, activations_, i + 1 == micro_batches);
+  parameters_.weights().begin(plan_.training);
+  const Action* before = nullptr;
+  for (const Action& action : plan_.actions) {
+    if (scales_ && action.pass == Pass::forward) scales_->begin();
+    Context c = context(static_cast<size_t>(action.micro_batch), activations_, Mode::train);
+    if (action.pass == Pass::forward) {
+      forward(c, activations_, action.slot);
+    } else {
+      parameters_.finish_update();  // the gradients that it reads are about to be written
+      backward(c, action, before != nullptr && before->micro_batch == action.micro_batch);
+    }
+    before = &action;
   }
-  grads_->finish();
-  grads_->sum_of_squares(sums_.narrow(0, 0, 1));
+  parameters_.gradients().finish();
+  parameters_.gradients().sum_of_squares(sums_.narrow(0, 0, 1));
   if (scales_) scales_->poison(sums_.narrow(0, 0, 1));
 }
 
@@ -229,7 +206,7 @@ void Engine::set_amax_history(std::span<const float> values) {
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
-  PARTITA_CHECK(grads_ != nullptr, "an engine made for inference");
+  PARTITA_CHECK(parameters_.trains(), "an engine made for inference");
   PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}",
                 batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
@@ -260,7 +237,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   now.gradient_scale = static_cast<float>(clip / scale);
   now_.publish();
   const TraceSpan span("update");
-  states_.update(now_);
+  parameters_.update(now_);
   return result;
 }
 
@@ -269,7 +246,8 @@ EvalResult Engine::evaluate(const Batch& batch) {
   if (scales_) scales_->begin();
   take(batch, 0);
   Context c = context(0, activations_, Mode::evaluate);
-  forward(c, activations_);
+  parameters_.weights().begin(plan_.forward);
+  forward(c, activations_, 0);
   at::Tensor sums = sums_.to(at::kCPU).clone();
   check_device_values(options_.device);
   sums.data_ptr<double>()[0] = static_cast<double>(valid_tokens(batch.labels));
@@ -287,24 +265,20 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
   Context c = context(0, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;
-  forward(c, *inference_);
+  parameters_.weights().begin(plan_.forward);
+  forward(c, *inference_, 0);
   if (cache != nullptr) cache->past += batch.shape().length;
   return c.logits.to(at::kCPU);
 }
 
 EngineMemory Engine::memory() const {
-  const States::Bytes states = states_.bytes();
-  EngineMemory m{.weights = weights_.bytes(),
-                 .gradients = grads_ ? grads_->bytes() : 0,
-                 .master = states.master,
-                 .optimizer = states.optimizer,
-                 .host = states.host + (grads_ ? grads_->host_bytes() : 0)};
+  EngineMemory m{parameters_.memory()};
   m.shared = arena_.shared_bytes;
   for (const at::Tensor& kept : arena_.kept)
     if (kept.defined()) m.activations += static_cast<int64_t>(kept.nbytes());
-  if (moved_) {
-    m.activations += moved_->bytes();
-    m.host += moved_->host_bytes();
+  if (activation_offload_) {
+    m.activations += activation_offload_->bytes();
+    m.host += activation_offload_->host_bytes();
   }
   m.temporaries = activations_.temporary_bytes();
   return m;

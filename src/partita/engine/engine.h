@@ -1,4 +1,4 @@
-// Forward, backward and update over blocks, stores and a schedule: one visible loop.
+// Forward, backward and update over blocks, sharded parameters and the actions of a step: one visible loop.
 //
 //   Engine engine(make_blocks(config, DType::fp32), zero, mesh.data(), options);
 //   engine.initialize(seed);
@@ -22,12 +22,10 @@
 #include "partita/engine/engine_options.h"
 #include "partita/engine/engine_plan.h"
 #include "partita/engine/inputs.h"
-#include "partita/engine/states.h"
+#include "partita/engine/sharded_parameters.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/ops/step_memory.h"
-#include "partita/shard/grad_store.h"
-#include "partita/shard/weight_store.h"
 #include "partita/shard/zero.h"
 
 namespace partita {
@@ -37,46 +35,50 @@ class Engine {
   // `data`: all data-parallel ranks, zero.shard x zero.replica. Communicators outlive the engine.
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
 
-  // This rank's slices, written where they are kept; optimizer states zero. From the host: set_weights(from_host(read)).
-  void set_weights(const FillWeights& fill) { states_.set(fill); }
+  // The weights of this rank's slices; optimizer states zero. From the host: set_weights(from_host(read)).
+  void set_weights(const FillWeights& fill) { parameters_.set(fill); }
   // Weights from their counter-based generator, made on the device that holds them.
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);
-  // Where EngineOptions::graph is set: whether forward and backward are recorded and repeated, as at the start. false: calls
-  // are made one by one, so that what they do can be measured and changed, and what was recorded is forgotten.
+  // Where EngineOptions::graph is set: whether forward and backward are recorded and repeated, as at the start. false:
+  // calls are made one by one, so that what they do can be measured and changed, and what was recorded is forgotten.
   void record_steps(bool);
   // Loss without dropout; all ranks call it together, each with its own batch of options.shape.
   EvalResult evaluate(const Batch&);
-  // Logits [samples, vocabulary] fp32 of the last position of each sample; any shape. All ranks call it together. With a
-  // cache the batch goes on behind what was read into it before.
+  // Logits [samples, vocabulary] fp32 of the last position of each sample; any shape. All ranks call it together. With
+  // a cache the batch goes on behind what was read into it before.
   [[nodiscard]] at::Tensor logits(const Batch&, int64_t vocabulary, KvCache* = nullptr);
 
-  // Everything that an identical engine needs to go on. After writing into the values call publish_weights. Of offloaded
-  // states the values lie in host memory; they are those of the last step, which is waited for.
-  [[nodiscard]] std::vector<OwnedRun> owned_runs() const { return states_.owned_runs(); }
-  void publish_weights() { states_.publish(); }
+  // Everything that an identical engine needs to go on. After writing into the values call publish_weights. Offloaded
+  // values are in host memory; they are those of the last step, which is waited for.
+  [[nodiscard]] std::vector<OwnedRun> owned_runs() const { return parameters_.owned_runs(); }
+  void publish_weights() { parameters_.publish(); }
 
-  // Beside them, with delayed scales (AmaxHistory::values); empty without, and before the first step. With an empty list, as
-  // of a run that had none, the next step measures anew. Equal on all ranks.
+  // With delayed scales also AmaxHistory::values; empty without them, and before the first step. If empty, the next
+  // step recalibrates. Equal on all ranks.
   [[nodiscard]] std::vector<float> amax_history() const { return scales_ ? scales_->values() : std::vector<float>(); }
   void set_amax_history(std::span<const float>);
 
-  [[nodiscard]] std::vector<ParameterSpec> parameters() const;  // each once, in the order of the units
+  // Each once, in the order of the units.
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const { return parameters_.specs(); }
   // Of OwnedRun::values of this parameter.
   [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
     return p.trainable ? options_.states : options_.compute;
   }
-  [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return states_.optimizer_state_names(); }
+  [[nodiscard]] std::span<const std::string> optimizer_state_names() const {
+    return parameters_.optimizer_state_names();
+  }
   [[nodiscard]] const UnitPlan& plan() const { return plan_.units; }
   [[nodiscard]] EngineMemory memory() const;
-  [[nodiscard]] const std::vector<bool>& backward_reads() const { return plan_.backward_reads; }
+  [[nodiscard]] const UsePlan& uses() const { return plan_.training; }
 
  private:
   // Of the block, while those of the next are on their way.
   [[nodiscard]] Weights use_weights(int block, Pass);
-  void forward(Context&, Activations&);
-  void backward(Context&, Activations&, bool last_micro_batch);
+  void forward(Context&, Activations&, int slot);
+  // follows_forward: nothing ran between the forward of the micro-batch and its backward.
+  void backward(Context&, const Action&, bool follows_forward);
   // The batch where kernels read it; what was recorded is forgotten where that is elsewhere than before.
   void take(const Batch&, size_t input);
   [[nodiscard]] Context context(size_t input, Activations&, Mode);
@@ -91,20 +93,17 @@ class Engine {
   EngineOptions options_;
   EnginePlan plan_;
   Arena arena_;
-  std::unique_ptr<Stream> compute_, side_;
-  std::unique_ptr<Copies> copies_;   // null: nothing is offloaded
-  std::vector<at::Tensor> masters_;  // [unit], make_masters
-  WeightStore weights_;
-  std::unique_ptr<GradStore> grads_;          // null: inference alone
-  std::unique_ptr<ActivationOffload> moved_;  // null: all that is kept stays on the device
+  std::unique_ptr<Stream> compute_, communication_;
+  std::unique_ptr<Copies> copies_;                         // null: nothing is offloaded
+  std::unique_ptr<ActivationOffload> activation_offload_;  // null: all that is kept stays on the device
   Activations activations_;
-  std::unique_ptr<AmaxHistory> scales_;     // null: no tensor in 8 bits, or current scaling
+  std::unique_ptr<AmaxHistory> scales_;     // null: no fp8, or current scaling
   std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
   StepMemory now_;
   Inputs inputs_;                           // [micro-batch]
   at::Tensor sums_;                         // [2] double: squared norm, loss
   std::unique_ptr<Repeated> accumulation_;  // null: its work is given to the device call by call
-  States states_;                           // last: the host's updates end before what they read
+  ShardedParameters parameters_;            // last: the host's updates end before what they read
 };
 
 }  // namespace partita

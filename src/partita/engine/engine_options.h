@@ -13,10 +13,12 @@
 
 #include "partita/base/dtype.h"
 #include "partita/comm/copies.h"
+#include "partita/engine/parameter_options.h"
+#include "partita/engine/step_plan.h"
 #include "partita/nn/block.h"
 #include "partita/nn/buffers.h"
+#include "partita/nn/parameter.h"
 #include "partita/optim/optimizer_options.h"
-#include "partita/shard/layout.h"
 
 namespace partita {
 
@@ -32,12 +34,14 @@ struct EngineOptions {
   int micro_batches = 1;        // a step, on this rank
   int64_t width = 0;            // of the residual stream
   DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
-  // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round stochastically.
+  // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round
+  // stochastically.
   DType states = DType::fp32;
   bool fp32_gradients = false;  // also where they need not be: nothing is added to them but once, by the ranks
   Keep keep = Keep::all;        // entry: full recomputation
   int entry_layers = 0;         // of the first so many layers the entry alone is kept
-  int blocks_per_unit = 0;      // 0: automatic
+  int layers_per_unit = 0;      // gathered and reduced together; 0: automatic
+  std::vector<Action> actions;  // of a step; empty: one_stage(micro_batches)
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
@@ -72,20 +76,11 @@ struct EvalResult {
 };
 
 // Bytes on this rank by owner.
-struct EngineMemory {
-  int64_t weights = 0, gradients = 0, master = 0, optimizer = 0, activations = 0, temporaries = 0;
-  int64_t shared = 0;  // of the gradients: lie where activations lay, and take no memory of their own
-  int64_t host = 0;    // of what was offloaded, in host memory; the others count the device's
+struct EngineMemory : ParameterMemory {
+  int64_t activations = 0, temporaries = 0;
+  int64_t shared = 0;  // of the gradients: in the memory of activations, not in memory of their own
 
   friend bool operator==(const EngineMemory&, const EngineMemory&) = default;
-};
-
-// A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
-struct OwnedRun {
-  const ParameterSpec* parameter;
-  int64_t begin, count;
-  // Master weights, then the optimizer's states; views. Of a frozen parameter: the weights in the compute dtype alone.
-  std::vector<at::Tensor> values;
 };
 
 }  // namespace partita

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "partita/shard/layout.h"
+#include "partita/nn/parameter.h"
 
 namespace partita {
 

@@ -1,6 +1,6 @@
-// A model is a list of blocks (embedding, layers, head with loss), and a block is a set of functions of weights: it owns
-// none, they are handed to it. Where the weights come from, where the gradients go and what is kept between forward and
-// backward is the engine's affair; that is all that ZeRO, offload and recomputation are.
+// A model is a list of blocks (embedding, layers, head with loss), and a block is a set of functions of weights: it
+// owns none, they are handed to it. Where the weights come from, where the gradients go and what is kept between
+// forward and backward is the engine's affair; that is all that ZeRO, offload and recomputation are.
 //
 //   Residual x = block.forward(weights, x, context, saved);
 //   ...
@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "partita/nn/buffers.h"
+#include "partita/nn/grads.h"
+#include "partita/nn/parameter.h"
 #include "partita/ops/step_scalars.h"
-#include "partita/shard/grads.h"
-#include "partita/shard/layout.h"
 
 namespace partita {
 
@@ -73,10 +73,17 @@ struct Context {
   at::Tensor loss;                      // [1] double: the head adds its sum over counted tokens
   at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
   KvCache* cache = nullptr;             // infer: what was read before the batch; layers append to it
-  // Of the block's tensors in 8 bits, where scales outlive the micro-batch (ops/fp8.h): [Block::scale_count(), kFp8Scale].
-  // Undefined: each tensor is scaled by its own magnitude.
+  // Of the block's tensors in 8 bits, where scales outlive the micro-batch (ops/fp8.h): [BlockTraits::fp8_scales,
+  // kFp8Scale]. Undefined: each tensor is scaled by its own magnitude.
   at::Tensor scales;
   bool scales_known = false;  // by the steps before; false: measured anew, into scales
+};
+
+struct BlockTraits {
+  BlockKind kind = BlockKind::layer;
+  bool backward_reads_weights = true;  // false: no weights are gathered for backward
+  bool forward_fills_all = true;       // forward also leaves what it does not keep as recompute would
+  int64_t fp8_scales = 0;              // tensors that are quantized to fp8, each with a scale
 };
 
 class Block {
@@ -87,12 +94,7 @@ class Block {
   // Pure functions of the shape: they are the memory plan.
   [[nodiscard]] virtual std::vector<BufferSpec> saved(const Shape&) const = 0;
   [[nodiscard]] virtual std::vector<BufferSpec> scratch(const Shape&) const = 0;
-  // Whether forward also leaves what it does not keep as recompute would.
-  [[nodiscard]] virtual bool forward_fills_all() const { return true; }
-  // Tensors that it rounds to 8 bits, each with a scale.
-  [[nodiscard]] virtual int64_t scale_count() const { return 0; }
-  // false: backward needs no weights (embedding), so none are gathered for it.
-  [[nodiscard]] virtual bool backward_reads_weights() const { return true; }
+  [[nodiscard]] virtual BlockTraits traits() const = 0;
 
   virtual Residual forward(Weights, Residual, Context&, Saved&) const = 0;
   virtual void recompute(Weights, Context&, Saved&) const = 0;

@@ -1,5 +1,5 @@
-// Token embedding, with learned positions where the model has them: the first block. Its output is a branch with no sum, so that the first
-// layer's add applies the embedding dropout.
+// Token embedding, with learned positions where the model has them: the first block. Its output is a branch with no
+// sum, so that the first layer's add applies the embedding dropout.
 #pragma once
 #include "partita/nn/block.h"
 
@@ -19,7 +19,9 @@ class Embedding final : public Block {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override { return {}; }
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
-  [[nodiscard]] bool backward_reads_weights() const override { return false; }
+  [[nodiscard]] BlockTraits traits() const override {
+    return {.kind = BlockKind::embedding, .backward_reads_weights = false};
+  }
   Residual forward(Weights, Residual, Context&, Saved&) const override;
   void recompute(Weights, Context&, Saved&) const override {}
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;

@@ -1,4 +1,5 @@
-// A pre-norm transformer layer of GPT-2 (A. Radford et al., "Language models are unsupervised multitask learners", 2019):
+// A pre-norm transformer layer of GPT-2 (A. Radford et al., "Language models are unsupervised multitask learners",
+// 2019):
 //
 //   r1 = sum + dropout(branch + bias of the layer before);  h1 = norm(r1)
 //   r2 = r1 + dropout(output(attention(qkv(h1))));          h2 = norm(r2)
@@ -27,8 +28,9 @@ class Gpt2Layer final : public Block {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
-  [[nodiscard]] bool forward_fills_all() const override { return !layer().fp8; }
-  [[nodiscard]] int64_t scale_count() const override { return layer().fp8 ? kLinears * kScalesOfLinear : 0; }
+  [[nodiscard]] BlockTraits traits() const override {
+    return {.forward_fills_all = !layer().fp8, .fp8_scales = layer().fp8 ? kLinears * kScalesOfLinear : 0};
+  }
   Residual forward(Weights, Residual, Context&, Saved&) const override;
   void recompute(Weights, Context&, Saved&) const override;
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;

@@ -21,8 +21,8 @@ struct HeadOptions {
   int64_t chunk_bytes = int64_t{16} << 20;  // of logits at a time
 };
 
-// Bytes of a chunk that suit a device: what stays in a CPU's last-level cache; on a GPU enough rows for products at full
-// speed (some 8000 of GPT-2's vocabulary).
+// Bytes of a chunk that suit a device: what stays in a CPU's last-level cache; on a GPU enough rows for products at
+// full speed (some 8000 of GPT-2's vocabulary).
 [[nodiscard]] int64_t head_chunk_bytes(at::Device);
 // Rows a chunk, even ones.
 [[nodiscard]] int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes, int64_t chunk_bytes);
@@ -31,6 +31,7 @@ class Head final : public Block {
  public:
   explicit Head(HeadOptions options) : options_(std::move(options)) {}
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
+  [[nodiscard]] BlockTraits traits() const override { return {.kind = BlockKind::head}; }
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
   Residual forward(Weights, Residual, Context&, Saved&) const override;

@@ -1,5 +1,5 @@
-// A pre-norm transformer layer of Llama (H. Touvron et al., "LLaMA: open and efficient foundation language models", 2023;
-// grouped queries: J. Ainslie et al., "GQA", 2023):
+// A pre-norm transformer layer of Llama (H. Touvron et al., "LLaMA: open and efficient foundation language models",
+// 2023; grouped queries: J. Ainslie et al., "GQA", 2023):
 //
 //   r1 = sum + dropout(branch);                                  h1 = rms norm(r1)
 //   r2 = r1 + dropout(output(attention(rope(qkv(h1)))));         h2 = rms norm(r2)
@@ -28,8 +28,9 @@ class LlamaLayer final : public Block {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const override;
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
-  [[nodiscard]] bool forward_fills_all() const override { return !layer().fp8; }
-  [[nodiscard]] int64_t scale_count() const override { return layer().fp8 ? kLinears * kScalesOfLinear : 0; }
+  [[nodiscard]] BlockTraits traits() const override {
+    return {.forward_fills_all = !layer().fp8, .fp8_scales = layer().fp8 ? kLinears * kScalesOfLinear : 0};
+  }
   Residual forward(Weights, Residual, Context&, Saved&) const override;
   void recompute(Weights, Context&, Saved&) const override;
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/dtype.h"
 #include "partita/ops/step_scalars.h"
 #include "partita/optim/optimizer_options.h"
 #include "partita/shard/layout.h"

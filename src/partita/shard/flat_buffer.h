@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "partita/base/dtype.h"
 #include "partita/shard/layout.h"
 
 namespace partita {

@@ -11,12 +11,6 @@ int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step
 
 }  // namespace
 
-int64_t ParameterSpec::count() const {
-  int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
-  return n;
-}
-
 Layout make_layout(std::vector<ParameterSpec> parameters, int ranks) {
   PARTITA_CHECK(ranks >= 1, "ranks {}", ranks);
   std::ranges::stable_sort(parameters, [](const auto& a, const auto& b) { return a.decay > b.decay; });

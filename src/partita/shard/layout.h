@@ -1,31 +1,15 @@
 // How the parameters of a unit lie in one flat buffer, and what of it each rank holds. Pure arithmetic.
 //
-// A *unit* is what is gathered and reduced as one. One layout serves its weights, gradients, master weights and moments,
-// whatever their dtype: offsets count elements. Shards are equal slices of the buffer; a parameter may cross from one
-// into the next.
+// A *unit* is what is gathered and reduced as one. One layout serves its weights, gradients, master weights and
+// moments, whatever their dtype: offsets count elements. Shards are equal slices of the buffer; a parameter may cross
+// from one into the next.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "partita/base/dtype.h"
+#include "partita/nn/parameter.h"
 
 namespace partita {
-
-struct Init {  // normal(mean, std)
-  double mean = 0, std = 0.02;
-};
-
-struct ParameterSpec {
-  std::string name;            // global, the same on every layout; listed by two blocks: one tied parameter
-  std::vector<int64_t> shape;  // global
-  Init init;
-  bool decay = false;     // weight decay applies
-  bool trainable = true;  // false: frozen, no gradient and no optimizer state; in units of its own
-  bool adapter = false;   // a low-rank adapter: small, it lies in the unit of the vectors
-
-  [[nodiscard]] int64_t count() const;  // elements
-};
 
 // Parameters begin at multiples of this many elements (256 bytes in bf16), as do slices.
 inline constexpr int64_t kAlignment = 128;

@@ -1,25 +1,17 @@
-// Who holds what. ZeRO (S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
-// 2019) is one mechanism with two switches, not three:
-//
-//   stage   shard   replica   few_weights   few_gradients
-//   0       self    dp        -             -               everything on every rank
-//   1       dp      self      -             -               optimizer states and master weights sharded
-//   2       dp      self      -             x               and gradients
-//   3       dp      self      x             x               and weights
-//
-// Slices are cut over `shard`; `replica` connects the ranks that hold the same slice.
+// The communicators over which a sharding is spread (shard/sharding.h has the table of ZeRO's stages).
 #pragma once
 #include "partita/comm/communicator.h"
+#include "partita/shard/sharding.h"
 
 namespace partita {
 
 struct Zero {
-  Communicator* shard;
-  Communicator* replica;
-  bool few_weights = false, few_gradients = false;
+  Communicator* shard;    // the ranks over which units are cut
+  Communicator* replica;  // the ranks that hold the same slice
+  Sharding sharding;      // its ranks and replicas are the sizes of both
 };
 
-// `self` has one rank. Error: stage not 0..3.
+// `self` has one rank. Error: stage not 0 to 3.
 [[nodiscard]] Zero make_zero(int stage, Communicator& self, Communicator& data);
 
 }  // namespace partita

@@ -72,7 +72,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .fp32_gradients = c.train.fp32_gradients,
           .keep = keep_of(c.train.recompute),
           .entry_layers = static_cast<int>(c.train.recompute_full_layers),
-          .blocks_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
+          .layers_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
           .device = device,
           .optimizer = {.kind = c.optimizer.kind,
                         .beta1 = c.optimizer.beta1,

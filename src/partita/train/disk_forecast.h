@@ -8,7 +8,7 @@
 #include <string>
 
 #include "partita/base/dtype.h"
-#include "partita/shard/layout.h"
+#include "partita/nn/parameter.h"
 #include "partita/train/config.h"
 
 namespace partita {

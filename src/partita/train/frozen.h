@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "partita/models/lora.h"
-#include "partita/shard/layout.h"
+#include "partita/nn/parameter.h"
 
 namespace partita {
 
 class FrozenParameters {
  public:
-  // `patterns` with commas, as a shell matches file names: * any characters, ? one. With adapters everything else is frozen
-  // as well.
+  // `patterns` with commas, as a shell matches file names: * any characters, ? one. With adapters everything else is
+  // frozen as well.
   FrozenParameters(std::string_view patterns, const LoraConfig&);
   [[nodiscard]] bool operator()(const ParameterSpec&) const;
   // Error: a pattern that matches no parameter (with one that there is), or nothing left to train.

@@ -22,11 +22,8 @@ constexpr int64_t kMoreRanks = 8;
 constexpr double kNearlyFull = 0.95;  // of what is free: worth a warning
 
 Sharding sharding_of(int64_t zero_stage, int64_t ranks) {
-  if (zero_stage == 0) return {.ranks = 1};
-  return {.ranks = static_cast<int>(ranks), .few_weights = zero_stage == 3, .few_gradients = zero_stage >= 2};
+  return zero_sharding(static_cast<int>(zero_stage), static_cast<int>(ranks));
 }
-
-int replicas_of(int64_t zero_stage, int64_t ranks) { return zero_stage == 0 ? static_cast<int>(ranks) : 1; }
 
 // The batches of a step: once as they are read, once where kernels read them.
 int64_t batch_bytes(const Config& c, int64_t ranks) {
@@ -39,9 +36,7 @@ int64_t batch_bytes(const Config& c, int64_t ranks) {
 int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks) {
   if (ranks == 1) return 0;
   const EngineOptions options = training_options(c, ranks, at::kCPU);
-  const UnitPlan plan =
-      plan_engine(blocks, sharding_of(c.parallel.zero_stage, ranks), replicas_of(c.parallel.zero_stage, ranks), options)
-          .units;
+  const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, ranks), options).units;
   std::vector<int64_t> bytes;
   for (const Unit& unit : plan.units)
     if (unit.trainable) bytes.push_back(unit.layout.count * size_of(unit.gradient) / ranks * (ranks - 1));
@@ -130,8 +125,7 @@ MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device
   c.train.cuda_graph = Switch::off;  // takes no memory of its own
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
   const int64_t stage = c.parallel.zero_stage;
-  const EngineMemory m =
-      predict_memory(blocks, sharding_of(stage, ranks), replicas_of(stage, ranks), training_options(c, ranks, device));
+  const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), training_options(c, ranks, device));
   MemoryForecast forecast{memory_owners(m), m.host};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});
   if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks)});
@@ -140,7 +134,7 @@ MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device
 
 MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {
   const std::vector<std::unique_ptr<Block>> blocks = make_blocks(s.model, s.compute, s.lora, device);
-  const EngineMemory m = predict_memory(blocks, sharding_of(s.zero_stage, ranks), replicas_of(s.zero_stage, ranks),
+  const EngineMemory m = predict_memory(blocks, sharding_of(s.zero_stage, ranks),
                                         inference_options(s.model, s.compute, s.shape, device));
   const int64_t cached = 2 * s.model.layers * s.model.key_value_heads() * s.model.head_size() * s.cached_tokens;
   return {{{"weights", s.holds_weights ? 0 : m.weights},

@@ -1,4 +1,4 @@
-#include "partita/engine/states.h"
+#include "partita/engine/optimizer_shards.h"
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -19,17 +19,17 @@ std::vector<size_t> plan_update_order(const UnitPlan& plan, bool on_host) {
   std::vector<size_t> order;
   for (size_t u = 0; u < plan.units.size(); ++u)
     if (plan.units[u].trainable) order.push_back(u);
-  if (on_host) std::ranges::stable_partition(order, [&](size_t u) { return plan.units[u].pool == Pool::own; });
+  const auto first = [&](size_t u) { return plan.units[u].pool == BufferPool::persistent; };
+  if (on_host) std::ranges::stable_partition(order, first);
   return order;
 }
 
 }  // namespace
 
-std::vector<at::Tensor> make_masters(const EnginePlan& plan, const EngineOptions& options) {
-  const bool beside_weights = options.training && options.states != options.compute && !plan.states_on_host;
+std::vector<at::Tensor> make_masters(const UnitPlan& plan, const ParameterOptions& options) {
   std::vector<at::Tensor> masters;
-  for (const Unit& unit : plan.units.units)
-    masters.push_back(beside_weights && unit.trainable
+  for (const Unit& unit : plan.units)
+    masters.push_back(options.has_master_on_device(unit)
                           ? flat_zeros(unit.layout.slice_count(), options.states, options.device)
                           : at::Tensor());
   return masters;
@@ -48,30 +48,30 @@ FillWeights from_host(ReadWeights read) {
   };
 }
 
-States::States(const EnginePlan& plan, const EngineOptions& options, std::span<const at::Tensor> masters,
-               const Parts& parts)
-    : plan_(plan.units),
-      parts_(parts),
+OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& options,
+                                 std::span<const at::Tensor> masters, const Collaborators& with)
+    : plan_(plan),
+      with_(with),
       optimizer_(make_optimizer(options.optimizer)),
-      update_order_(plan_update_order(plan.units, plan.states_on_host)) {
-  if (plan.states_on_host)
+      update_order_(plan_update_order(plan, options.states_on_host)) {
+  if (options.states_on_host)
     host_ =
         std::make_unique<HostStates>(plan_,
                                      HostStates::Options{.master = options.states,
                                                          .weight = options.compute,
                                                          .states = static_cast<int>(optimizer_->state_names().size()),
                                                          .device = options.device},
-                                     *parts.copies);
+                                     *with.copies);
   int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Unit& unit = plan_.units[u];
     const int index = static_cast<int>(u);
-    const bool trained = parts.grads != nullptr && unit.trainable;
+    const bool trained = with.gradients != nullptr && unit.trainable;
     ShardView shard{.layout = &unit.layout,
-                    .segments = slice_segments(unit.layout, parts.shard.rank()),
+                    .segments = slice_segments(unit.layout, with.shard.rank()),
                     .first_parameter = parameters,
                     .master = {},
-                    .gradient = trained ? parts.grads->gradient(index) : at::Tensor(),
+                    .gradient = trained ? with.gradients->gradient(index) : at::Tensor(),
                     .weight = {},
                     .states = {}};
     if (trained && host_) {
@@ -79,7 +79,7 @@ States::States(const EnginePlan& plan, const EngineOptions& options, std::span<c
       shard.weight = host_->weight(index);
       shard.states = host_->states(index);
     } else {
-      shard.weight = parts.weights.slice(index);
+      shard.weight = with.weights.slice(index);
       shard.master = masters[u].defined() ? masters[u] : shard.weight;
       if (trained) shard.states = optimizer_->make_states(unit.layout.slice_count(), options.states, options.device);
     }
@@ -90,7 +90,7 @@ States::States(const EnginePlan& plan, const EngineOptions& options, std::span<c
     norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(host_ ? at::kCPU : options.device));
 }
 
-void States::set(const FillWeights& fill) {
+void OptimizerShards::set(const FillWeights& fill) {
   for (const OwnedRun& run : owned_runs()) {
     fill(*run.parameter, run.begin, run.values[0]);
     for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
@@ -98,7 +98,7 @@ void States::set(const FillWeights& fill) {
   publish();
 }
 
-std::vector<OwnedRun> States::owned_runs() const {
+std::vector<OwnedRun> OptimizerShards::owned_runs() const {
   finish();
   std::vector<OwnedRun> owned;
   for (const ShardView& shard : shards_)
@@ -113,7 +113,7 @@ std::vector<OwnedRun> States::owned_runs() const {
   return owned;
 }
 
-void States::publish() {
+void OptimizerShards::publish() {
   std::vector<size_t> all(shards_.size());
   std::iota(all.begin(), all.end(), size_t{0});
   rewrite(all, [this](size_t u) {
@@ -122,12 +122,12 @@ void States::publish() {
   });
 }
 
-void States::update(const StepMemory& now) {
+void OptimizerShards::update(const StepMemory& now) {
   const StepScalars* scalars = now.device();
   if (host_) {
     // Nothing is written where a step is skipped: the memory that new weights are sent from still holds another unit's.
     if (now.host.skip != 0) return;
-    for (const size_t u : update_order_) parts_.grads->await(static_cast<int>(u));
+    for (const size_t u : update_order_) with_.gradients->await(static_cast<int>(u));
     host_now_ = now.host;
     scalars = &host_now_;
   }
@@ -135,37 +135,37 @@ void States::update(const StepMemory& now) {
   rewrite(update_order_, [this, scalars](size_t u) { optimizer_->step(shards_[u], norms_, scalars); });
 }
 
-void States::measure_norms(const StepScalars* now) {
+void OptimizerShards::measure_norms(const StepScalars* now) {
   norms_.zero_();
   for (const size_t u : update_order_) optimizer_->measure(shards_[u], norms_, now);
-  const Event summed = parts_.shard.all_reduce(norms_, Reduce::sum, parts_.compute);
+  const Event summed = with_.shard.all_reduce(norms_, Reduce::sum, with_.compute);
   if (host_)
     summed.wait();
   else
-    parts_.compute.wait(summed);
+    with_.compute.wait(summed);
 }
 
-void States::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
+void OptimizerShards::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
   std::vector<std::pair<int, Event>> by_host;
   for (const size_t u : units) {
     const int unit = static_cast<int>(u);
     if (host_ && plan_.units[u].trainable) {
-      const at::Tensor slice = parts_.weights.slice(unit);
-      by_host.emplace_back(unit, host_->update(unit, slice, parts_.compute.record(), [work, u] { work(u); }));
+      const at::Tensor slice = with_.weights.slice(unit);
+      by_host.emplace_back(unit, host_->update(unit, slice, with_.compute.record(), [work, u] { work(u); }));
     } else {
       work(u);
-      parts_.weights.publish(unit);
+      with_.weights.publish(unit);
     }
   }
   // Only now: where publishing gathers, this thread waits for the unit, while the host goes on with the next.
-  for (const auto& [unit, updated] : by_host) parts_.weights.publish(unit, updated);
+  for (const auto& [unit, updated] : by_host) with_.weights.publish(unit, updated);
 }
 
-void States::finish() const {
+void OptimizerShards::finish() const {
   if (host_) host_->finish();
 }
 
-States::Bytes States::bytes() const {
+OptimizerShards::Bytes OptimizerShards::bytes() const {
   Bytes total{.host = host_ ? host_->bytes() : 0};
   for (const ShardView& shard : shards_) {
     if (host_ && shard.gradient.defined()) continue;

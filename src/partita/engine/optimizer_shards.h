@@ -2,13 +2,13 @@
 // the gradients of a step.
 //
 //   const std::vector<at::Tensor> masters = make_masters(plan, options);      // which weights are gathered from too
-//   States states(plan, options, masters, {.shard = *zero.shard, .weights = weights, .grads = &grads, ...});
-//   states.set(fill);
+//   OptimizerShards shards(plan, options, masters, {.shard = *zero.shard, .weights = weights, ...});
+//   shards.set(fill);
 //   for each step:
 //     ... forward ...
-//     states.finish();                                                        // before gradients are written
+//     shards.finish();                                                        // before gradients are written
 //     ... backward ...
-//     states.update(now);                                                     // and publishes the weights
+//     shards.update(now);                                                     // and publishes the weights
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -22,19 +22,18 @@
 #include "partita/comm/communicator.h"
 #include "partita/comm/copies.h"
 #include "partita/comm/stream.h"
-#include "partita/engine/engine_options.h"
-#include "partita/engine/engine_plan.h"
 #include "partita/engine/host_states.h"
+#include "partita/engine/parameter_options.h"
 #include "partita/ops/step_memory.h"
 #include "partita/optim/optimizer.h"
-#include "partita/shard/grad_store.h"
+#include "partita/shard/gradient_store.h"
 #include "partita/shard/weight_store.h"
 
 namespace partita {
 
 // [unit]: this rank's slices of master weights on the device, zero. Undefined: the unit is frozen, the weights are
-// their own master weights, or these lie on the host.
-[[nodiscard]] std::vector<at::Tensor> make_masters(const EnginePlan&, const EngineOptions&);
+// their own master weights, or these are on the host.
+[[nodiscard]] std::vector<at::Tensor> make_masters(const UnitPlan&, const ParameterOptions&);
 
 // Fills out [n] with elements begin .. of the parameter; out is the memory that keeps them, of any device and dtype.
 using FillWeights = std::function<void(const ParameterSpec&, int64_t begin, at::Tensor out)>;
@@ -43,20 +42,28 @@ using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std:
 // Reads a piece at a time, and rounds and copies it to where the weights are kept.
 [[nodiscard]] FillWeights from_host(ReadWeights);
 
-class States {
+// A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
+struct OwnedRun {
+  const ParameterSpec* parameter;
+  int64_t begin, count;
+  // Master weights, then the optimizer's states; views. Of a frozen parameter: the weights in the compute dtype alone.
+  std::vector<at::Tensor> values;
+};
+
+class OptimizerShards {
  public:
-  // What they are kept beside, all of which outlives them.
-  struct Parts {
+  // All outlive this object.
+  struct Collaborators {
     Communicator& shard;  // over which slices are cut
     WeightStore& weights;
-    GradStore* grads;  // null: inference, nothing is updated
-    Copies* copies;    // not null where plan.states_on_host
+    GradientStore* gradients;  // null: inference, nothing is updated
+    Copies* copies;            // not null where states are on the host
     Stream& compute;
   };
-  // The plan outlives them too. Errors: those of make_optimizer.
-  States(const EnginePlan&, const EngineOptions&, std::span<const at::Tensor> masters, const Parts&);
-  States(const States&) = delete;
-  States& operator=(const States&) = delete;
+  // The plan outlives this object, too. Errors: those of make_optimizer.
+  OptimizerShards(const UnitPlan&, const ParameterOptions&, std::span<const at::Tensor> masters, const Collaborators&);
+  OptimizerShards(const OptimizerShards&) = delete;
+  OptimizerShards& operator=(const OptimizerShards&) = delete;
 
   // The weights of this rank's slices, published; optimizer states zero.
   void set(const FillWeights&);
@@ -85,7 +92,7 @@ class States {
   void measure_norms(const StepScalars*);
 
   const UnitPlan& plan_;
-  Parts parts_;
+  Collaborators with_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<ShardView> shards_;     // [unit]
   std::vector<size_t> update_order_;  // of the units that are trained

@@ -1,0 +1,58 @@
+#include "partita/engine/parameter_options.h"
+
+#include <algorithm>
+#include <array>
+
+#include "partita/optim/optimizer.h"
+#include "partita/shard/gradient_plan.h"
+
+namespace partita {
+namespace {
+
+int64_t slice_bytes(const Unit& unit, DType dtype) { return unit.layout.slice_count() * size_of(dtype); }
+
+int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const ParameterOptions& options) {
+  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  int64_t total = 0;
+  for (size_t s = 0; s < slots.slot_count.size(); ++s) total += slots.slot_count[s] * size_of(slots.slot_dtype[s]);
+  // Where slots are shared a unit's slice is outside them, unless gathers round from its master weights.
+  for (const Unit& unit : plan.units)
+    if (sharding.weights && unit.pool != BufferPool::persistent && !options.has_master_on_device(unit))
+      total += slice_bytes(unit, unit.weight);
+  return total;
+}
+
+void add_states(const UnitPlan& plan, const ParameterOptions& options, ParameterMemory& m) {
+  const auto states = static_cast<int64_t>(make_optimizer(options.optimizer)->state_names().size());
+  std::array<int64_t, 2> staging = {0, 0};  // on the host, of new weights on their way to the device
+  size_t turn = 0;
+  for (const Unit& unit : plan.units) {
+    if (!unit.trainable) continue;
+    const int64_t slice = slice_bytes(unit, options.states);
+    if (!options.states_on_host) {
+      if (options.has_master_on_device(unit)) m.master += slice;
+      m.optimizer += states * slice;
+      continue;
+    }
+    m.host += (1 + states) * slice;
+    if (options.states == options.compute) continue;
+    int64_t& largest = staging[turn++ % 2];
+    largest = std::max(largest, slice_bytes(unit, options.compute));
+  }
+  m.host += staging[0] + staging[1];
+}
+
+}  // namespace
+
+ParameterMemory predict_parameter_memory(const UnitPlan& plan, const Sharding& sharding,
+                                         const ParameterOptions& options) {
+  ParameterMemory m{.weights = weight_bytes(plan, sharding, options)};
+  if (!options.training) return m;
+  const GradientPlan gradients = plan_gradients(plan, sharding, options.micro_batches, options.states_on_host);
+  m.gradients = gradients.bytes();
+  m.host = gradients.host_bytes();
+  add_states(plan, options, m);
+  return m;
+}
+
+}  // namespace partita

@@ -1,0 +1,54 @@
+#include "partita/engine/sharded_parameters.h"
+
+#include <utility>
+
+namespace partita {
+namespace {
+
+std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
+                                              ShardedParameters::GradientMemory memory, Copies* copies,
+                                              Stream& compute, Stream& communication) {
+  if (!options.training) return nullptr;
+  return std::make_unique<GradientStore>(plan, zero,
+                                         GradientStore::Options{.micro_batches = options.micro_batches,
+                                                                .poison = options.poison,
+                                                                .device = options.device,
+                                                                .buffers = std::move(memory.buffers),
+                                                                .slices = std::move(memory.slices),
+                                                                .copies = options.states_on_host ? copies : nullptr},
+                                         compute, communication);
+}
+
+}  // namespace
+
+ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
+                                     GradientMemory memory, Copies* copies, Stream& compute, Stream& communication)
+    : plan_(plan),
+      masters_(make_masters(plan, options)),
+      weights_(plan, zero, {.poison = options.poison, .device = options.device, .masters = masters_}, compute,
+               communication),
+      gradients_(make_gradients(plan, zero, options, std::move(memory), copies, compute, communication)),
+      shards_(plan, options, masters_,
+              {.shard = *zero.shard,
+               .weights = weights_,
+               .gradients = gradients_.get(),
+               .copies = copies,
+               .compute = compute}) {}
+
+std::vector<ParameterSpec> ShardedParameters::specs() const {
+  std::vector<ParameterSpec> all;
+  for (const Unit& unit : plan_.units)
+    all.insert(all.end(), unit.layout.parameters.begin(), unit.layout.parameters.end());
+  return all;
+}
+
+ParameterMemory ShardedParameters::memory() const {
+  const OptimizerShards::Bytes states = shards_.bytes();
+  return {.weights = weights_.bytes(),
+          .gradients = gradients_ ? gradients_->bytes() : 0,
+          .master = states.master,
+          .optimizer = states.optimizer,
+          .host = states.host + (gradients_ ? gradients_->host_bytes() : 0)};
+}
+
+}  // namespace partita

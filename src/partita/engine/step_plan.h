@@ -1,0 +1,61 @@
+// A step as a list of actions: the forward and backward passes of its micro-batches, in order. Pure. What weights are
+// gathered ahead (shard/use_plan.h), how long buffers live (engine/arena.h) and how many collectives a step has are
+// read from this list.
+//
+//   const std::vector<Action> actions = one_stage(2);               // F0 B0 F1 B1
+//   const std::vector<BlockUse> uses = block_uses(actions, blocks); // block 0, 1, ... forward, then backward, ...
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/shard/use_plan.h"
+
+namespace partita {
+
+struct Action {
+  Pass pass = Pass::forward;
+  int micro_batch = 0;
+  int slot = 0;       // which holds the micro-batch's activations from its forward to its backward
+  bool last = false;  // the last backward of the step: gradients are complete
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// One micro-batch after the other, in one slot.
+[[nodiscard]] std::vector<Action> one_stage(int micro_batches);
+
+// Slots that the actions use. Errors, each naming the action: a micro-batch without exactly one forward and then one
+// backward; a slot that is overwritten before its backward; a last action that is not the last backward.
+[[nodiscard]] int activation_slots(std::span<const Action>, int micro_batches);
+
+struct StepBlocks {
+  int count = 0;
+  int first_trainable = 0;           // block: those below it have no backward
+  std::vector<bool> backward_reads;  // [block]: its backward reads weights
+};
+
+// One use per block and action, in order.
+[[nodiscard]] std::vector<BlockUse> block_uses(std::span<const Action>, const StepBlocks&);
+
+// Where uses of blocks stand in the list of block_uses.
+class Moments {
+ public:
+  Moments(std::span<const Action> actions, const StepBlocks&);
+
+  // The first forward of the block in the slot; -1: none.
+  [[nodiscard]] int first_forward(int slot, int block) const;
+  // The last backward of the block in the slot; its last forward if it has no backward.
+  [[nodiscard]] int last_use(int slot, int block) const;
+  // The first backward of the block in any slot.
+  [[nodiscard]] int first_backward(int block) const;
+  // After all uses: the update of the weights.
+  [[nodiscard]] int update() const { return update_; }
+
+ private:
+  std::vector<std::vector<int>> first_forward_, last_use_;  // [slot][block]
+  std::vector<int> first_backward_;                         // [block]
+  int update_ = 0;
+};
+
+}  // namespace partita

@@ -1,0 +1,189 @@
+#include "partita/shard/gradient_store.h"
+
+#include "partita/base/error.h"
+#include "partita/ops/flat.h"
+#include "partita/ops/matmul.h"
+#include "partita/ops/scalar_type.h"
+#include "partita/shard/flat_buffer.h"
+
+namespace partita {
+namespace {
+
+// [count] of a dtype in memory that is given, or allocated.
+at::Tensor flat_in(const std::vector<at::Tensor>& given, size_t unit, int64_t count, DType dtype, at::Device device) {
+  if (unit >= given.size() || !given[unit].defined()) return flat_zeros(count, dtype, device);
+  return given[unit].narrow(0, 0, count * size_of(dtype)).view(scalar_type(dtype));
+}
+
+int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0; }
+
+}  // namespace
+
+class GradientStore::BlockGrads final : public Grads {
+ public:
+  BlockGrads(GradientStore& store, int block)
+      : store_(store), placements_(store.plan_.blocks[static_cast<size_t>(block)]) {}
+
+  Target target(int parameter) override {
+    const Placement place = placements_[static_cast<size_t>(parameter)];
+    if (!store_.trainable(place.unit)) return {};
+    UnitGradient& unit = store_.units_[static_cast<size_t>(place.unit)];
+    const auto index = static_cast<size_t>(place.parameter);
+    const bool accumulate = unit.written[index];
+    unit.written[index] = true;
+    return {.gradient = unit.views[index], .accumulate = accumulate};
+  }
+
+  void matmul(int parameter, at::Tensor d_y, at::Tensor x, float scale) override {
+    const Target t = target(parameter);
+    if (t.gradient.defined()) linear_backward_weight(t.gradient, d_y, x, t.accumulate, scale);
+  }
+
+ private:
+  GradientStore& store_;
+  const std::vector<Placement>& placements_;
+};
+
+GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options options, Stream& compute,
+                             Stream& communication)
+    : plan_(plan),
+      zero_(zero),
+      options_(std::move(options)),
+      gradients_(plan_gradients(plan, zero.sharding, options_.micro_batches, options_.copies != nullptr)),
+      compute_(compute),
+      communication_(communication),
+      slots_(gradients_.slots.slot_count.size()),
+      units_(plan.units.size()) {
+  for (size_t s = 0; s < slots_.size(); ++s)
+    if (gradients_.receive_count[s] > 0)
+      slots_[s].receive_buffer =
+          flat_zeros(gradients_.receive_count[s], gradients_.receive_dtype[s], options_.device);
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (gradients_.slice[u] == SliceMemory::none) continue;
+    const auto index = static_cast<size_t>(gradients_.slots.slot_of_unit[u]);
+    Slot& own = slots_[index];
+    if (!own.buffer.defined())
+      own.buffer = flat_in(options_.buffers, u, gradients_.slots.slot_count[index], gradients_.slots.slot_dtype[index],
+                           options_.device);
+    UnitGradient& unit = units_[u];
+    unit.views = parameter_views(plan.units[u].layout, own.buffer);
+    unit.written.assign(unit.views.size(), false);
+    const int64_t count = gradients_.slice_count[u];
+    if (gradients_.slice[u] == SliceMemory::full)
+      unit.slice = own.buffer.narrow(0, 0, count);
+    else if (gradients_.slice[u] == SliceMemory::receive)
+      unit.slice = own.receive_buffer.narrow(0, 0, count);
+    else
+      unit.slice = flat_in(options_.slices, u, count, gradients_.slice_dtype[u], options_.device);
+  }
+  if (options_.copies != nullptr)
+    offload_ = std::make_unique<GradientOffload>(gradients_, options_.device, *zero.replica, *options_.copies);
+}
+
+void GradientStore::acquire(int unit) {
+  UnitGradient& target = units_[static_cast<size_t>(unit)];
+  if (target.acquired) return;
+  Slot& held = slot(unit);
+  finish_reduction(held);  // of the unit that had the slot before: its gradient is still being read
+  compute_.wait(held.copied);
+  held.unit = unit;
+  target.acquired = true;
+  target.written.assign(target.written.size(), false);
+  if (options_.poison) poison(held.buffer);
+}
+
+std::unique_ptr<Grads> GradientStore::open(int block) {
+  for (const int unit : plan_.units_of_block[static_cast<size_t>(block)])
+    if (trainable(unit)) acquire(unit);
+  return std::make_unique<BlockGrads>(*this, block);
+}
+
+void GradientStore::close(int block, bool last_micro_batch) {
+  for (const int unit : plan_.units_of_block[static_cast<size_t>(block)])
+    if (trainable(unit) && block == plan_.first_block[static_cast<size_t>(unit)] &&
+        (zero_.sharding.gradients || last_micro_batch))
+      reduce(unit, last_micro_batch);
+}
+
+void GradientStore::reduce(int unit, bool last) {
+  const Layout& layout = plan_.units[static_cast<size_t>(unit)].layout;
+  UnitGradient& state = units_[static_cast<size_t>(unit)];
+  Slot& source = slot(unit);
+  for (size_t p = 0; p < state.views.size(); ++p)
+    if (!state.written[p]) state.views[p].zero_();
+  const at::Tensor full = source.buffer.narrow(0, 0, layout.count);
+  zero_padding(layout, full);
+  source.add = state.has_partial_sum && gradients_.reduction == Reduction::each_then_add;
+  source.complete = last;
+  state.acquired = false;
+  state.has_partial_sum = true;
+  if (gradients_.reduction == Reduction::in_place) {
+    if (!offload_) return;
+    source.reduced = compute_.record();
+  } else {
+    const at::Tensor into = source.add ? source.receive_buffer.narrow(0, 0, layout.slice_count()) : state.slice;
+    communication_.wait(compute_.record());
+    source.reduced = zero_.shard->reduce_scatter(into, full, communication_);
+  }
+  source.reducing = true;
+  if (offload_ && last && !source.add) send(unit, source.reduced);
+}
+
+void GradientStore::send(int unit, const Event& complete) {
+  const GradientOffload::Sent sent =
+      offload_->send(unit, units_[static_cast<size_t>(unit)].slice, complete, communication_);
+  slot(unit).reduced = sent.summed;
+  slot(unit).copied = sent.copied;
+}
+
+void GradientStore::finish_reduction(Slot& source) {
+  if (!source.reducing) return;
+  compute_.wait(source.reduced);
+  source.reducing = false;
+  const at::Tensor& slice = units_[static_cast<size_t>(source.unit)].slice;
+  if (source.add) add_into(slice, source.receive_buffer.narrow(0, 0, slice.numel()), true);
+  if (!offload_ || !source.complete) return;
+  if (source.add) {
+    send(source.unit, compute_.record());
+    compute_.wait(source.reduced);
+  }
+  offload_->measure(source.unit, slice);
+}
+
+void GradientStore::finish() {
+  for (Slot& s : slots_) finish_reduction(s);
+  for (UnitGradient& unit : units_) {
+    if (!unit.slice.defined()) continue;
+    PARTITA_CHECK(unit.has_partial_sum, "a unit was not reduced: close was not called for the last micro-batch");
+    unit.has_partial_sum = false;
+  }
+  if (zero_.replica->size() == 1 || offload_) return;
+  communication_.wait(compute_.record());
+  std::vector<Event> sums;
+  for (UnitGradient& unit : units_)
+    if (unit.slice.defined()) sums.push_back(zero_.replica->all_reduce(unit.slice, Reduce::sum, communication_));
+  for (const Event& event : sums) compute_.wait(event);
+}
+
+void GradientStore::sum_of_squares(at::Tensor out) const {
+  if (zero_.replica->rank() != 0) return;
+  if (offload_) return offload_->add_squares(out);
+  for (const UnitGradient& unit : units_)
+    if (unit.slice.defined()) partita::sum_of_squares(unit.slice, out);
+}
+
+int64_t GradientStore::bytes() const {
+  int64_t total = 0;
+  for (const Slot& s : slots_) total += bytes_of(s.buffer) + bytes_of(s.receive_buffer);
+  for (size_t u = 0; u < units_.size(); ++u)
+    if (gradients_.slice[u] == SliceMemory::own) total += bytes_of(units_[u].slice);
+  return total;
+}
+
+int64_t GradientStore::host_bytes() const {
+  int64_t total = 0;
+  for (int u = 0; offload_ && u < static_cast<int>(units_.size()); ++u) total += bytes_of(offload_->gradient(u));
+  return total;
+}
+
+}  // namespace partita

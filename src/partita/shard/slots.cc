@@ -1,0 +1,45 @@
+#include "partita/shard/slots.h"
+
+#include <algorithm>
+#include <array>
+
+namespace partita {
+
+bool SlotPlan::shared(int unit) const {
+  return std::ranges::count(slot_of_unit, slot_of_unit[static_cast<size_t>(unit)]) > 1;
+}
+
+SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
+  SlotPlan slots;
+  const auto put = [&](int slot, const Unit& unit) {
+    if (slot == static_cast<int>(slots.slot_count.size())) {
+      slots.slot_count.push_back(0);
+      slots.slot_dtype.push_back(content == SlotContent::weights ? unit.weight : unit.gradient);
+    }
+    auto& count = slots.slot_count[static_cast<size_t>(slot)];
+    count = std::max(count, unit.layout.count);
+    slots.slot_of_unit.push_back(slot);
+  };
+  std::array<int, 2> layer_slots = {-1, -1};  // used in turn
+  std::array<int, 2> outer_slots = {-1, -1};  // of frozen and of trained units: a block may use both at once
+  size_t layer = 0;
+  for (const Unit& unit : plan.units) {
+    const int next = static_cast<int>(slots.slot_count.size());
+    if (content == SlotContent::gradients && !unit.trainable) {
+      slots.slot_of_unit.push_back(-1);
+    } else if (!shared || unit.pool == BufferPool::persistent) {
+      put(next, unit);
+    } else {
+      int& slot = unit.pool == BufferPool::layers ? layer_slots[layer++ % 2] : outer_slots[unit.trainable ? 1 : 0];
+      if (slot < 0) slot = next;
+      put(slot, unit);
+    }
+  }
+  return slots;
+}
+
+bool is_gathered(const Unit& unit, const Sharding& sharding) {
+  return sharding.ranks > 1 || (sharding.weights && unit.pool != BufferPool::persistent);
+}
+
+}  // namespace partita

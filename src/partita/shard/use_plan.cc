@@ -1,0 +1,64 @@
+#include "partita/shard/use_plan.h"
+
+#include <algorithm>
+
+namespace partita {
+
+UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<BlockUse> uses) {
+  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  const auto slot = [&](int unit) { return slots.slot_of_unit[static_cast<size_t>(unit)]; };
+  UsePlan result{.uses = std::move(uses), .turns = {}};
+  result.turns.resize(result.uses.size());
+  for (size_t i = 0; i < result.uses.size(); ++i)
+    if (result.uses[i].reads_weights)
+      result.turns[i].units = plan.units_of_block[static_cast<size_t>(result.uses[i].block)];
+
+  // [slot]: the unit that uses it next, looking back from the end.
+  std::vector<int> next_unit(slots.slot_count.size(), -1);
+  for (size_t i = result.turns.size(); i-- > 0;) {
+    UsePlan::Turn& turn = result.turns[i];
+    for (const int unit : turn.units) {
+      const int next = next_unit[static_cast<size_t>(slot(unit))];
+      if (next == unit) continue;
+      turn.released.push_back(unit);
+      if (next >= 0) turn.evicted.push_back(unit);
+    }
+    for (const int unit : turn.units) next_unit[static_cast<size_t>(slot(unit))] = unit;
+  }
+
+  for (size_t i = 0; i < result.turns.size(); ++i) {
+    UsePlan::Turn& turn = result.turns[i];
+    bool another = turn.units.empty();
+    for (size_t later = i + 1; later < result.turns.size() && !another; ++later)
+      for (const int unit : result.turns[later].units) {
+        if (std::ranges::find(turn.units, unit) != turn.units.end()) continue;
+        another = true;
+        if (std::ranges::none_of(turn.units, [&](int used) { return slot(used) == slot(unit); }))
+          turn.prefetch.push_back(unit);
+      }
+  }
+  return result;
+}
+
+int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UsePlan& uses) {
+  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  std::vector<int> held(slots.slot_count.size(), -1);
+  int64_t count = 0;
+  const auto want = [&](int unit) {
+    int& slot = held[static_cast<size_t>(slots.slot_of_unit[static_cast<size_t>(unit)])];
+    if (slot != unit && is_gathered(plan.units[static_cast<size_t>(unit)], sharding)) ++count;
+    slot = unit;
+  };
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (slots.shared(static_cast<int>(u))) continue;
+    if (plan.units[u].trainable)
+      want(static_cast<int>(u));  // published after the step before
+    else
+      held[static_cast<size_t>(slots.slot_of_unit[u])] = static_cast<int>(u);  // gathered once in a run
+  }
+  for (const UsePlan::Turn& turn : uses.turns)
+    for (const int unit : turn.units) want(unit);
+  return count;
+}
+
+}  // namespace partita

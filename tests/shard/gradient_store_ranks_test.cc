@@ -1,0 +1,176 @@
+// Gradients from blocks to slices: every reduction, on one rank and on several, with and without offload.
+#include "partita/shard/gradient_store.h"
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "partita/ops/flat.h"
+#include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
+
+namespace partita {
+namespace {
+
+ParameterSpec parameter(std::string name, std::vector<int64_t> shape, bool trainable = true) {
+  return {.name = std::move(name), .shape = std::move(shape), .trainable = trainable};
+}
+
+// Odd sizes; a tied table, a frozen layer, a vector that two blocks write, a matrix that nobody writes.
+std::vector<BlockParameters> model() {
+  return {{BlockKind::embedding, {parameter("table", {11, 7})}},
+          {BlockKind::layer, {parameter("w0", {7, 5}), parameter("b0", {5})}},
+          {BlockKind::layer, {parameter("w1", {7, 5}, false), parameter("b0", {5})}},
+          {BlockKind::layer, {parameter("w2", {7, 5}), parameter("unused", {3, 3})}},
+          {BlockKind::layer, {parameter("w3", {9, 13})}},
+          {BlockKind::head, {parameter("table", {11, 7}), parameter("norm", {7})}}};
+}
+
+// What block `block` of a rank adds in a micro-batch: small integers, so that sums are exact in any order.
+at::Tensor contribution(int rank, int micro_batch, int block, const ParameterSpec& p) {
+  const auto key = static_cast<int64_t>(std::hash<std::string>()(p.name) % 13);
+  at::Tensor t = at::zeros(p.shape, at::kFloat);
+  float* data = t.data_ptr<float>();
+  for (int64_t i = 0; i < t.numel(); ++i)
+    data[i] = static_cast<float>((i * 7 + key + 3 * rank + 5 * micro_batch + 11 * block) % 17 - 8);
+  return t;
+}
+
+struct Case {
+  int stage, micro_batches;
+  bool offload, poison;
+};
+
+class GradientStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<Communicator> self_ = test_world().group("self", {test_world().rank()});
+  std::unique_ptr<Communicator> data_ = test_world().group("data", test_ranks());
+  const std::vector<BlockParameters> blocks_ = model();
+
+  [[nodiscard]] std::map<std::string, at::Tensor> expected(int micro_batches) const {
+    std::map<std::string, at::Tensor> sums;
+    for (int rank = 0; rank < data_->size(); ++rank)
+      for (int m = 0; m < micro_batches; ++m)
+        for (int b = 0; b < static_cast<int>(blocks_.size()); ++b)
+          for (const ParameterSpec& p : blocks_[static_cast<size_t>(b)].parameters) {
+            at::Tensor& sum = sums[p.name];
+            if (!sum.defined()) sum = at::zeros(p.shape, at::kFloat);
+            if (p.name != "unused") sum.add_(contribution(rank, m, b, p));
+          }
+    return sums;
+  }
+
+  // One step: every block writes what is its own, through target() as kernels do.
+  void backward(GradientStore& store, int micro_batches) const {
+    for (int m = 0; m < micro_batches; ++m)
+      for (int b = static_cast<int>(blocks_.size()) - 1; b >= 0; --b) {
+        const std::unique_ptr<Grads> open = store.open(b);
+        const auto& parameters = blocks_[static_cast<size_t>(b)].parameters;
+        for (size_t p = 0; p < parameters.size(); ++p) {
+          if (parameters[p].name == "unused") continue;
+          const Target target = open->target(static_cast<int>(p));
+          EXPECT_EQ(target.gradient.defined(), parameters[p].trainable);
+          if (!target.gradient.defined()) continue;
+          const at::Tensor value = contribution(data_->rank(), m, b, parameters[p]);
+          if (target.accumulate)
+            target.gradient.add_(value);
+          else
+            target.gradient.copy_(value);
+        }
+        store.close(b, m + 1 == micro_batches);
+      }
+    store.finish();
+  }
+};
+
+TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
+  for (int stage = 0; stage <= 3; ++stage)
+    for (int micro_batches : {1, 2, 5})
+      for (bool offload : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "ZeRO-" << stage << ", " << micro_batches << " micro-batches, offload "
+                                        << offload);
+        const Zero zero = make_zero(stage, *self_, *data_);
+        const UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
+        CpuStream compute, communication;
+        const auto copies = make_copies(at::kCPU);
+        GradientStore store(plan, zero,
+                            {.micro_batches = micro_batches,
+                             .poison = true,
+                             .copies = offload ? copies.get() : nullptr},
+                            compute, communication);
+        const GradientPlan planned = plan_gradients(plan, zero.sharding, micro_batches, offload);
+        EXPECT_EQ(store.bytes(), planned.bytes());
+        EXPECT_EQ(store.host_bytes(), planned.host_bytes());
+        const auto sums = expected(micro_batches);
+        for (int step = 0; step < 2; ++step) {  // the second begins with what the first left
+          backward(store, micro_batches);
+          double squares = 0;
+          for (size_t u = 0; u < plan.units.size(); ++u) {
+            const Unit& unit = plan.units[u];
+            const at::Tensor slice = store.gradient(static_cast<int>(u));
+            EXPECT_EQ(slice.defined(), unit.trainable) << unit.name;
+            if (!unit.trainable) continue;
+            if (offload) store.await(static_cast<int>(u));
+            for (const Segment& s : slice_segments(unit.layout, zero.shard->rank())) {
+              const ParameterSpec& p = unit.layout.parameters[static_cast<size_t>(s.parameter)];
+              EXPECT_TRUE(slice.narrow(0, s.in_slice, s.count)
+                              .equal(sums.at(p.name).view({-1}).narrow(0, s.in_parameter, s.count)))
+                  << p.name << ", step " << step;
+            }
+          }
+          for (const auto& [name, sum] : sums)
+            if (name != "w1") squares += sum.to(at::kDouble).square().sum().item<double>();
+          const at::Tensor found = at::zeros({1}, at::kDouble);
+          store.sum_of_squares(found);
+          data_->all_reduce(found, Reduce::sum, compute).wait();
+          EXPECT_EQ(found.item<double>(), squares) << "step " << step;
+        }
+      }
+}
+
+TEST_F(GradientStoreTest, AnUnfinishedStepIsAnError) {
+  const Zero zero = make_zero(0, *self_, *self_);
+  const UnitPlan plan = plan_units(blocks_, {.layers_per_unit = 1});
+  CpuStream compute, communication;
+  GradientStore store(plan, zero, {.micro_batches = 2}, compute, communication);
+  for (int b = static_cast<int>(blocks_.size()) - 1; b >= 0; --b) {
+    (void)store.open(b);
+    store.close(b, false);
+  }
+  EXPECT_THAT(error_message([&] { store.finish(); }), testing::HasSubstr("close was not called for the last"));
+}
+
+TEST(GradientPlan, NamesTheReductionOfEachStage) {
+  const UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
+  const Sharding one, states{.ranks = 2}, gradients{.ranks = 2, .gradients = true};
+  const auto reduction = [&](const Sharding& s, int micro_batches) {
+    return plan_gradients(plan, s, micro_batches, false).reduction;
+  };
+  EXPECT_EQ(reduction(one, 1), Reduction::in_place);
+  EXPECT_EQ(reduction(one, 4), Reduction::in_place);
+  EXPECT_EQ(reduction(states, 4), Reduction::once);
+  EXPECT_EQ(reduction(gradients, 1), Reduction::once);
+  EXPECT_EQ(reduction(gradients, 4), Reduction::each_then_add);
+  EXPECT_EQ(reduction({.gradients = true}, 1), Reduction::once) << "one rank whose gradients are sharded";
+}
+
+// Where slices leave at once they are put together in the receive buffer of their slot, of the size of its largest
+// unit.
+TEST(GradientPlan, OffloadedSlicesTakeNoMemoryOfTheirOwn) {
+  const UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
+  const GradientPlan offload = plan_gradients(plan, {.ranks = 2}, 1, true);
+  EXPECT_TRUE(offload.shared);
+  EXPECT_EQ(offload.slice_bytes(), 0);
+  EXPECT_GT(offload.receive_bytes(), 0);
+  EXPECT_GT(offload.host_bytes(), 0);
+  const GradientPlan adds = plan_gradients(plan, {.ranks = 2}, 3, true);
+  EXPECT_FALSE(adds.shared);
+  EXPECT_EQ(adds.receive_bytes(), 0);
+  EXPECT_EQ(adds.slice_bytes(), adds.host_bytes());
+}
+
+}  // namespace
+}  // namespace partita
