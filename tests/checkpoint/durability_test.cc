@@ -15,6 +15,7 @@
 
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/manifest.h"
+#include "tests/checkpoint/file_calls.h"
 #include "tests/checkpoint/saving.h"
 #include "tests/checkpoint/test_state.h"
 #include "tests/support/temporary_directory.h"
@@ -23,7 +24,7 @@ namespace {
 
 std::mutex calls_mutex;
 std::vector<std::string> calls;
-bool recording = false, no_exchange = false;
+bool recording = false;
 
 void record(const std::string& call) {
   const std::lock_guard lock(calls_mutex);
@@ -40,6 +41,8 @@ std::string without_temporary_ending(std::string name) {
 
 }  // namespace
 
+bool partita::test::can_exchange = true;
+
 // In place of the C library's.
 extern "C" int fsync(int file) {
   std::array<char, 4096> path{};
@@ -53,7 +56,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 }
 extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigned flags) noexcept {
   if ((flags & RENAME_EXCHANGE) != 0) {
-    if (no_exchange) {
+    if (!partita::test::can_exchange) {
       errno = EINVAL;
       return -1;
     }
@@ -80,7 +83,10 @@ class Durability : public testing::Test {
     recording = false;
     return calls;
   }
-  void TearDown() override { recording = no_exchange = false; }
+  void TearDown() override {
+    recording = false;
+    can_exchange = true;
+  }
   fs::path save_step(int64_t step, uint32_t seed = 1) {
     const GlobalValues values({{"w", {5}, DType::fp32}}, seed);
     return save(root_.path(), step, values, 1);
@@ -109,7 +115,7 @@ TEST_F(Durability, OneOfTwoCheckpointsOfAStepIsThereAtEveryMoment) {
 // NFS cannot exchange two names: the older one makes way, under a name that the next save removes.
 TEST_F(Durability, WithoutAnExchangeTheOlderOneMakesWay) {
   save_step(7, 1);
-  no_exchange = true;
+  can_exchange = false;
   const std::string root = root_.path().filename();
   const std::vector<std::string> last = calls_of([&] { save_step(7, 2); });
   EXPECT_THAT(std::vector<std::string>(last.end() - 3, last.end()),

@@ -3,30 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdio.h>  // RENAME_EXCHANGE
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
+#include "tests/checkpoint/file_calls.h"
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
-
-namespace {
-bool can_exchange = true;
-}  // namespace
-
-// In the place of the C library's, for all of this program.
-extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
-  if ((flags & RENAME_EXCHANGE) != 0 && !can_exchange) {
-    errno = EINVAL;
-    return -1;
-  }
-  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
-}
 
 namespace partita {
 namespace {
@@ -123,7 +106,7 @@ TEST(Folders, PublishesOverNothingAndOverAnOlderOne) {
 TEST(Folders, PublishesWhereNamesCannotBeExchanged) {
   const TemporaryDirectory root;
   const fs::path folder = root.path() / "step-00000001", partial = partial_path(folder);
-  can_exchange = false;
+  test::can_exchange = false;
   make(folder, "first");
   make(partial, "second");
   publish(partial, folder);
@@ -133,7 +116,7 @@ TEST(Folders, PublishesWhereNamesCannotBeExchanged) {
   EXPECT_THAT(error_message([&] { publish(partial, folder); }), testing::HasSubstr("cannot rename"));
   EXPECT_EQ(read_file(folder / "file"), "second");
   EXPECT_THAT(names_in(root.path()), ElementsAre("step-00000001"));
-  can_exchange = true;
+  test::can_exchange = true;
 }
 
 // Killed between the two renames: the older one is whole, and is found by the next start.
@@ -152,11 +135,11 @@ TEST(Folders, WhatWasBeingReplacedComesBack) {
 
 TEST(Folders, AnEmptyFolderGivesWay) {
   const TemporaryDirectory root;
-  can_exchange = false;
+  test::can_exchange = false;
   fs::create_directories(root.path() / "out");
   make(root.path() / "out.partial", "content");
   publish(root.path() / "out.partial", root.path() / "out");
-  can_exchange = true;
+  test::can_exchange = true;
   EXPECT_EQ(read_file(root.path() / "out" / "file"), "content");
   EXPECT_THAT(names_in(root.path()), ElementsAre("out"));
 }
