@@ -138,7 +138,7 @@ class Comparison:
         self.generate(self.original, reference.load(self.original), "of the folder")
         self.finetune("one process", "full")
         self.finetune("ZeRO-3 on 2 ranks, full recomputation", "sharded", "--parallel.zero_stage=3",
-                      "--train.recompute=full", ranks=2)
+                      "--memory.recompute=full", ranks=2)
         self.finetune("all examples packed into one sample", "packed", "--data.packing=true", "--train.global_batch=1",
                       "--train.micro_batch=1", f"--train.sequence_length={reference.POSITIONS}")
         self.finetune("embeddings and first layer frozen", "frozen", "--train.freeze=embedding.*,layers.0.*")
@@ -246,7 +246,7 @@ min_learning_rate = 0
         targets = reference.lora_targets(self.config)
         found = self.train(run, SGD | {"kind": "sgd", "momentum": 0.0, "weight_decay": 0.0, "clip": 0.0},
                            options=["--lora.rank=4", "--lora.alpha=8", f"--lora.targets={','.join(targets)}",
-                                    "--train.recompute=full"])
+                                    "--memory.recompute=full"])
         first = self.folder / "adapter_first"
         self.partita("export", run / "checkpoints/step-00000001", first)
         self.partita("export", run, adapter)

@@ -31,17 +31,17 @@ SIZE = ["--model.layers=6", "--model.hidden_size=384", "--model.heads=6", "--mod
         "--train.sequence_length=256", "--train.micro_batch=16", "--train.global_batch=16"]
 TRAINING = ["--optimizer.learning_rate=1e-3", "--optimizer.min_learning_rate=1e-4",
             "--eval.every=0", "--log.every=50", "--log.tensorboard=false", "--log.progress=false",
-            "--checkpoint.resume=never", "--data.split=1,0,0", "--train.tune_matmul=false"]
-BF16 = "--train.precision=bf16"
+            "--checkpoint.resume=never", "--data.split=1,0,0", "--kernels.tune_matmul=false"]
+BF16 = "--precision.compute=bf16"
 OTHER_ORDER = "--train.micro_batch=8"  # the same sums in another order: what rounding alone does to a curve
 VARIANTS = {  # what is added, and how far the smoothed loss may be from that of fp32
-    "fp32": (["--train.precision=fp32"], 0.0),
-    "fp32-again": (["--train.precision=fp32", OTHER_ORDER], 0.002),
+    "fp32": (["--precision.compute=fp32"], 0.0),
+    "fp32-again": (["--precision.compute=fp32", OTHER_ORDER], 0.002),
     "bf16": ([BF16], 0.01),
     "bf16-again": ([BF16, OTHER_ORDER], 0.01),
-    "bf16-states": ([BF16, "--train.states=bf16"], 0.01),
-    "fp8-current": ([BF16, "--train.fp8=current"], 0.01),
-    "fp8-delayed": ([BF16, "--train.fp8=delayed"], 0.01),
+    "bf16-states": ([BF16, "--precision.states=bf16"], 0.01),
+    "fp8-current": ([BF16, "--precision.fp8=current"], 0.01),
+    "fp8-delayed": ([BF16, "--precision.fp8=delayed"], 0.01),
 }
 CPU_TOLERANCE, CPU_STEPS = 1e-4, 50
 

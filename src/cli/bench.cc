@@ -12,7 +12,7 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
   add_number(command, "--kv-heads", a.kv_heads, partita::at_least(0), "llama: key/value heads; 0: as many as heads");
   add_number(command, "--ffn", a.ffn, partita::at_least(0), "Inner width of the MLP; 0: the usual one of the model");
   add_choice(command, "--fp8", a.fp8, {partita::kFp8Recipes.begin(), partita::kFp8Recipes.end()},
-             "FP8 matrix products in layer linears (needs precision bf16), see train.fp8");
+             "FP8 matrix products in layer linears (needs precision bf16), see precision.fp8");
   add_choice(command, "--states", a.states, {"fp32", "bf16"},
              "Precision of master weights and optimizer states; bf16 needs precision bf16");
   command.add_flag("--deterministic", a.deterministic,
@@ -27,7 +27,7 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
   add_number(command, "--micro-batches", a.micro_batches, partita::at_least(1), "Micro-batches per step and rank");
   add_number(command, "--dropout", a.dropout, partita::between(0, 0.9), "Dropout probability everywhere");
   add_choice(command, "--cuda-graph", a.cuda_graph, {"auto", "true", "false"},
-             "Run forward and backward as one recorded CUDA graph, see train.cuda_graph");
+             "Run forward and backward as one recorded CUDA graph, see kernels.cuda_graph");
   command.add_flag("--poison", a.poison, "Fill released memory with NaN, see debug.poison");
   add_number(command, "--delay-streams", a.delay_streams, partita::between(0, 1000000),
              "Delay streams at random by up to N microseconds, see debug.delay_streams");
@@ -50,7 +50,7 @@ void add_bench_command(CLI::App& app) {
   add_text(*step, "--tuning-file", a->tuning_file, "FILE",
            "Algorithms chosen earlier, used if the file exists; --tune writes it");
   add_choice(*step, "--recompute", a->recompute, {"none", "selective", "mlp", "full"},
-             "What backward recomputes, see train.recompute");
+             "What backward recomputes, see memory.recompute");
   add_number(*step, "--recompute-full-layers", a->full_layers, partita::at_least(0),
              "Additionally recompute the first N layers in full");
   step->footer("Example: partita launch -n 2 -- bench step --shape 6,6,384,256,4,4096 --zero 2 --precision bf16");

@@ -82,17 +82,17 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   // Of sizes that no memory has the configuration says which it is.
   if (__builtin_mul_overflow(s.batch * ranks, a.micro_batches, &c.train.global_batch))
     partita::fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
-  c.train.precision = partita::parse_dtype(a.precision);
-  c.train.states = partita::parse_dtype(a.states);
-  c.train.fp8 =
+  c.precision.compute = partita::parse_dtype(a.precision);
+  c.precision.states = partita::parse_dtype(a.states);
+  c.precision.fp8 =
       static_cast<partita::Fp8Recipe>(std::ranges::find(partita::kFp8Recipes, a.fp8) - partita::kFp8Recipes.begin());
-  c.train.recompute = recompute;
-  c.train.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
+  c.memory.recompute = recompute;
+  c.kernels.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
                        : a.cuda_graph == "true" ? partita::Switch::on
                                                 : partita::Switch::off;
-  c.train.offload_optimizer = a.offload_optimizer;
-  c.train.offload_activations = a.offload_activations;
-  c.train.recompute_full_layers = a.full_layers;
+  c.memory.offload_optimizer = a.offload_optimizer;
+  c.memory.offload_activations = a.offload_activations;
+  c.memory.recompute_full_layers = a.full_layers;
   c.debug.poison = a.poison;
   c.parallel.zero_stage = a.zero;
   partita::validate_step(c, ranks);
@@ -213,7 +213,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"ranks", job_.world.size()},
                                  {"threads", at::get_num_threads()},
                                  {"micro_batches", a.micro_batches},
-                                 {"recompute", kBenchRecompute[static_cast<size_t>(config_.train.recompute)]},
+                                 {"recompute", kBenchRecompute[static_cast<size_t>(config_.memory.recompute)]},
                                  {"recompute_full_layers", a.full_layers},
                                  {"tokens_per_s", tokens / middle},
                                  {"tokens_per_s_rank", tokens / middle / job_.world.size()},
@@ -240,14 +240,14 @@ void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
   const double rate = line.at("tokens_per_s_rank").get<double>();
   const double full = rate * partita::training_flops(c.model, length, partita::AttentionCount::full);
   const double causal = rate * partita::training_flops(c.model, length, partita::AttentionCount::causal);
-  const double again = rate * partita::repeated_flops(c.model, length, partita::keep_of(c.train.recompute),
-                                                      c.train.recompute_full_layers);
+  const double again = rate * partita::repeated_flops(c.model, length, partita::keep_of(c.memory.recompute),
+                                                      c.memory.recompute_full_layers);
   line["tflops_full"] = full / 1e12;
   line["tflops_causal"] = causal / 1e12;
   const partita::DeviceUse use = partita::device_use(job_.device);
   if (use.name.empty()) return;
   line["card"] = use.name;
-  if (const double peak = partita::peak_flops(use.name, c.train.precision); peak > 0) {
+  if (const double peak = partita::peak_flops(use.name, c.precision.compute); peak > 0) {
     line["peak_tflops"] = peak / 1e12;
     line["mfu_full"] = 100 * full / peak;
     line["mfu_causal"] = 100 * causal / peak;

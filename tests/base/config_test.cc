@@ -224,6 +224,34 @@ TEST(ConfigSchema, KnowsOtherNamesOfKeys) {
 }
 
 // A comment ends with its line, whatever the name of the file is.
+TEST(ConfigSchema, ReadsRenamedKeysAndSaysSo) {
+  constexpr std::array kRenames = {ConfigRename{"train.count", "train.steps"},
+                                   ConfigRename{"train.title", "output.name"}};
+  Settings settings;
+  ConfigSchema schema = bind(settings);
+  schema.renamed(kRenames);
+  ConfigSources sources;
+  schema.read_toml("[train]\ncount = 7\n", "a.toml", &sources);
+  EXPECT_EQ(settings.steps, 7);
+  EXPECT_EQ(sources.at("train.steps"), "a.toml:2");
+  schema.read_overrides(std::vector<std::string>{"--train.title=x", "--train.steps=8"}, &sources);
+  EXPECT_EQ(settings.name, "x");
+  EXPECT_EQ(settings.steps, 8);
+  EXPECT_THAT(schema.notes(), ElementsAre("a.toml:2: train.count is now called train.steps",
+                                          "command line: train.title is now called output.name"));
+  EXPECT_THAT(error_message([&] { schema.read_toml("[train]\ncount = 0\n", "b.toml"); }),
+              HasSubstr("b.toml:2: train.steps = 0: expected an integer of at least 1"));
+  EXPECT_THAT(schema.markdown(), HasSubstr("| `train.count` | `train.steps` |\n"));
+}
+
+TEST(ConfigSchema, MarkdownIsATablePerSection) {
+  Settings settings;
+  EXPECT_THAT(bind(settings).markdown(),
+              HasSubstr("## [train]\nthe run\n\n| key | values | default | meaning |\n|---|---|---|---|\n"
+                        "| `train.steps` | an integer of at least 1 | `100` | optimizer steps |\n"));
+  EXPECT_THAT(bind(settings).markdown(), testing::Not(HasSubstr("Old names")));
+}
+
 TEST(ConfigSchema, SourcesAreCommentsOfOneLine) {
   Settings settings;
   const ConfigSources sources{{"train.steps", "a\nb\x1b.toml:2"}};

@@ -53,7 +53,7 @@ TEST(FailureText, OfLibrariesBeginsWithASentenceOfOurs) {
   EXPECT_THAT(text_of("no CUDA-capable device is detected"), StartsWith("no GPU was found"));
   EXPECT_THAT(text_of("NCCL: unhandled system error"), StartsWith("a collective between GPUs failed"));
   EXPECT_THAT(text_of("could not create a primitive descriptor for a matmul primitive"),
-              AllOf(StartsWith("oneDNN"), HasSubstr("train.precision=fp32")));
+              AllOf(StartsWith("oneDNN"), HasSubstr("precision.compute=fp32")));
   EXPECT_THAT(text_of("could not generate a kernel"), StartsWith("oneDNN"));
   EXPECT_THAT(text_of(kTorchCheck), AllOf(StartsWith("an unexpected error in a library; please report it"),
                                           HasSubstr("(shape '[3]' is invalid for input of size 4)"),

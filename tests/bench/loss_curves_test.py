@@ -19,7 +19,7 @@ import pathlib, sys
 options = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("--"))
 run = pathlib.Path(options["run.directory"])
 run.mkdir(parents=True)
-factor = 1.03 if "train.fp8" in options else 1.004 if options["train.precision"] == "bf16" else 1
+factor = 1.03 if "precision.fp8" in options else 1.004 if options["precision.compute"] == "bf16" else 1
 factor += 5e-5 * (options["train.device"] == "cpu")
 with open(run / "metrics.jsonl", "w") as file:
     for step in range(1, int(options["train.steps"]) + 1):

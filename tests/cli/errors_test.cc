@@ -72,7 +72,7 @@ TEST(Configuration, UnknownKeysAndValuesNameTheNearest) {
   // Wrong usage on the command line, an error in a file.
   expect_error(partita({"train", config, "--parallel.zero_stag=3"}), HasSubstr("zero_stage"), 2);
   expect_error(partita({"train", config, "--paralel.zero_stage=3"}), HasSubstr("parallel"), 2);
-  expect_error(partita({"train", config, "--train.precision=bf32"}), HasSubstr("bf16"), 2);
+  expect_error(partita({"train", config, "--precision.compute=bf32"}), HasSubstr("bf16"), 2);
   expect_error(partita({"train", config, "--parallel.zero_stage=4"}), HasSubstr("at most 3"), 2);
   // A misspelt section is the nearest section, not another one with that key.
   expect_error(partita({"train", config, "--chekpoint.every=5"}), HasSubstr("'checkpoint.every'"), 2);
@@ -107,9 +107,9 @@ TEST(Configuration, KeysOfGpusOnTheCpu) {
     expect_error(partita(train_command(1, folder / "run", {std::string("--train.") + key, "--train.device=cpu"})),
                  HasSubstr(message));
   };
-  error("tune_matmul=true", "train.tune_matmul is true on the CPU");
-  error("cuda_graph=true", "train.cuda_graph is true on the CPU");
-  error("offload_optimizer=true", "train.offload_optimizer on the CPU");
+  error("tune_matmul=true", "kernels.tune_matmul is true on the CPU");
+  error("cuda_graph=true", "kernels.cuda_graph is true on the CPU");
+  error("offload_optimizer=true", "memory.offload_optimizer on the CPU");
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

@@ -38,7 +38,7 @@ TEST(Models, LlamaOnEveryLayoutIsTheSameRun) {
   EXPECT_LT(lines.back().at("loss").get<double>() + 0.3, lines.front().at("loss").get<double>());
   for (int stage : {1, 3}) {
     const fs::path run = folder / std::to_string(stage);
-    const Options options = {"--parallel.zero_stage=" + std::to_string(stage), "--train.recompute=full",
+    const Options options = {"--parallel.zero_stage=" + std::to_string(stage), "--memory.recompute=full",
                              "--debug.poison=true"};
     const Result r = partita(train_command(2, run, with(kLlama, options)));
     ASSERT_EQ(r.code, 0) << r.error;
@@ -49,7 +49,7 @@ TEST(Models, LlamaOnEveryLayoutIsTheSameRun) {
 // The scale begins too high: steps are skipped until it fits, and the schedule waits for them.
 TEST(Models, Fp16SkipsStepsUntilItsScaleFits) {
   const TemporaryDirectory folder;
-  const Options options = {"--train.precision=fp16", "--loss_scale.initial=16777216", "--schedule.warmup=6",
+  const Options options = {"--precision.compute=fp16", "--loss_scale.initial=16777216", "--schedule.warmup=6",
                            "--train.steps=16",       "--parallel.zero_stage=2",       "--log.every=1"};
   const Result r = partita(train_command(2, folder / "run", options));
   ASSERT_EQ(r.code, 0) << r.error;
@@ -94,7 +94,7 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     for (int stage : {0, 1, 2, 3}) {
       const fs::path run = folder / std::to_string(stage);
       const Result r = partita(command(
-          2, run, {"--parallel.zero_stage=" + std::to_string(stage), "--train.recompute=full", "--debug.poison=true"}));
+          2, run, {"--parallel.zero_stage=" + std::to_string(stage), "--memory.recompute=full", "--debug.poison=true"}));
       ASSERT_EQ(r.code, 0) << r.error;
       expect_same_run(run, folder / "one", 1e-5);
     }
@@ -108,7 +108,7 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     fs::create_directory(whole);
     fs::copy(folder / "3/metrics.jsonl", whole / "metrics.jsonl");
     fs::remove_all(checkpoint);
-    const Result resumed = partita(command(2, folder / "3", {"--parallel.zero_stage=3", "--train.recompute=full"}));
+    const Result resumed = partita(command(2, folder / "3", {"--parallel.zero_stage=3", "--memory.recompute=full"}));
     ASSERT_EQ(resumed.code, 0) << resumed.error;
     EXPECT_THAT(resumed.error, HasSubstr("resuming from"));
     expect_same_run(folder / "3", whole, 0);
@@ -162,7 +162,7 @@ TEST(Models, WrongCombinationsAreNamed) {
     EXPECT_EQ(r.code, 1);
     return r.error;
   };
-  EXPECT_THAT(error({"--train.states=bf16"}), HasSubstr("states in bf16 need compute in bf16"));
+  EXPECT_THAT(error({"--precision.states=bf16"}), HasSubstr("states in bf16 need compute in bf16"));
   EXPECT_THAT(error({"--lora.rank=2", "--lora.targets=q_proj"}), HasSubstr("no linear \"q_proj\"; it has c_attn"));
   EXPECT_THAT(error({"--lora.rank=2"}), HasSubstr("lora.rank is 2 and model.from is empty"));
   EXPECT_THAT(error({"--model.rope_theta=500000"}), HasSubstr("gpt2 has none"));

@@ -71,7 +71,7 @@ learning_rate = 3e-3
 min_learning_rate = 3e-4
 [parallel]
 timeout_seconds = 30
-blocks_per_unit = 1
+layers_per_collective = 1
 [eval]
 every = 6
 batches = 1

@@ -144,13 +144,14 @@ sequence_length = 64
 micro_batch = 2
 global_batch = 8
 device = "cuda"
+[kernels]
 tune_matmul = "false"
 [optimizer]
 learning_rate = 1e-3
 min_learning_rate = 1e-4
 [parallel]
 timeout_seconds = 30
-blocks_per_unit = 1
+layers_per_collective = 1
 [eval]
 every = 10
 batches = 1
@@ -176,7 +177,7 @@ check "a GPU's run goes on on the CPU" train moved train.device=cpu model.attent
 check "and gives the same" same moved gpt2-cpu 1e-5
 
 echo "== the same bits in every run, in bf16"
-bits=(train.precision=bf16 train.deterministic=true)
+bits=(precision.compute=bf16 kernels.deterministic=true)
 check "first run" train bits "${bits[@]}"
 check "second run" train again "${bits[@]}"
 check "the same losses" same again bits 0
@@ -186,42 +187,42 @@ check "resumed at step 10" train again "${bits[@]}"
 check "it did resume" says again.log "resuming from"
 check "resumed: the same losses" same again bits 0
 check "resumed: the same checkpoint" same_checkpoint again bits
-check "bf16 states" train states "${bits[@]}" train.states=bf16 "${llama[@]}"
+check "bf16 states" train states "${bits[@]}" precision.states=bf16 "${llama[@]}"
 cp -r states states-again
 rm -r states-again/checkpoints/step-00000020
-check "bf16 states resumed" train states-again "${bits[@]}" train.states=bf16 "${llama[@]}"
+check "bf16 states resumed" train states-again "${bits[@]}" precision.states=bf16 "${llama[@]}"
 check "bf16 states: did resume" says states-again.log "resuming from"
 check "bf16 states: the same checkpoint" same_checkpoint states-again states
-check "recomputed in full" train recomputed "${bits[@]}" train.states=bf16 "${llama[@]}" \
-  train.recompute=full debug.poison=true
+check "recomputed in full" train recomputed "${bits[@]}" precision.states=bf16 "${llama[@]}" \
+  memory.recompute=full debug.poison=true
 check "recomputed in full: the same losses" same recomputed states 0
 
 echo "== graphs, stages on one GPU, offload, 8 bits, tuning"
-check "without a graph" train eager model.attention_dropout=0.1 train.cuda_graph=false
+check "without a graph" train eager model.attention_dropout=0.1 kernels.cuda_graph=false
 check "without a graph: the same losses" same eager gpt2 1e-5
 for stage in 2 3; do
   check "ZeRO-$stage alone" train "alone$stage" model.attention_dropout=0.1 parallel.zero_stage="$stage" debug.poison=true
   check "ZeRO-$stage alone: the same losses" same "alone$stage" gpt2 1e-5
 done
-check "offload" train host model.attention_dropout=0.1 train.offload_optimizer=true train.offload_activations=3 \
+check "offload" train host model.attention_dropout=0.1 memory.offload_optimizer=true memory.offload_activations=3 \
   debug.poison=true debug.delay_streams=200
 check "offload: the same losses" same host gpt2 1e-5
-check "8 bits" train eight "${bits[@]}" train.fp8=current
+check "8 bits" train eight "${bits[@]}" precision.fp8=current
 check "8 bits: close to bf16" same eight bits 0.02
 check "8 bits: not bf16" differs eight bits
-check "8 bits, second run" train eight-again "${bits[@]}" train.fp8=current
+check "8 bits, second run" train eight-again "${bits[@]}" precision.fp8=current
 check "8 bits: the same checkpoint" same_checkpoint eight-again eight
-check "8 bits, delayed" train delayed "${bits[@]}" train.fp8=delayed
+check "8 bits, delayed" train delayed "${bits[@]}" precision.fp8=delayed
 check "8 bits, delayed: close to bf16" same delayed bits 0.02
 check "8 bits, delayed: not current" differs delayed eight
 cp -r delayed delayed-again
 rm -r delayed-again/checkpoints/step-00000020
-check "8 bits, delayed, resumed" train delayed-again "${bits[@]}" train.fp8=delayed
+check "8 bits, delayed, resumed" train delayed-again "${bits[@]}" precision.fp8=delayed
 check "8 bits, delayed: did resume" says delayed-again.log "resuming from"
 check "8 bits, delayed: the same checkpoint" same_checkpoint delayed-again delayed
-check "tuned" train tuned train.precision=bf16 train.tune_matmul=true train.steps=30
+check "tuned" train tuned precision.compute=bf16 kernels.tune_matmul=true train.steps=30
 check "tuned: says so" says tuned.log "matrix products run another algorithm now"
-check "tuned before" train taken "${bits[@]}" train.tuning_file=tuned/matmul_tuning.json
+check "tuned before" train taken "${bits[@]}" kernels.tuning_file=tuned/matmul_tuning.json
 check "tuned before: says so" says taken.log "as they were chosen before"
 
 echo "== evaluation and generation"
@@ -262,10 +263,10 @@ if ((gpus >= 2)); then
   rm -r three-again/checkpoints/step-00000020
   check "ZeRO-3 resumed" train_ranks 2 three-again "${three[@]}"
   check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
-  check "ZeRO-3, 8 bits, delayed" train_ranks 2 three-eight "${three[@]}" train.fp8=delayed
+  check "ZeRO-3, 8 bits, delayed" train_ranks 2 three-eight "${three[@]}" precision.fp8=delayed
   check "ZeRO-3, 8 bits, delayed: close to bf16" same three-eight three 0.02
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
-    train.offload_optimizer=true train.offload_activations=3 debug.poison=true debug.delay_streams=200
+    memory.offload_optimizer=true memory.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
   check "ZeRO-3 resumes on one GPU" train three-again "${bits[@]}" "${llama[@]}" train.steps=22
 fi

@@ -27,9 +27,9 @@ TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
   EXPECT_FALSE(records_steps(c, kMany, 1, true));
   EXPECT_FALSE(records_steps(c, kFew, 1, false));
   EXPECT_FALSE(records_steps(c, kFew, 2, true));
-  c.train.cuda_graph = Switch::on;
+  c.kernels.cuda_graph = Switch::on;
   EXPECT_TRUE(records_steps(c, kMany, 1, true));
-  c.train.cuda_graph = Switch::off;
+  c.kernels.cuda_graph = Switch::off;
   EXPECT_FALSE(records_steps(c, kFew, 1, true));
 }
 
@@ -37,16 +37,16 @@ TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
 TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   Config gathers = small_config(), states = small_config(), activations = small_config();
   gathers.parallel.zero_stage = 3;
-  states.train.offload_optimizer = true;
-  activations.train.offload_activations = 2;
+  states.memory.offload_optimizer = true;
+  activations.memory.offload_activations = 2;
   for (Config c : {gathers, states, activations}) {
     EXPECT_FALSE(records_steps(c, 1000, 1, true));
-    c.train.cuda_graph = Switch::on;
+    c.kernels.cuda_graph = Switch::on;
     EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, true); }),
-                HasSubstr("train.cuda_graph is true on a GPU"));
+                HasSubstr("kernels.cuda_graph is true on a GPU"));
   }
   Config c = small_config();
-  c.train.cuda_graph = Switch::on;
+  c.kernels.cuda_graph = Switch::on;
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 rank,"));
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 ranks,"));
 }
@@ -79,16 +79,16 @@ class TrainingEngine : public testing::Test {
 
 TEST_F(TrainingEngine, HasNothingToOffloadOnTheCpu) {
   Config c = small_config();
-  c.train.offload_activations = 1;
-  EXPECT_THAT(error_with(c), HasSubstr("train.offload_activations on the CPU"));
-  c.train.offload_optimizer = true;
-  EXPECT_THAT(error_with(c), HasSubstr("train.offload_optimizer on the CPU"));
+  c.memory.offload_activations = 1;
+  EXPECT_THAT(error_with(c), HasSubstr("memory.offload_activations on the CPU"));
+  c.memory.offload_optimizer = true;
+  EXPECT_THAT(error_with(c), HasSubstr("memory.offload_optimizer on the CPU"));
 }
 
 TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {
   Config c = small_config();
-  c.train.precision = DType::bf16;
-  c.train.fp8 = Fp8Recipe::current;
+  c.precision.compute = DType::bf16;
+  c.precision.fp8 = Fp8Recipe::current;
   EXPECT_EQ(error_with(c), "no error");
   c.train.sequence_length = 15;
   EXPECT_THAT(error_with(c), HasSubstr("30 tokens a micro-batch"));

@@ -95,8 +95,8 @@ TEST_F(Ranges, WhatAllocatesOrStartsSomethingHasALimit) {
   for (const char* key :
        {"model.layers", "model.hidden_size", "model.heads", "model.kv_heads", "model.head_width", "model.ffn_hidden_size",
         "model.vocab_size", "model.max_length", "lora.rank", "train.steps", "train.sequence_length", "train.micro_batch",
-        "train.global_batch", "train.threads", "train.recompute_full_layers", "train.offload_activations",
-        "parallel.blocks_per_unit", "parallel.timeout_seconds", "eval.batches", "checkpoint.keep_last",
+        "train.global_batch", "train.threads", "memory.recompute_full_layers", "memory.offload_activations",
+        "parallel.layers_per_collective", "parallel.timeout_seconds", "eval.batches", "checkpoint.keep_last",
         "log.profile_steps"})
     for (const char* value : {"4611686018427387904", "9223372036854775807", "-1"})
       EXPECT_THAT(outcome({std::string("--") + key + "=" + value}),

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <regex>
 #include <set>
 
 #include "partita/base/file.h"
 #include "partita/train/config_aliases.h"
+#include "partita/train/config_renames.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
@@ -15,6 +17,7 @@ namespace partita {
 namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Config valid_config() {
   Config config;
@@ -40,13 +43,13 @@ TEST(LoadConfig, ReadsFileThenOverridesAndRemembersBoth) {
   const TemporaryDirectory folder;
   const std::string file = (folder / "a.toml").string();
   write_file(file,
-             "[model]\nlayers = 3\n[train]\nprecision = \"bf16\"\nsteps = 7\n[schedule]\nkind = \"linear\"\n"
+             "[model]\nlayers = 3\n[train]\nsteps = 7\n[precision]\ncompute = \"bf16\"\n[schedule]\nkind = \"linear\"\n"
              "[log]\nprogress = false\n");
   ConfigSources sources;
   const std::vector<std::string> overrides = {"--parallel.zero_stage=3", "--train.steps", "9"};
   const Config config = load_config(file, overrides, &sources);
   EXPECT_EQ(config.model.layers, 3);
-  EXPECT_EQ(config.train.precision, DType::bf16);
+  EXPECT_EQ(config.precision.compute, DType::bf16);
   EXPECT_EQ(config.train.steps, 9);
   EXPECT_EQ(config.schedule.kind, ScheduleKind::linear);
   EXPECT_EQ(config.log.progress, Switch::off);
@@ -64,21 +67,21 @@ TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
     const std::vector<std::string> overrides = {override_text};
     return load_config(folder / "a.toml", overrides);
   };
-  EXPECT_EQ(with("--train.precision=fp32").train.precision, DType::fp32);
-  EXPECT_EQ(with("--train.precision=bf16").train.precision, DType::bf16);
-  EXPECT_EQ(with("--train.fp8=off").train.fp8, Fp8Recipe::off);
-  EXPECT_EQ(with("--train.fp8=current").train.fp8, Fp8Recipe::current);
-  EXPECT_EQ(with("--train.fp8=delayed").train.fp8, Fp8Recipe::delayed);
-  EXPECT_EQ(with("--train.cuda_graph=auto").train.cuda_graph, Switch::automatic);
-  EXPECT_EQ(with("--train.cuda_graph=true").train.cuda_graph, Switch::on);
-  EXPECT_EQ(with("--train.cuda_graph=false").train.cuda_graph, Switch::off);
+  EXPECT_EQ(with("--precision.compute=fp32").precision.compute, DType::fp32);
+  EXPECT_EQ(with("--precision.compute=bf16").precision.compute, DType::bf16);
+  EXPECT_EQ(with("--precision.fp8=off").precision.fp8, Fp8Recipe::off);
+  EXPECT_EQ(with("--precision.fp8=current").precision.fp8, Fp8Recipe::current);
+  EXPECT_EQ(with("--precision.fp8=delayed").precision.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(with("--kernels.cuda_graph=auto").kernels.cuda_graph, Switch::automatic);
+  EXPECT_EQ(with("--kernels.cuda_graph=true").kernels.cuda_graph, Switch::on);
+  EXPECT_EQ(with("--kernels.cuda_graph=false").kernels.cuda_graph, Switch::off);
   EXPECT_EQ(with("--train.device=auto").train.device, DeviceWish::automatic);
   EXPECT_EQ(with("--train.device=cpu").train.device, DeviceWish::cpu);
   EXPECT_EQ(with("--train.device=cuda").train.device, DeviceWish::cuda);
-  EXPECT_EQ(with("--train.recompute=none").train.recompute, Recompute::none);
-  EXPECT_EQ(with("--train.recompute=selective").train.recompute, Recompute::selective);
-  EXPECT_EQ(with("--train.recompute=mlp").train.recompute, Recompute::mlp);
-  EXPECT_EQ(with("--train.recompute=full").train.recompute, Recompute::full);
+  EXPECT_EQ(with("--memory.recompute=none").memory.recompute, Recompute::none);
+  EXPECT_EQ(with("--memory.recompute=selective").memory.recompute, Recompute::selective);
+  EXPECT_EQ(with("--memory.recompute=mlp").memory.recompute, Recompute::mlp);
+  EXPECT_EQ(with("--memory.recompute=full").memory.recompute, Recompute::full);
   EXPECT_EQ(with("--schedule.kind=cosine").schedule.kind, ScheduleKind::cosine);
   EXPECT_EQ(with("--schedule.kind=linear").schedule.kind, ScheduleKind::linear);
   EXPECT_EQ(with("--schedule.kind=constant").schedule.kind, ScheduleKind::constant);
@@ -124,7 +127,7 @@ TEST(LoadConfig, KnowsTheNamesOfOtherSystems) {
   EXPECT_THAT(unknown_key("train.epochs"), HasSubstr("set 'train.steps'"));
   EXPECT_THAT(unknown_key("max_steps"), HasSubstr("'train.steps'"));
   EXPECT_THAT(unknown_key("optimizer.wd"), HasSubstr("'optimizer.weight_decay'"));
-  EXPECT_THAT(unknown_key("train.bf16"), HasSubstr("train.precision = \"bf16\""));
+  EXPECT_THAT(unknown_key("train.bf16"), HasSubstr("precision.compute = \"bf16\""));
   EXPECT_THAT(unknown_key("model.block_size"), HasSubstr("'train.sequence_length'"));
   EXPECT_THAT(unknown_key("model.n-layer"), HasSubstr("'model.layers'"));
   EXPECT_THAT(unknown_key("model.n_embd"), HasSubstr("'model.hidden_size'"));
@@ -256,25 +259,25 @@ TEST(Validate, ChecksTheSplit) {
 
 TEST(Validate, ChecksPrecisions) {
   const auto types = [](DType precision, DType states, Fp8Recipe fp8) {
-    return message([=](Config& c) { c.train.precision = precision, c.train.states = states, c.train.fp8 = fp8; });
+    return message([=](Config& c) { c.precision.compute = precision, c.precision.states = states, c.precision.fp8 = fp8; });
   };
   EXPECT_EQ(types(DType::bf16, DType::bf16, Fp8Recipe::current), "no error");
   for (const DType precision : {DType::fp32, DType::fp16}) {
     EXPECT_THAT(types(precision, DType::bf16, Fp8Recipe::off), HasSubstr("states in bf16 need compute in bf16"));
-    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::delayed), HasSubstr("train.fp8 is delayed, train.precision"));
+    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::delayed), HasSubstr("precision.fp8 is delayed, precision.compute"));
   }
 }
 
 TEST(Validate, ComparesLayersWithTheModel) {
   const auto layers = [](int64_t full, int64_t offloaded) {
     return message([=](Config& c) {
-      c.train.recompute_full_layers = c.model.layers + full;
-      c.train.offload_activations = c.model.layers + offloaded;
+      c.memory.recompute_full_layers = c.model.layers + full;
+      c.memory.offload_activations = c.model.layers + offloaded;
     });
   };
   EXPECT_EQ(layers(0, 0), "no error");
-  EXPECT_THAT(layers(1, 0), HasSubstr("train.recompute_full_layers is"));
-  EXPECT_THAT(layers(0, 1), HasSubstr("train.offload_activations is"));
+  EXPECT_THAT(layers(1, 0), HasSubstr("memory.recompute_full_layers is"));
+  EXPECT_THAT(layers(0, 1), HasSubstr("memory.offload_activations is"));
 }
 
 TEST(Validate, ChecksTheLossScale) {
@@ -351,12 +354,41 @@ TEST(ValidateStep, AsksForNoMoreThanTheStep) {
     EXPECT_EQ(message, error_message([&] { validate(wrong, 2); }));
     return message;
   };
-  EXPECT_THAT(refused([](Config& c) { c.train.recompute_full_layers = 3; }),
-              HasSubstr("train.recompute_full_layers is 3, the model has 2 layers"));
-  EXPECT_THAT(refused([](Config& c) { c.train.offload_activations = 5; }), HasSubstr("the model has 2 layers"));
-  EXPECT_THAT(refused([](Config& c) { c.train.states = DType::bf16; }), HasSubstr("states in bf16 need compute"));
+  EXPECT_THAT(refused([](Config& c) { c.memory.recompute_full_layers = 3; }),
+              HasSubstr("memory.recompute_full_layers is 3, the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.memory.offload_activations = 5; }), HasSubstr("the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.precision.states = DType::bf16; }), HasSubstr("states in bf16 need compute"));
   EXPECT_THAT(refused([](Config& c) { c.train.sequence_length = 65; }), HasSubstr("max_length"));
   EXPECT_THAT(refused([](Config& c) { c.train.global_batch = 23; }), HasSubstr("global_batch 23"));
+}
+
+TEST(ConfigDocument, IsInTheDocs) {
+  const std::filesystem::path path = PARTITA_SOURCE_DIR "/docs/configuration.md";
+  if (std::getenv("PARTITA_WRITE_DOCS") != nullptr) write_file(path, config_document());
+  EXPECT_EQ(read_file(path), config_document())
+      << "write it with PARTITA_WRITE_DOCS=1 build/tests/train_test --gtest_filter=ConfigDocument.*";
+}
+
+TEST(ConfigRenames, KeysOfEarlierVersionsAreRead) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder / "a.toml").string();
+  write_file(file, "[train]\nprecision = \"bf16\"\nrecompute = \"mlp\"\n[parallel]\nblocks_per_unit = 3\n");
+  const std::vector<std::string> overrides = {"--train.fp8=delayed", "--train.deterministic"};
+  const Config config = load_config(file, overrides);
+  EXPECT_EQ(config.precision.compute, DType::bf16);
+  EXPECT_EQ(config.memory.recompute, Recompute::mlp);
+  EXPECT_EQ(config.parallel.layers_per_collective, 3);
+  EXPECT_EQ(config.precision.fp8, Fp8Recipe::delayed);
+  EXPECT_TRUE(config.kernels.deterministic);
+  EXPECT_EQ(parse_saved_config("[train]\nprecision = \"fp16\"\n", "a").precision.compute, DType::fp16);
+}
+
+TEST(ConfigRenames, NameKeysThatAreThere) {
+  const std::string help = config_help();
+  for (const ConfigRename& rename : config_renames()) {
+    EXPECT_THAT(help, HasSubstr(fmt::format("--{} (", rename.now)));
+    EXPECT_THAT(help, Not(HasSubstr(fmt::format("--{} (", rename.before))));
+  }
 }
 
 }  // namespace

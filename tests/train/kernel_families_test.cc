@@ -239,10 +239,10 @@ TEST(StepWork, IsARanksPart) {
   EXPECT_EQ(work.adapter_weights + work.frozen_weights + work.frozen_biases, 0);
   EXPECT_FALSE(work.frozen_head);
   c.parallel.zero_stage = 1;
-  c.train.fp8 = Fp8Recipe::current;
+  c.precision.fp8 = Fp8Recipe::current;
   EXPECT_EQ(step_work(c, 2, plan).updated, parameter_count(c.model) / 2);
   EXPECT_TRUE(step_work(c, 2, plan).fp8);
-  c.train.offload_optimizer = true;
+  c.memory.offload_optimizer = true;
   EXPECT_EQ(step_work(c, 2, plan).updated, 0);
 }
 

@@ -48,10 +48,10 @@ TEST(TunesMatmul, AutomaticWhereItPaysAndNeedNotBeRepeated) {
     EXPECT_FALSE(tunes(Switch::automatic, false, deterministic, 10000));
     EXPECT_FALSE(tunes(Switch::off, false, deterministic, 10000));
     EXPECT_THAT(error_message([&] { (void)tunes(Switch::on, false, deterministic, 10000); }),
-                HasSubstr("train.tune_matmul is true on the CPU"));
+                HasSubstr("kernels.tune_matmul is true on the CPU"));
   }
   EXPECT_THAT(error_message([&] { (void)tunes(Switch::on, true, true, 10000); }),
-              AllOf(HasSubstr("train.deterministic"), HasSubstr("train.tuning_file")));
+              AllOf(HasSubstr("kernels.deterministic"), HasSubstr("kernels.tuning_file")));
 }
 
 }  // namespace

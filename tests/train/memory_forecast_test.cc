@@ -36,7 +36,7 @@ int64_t owner(const MemoryForecast& f, const std::string& name) {
 // Nothing is allocated: a model that no machine holds has a forecast.
 TEST(MemoryForecast, OfModelsOfAnySize) {
   Config c = config_of(96, 12288, 50257);  // GPT-3
-  c.train.precision = DType::bf16;
+  c.precision.compute = DType::bf16;
   const MemoryForecast whole = forecast_training(c, 1, at::kCPU);
   const auto parameters = static_cast<double>(parameter_count(c.model));
   EXPECT_NEAR(static_cast<double>(owner(whole, "weights")), 2 * parameters, 0.001 * parameters);
@@ -55,7 +55,7 @@ TEST(MemoryForecast, IsWhatARunAllocates) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       Config c = config_of(5, 32, 61);
       c.parallel.zero_stage = stage;
-      c.train.recompute = recompute;
+      c.memory.recompute = recompute;
       const auto engine = build_training_engine(c, make_zero(static_cast<int>(stage), *self, *self), *self);
       const MemoryForecast forecast = forecast_training(c, 1, at::kCPU);
       const std::vector<MemoryOwner> taken = memory_owners(engine->memory());
@@ -87,7 +87,7 @@ TEST(MemoryForecast, OfSeveralRanks) {
   for (const int64_t stage : {1, 2, 3})
     expect_near(owner(of(stage, 4), "sums over ranks"), 2 * 4 * kMatricesOfLayer * 3 / 4);
   // Gradients of replicas add up: in fp32, where those of one rank alone need no sum.
-  c.train.precision = DType::bf16;
+  c.precision.compute = DType::bf16;
   c.train.global_batch = 8;
   const int64_t rounded = owner(of(0, 1), "gradients");
   c.train.global_batch = 32;
@@ -132,11 +132,11 @@ TEST(MemorySavings, AreWhatTheChangedRunTakes) {
     changes.push_back(s.change);
     EXPECT_LT(s.bytes, now - now / 20) << s.change;
   }
-  EXPECT_THAT(changes, testing::IsSupersetOf({"parallel.zero_stage=3", "train.recompute=full", "train.micro_batch=1"}));
+  EXPECT_THAT(changes, testing::IsSupersetOf({"parallel.zero_stage=3", "memory.recompute=full", "train.micro_batch=1"}));
   Config full = c;
-  full.train.recompute = Recompute::full;
+  full.memory.recompute = Recompute::full;
   for (const MemorySaving& s : savings)
-    if (s.change == "train.recompute=full") {
+    if (s.change == "memory.recompute=full") {
       EXPECT_EQ(s.bytes, forecast_training(full, 4, at::kCPU).device_bytes());
     }
   // Together, without what would make another run; then more ranks.
@@ -172,10 +172,10 @@ TEST(MemorySavings, SaveATwentiethOrMore) {
 
 TEST(MemorySavings, NothingIsLeftToLower) {
   Config c = config_of(2, 32, 61);
-  c.train.recompute = Recompute::full;
+  c.memory.recompute = Recompute::full;
   c.train.micro_batch = 1;
   c.train.sequence_length = 1;
-  c.train.precision = c.train.states = DType::bf16;
+  c.precision.compute = c.precision.states = DType::bf16;
   const std::vector<MemorySaving> savings = memory_savings(c, 1, at::kCPU);
   ASSERT_EQ(savings.size(), 1U);
   EXPECT_EQ(savings[0].change, "parallel.zero_stage=3 on 8 ranks");
@@ -184,13 +184,13 @@ TEST(MemorySavings, NothingIsLeftToLower) {
 TEST(MemoryProblem, SaysWhatIsNeededFreeAndToLower) {
   const MemoryForecast needed{{{"weights", 3 * kGiB}, {"gradients", 0}, {"activations", 2 * kGiB}}, 0};
   EXPECT_EQ(memory_problem(needed, {5 * kGiB, "x"}, {}), "");
-  const std::vector<MemorySaving> savings = {{"train.recompute=full", 4 * kGiB}, {"train.micro_batch=1", 5 * kGiB}};
+  const std::vector<MemorySaving> savings = {{"memory.recompute=full", 4 * kGiB}, {"train.micro_batch=1", 5 * kGiB}};
   EXPECT_EQ(memory_problem(needed, {4 * kGiB, "ulimit -v"}, savings),
             "5.0 GiB of memory is needed per rank, and 4.0 GiB is free (ulimit -v):\n"
             "  weights             3.0 GiB\n"
             "  activations         2.0 GiB\n"
             "what lowers it:\n"
-            "  train.recompute=full: 4.0 GiB, which fits\n"
+            "  memory.recompute=full: 4.0 GiB, which fits\n"
             "  train.micro_batch=1: 5.0 GiB");
   EXPECT_THAT(memory_problem(needed, {kGiB, "ulimit -v"}, savings), HasSubstr("or a smaller model"));
   EXPECT_THAT(memory_problem(needed, {kGiB, "ulimit -v"}, {}), HasSubstr("use a smaller model or batch"));

@@ -123,9 +123,18 @@ ConfigSchema& ConfigSchema::at_most(std::string_view key, double most) {
   return *this;
 }
 
-const ConfigField& ConfigSchema::find(std::string_view key, std::string_view where) const {
+ConfigSchema& ConfigSchema::renamed(std::span<const ConfigRename> renames) {
+  renames_ = renames;
+  return *this;
+}
+
+const ConfigField& ConfigSchema::find(std::string_view key, std::string_view where) {
   for (const ConfigField& field : fields_)
     if (field.key == key) return field;
+  if (const auto rename = std::ranges::find(renames_, key, &ConfigRename::before); rename != renames_.end()) {
+    notes_.push_back(fmt::format("{}: {} is now called {}", where, key, rename->now));
+    return find(rename->now, where);
+  }
   fail("{}: unknown key '{}': {}", where, key, advice(key));
 }
 
@@ -253,6 +262,26 @@ std::string ConfigSchema::help() const {
           fmt::format("  --{} ({}; default {})\n      {}\n", field.key, field.expected(), field.value(), field.meaning);
     }
   }
+  return out;
+}
+
+std::string ConfigSchema::markdown() const {
+  const auto cell = [](std::string text) {
+    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
+    return text;
+  };
+  std::string out;
+  for (size_t s = 0; s < sections_.size(); ++s) {
+    out += fmt::format("## [{}]\n{}\n\n| key | values | default | meaning |\n|---|---|---|---|\n", sections_[s].name,
+                       sections_[s].meaning);
+    for (size_t i = sections_[s].begin; i < end_of(s); ++i)
+      out += fmt::format("| `{}` | {} | `{}` | {} |\n", fields_[i].key, cell(fields_[i].expected()),
+                         cell(fields_[i].value()), cell(fields_[i].meaning));
+    out += "\n";
+  }
+  if (renames_.empty()) return out;
+  out += "## Old names\nStill read, with a warning:\n\n| before | now |\n|---|---|\n";
+  for (const ConfigRename& rename : renames_) out += fmt::format("| `{}` | `{}` |\n", rename.before, rename.now);
   return out;
 }
 

@@ -62,6 +62,11 @@ struct ConfigAlias {
   std::string_view name, advice;
 };
 
+// A key that had another name: files and commands with the old one are still read.
+struct ConfigRename {
+  std::string_view before, now;  // "train.precision", "precision.compute"
+};
+
 // A value as it stands in a file or on the command line, before it meets its key's type.
 using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList>;
 
@@ -104,6 +109,8 @@ class ConfigSchema {
     return choice(std::move(name), target, std::span(names.begin(), names.size()), std::move(meaning));
   }
 
+  // Keys that had other names; `renames` outlives the schema.
+  ConfigSchema& renamed(std::span<const ConfigRename> renames);
   // Names to know in messages; `aliases` outlives the schema.
   ConfigSchema& also_called(std::span<const ConfigAlias> aliases);
   // Lowers the highest value that a number may have; its field says the rest. Error: there is no such number.
@@ -122,8 +129,13 @@ class ConfigSchema {
 
   // All keys with type, present value (the default, before anything is read) and meaning.
   [[nodiscard]] std::string help() const;
+  // The same as Markdown, a table per section, and the old names of keys.
+  [[nodiscard]] std::string markdown() const;
 
   [[nodiscard]] std::span<const ConfigField> fields() const { return fields_; }
+
+  // What was read under an old name: "a.toml:3: train.precision is now called precision.compute".
+  [[nodiscard]] std::span<const std::string> notes() const { return notes_; }
 
  private:
   struct Section {
@@ -132,13 +144,15 @@ class ConfigSchema {
   };
 
   ConfigSchema& add(std::string name, std::string meaning, Range range, decltype(ConfigField::target) target);
-  [[nodiscard]] const ConfigField& find(std::string_view key, std::string_view where) const;
+  [[nodiscard]] const ConfigField& find(std::string_view key, std::string_view where);
   [[nodiscard]] std::string advice(std::string_view key) const;
   [[nodiscard]] size_t end_of(size_t section) const;
 
   std::vector<Section> sections_;
   std::vector<ConfigField> fields_;
   std::span<const ConfigAlias> aliases_;
+  std::span<const ConfigRename> renames_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace partita

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kOutOfMemory =
     "out of memory: the system gave this process no more{}; use a smaller model, lower train.micro_batch or "
-    "train.sequence_length (--micro-batch, --sequence-length), set train.recompute=full or parallel.zero_stage=3, or "
+    "train.sequence_length (--micro-batch, --sequence-length), set memory.recompute=full or parallel.zero_stage=3, or "
     "raise the limit (ulimit -v, the control group)";
 constexpr std::string_view kNoThread =
     "the system refused to start another thread: lower train.threads, OMP_NUM_THREADS or the number of ranks, or raise "
@@ -26,7 +26,7 @@ constexpr std::string_view kReport = "; please report it, with the output of PAR
 
 constexpr std::string_view kOneDnn =
     "oneDNN, the library of the CPU kernels, failed: this processor may lack the instructions for this precision; use "
-    "train.precision=fp32 (--precision fp32)";
+    "precision.compute=fp32 (--precision fp32)";
 
 struct Sentence {
   std::string_view words, sentence;
@@ -35,9 +35,9 @@ struct Sentence {
 // The first whose words are in the text counts.
 constexpr std::array<Sentence, 20> kSentences = {{
     {"CUDA out of memory",
-     "the GPU is out of memory: lower train.micro_batch or train.sequence_length, set train.recompute=full, "
-     "parallel.zero_stage=3 or train.offload_optimizer=true, or end other programs that use the GPU"},
-    {"out of memory", "the GPU or the host is out of memory: lower train.micro_batch, or set train.recompute=full"},
+     "the GPU is out of memory: lower train.micro_batch or train.sequence_length, set memory.recompute=full, "
+     "parallel.zero_stage=3 or memory.offload_optimizer=true, or end other programs that use the GPU"},
+    {"out of memory", "the GPU or the host is out of memory: lower train.micro_batch, or set memory.recompute=full"},
     {"no kernel image",
      "this build has no code for this GPU: NVIDIA GPUs of compute capability 9.0 (H100, H200) are supported; use "
      "train.device=cpu (--device cpu)"},

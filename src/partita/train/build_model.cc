@@ -28,15 +28,15 @@ Keep keep_of(Recompute recompute) {
 }
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
-  const bool offloads = c.train.offload_optimizer || c.train.offload_activations > 0;
+  const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
   const bool possible = on_gpu && ranks == 1 && !offloads && c.parallel.zero_stage < 3;
-  if (c.train.cuda_graph == Switch::on && !possible)
+  if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
-        "train.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one rank "
+        "kernels.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one rank "
         "that gathers no weights (stages 0-2), without offload; use auto",
         on_gpu ? "a GPU" : "the CPU", ranks, ranks == 1 ? "" : "s", c.parallel.zero_stage,
         offloads ? " and offload" : "");
-  if (c.train.cuda_graph != Switch::automatic) return c.train.cuda_graph == Switch::on;
+  if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;
   return possible && graph_pays(parameters_per_layer, c.train.micro_batch * c.train.sequence_length);
 }
 
@@ -45,7 +45,7 @@ int64_t parameters_per_layer(const Config& c) {
   small.layers = 2, small.vocab_size = 1, small.max_length = 1;
   int64_t count = 0;
   // Block 0 is the embedding; the second layer also has the bias that enters it.
-  for (const ParameterSpec& p : make_blocks(small, c.train.precision, c.lora)[2]->parameters()) count += p.count();
+  for (const ParameterSpec& p : make_blocks(small, c.precision.compute, c.lora)[2]->parameters()) count += p.count();
   return count;
 }
 
@@ -54,11 +54,11 @@ namespace {
 // Where the linears as wide as the residual stream do not fit, hardly any does.
 void check_fp8_sizes(const Config& c) {
   const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
-  if (c.train.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
+  if (c.precision.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
     fail(
-        "train.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
+        "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
         "{}: products in 8 bits need multiples of 16",
-        name_of(c.train.fp8), rows, width);
+        name_of(c.precision.fp8), rows, width);
 }
 
 }  // namespace
@@ -67,12 +67,12 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
   return {.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
-          .compute = c.train.precision,
-          .states = c.train.states,
-          .fp32_gradients = c.train.fp32_gradients,
-          .keep = keep_of(c.train.recompute),
-          .entry_layers = static_cast<int>(c.train.recompute_full_layers),
-          .layers_per_unit = static_cast<int>(c.parallel.blocks_per_unit),
+          .compute = c.precision.compute,
+          .states = c.precision.states,
+          .fp32_gradients = c.precision.fp32_gradients,
+          .keep = keep_of(c.memory.recompute),
+          .entry_layers = static_cast<int>(c.memory.recompute_full_layers),
+          .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
           .device = device,
           .optimizer = {.kind = c.optimizer.kind,
                         .beta1 = c.optimizer.beta1,
@@ -81,24 +81,24 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
                         .momentum = c.optimizer.momentum,
                         .weight_decay = c.optimizer.weight_decay},
           .frozen = FrozenParameters(c.train.freeze, c.lora),
-          .offload = {.optimizer = c.train.offload_optimizer,
-                      .activations = static_cast<int>(c.train.offload_activations),
+          .offload = {.optimizer = c.memory.offload_optimizer,
+                      .activations = static_cast<int>(c.memory.offload_activations),
                       .copies = {}},
-          .delayed_scales = c.train.fp8 == Fp8Recipe::delayed,
+          .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
           .seed = static_cast<uint64_t>(c.train.seed),
           .graph = records_steps(c, parameters_per_layer(c), ranks, device.is_cuda()),
           .poison = c.debug.poison};
 }
 
 std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device) {
-  return make_blocks(c.model, c.train.precision, c.lora, device, c.train.fp8 != Fp8Recipe::off);
+  return make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off);
 }
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {
-  if (device.is_cpu() && (c.train.offload_optimizer || c.train.offload_activations > 0))
+  if (device.is_cpu() && (c.memory.offload_optimizer || c.memory.offload_activations > 0))
     fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
-         c.train.offload_optimizer ? "offload_optimizer" : "offload_activations");
+         c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
   std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
   const EngineOptions options = training_options(c, data.size(), device);

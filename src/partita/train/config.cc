@@ -35,11 +35,11 @@ void validate_parallel(const ParallelConfig& p, int64_t ranks) {
 }
 
 void validate_precision(const Config& c) {
-  if (c.train.states == DType::bf16 && c.train.precision != DType::bf16)
-    fail("train.states is bf16, train.precision {}: states in bf16 need compute in bf16", name_of(c.train.precision));
-  if (c.train.fp8 != Fp8Recipe::off && c.train.precision != DType::bf16)
-    fail("train.fp8 is {}, train.precision {}: FP8 matrix products need train.precision=bf16", name_of(c.train.fp8),
-         name_of(c.train.precision));
+  if (c.precision.states == DType::bf16 && c.precision.compute != DType::bf16)
+    fail("precision.states is bf16, precision.compute {}: states in bf16 need compute in bf16", name_of(c.precision.compute));
+  if (c.precision.fp8 != Fp8Recipe::off && c.precision.compute != DType::bf16)
+    fail("precision.fp8 is {}, precision.compute {}: FP8 matrix products need precision.compute=bf16", name_of(c.precision.fp8),
+         name_of(c.precision.compute));
   if (c.loss_scale.lowest > c.loss_scale.initial)
     fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
          c.loss_scale.initial, c.loss_scale.initial);
@@ -52,8 +52,8 @@ void validate_memory(const Config& c) {
     if (layers > c.model.layers)
       fail("train.{} is {}, the model has {} layers: use at most that", key, layers, c.model.layers);
   };
-  check("recompute_full_layers", c.train.recompute_full_layers);
-  check("offload_activations", c.train.offload_activations);
+  check("recompute_full_layers", c.memory.recompute_full_layers);
+  check("offload_activations", c.memory.offload_activations);
 }
 
 // Error: a product of sizes that counts something no longer is a 64-bit integer (with room for sums of such).

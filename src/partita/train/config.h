@@ -65,30 +65,34 @@ inline constexpr std::array kFp8Recipes = {"off", "current", "delayed"};  // nam
 
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run
-  int64_t sequence_length = 1024;  // tokens a sample
-  int64_t micro_batch = 4;         // samples a rank takes through forward and backward at once
-  int64_t global_batch = 32;       // samples a step, over all ranks and micro-batches
-  DType precision = DType::fp32;   // of the compute: fp32, bf16 or fp16
-  DType states = DType::fp32;      // of master weights and optimizer states; bf16: updates round stochastically
-  // Forward and backward recorded as a CUDA graph. automatic: for one rank whose calls are short.
-  Switch cuda_graph = Switch::automatic;
-  // Also of layers in half precision where nothing but the sum over ranks is added to them.
-  bool fp32_gradients = false;
-  Fp8Recipe fp8 = Fp8Recipe::off;
-  Recompute recompute = Recompute::none;
-  int64_t recompute_full_layers = 0;  // so many layers, the first, are recomputed in full whatever `recompute` says
-  // Gradients, master weights and optimizer states lie in host memory, and the host updates; for runs on a device.
-  bool offload_optimizer = false;
-  // What so many layers, the first, keep from forward to backward lies in host memory meanwhile; for runs on a device.
-  int64_t offload_activations = 0;
-  std::string freeze;   // patterns of parameter names, with commas, that are not trained: "embedding.*,layers.0.*"
-  int64_t seed = 1234;  // of initial weights and dropout
-  int64_t threads = 0;  // of each rank; 0: leave what the environment says
-  // Algorithms of matrix products are chosen by measuring them in the first steps. automatic: in long runs on a device.
-  Switch tune_matmul = Switch::automatic;
-  std::filesystem::path tuning_file;  // a choice made by another run: its matmul_tuning.json
+  int64_t sequence_length = 1024;  // tokens per sample
+  int64_t micro_batch = 4;         // samples per rank in one forward and backward pass
+  int64_t global_batch = 32;       // samples per step, over all ranks and micro-batches
+  std::string freeze;              // comma-separated patterns of parameters that are not trained: "embedding.*,layers.0.*"
+  int64_t seed = 1234;             // of initial weights and dropout
+  int64_t threads = 0;             // per rank; 0: as the environment says
   DeviceWish device = DeviceWish::automatic;
-  bool deterministic = false;  // the same bits in every run also where that costs time: attention's backward on GPUs
+};
+
+struct PrecisionConfig {
+  DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
+  DType states = DType::fp32;   // of master weights and optimizer states; bf16: updates round stochastically
+  Fp8Recipe fp8 = Fp8Recipe::off;
+  bool fp32_gradients = false;  // of layers also where half precision would do
+};
+
+struct MemoryConfig {
+  Recompute recompute = Recompute::none;
+  int64_t recompute_full_layers = 0;  // the first N layers are recomputed in full, whatever `recompute` says
+  bool offload_optimizer = false;     // gradients, master weights and optimizer states in host memory, updated there
+  int64_t offload_activations = 0;    // saved activations of the first N layers in host memory
+};
+
+struct KernelConfig {
+  Switch cuda_graph = Switch::automatic;   // automatic: for one rank with short kernels
+  Switch tune_matmul = Switch::automatic;  // automatic: in long runs on a GPU
+  std::filesystem::path tuning_file;       // matmul_tuning.json of another run
+  bool deterministic = false;              // the same bits in every run, also where that costs time
 };
 
 // Of fp16: gradients are made scale times as large. It falls where they overflow and rises after a while without.
@@ -124,7 +128,7 @@ struct ParallelConfig {
   int64_t zero_stage = 0;            // 0: all on every rank; 1: optimizer sharded; 2: gradients too; 3: weights too
   int64_t data = 0;                  // data-parallel ranks; 0: all
   int64_t tensor = 1, pipeline = 1;  // more is not built yet
-  int64_t blocks_per_unit = 0;       // layers gathered and reduced as one; 0: as many as hold some 30M elements
+  int64_t layers_per_collective = 0;  // gathered and reduced together; 0: as many as hold about 30M elements
   int64_t timeout_seconds = 600;     // a collective that takes longer ends the run with the names of who is missing
 };
 
@@ -169,6 +173,9 @@ struct Config {
   LoraConfig lora;
   DataConfig data;
   TrainConfig train;
+  PrecisionConfig precision;
+  MemoryConfig memory;
+  KernelConfig kernels;
   OptimizerConfig optimizer;
   LossScaleConfig loss_scale;
   ScheduleConfig schedule;
@@ -198,6 +205,8 @@ struct Config {
 
 // Every key with type, default and meaning.
 [[nodiscard]] std::string config_help();
+// docs/configuration.md.
+[[nodiscard]] std::string config_document();
 
 // What single values cannot show, for a job of `ranks` processes: batch and ranks, lengths, schedule.
 void validate(const Config& config, int64_t ranks);

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 7> kSections = {"model.",     "lora.",   
                                                        "optimizer.", "loss_scale.", "schedule."};
 constexpr std::array<std::string_view, 4> kWhere = {"run.directory", "run.fork", "run.rewind", "checkpoint.resume"};
 // Of the sections above, but they change no number.
-constexpr std::array<std::string_view, 4> kHow = {"train.threads", "train.device", "data.cache", "train.tuning_file"};
+constexpr std::array<std::string_view, 4> kHow = {"train.threads", "train.device", "data.cache", "kernels.tuning_file"};
 
 }  // namespace
 

@@ -1,10 +1,13 @@
 // The keys of a configuration: names, types, ranges and meanings, and reading and printing by them.
+#include <utility>
 #include <vector>
 
 #include "partita/base/file.h"
+#include "partita/base/log.h"
 #include "partita/train/config.h"
 #include "partita/train/config_aliases.h"
 #include "partita/train/config_limits.h"
+#include "partita/train/config_renames.h"
 #include "partita/train/model_source.h"
 #include "partita/train/run_state.h"
 
@@ -100,44 +103,53 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("micro_batch", t.micro_batch, at_least(1), "samples per rank in one forward and backward pass")
       .field("global_batch", t.global_batch, at_least(1),
              "samples per step over all ranks: ranks x micro_batch x gradient accumulation steps")
-      .choice("precision", t.precision, {"fp32", "bf16", "fp16"}, "compute precision; fp16 uses a loss scale")
-      .choice(
-          "states", t.states, {"fp32", "bf16"},
-          "precision of master weights and optimizer states; bf16: no master weights, and updates round stochastically")
-      .choice("fp8", t.fp8, kFp8Recipes,
-              "FP8 matrix products in layer linears (needs precision bf16); current: scales from the current tensor; "
-              "delayed: from the largest value of the last 16 updates")
-      .choice(
-          "cuda_graph", t.cuda_graph, {"auto", "true", "false"},
-          "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
-          "if kernels are short")
-      .field("fp32_gradients", t.fp32_gradients,
-             "keep the gradients of layers in fp32 even if half precision is enough: at ZeRO 2 and 3, and for one "
-             "micro-batch on one rank")
-      .choice(
-          "recompute", t.recompute, {"none", "selective", "mlp", "full"},
-          "what backward recomputes instead of reading it from memory. selective: norms and activation functions; mlp: "
-          "also the first product of the MLP; full: everything except block inputs")
-      .field("recompute_full_layers", t.recompute_full_layers, at_least(0),
-             "additionally recompute the first N layers in full")
-      .field("offload_optimizer", t.offload_optimizer,
-             "GPU only: keep gradients, master weights and optimizer states in host memory and update there")
-      .field("offload_activations", t.offload_activations, at_least(0),
-             "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)")
       .field("freeze", t.freeze, "parameters that are not trained, comma-separated patterns: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0),
              "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
              "itself), else the cores this process may use, divided by the ranks that share them")
-      .choice(
-          "tune_matmul", t.tune_matmul, {"auto", "true", "false"},
-          "GPU only: measure the algorithms of matrix products in the first steps and use the fastest; auto: in longer "
-          "runs that need not be bitwise reproducible")
-      .field("tuning_file", t.tuning_file,
-             "matmul_tuning.json of another run, whose algorithms are used; empty: those that this run measures")
       .choice("device", t.device, {"auto", "cpu", "cuda"},
-              "device. cuda: one GPU per rank; auto: GPUs if there is one for every rank, else the CPU")
-      .field("deterministic", t.deterministic,
+              "device. cuda: one GPU per rank; auto: GPUs if there is one for every rank, else the CPU");
+}
+
+void bind_precision(ConfigSchema& s, PrecisionConfig& p) {
+  s.section("precision", "number formats")
+      .choice("compute", p.compute, {"fp32", "bf16", "fp16"},
+              "weights and activations in forward and backward; fp16 uses a loss scale")
+      .choice("states", p.states, {"fp32", "bf16"},
+              "master weights and optimizer states; bf16: no master weights, and updates round stochastically")
+      .choice("fp8", p.fp8, kFp8Recipes,
+              "fp8 matmuls in the linears of layers (needs compute bf16); current: scales from the current tensor; "
+              "delayed: from the largest value of the last 16 updates")
+      .field("fp32_gradients", p.fp32_gradients,
+             "keep the gradients of layers in fp32 even if half precision is enough: at ZeRO 2 and 3, and for one "
+             "micro-batch on one rank");
+}
+
+void bind_memory(ConfigSchema& s, MemoryConfig& m) {
+  s.section("memory", "less memory for more time: recomputation and offload")
+      .choice("recompute", m.recompute, {"none", "selective", "mlp", "full"},
+              "what backward recomputes instead of reading it from memory. selective: norms and activation functions; "
+              "mlp: also the first matmul of the MLP; full: everything except block inputs")
+      .field("recompute_full_layers", m.recompute_full_layers, at_least(0),
+             "additionally recompute the first N layers in full")
+      .field("offload_optimizer", m.offload_optimizer,
+             "GPU only: keep gradients, master weights and optimizer states in host memory and update there")
+      .field("offload_activations", m.offload_activations, at_least(0),
+             "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)");
+}
+
+void bind_kernels(ConfigSchema& s, KernelConfig& k) {
+  s.section("kernels", "how kernels are chosen and launched")
+      .choice("cuda_graph", k.cuda_graph, {"auto", "true", "false"},
+              "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
+              "if kernels are short")
+      .choice("tune_matmul", k.tune_matmul, {"auto", "true", "false"},
+              "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: in longer runs "
+              "that need not be bitwise reproducible")
+      .field("tuning_file", k.tuning_file,
+             "matmul_tuning.json of another run, whose algorithms are used; empty: those that this run measures")
+      .field("deterministic", k.deterministic,
              "bitwise reproducible runs, even where that costs time (attention backward on GPUs)");
 }
 
@@ -185,8 +197,8 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
       .field("data", p.data, at_least(0), "data-parallel ranks; 0: all")
       .field("tensor", p.tensor, at_least(1), "tensor-parallel ranks; only 1 is supported")
       .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 is supported")
-      .field("blocks_per_unit", p.blocks_per_unit, at_least(0),
-             "layers per collective; 0: as many as hold about 30 million elements")
+      .field("layers_per_collective", p.layers_per_collective, at_least(0),
+             "layers gathered and reduced together; 0: as many as hold about 30 million elements")
       .field(
           "timeout_seconds", p.timeout_seconds, at_least(1),
           "a collective that takes longer than this many seconds ends the run and names the ranks that did not arrive");
@@ -236,12 +248,15 @@ ConfigSchema bind(Config& config) {
   bind_lora(schema, config.lora);
   bind_data(schema, config.data);
   bind_train(schema, config.train);
+  bind_precision(schema, config.precision);
+  bind_memory(schema, config.memory);
+  bind_kernels(schema, config.kernels);
   bind_optimizer(schema, config.optimizer);
   bind_loss_scale(schema, config.loss_scale);
   bind_schedule(schema, config.schedule);
   bind_parallel(schema, config.parallel);
   bind_rest(schema, config);
-  schema.also_called(config_aliases());
+  schema.renamed(config_renames()).also_called(config_aliases());
   limit_sizes(schema);
   return schema;
 }
@@ -251,10 +266,13 @@ ConfigSchema bind(Config& config) {
 Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources) {
   Config config;
   const std::string text = read_file(file);
+  bool said = false;
   const auto read = [&] {
     ConfigSchema schema = bind(config);
     schema.read_toml(text, file.string(), sources);
     schema.read_overrides(overrides, sources);
+    if (!std::exchange(said, true))
+      for (const std::string& note : schema.notes()) log::warn("{}", note);
   };
   read();
   if (config.from.empty()) return config;
@@ -292,6 +310,15 @@ std::vector<std::pair<std::string, std::string>> config_values(const Config& con
   const ConfigSchema schema = bind(copy);
   for (const ConfigField& field : schema.fields()) values.emplace_back(field.key, field.value());
   return values;
+}
+
+std::string config_document() {
+  Config defaults;
+  return "# Configuration\n\n"
+         "All keys of a TOML file for `partita train`, as `partita train --help` lists them. A key is given in the file, or\n"
+         "after it on the command line as `--section.key=value`, which counts more. `partita train CONFIG --print-config`\n"
+         "prints what a run would use, and where each value comes from.\n\n" +
+         bind(defaults).markdown();
 }
 
 std::string config_help() {

@@ -200,11 +200,11 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
                 .length = c.train.sequence_length,
                 .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
                 .micro_batches = micro_batches,
-                .precision = c.train.precision,
-                .states = c.train.states,
-                .fp8 = c.train.fp8 != Fp8Recipe::off,
-                .recompute = c.train.recompute,
-                .recompute_full_layers = c.train.recompute_full_layers,
+                .precision = c.precision.compute,
+                .states = c.precision.states,
+                .fp8 = c.precision.fp8 != Fp8Recipe::off,
+                .recompute = c.memory.recompute,
+                .recompute_full_layers = c.memory.recompute_full_layers,
                 .first_trained = first_trainable_block(plan)};
   const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
   int64_t trained = 0;
@@ -223,7 +223,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
       }
     }
   // Of an offloaded optimizer the host updates.
-  if (!c.train.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
+  if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
   return work;
 }
 

@@ -83,12 +83,12 @@ MatmulTuning choose_algorithms(std::string library, std::span<const MatmulTimes>
 bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps_left) {
   if (wish == Switch::off) return false;
   if (wish == Switch::automatic) return on_device && !deterministic && steps_left >= kStepsToEarnIt;
-  if (!on_device) fail("train.tune_matmul is true on the CPU: there is nothing to choose, use auto, or train on cuda");
+  if (!on_device) fail("kernels.tune_matmul is true on the CPU: there is nothing to choose, use auto, or train on cuda");
   if (deterministic)
     fail(
-        "train.tune_matmul is true with train.deterministic: what is measured differs from run to run. Tune in a run "
+        "kernels.tune_matmul is true with kernels.deterministic: what is measured differs from run to run. Tune in a run "
         "of "
-        "its own, and give its matmul_tuning.json as train.tuning_file");
+        "its own, and give its matmul_tuning.json as kernels.tuning_file");
   return true;
 }
 

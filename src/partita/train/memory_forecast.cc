@@ -59,17 +59,17 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
     all.push_back(
         {fmt::format("parallel.zero_stage={}", stage), [stage](Config& x) { x.parallel.zero_stage = stage; }});
   constexpr std::array kRecompute = {"none", "selective", "mlp", "full"};
-  for (auto r = static_cast<size_t>(c.train.recompute) + 1; r < kRecompute.size(); ++r)
-    all.push_back({fmt::format("train.recompute={}", kRecompute[r]),
-                   [r](Config& x) { x.train.recompute = static_cast<Recompute>(r); }});
+  for (auto r = static_cast<size_t>(c.memory.recompute) + 1; r < kRecompute.size(); ++r)
+    all.push_back({fmt::format("memory.recompute={}", kRecompute[r]),
+                   [r](Config& x) { x.memory.recompute = static_cast<Recompute>(r); }});
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
-  if (device.is_cuda() && !c.train.offload_optimizer)
-    all.push_back({"train.offload_optimizer=true", [](Config& x) { x.train.offload_optimizer = true; }});
-  if (c.train.precision == DType::fp32)
-    all.push_back({"train.precision=bf16", [](Config& x) { x.train.precision = DType::bf16; }});
-  if (c.train.precision != DType::fp16 && c.train.states == DType::fp32)
-    all.push_back({"train.states=bf16 with train.precision=bf16",
-                   [](Config& x) { x.train.precision = x.train.states = DType::bf16; }});
+  if (device.is_cuda() && !c.memory.offload_optimizer)
+    all.push_back({"memory.offload_optimizer=true", [](Config& x) { x.memory.offload_optimizer = true; }});
+  if (c.precision.compute == DType::fp32)
+    all.push_back({"precision.compute=bf16", [](Config& x) { x.precision.compute = DType::bf16; }});
+  if (c.precision.compute != DType::fp16 && c.precision.states == DType::fp32)
+    all.push_back({"precision.states=bf16 with precision.compute=bf16",
+                   [](Config& x) { x.precision.compute = x.precision.states = DType::bf16; }});
   if (c.train.sequence_length > 1)
     all.push_back({fmt::format("train.sequence_length={}", c.train.sequence_length / 2),
                    [](Config& x) { x.train.sequence_length /= 2; }});
@@ -81,7 +81,7 @@ std::string key_of(const std::string& change) { return change.substr(0, change.f
 
 // Those that change no number of the run but by rounding.
 bool keeps_the_run(const std::string& change) {
-  return !change.starts_with("train.precision") && !change.starts_with("train.states") &&
+  return !change.starts_with("precision.compute") && !change.starts_with("precision.states") &&
          !change.starts_with("train.sequence_length");
 }
 
@@ -92,7 +92,7 @@ std::string require(const MemoryForecast& needed, int local_ranks, at::Device de
   if (const std::string problem = memory_refusal(needed, on_device, savings); !problem.empty()) throw Error(problem);
   const MemoryForecast on_host{.device = {{"offloaded", needed.host}}, .host = 0};
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
-    fail("{}\nuse less of train.offload_optimizer and train.offload_activations", problem);
+    fail("{}\nuse less of memory.offload_optimizer and memory.offload_activations", problem);
   return memory_warning(needed, on_device);
 }
 
@@ -122,7 +122,7 @@ std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
 
 MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
   Config c = config;
-  c.train.cuda_graph = Switch::off;  // takes no memory of its own
+  c.kernels.cuda_graph = Switch::off;  // takes no memory of its own
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
   const int64_t stage = c.parallel.zero_stage;
   const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), training_options(c, ranks, device));

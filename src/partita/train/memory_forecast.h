@@ -3,7 +3,7 @@
 //   std::string warning = require_training_memory(config, world.size(), world.launch().local_size, device);
 //   // Error: 38.8 GiB of memory is needed on each rank, and 5.6 GiB is free (the limit of address space, ulimit -v):
 //   //   weights  9.6 GiB, gradients  9.6 GiB, ...
-//   // lower it by train.recompute=full (24.1 GiB), train.micro_batch=1 (20.2 GiB), or all of these (12.0 GiB)
+//   // lower it by memory.recompute=full (24.1 GiB), train.micro_batch=1 (20.2 GiB), or all of these (12.0 GiB)
 //
 // The figures are those that the engine measures of its tensors (engine/engine_memory.h). What the program itself and the
 // libraries below take is not among them: an error means that the run cannot fit, the reverse is not promised.
@@ -48,7 +48,7 @@ struct InferenceSize {
 
 // Another value of a key, and the bytes on the device with it.
 struct MemorySaving {
-  std::string change;  // "train.recompute=full"
+  std::string change;  // "memory.recompute=full"
   int64_t bytes = 0;
 };
 // Those that save at least a twentieth, the largest saving first; then, where there are several, those together that keep the

@@ -15,7 +15,7 @@ namespace partita {
 // Says which devices there are, checks that they compute what they should (debug.self_check), and takes the scratch
 // memory of their libraries, whose bytes it returns. Where steps will be recorded (records_steps) it leaves the default
 // stream first. All ranks call it; an error of one is an error of all. On the CPU it says where a precision saves no
-// time. Error: train.tune_matmul is true on the CPU or in a deterministic run.
+// time. Error: kernels.tune_matmul is true on the CPU or in a deterministic run.
 [[nodiscard]] int64_t prepare_device(const Config&, at::Device, Communicator& data, Peers&);
 
 }  // namespace partita

@@ -41,8 +41,8 @@ RunInfo run_info(const Config& config, const Engine& engine, const Communicator&
           .parameters = parameter_count(config.model),
           .trained_parameters = trained_parameters(engine),
           .flops_per_token = flops_per_token(config.model, config.train.sequence_length, config.lora.rank == 0),
-          .peak_flops = device.is_cuda() ? peak_flops(device_use(device).name, config.train.precision)
-                                         : matmul_rate(config.train.precision),
+          .peak_flops = device.is_cuda() ? peak_flops(device_use(device).name, config.precision.compute)
+                                         : matmul_rate(config.precision.compute),
           .on_cpu = device.is_cpu(),
           .directory = config.run.directory};
 }
@@ -60,11 +60,11 @@ void announce_run(const Config& config, const RunInfo& info, const Engine& engin
                            .trained_parameters = info.trained_parameters,
                            .ranks = info.ranks,
                            .zero_stage = config.parallel.zero_stage,
-                           .precision = std::string(name_of(config.train.precision)),
+                           .precision = std::string(name_of(config.precision.compute)),
                            .memory = memory_table(engine.memory(), workspace)}));
   const int64_t saved =
-      checkpoint_bytes(engine.parameters(), {.weights = config.train.precision,
-                                             .states = config.train.states,
+      checkpoint_bytes(engine.parameters(), {.weights = config.precision.compute,
+                                             .states = config.precision.states,
                                              .optimizer_states = std::ssize(engine.optimizer_state_names()),
                                              .adapters_alone = config.lora.rank > 0});
   const std::string warning =

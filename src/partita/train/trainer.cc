@@ -181,7 +181,7 @@ class TrainingRun {
   void read_position(const std::filesystem::path& folder) {
     saved_ = run_state(read_manifest(folder), folder);
     check_same_model(saved_, config_.model, config_.lora, folder);
-    if (config_.train.precision == DType::fp16 && saved_.loss_scale > 0)
+    if (config_.precision.compute == DType::fp16 && saved_.loss_scale > 0)
       loss_scale_ = {.scale = static_cast<float>(saved_.loss_scale), .clean_steps = saved_.clean_steps};
     step_ = saved_.step;
     consumed_samples_ = saved_.consumed_samples;
@@ -213,8 +213,8 @@ class TrainingRun {
     tuner_ = std::make_unique<MatmulTuner>(
         mesh_.data(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
-                             .shared = config_.train.tuning_file,
-                             .tune = tunes_matmul(config_.train.tune_matmul, device_.is_cuda(), is_deterministic(),
+                             .shared = config_.kernels.tuning_file,
+                             .tune = tunes_matmul(config_.kernels.tune_matmul, device_.is_cuda(), is_deterministic(),
                                                   config_.train.steps - step_),
                              .record_steps = [this](bool on) { engine_->record_steps(on); }});
     profiler_ = std::make_unique<Profiler>(Profiler::Options{.device = device_,
@@ -272,7 +272,7 @@ class TrainingRun {
           skipped_in_a_row_, step_, consumed_samples_);
   }
 
-  [[nodiscard]] bool scales_loss() const { return config_.train.precision == DType::fp16; }
+  [[nodiscard]] bool scales_loss() const { return config_.precision.compute == DType::fp16; }
   [[nodiscard]] LossScaleOptions loss_scale_options() const {
     return {.first = static_cast<float>(config_.loss_scale.initial),
             .clean_steps = config_.loss_scale.window,
@@ -387,7 +387,7 @@ TrainOutcome train(Config config, World& world, Hooks extra) {
     for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
     self_check(*world.group("self-check", all));
   }
-  set_deterministic(config.train.deterministic);
+  set_deterministic(config.kernels.deterministic);
   set_stream_delays(config.debug.delay_streams, static_cast<uint64_t>(world.rank()));
   return TrainingRun(std::move(config), world, std::move(extra))();
 }

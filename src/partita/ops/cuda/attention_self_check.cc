@@ -86,7 +86,7 @@ void attention_self_check(at::ScalarType dtype, int64_t samples, int64_t length,
     fail(
         "attention by cuDNN {} differs from our own kernels by {:.3g} in the forward and {:.3g} in the backward pass, "
         "relative to its values (at most {} expected), for {} samples of {} tokens in {}, {}/{} heads of {} channels. "
-        "Install the cuDNN that came with torch, or train with train.precision=fp32",
+        "Install the cuDNN that came with torch, or train with precision.compute=fp32",
         cudnnGetVersion(), forward, backward, allowed, samples, length, c10::toString(dtype), heads.heads,
         heads.kv_heads, heads.head_width);
   c10::cuda::CUDACachingAllocator::emptyCache();
