@@ -55,7 +55,10 @@ void add_launch_command(CLI::App& app) {
           "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
     check_is_of_ranks(of_rank);
     // A run is worth more than what it prints.
-    options->output_is_needed = of_rank[0] != "train" || std::ranges::find(of_rank, "--print-config") != of_rank.end();
+    const auto prints = [](const std::string& word) {
+      return word == "--print-config" || word.starts_with("--print-config=");
+    };
+    options->output_is_needed = of_rank[0] != "train" || std::ranges::any_of(of_rank, prints);
     if (const int code = partita::launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });
 }

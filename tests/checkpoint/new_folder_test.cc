@@ -45,6 +45,23 @@ TEST(NewFolder, LeavesNothingWhereItFails) {
   EXPECT_TRUE(fs::is_empty(root / "c"));
 }
 
+// The folder behind a link is filled, and the link stays; a path may go up again.
+TEST(NewFolder, FollowsLinks) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "disk/out");
+  std::filesystem::create_directories(folder / "elsewhere/deep");
+  std::filesystem::create_directory_symlink(folder / "disk/out", folder / "out");
+  std::filesystem::create_directory_symlink(folder / "elsewhere/deep", folder / "link");
+  for (const std::filesystem::path& path : {folder / "out", folder / "link/../new/model"}) {
+    NewFolder made(path);
+    write_file(made.path() / "file", "x");
+    made.publish();
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "out"));
+  EXPECT_EQ(read_file(folder / "disk/out/file"), "x");
+  EXPECT_EQ(read_file(folder / "elsewhere/new/model/file"), "x");
+}
+
 TEST(NewFolderDeathTest, LeavesNothingWhereASignalEndsTheProcess) {
   const TemporaryDirectory root;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {

@@ -86,7 +86,7 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         const GradientPlan gradients = plan_gradients(engine->plan(), zero.sharding, micro_batches, false);
         EXPECT_EQ(shard.count("all_gather"),
                   count_gathers(engine->plan(), zero.sharding, engine->uses()))
-            << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit << " blocks a unit";
+            << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit << " layers per unit";
         EXPECT_EQ(shard.count("reduce_scatter"), count_reductions(engine->plan(), gradients, micro_batches))
             << "stage " << stage;
         int64_t elements = 0;
@@ -105,6 +105,29 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         // Valid tokens before, squares and loss after; at stage 0 the gradients of each unit.
         const int64_t sums = stage == 0 && ranks > 1 ? static_cast<int64_t>(engine->plan().units.size()) : 0;
         EXPECT_EQ(data.count("all_reduce"), 2 + sums);
+      }
+}
+
+// What is frozen is gathered again only where another unit has taken its slot.
+TEST(Zero, FrozenUnitsAreGatheredAsThePlanSays) {
+  Groups groups;
+  for (int stage : {1, 3})
+    for (int micro_batches : {1, 2})
+      for (const char* frozen : {"layers.0.", "layers.", "embedding."}) {
+        const EngineCase c{.frozen = [frozen](const ParameterSpec& p) { return p.name.starts_with(frozen); },
+                           .stage = stage,
+                           .samples = 1,
+                           .micro_batches = micro_batches,
+                           .tied_head = false,
+                           .dropout = 0};
+        RecordingCommunicator self(*groups.self), data(*groups.data);
+        const auto engine = test::make_engine(c, self, data);
+        (void)test::run_steps(*engine, c, data.rank(), data.size(), 0, 1);
+        data.clear();
+        (void)test::run_steps(*engine, c, data.rank(), data.size(), 1, 2);
+        EXPECT_EQ(data.count("all_gather"),
+                  count_gathers(engine->plan(), make_zero(stage, self, data).sharding, engine->uses()))
+            << "stage " << stage << ", " << frozen << "* frozen, " << micro_batches << " micro-batches";
       }
 }
 

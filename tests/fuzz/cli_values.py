@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-VALUES = ["0", "-1", "1", str(2**31), str(2**62), str(2**63 - 1), "1e308", "nan", "inf", "", "x" * 100_000, "../..",
+VALUES = ["0", "-1", "1", str(2**20), str(2**30), str(2**31), str(2**62), str(2**63 - 1), "1e308", "nan", "inf", "", "x" * 100_000, "../..",
           "a\nb", "\x1b[2J"]
 RAW = ["terminate called", "frame #", "what():", "enforce fail", "Exception raised", "internal error", "libgomp:",
        "std::", "json.exception", "Segmentation"]

@@ -12,19 +12,20 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly kFolder=build-fuzz
 readonly kTargets=("${@:-safetensors pickle torch_file indexed sentencepiece tokenizer_json tiktoken}")
 readonly kSeconds=${SECONDS_EACH:-600}
-readonly kSources=(base/dtype base/error base/file checkpoint/safetensors checkpoint/zip_archive checkpoint/torch_pickle
+readonly kBase=($(cd src/partita && printf '%s\n' base/*.cc | sed 's/\.cc$//'))
+readonly kSources=("${kBase[@]}" checkpoint/safetensors checkpoint/zip_archive checkpoint/torch_pickle
   checkpoint/torch_file data/indexed_format)
-readonly kTokenizerSources=(base/error base/file $(cd src/partita && printf '%s\n' tokenizer/*.cc | sed 's/\.cc$//'))
+readonly kTokenizerSources=("${kBase[@]}" $(cd src/partita && printf '%s\n' tokenizer/*.cc | sed 's/\.cc$//'))
 
 command -v clang++ >/dev/null || { echo 'fuzz: install clang' >&2; exit 1; }
 mkdir -p "$kFolder/findings"
 tests/fuzz/make_corpus.py "$kFolder/seeds"
 
-readonly kFlags=(-std=c++20 -O1 -g -Isrc -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+readonly kFlags=(-std=c++20 -O1 -g -Isrc -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB -DSPDLOG_COMPILED_LIB -DTOML_HEADER_ONLY=0 -DTOML_SHARED_LIB=1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
 for target in ${kTargets[*]}; do
   case $target in
-    sentencepiece | tokenizer_json | tiktoken) sources=("${kTokenizerSources[@]}") libraries=(-lfmt -lpcre2-8 -lhwy) ;;
-    *) sources=("${kSources[@]}") libraries=(-lfmt) ;;
+    sentencepiece | tokenizer_json | tiktoken) sources=("${kTokenizerSources[@]}") libraries=(-lfmt -lspdlog -ltomlplusplus -lpcre2-8 -lhwy) ;;
+    *) sources=("${kSources[@]}") libraries=(-lfmt -lspdlog -ltomlplusplus) ;;
   esac
   objects=()
   for source in "${sources[@]}"; do

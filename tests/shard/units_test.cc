@@ -37,7 +37,7 @@ std::vector<std::string> names(const UnitPlan& plan) {
   return out;
 }
 
-TEST(Units, TiedEndsAreOne) {
+TEST(Units, ATiedEmbeddingAndHeadAreOneUnit) {
   const UnitPlan plan = plan_units(model(4, true), {.ranks = 2, .layers_per_unit = 2});
   EXPECT_THAT(names(plan), ElementsAre("embedding_and_head", "layers.0-1", "layers.2-3", "vectors"));
   EXPECT_THAT(plan.units_of_block[0], ElementsAre(0));
@@ -48,16 +48,16 @@ TEST(Units, TiedEndsAreOne) {
   EXPECT_THAT(plan.last_block, ElementsAre(5, 2, 4, 5));
 }
 
-TEST(Units, UntiedEndsAreTwoThatShareASlotWhenFew) {
+TEST(Units, EmbeddingAndHeadShareASlotWhereSlotsAreShared) {
   const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .layers_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
                                        "layers.4-4", "head", "vectors"));
-  const SlotPlan few = plan_slots(plan, true, SlotContent::weights);
+  const SlotPlan shared = plan_slots(plan, true, SlotContent::weights);
   const SlotPlan all = plan_slots(plan, false, SlotContent::weights);
-  EXPECT_THAT(few.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
-  EXPECT_EQ(few.slot_count.size(), 4U);
-  EXPECT_TRUE(few.shared(0));
-  EXPECT_FALSE(few.shared(7));
+  EXPECT_THAT(shared.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
+  EXPECT_EQ(shared.slot_count.size(), 4U);
+  EXPECT_TRUE(shared.shared(0));
+  EXPECT_FALSE(shared.shared(7));
   EXPECT_THAT(all.slot_of_unit, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
@@ -154,7 +154,7 @@ TEST(Units, TwoShapesOfOneNameAreAnError) {
   EXPECT_THAT(error_message([&] { (void)plan_units(Blocks(), {}); }), HasSubstr("found none"));
 }
 
-TEST(Units, GradientsOfEndsAndVectorsStayFp32) {
+TEST(Units, GradientsOfAllButLayersStayFp32) {
   const UnitPlan plan = plan_units(model(2, true), {.ranks = 2, .weight = DType::bf16, .matrix_gradient = DType::bf16});
   for (const Unit& unit : plan.units) {
     EXPECT_EQ(unit.weight, DType::bf16);

@@ -134,5 +134,28 @@ TEST(UsePlan, CountsGathersAndReductions) {
       }
 }
 
+// The turns of a head that is taken many times are those of the whole list.
+TEST(UsePlan, AHeadStandsForAllItsTimes) {
+  for (const Sharding& sharding : {kZero1, kZero3})
+    for (int layers : {0, 1, 2, 5})
+      for (int micro_batches : {2, 3, 6}) {
+        const UnitPlan units = plan_units(model(layers, false), {.ranks = 4, .layers_per_unit = 2});
+        const int blocks = layers + 2;
+        const UsePlan whole = plan_uses(units, sharding, one_after_the_other(blocks, micro_batches));
+        const auto head = static_cast<size_t>(2 * blocks);
+        const UsePlan plan =
+            plan_uses(units, sharding, one_after_the_other(blocks, 2), head, micro_batches - 1);
+        for (size_t i = 0; i < whole.turns.size(); ++i) {
+          const bool last = i >= head * static_cast<size_t>(micro_batches - 1);
+          const UsePlan::Turn& turn = plan.turns[i % head + (last ? head : 0)];
+          EXPECT_EQ(turn.units, whole.turns[i].units);
+          EXPECT_EQ(turn.prefetch, whole.turns[i].prefetch);
+          EXPECT_EQ(turn.released, whole.turns[i].released);
+          EXPECT_EQ(turn.evicted, whole.turns[i].evicted);
+        }
+        EXPECT_EQ(count_gathers(units, sharding, plan), count_gathers(units, sharding, whole));
+      }
+}
+
 }  // namespace
 }  // namespace partita

@@ -79,7 +79,12 @@ int64_t used_address_space() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PARTITA_ADDRESS_SANITIZER  // clang's; gcc defines __SANITIZE_ADDRESS__
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(PARTITA_ADDRESS_SANITIZER)
 constexpr bool kAddressSanitizer = true;  // its own report says more, and of overflows of the stack too
 #else
 constexpr bool kAddressSanitizer = false;

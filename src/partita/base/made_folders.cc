@@ -11,7 +11,8 @@ namespace fs = std::filesystem;
 
 MadeFolders::MadeFolders(const fs::path& folder) {
   std::error_code error;
-  const fs::path whole = fs::absolute(folder).lexically_normal();
+  fs::path whole = fs::absolute(folder);
+  if (!whole.has_filename()) whole = whole.parent_path();  // "runs/a/"
   for (fs::path path = whole; !fs::exists(path, error) && path != path.parent_path(); path = path.parent_path())
     if (path.has_filename()) made_.push_back(path);
   for (const fs::path& path : made_) add_removal_if_empty(path);

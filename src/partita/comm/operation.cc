@@ -101,6 +101,7 @@ bool Operation::advance() {
     if (!over) return false;
   } catch (const Error&) {
     error_ = std::current_exception();
+    owner_->failed_.push_back(shared_from_this());
     throw;
   }
   done_ = true;

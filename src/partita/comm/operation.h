@@ -104,6 +104,8 @@ class Operations : public std::enable_shared_from_this<Operations> {
   std::unique_ptr<Transport> transport_;
   std::chrono::milliseconds timeout_;
   std::vector<std::shared_ptr<Operation>> active_;
+  // The job ends with them. Until then the transport, which tells the other ranks why, may still use their memory.
+  std::vector<std::shared_ptr<Operation>> failed_;
   std::vector<Scratch> free_scratch_;  // kept: fresh pages cost more than the sums made in them
 };
 

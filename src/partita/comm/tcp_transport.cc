@@ -86,10 +86,14 @@ class TcpTransport final : public Transport {
 
   // The others see closed connections; before that they hear that this rank is the cause.
   [[noreturn]] void abort(int exit_code, const std::string& cause) override {
-    if (const std::unique_lock lock(mutex_, kFlushWithin); lock.owns_lock()) {
-      spread(cause.empty() ? fmt::format("rank {} ended with exit code {}", rank_, exit_code)
-                           : fmt::format("rank {} ended with exit code {}: {}", rank_, exit_code, cause));
-      exchange_.flush(peers_, std::chrono::steady_clock::now() + kFlushWithin, letters_);
+    try {
+      if (const std::unique_lock lock(mutex_, kFlushWithin); lock.owns_lock()) {
+        spread(cause.empty() ? fmt::format("rank {} ended with exit code {}", rank_, exit_code)
+                             : fmt::format("rank {} ended with exit code {}: {}", rank_, exit_code, cause));
+        exchange_.flush(peers_, std::chrono::steady_clock::now() + kFlushWithin, letters_);
+      }
+    } catch (...) {
+      // No memory to say more: the others see a closed connection.
     }
     _exit(exit_code);
   }

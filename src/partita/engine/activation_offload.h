@@ -1,7 +1,7 @@
 // What layers keep from forward to backward, in host memory meanwhile: the layers share two buffers on the device, used
 // in turn, so that one is copied while the other is computed with.
 //
-//   ActivationOffload offload(plan_activation_offload(keeps, layers), kept_bytes, {.device = device}, copies, compute);
+//   ActivationOffload offload(plan_activation_offload(keeps, kinds, layers), kept_bytes, {.device = device}, copies, compute);
 //   offload.memory(b)                                // where block b keeps, undefined: memory of its own
 //   forward of b:   offload.before_forward(b);  ...  offload.after_forward(b);
 //   backward of b:  offload.before_backward(b); ...  offload.after_backward(b);

@@ -175,8 +175,7 @@ void Engine::record_steps(bool on) {
 void Engine::accumulate_gradients() {
   sums_.zero_();
   parameters_.weights().begin(plan_.training);
-  const Action* before = nullptr;
-  for (const Action& action : plan_.actions) {
+  plan_.step.each([this](const Action& action, const Action* before) {
     if (scales_ && action.pass == Pass::forward) scales_->begin();
     Context c = context(static_cast<size_t>(action.micro_batch), activations_, Mode::train);
     if (action.pass == Pass::forward) {
@@ -185,8 +184,7 @@ void Engine::accumulate_gradients() {
       parameters_.finish_update();  // the gradients that it reads are about to be written
       backward(c, action, before != nullptr && before->micro_batch == action.micro_batch);
     }
-    before = &action;
-  }
+  });
   parameters_.gradients().finish();
   parameters_.gradients().sum_of_squares(sums_.narrow(0, 0, 1));
   if (scales_) scales_->poison(sums_.narrow(0, 0, 1));

@@ -50,7 +50,7 @@ struct EngineOptions {
   uint64_t seed = 0;            // of dropout
   bool graph = false;           // forward and backward are recorded once and repeated as a whole: for one rank alone
   bool training = true;         // false: no gradients and optimizer states; step() may not be called
-  bool poison = false;          // released weight slots and fresh gradient buffers are filled with NaN
+  bool poison = false;          // evicted weight slots and fresh gradient buffers are filled with NaN
 };
 
 struct StepInput {

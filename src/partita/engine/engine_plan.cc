@@ -67,9 +67,15 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
   plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units));
-  plan.actions = options.actions.empty() ? one_stage(options.micro_batches) : options.actions;
-  plan.slots = activation_slots(plan.actions, options.micro_batches);
-  plan.training = plan_uses(plan.units, sharding, block_uses(plan.actions, plan.blocks));
+  if (options.actions.empty()) {
+    plan.step = one_stage(options.micro_batches);
+  } else {
+    plan.step.actions = options.actions;
+    plan.slots = activation_slots(options.actions, options.micro_batches);
+  }
+  const std::span<const Action> actions = plan.step.actions;
+  const size_t head = block_uses(actions.first(static_cast<size_t>(plan.step.head)), plan.blocks).size();
+  plan.training = plan_uses(plan.units, sharding, block_uses(actions, plan.blocks), head, plan.step.times);
   const Action forward{.pass = Pass::forward};
   plan.forward = plan_uses(plan.units, sharding, block_uses({&forward, 1}, plan.blocks));
 
@@ -86,7 +92,7 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   std::vector<int64_t> arena_bytes = plan.kept_bytes;
   for (size_t b = 0; b < blocks.size(); ++b)
     if (plan.offloaded[b].slot >= 0) arena_bytes[b] = 0;
-  const Moments moments(plan.actions, plan.blocks);
+  const Moments moments(actions, plan.blocks);
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
   // Gradients that leave for the host are on the device for a moment only.
   if (options.training && !plan.states_on_host)

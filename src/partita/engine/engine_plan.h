@@ -22,7 +22,7 @@ struct EnginePlan {
   UnitPlan units;
   std::vector<BlockKind> kinds;  // [block]
   StepBlocks blocks;             // where backward ends, and what it reads
-  std::vector<Action> actions;   // of a training step
+  StepActions step;              // the actions of a training step
   int slots = 1;                 // of activations, in training
   UsePlan training, forward;     // of a step's actions, and of one forward pass
 

@@ -6,13 +6,17 @@
 
 namespace partita {
 
-std::vector<Action> one_stage(int micro_batches) {
-  std::vector<Action> actions;
-  for (int m = 0; m < micro_batches; ++m) {
-    actions.push_back({.pass = Pass::forward, .micro_batch = m});
-    actions.push_back({.pass = Pass::backward, .micro_batch = m, .last = m + 1 == micro_batches});
+StepActions one_stage(int micro_batches) {
+  StepActions step;
+  if (micro_batches > 1) {
+    step.head = 2;
+    step.times = micro_batches - 1;
+    step.actions = {{.pass = Pass::forward}, {.pass = Pass::backward}};
   }
-  return actions;
+  const int last = micro_batches > 1 ? 1 : 0;
+  step.actions.push_back({.pass = Pass::forward, .micro_batch = last});
+  step.actions.push_back({.pass = Pass::backward, .micro_batch = last, .last = true});
+  return step;
 }
 
 int activation_slots(std::span<const Action> actions, int micro_batches) {

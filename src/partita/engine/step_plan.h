@@ -2,8 +2,8 @@
 // gathered ahead (shard/use_plan.h), how long buffers live (engine/arena.h) and how many collectives a step has are
 // read from this list.
 //
-//   const std::vector<Action> actions = one_stage(2);               // F0 B0 F1 B1
-//   const std::vector<BlockUse> uses = block_uses(actions, blocks); // block 0, 1, ... forward, then backward, ...
+//   const StepActions step = one_stage(2);                               // F0 B0 F1 B1
+//   const std::vector<BlockUse> uses = block_uses(step.actions, blocks);  // block 0, 1, ... forward, then backward, ...
 #pragma once
 #include <span>
 #include <string>
@@ -22,8 +22,31 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
+// The actions of a step. A step may have millions of micro-batches that all go the same way: the list holds that way once.
+struct StepActions {
+  std::vector<Action> actions;
+  int head = 0;   // the first actions, which are of one micro-batch ...
+  int times = 1;  // ... and are taken so often, each time with the next one
+
+  // visit(action, the one before or null), in order.
+  template <class Visit>
+  void each(Visit visit) const {
+    const Action* before = nullptr;
+    Action last;
+    const auto take = [&](Action action, int later) {
+      action.micro_batch += later;
+      visit(action, before);
+      last = action;
+      before = &last;
+    };
+    for (int t = 0; t < times; ++t)
+      for (int i = 0; i < head; ++i) take(actions[static_cast<size_t>(i)], t);
+    for (size_t i = static_cast<size_t>(head); i < actions.size(); ++i) take(actions[i], head > 0 ? times - 1 : 0);
+  }
+};
+
 // One micro-batch after the other, in one slot.
-[[nodiscard]] std::vector<Action> one_stage(int micro_batches);
+[[nodiscard]] StepActions one_stage(int micro_batches);
 
 // Slots that the actions use. Errors, each naming the action: a micro-batch without exactly one forward and then one
 // backward; a slot that is overwritten before its backward; a last action that is not the last backward.

@@ -4,10 +4,10 @@
 
 namespace partita {
 
-UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<BlockUse> uses) {
+UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<BlockUse> uses, size_t head, int times) {
   const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
   const auto slot = [&](int unit) { return slots.slot_of_unit[static_cast<size_t>(unit)]; };
-  UsePlan result{.uses = std::move(uses), .turns = {}};
+  UsePlan result{.uses = std::move(uses), .turns = {}, .head = head, .times = times};
   result.turns.resize(result.uses.size());
   for (size_t i = 0; i < result.uses.size(); ++i)
     if (result.uses[i].reads_weights)
@@ -49,15 +49,20 @@ int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UseP
     if (slot != unit && is_gathered(plan.units[static_cast<size_t>(unit)], sharding)) ++count;
     slot = unit;
   };
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    if (slots.shared(static_cast<int>(u))) continue;
-    if (plan.units[u].trainable)
-      want(static_cast<int>(u));  // published after the step before
-    else
-      held[static_cast<size_t>(slots.slot_of_unit[u])] = static_cast<int>(u);  // gathered once in a run
+  const auto trainable = [&](int unit) { return plan.units[static_cast<size_t>(unit)].trainable; };
+  // Twice: the second step finds what the first has left, of which the optimizer has rewritten what is trained.
+  for (int step = 0; step < 2; ++step) {
+    count = 0;
+    for (int& unit : held)
+      if (unit >= 0 && trainable(unit)) unit = -1;
+    for (int u = 0; u < static_cast<int>(plan.units.size()); ++u)
+      if (trainable(u) && !slots.shared(u)) want(u);  // published after the step before
+    for (int t = 1; t < uses.times; ++t)
+      for (size_t i = 0; i < uses.head; ++i)
+        for (const int unit : uses.turns[i].units) want(unit);
+    for (const UsePlan::Turn& turn : uses.turns)
+      for (const int unit : turn.units) want(unit);
   }
-  for (const UsePlan::Turn& turn : uses.turns)
-    for (const int unit : turn.units) want(unit);
   return count;
 }
 

@@ -30,9 +30,13 @@ struct UsePlan {
   };
   std::vector<BlockUse> uses;
   std::vector<Turn> turns;  // [use]
+  size_t head = 0;          // the first uses ...
+  int times = 1;            // ... are taken so often before the others
 };
 
-[[nodiscard]] UsePlan plan_uses(const UnitPlan&, const Sharding&, std::vector<BlockUse> uses);
+// head > 0: the uses behind the head begin as it does, so that its turns are the same each time.
+[[nodiscard]] UsePlan plan_uses(const UnitPlan&, const Sharding&, std::vector<BlockUse> uses, size_t head = 0,
+                                int times = 1);
 
 // Gathers of a step with these uses after which every trained unit is rewritten.
 [[nodiscard]] int64_t count_gathers(const UnitPlan&, const Sharding&, const UsePlan&);

@@ -74,6 +74,7 @@ void WeightStore::ensure(int unit) {
 void WeightStore::begin(const UsePlan& uses) {
   uses_ = &uses;
   next_ = 0;
+  times_ = uses.times - 1;
 }
 
 const UsePlan::Turn& WeightStore::turn() const { return uses_->turns[next_]; }
@@ -101,6 +102,10 @@ void WeightStore::release() {
     }
   for (const int unit : turn().released) slot(unit).free = compute_.record();
   ++next_;
+  if (next_ == uses_->head && times_ > 0) {
+    next_ = 0;
+    --times_;
+  }
 }
 
 void WeightStore::publish(int unit, const Event& written) {

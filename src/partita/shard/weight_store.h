@@ -86,6 +86,7 @@ class WeightStore {
   Stream &compute_, &communication_;
   const UsePlan* uses_ = nullptr;
   size_t next_ = 0;  // of uses_
+  int times_ = 0;    // that the head of uses_ still comes again
   std::vector<Slot> slots_;
   std::vector<at::Tensor> slices_;
   std::vector<Event> written_;                  // [unit]: its slice
