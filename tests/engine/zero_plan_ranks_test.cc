@@ -114,11 +114,11 @@ TEST(Zero, FrozenUnitsAreGatheredAsThePlanSays) {
   for (int stage : {1, 3})
     for (int micro_batches : {1, 2})
       for (const char* frozen : {"layers.0.", "layers.", "embedding."}) {
-        const EngineCase c{.frozen = [frozen](const ParameterSpec& p) { return p.name.starts_with(frozen); },
+        const EngineCase c{.tied_head = TiedHead::no,
+                           .frozen = [frozen](const ParameterSpec& p) { return p.name.starts_with(frozen); },
                            .stage = stage,
                            .samples = 1,
                            .micro_batches = micro_batches,
-                           .tied_head = false,
                            .dropout = 0};
         RecordingCommunicator self(*groups.self), data(*groups.data);
         const auto engine = test::make_engine(c, self, data);
