@@ -40,21 +40,25 @@ std::vector<std::string> load_errors(const fs::path& folder, const std::vector<T
   return errors;
 }
 
+// Cut by rows, by columns, into the flat slices of ZeRO, and into slices of both.
 TEST(Checkpoint, AnyLayoutLoadsAnyOther) {
   uint32_t seed = 0;
-  for (int writers : {1, 2, 3, 5})
-    for (int readers : {1, 2, 4}) {
+  for (const Cut written : kCuts)
+    for (const Cut read : kCuts) {
+      const int writers = 1 + static_cast<int>(seed % 5), readers = 1 + static_cast<int>(seed / 5 % 4);
       const TemporaryDirectory root;
       const GlobalValues values(odd_tensors(), ++seed);
-      const fs::path folder = save(root.path(), 100, values, writers, seed);
-      std::vector<RankMemory> layout = random_layout(values.tensors(), readers, seed + 100);
+      const fs::path folder = save(root.path(), 100, values, writers, seed, {}, written);
+      std::vector<RankMemory> layout = random_layout(values.tensors(), readers, seed + 100, read);
       run_ranks(readers, [&](Peers& peers) {
         const json scalars = load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers);
         EXPECT_EQ(scalars["step"], 100);
         EXPECT_EQ(scalars["seed"].get<uint64_t>(), 0xFFFFFFFFFFFFFFFFU);
         EXPECT_EQ(scalars["loss"].get<double>(), 0.1);
       });
-      for (const RankMemory& rank : layout) EXPECT_TRUE(rank.holds(values)) << writers << " to " << readers;
+      for (const RankMemory& rank : layout)
+        EXPECT_TRUE(rank.holds(values)) << writers << " to " << readers << ", cut " << int(written) << " to "
+                                        << int(read);
       EXPECT_THAT(verify_checkpoint(folder), IsEmpty());
     }
 }
@@ -66,8 +70,9 @@ TEST(Checkpoint, RanksMayWantTheSameAndOnlyAPart) {
   std::vector<RankMemory> layout(2);
   layout[0] = whole_layout(values.tensors());
   layout[1].state.tensors = values.tensors();
-  layout[1].add(6, 17, 900);
-  layout[1].add(6, 500, 20);
+  layout[1].add(6, {0, 1, 17, 900});
+  layout[1].add(6, {0, 1, 500, 20});
+  layout[1].add(0, {5, 40, 2, 3});
   run_ranks(
       2, [&](Peers& peers) { (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers); });
   EXPECT_TRUE(layout[0].holds(values));
@@ -84,7 +89,29 @@ TEST(Checkpoint, OneRankWritesPlainTensors) {
   const SafetensorsFile file(folder / "rank-00000.safetensors");
   const SafetensorsEntry& entry = file.at("model/embedding.token.weight");
   EXPECT_EQ(entry.shape, (std::vector<int64_t>{61, 7}));
-  EXPECT_TRUE(std::ranges::equal(file.bytes(entry), values.run(0, 0, 61 * 7)));
+  EXPECT_TRUE(std::ranges::equal(file.bytes(entry), values.box(0, {0, 61, 0, 7})));
+}
+
+// What another program finds in the files: each part is a matrix of its own.
+TEST(Checkpoint, PartsAreMatrices) {
+  const TemporaryDirectory root;
+  const GlobalValues values({{"w", {4, 6}, DType::fp32}, {"b", {6}, DType::fp32}}, 4);
+  std::vector<RankMemory> layout(2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const auto half = static_cast<int64_t>(rank) * 3;
+    layout[rank].state.tensors = values.tensors();
+    layout[rank].add(0, {0, 4, half, 3});
+    layout[rank].add(1, {0, 1, half, 3});
+    layout[rank].fill(values);
+  }
+  run_ranks(2, [&](Peers& peers) {
+    (void)save_checkpoint(root.path(), 3, layout[static_cast<size_t>(peers.rank())].state, peers);
+  });
+  const SafetensorsFile file(root.path() / "step-00000003/rank-00001.safetensors");
+  ASSERT_EQ(file.entries().size(), 2U);
+  EXPECT_EQ(file.at("w[0:4,3:6]").shape, (std::vector<int64_t>{4, 3}));
+  EXPECT_TRUE(std::ranges::equal(file.bytes(file.at("w[0:4,3:6]")), values.box(0, {0, 4, 3, 3})));
+  EXPECT_EQ(file.at("b[0:1,3:6]").shape, (std::vector<int64_t>{1, 3}));
 }
 
 // A piece of two chunks: readers touch both, or one, and only who touches a damaged one is refused.
@@ -100,7 +127,7 @@ TEST(Checkpoint, LargePiecesAreCheckedByTheirChunks) {
   const auto load = [&](int64_t begin, int64_t length) {
     RankMemory reader;
     reader.state.tensors = values.tensors();
-    reader.add(0, begin, length);
+    reader.add(0, {0, 1, begin, length});
     (void)load_checkpoint(folder, reader.state, alone);
     return reader.holds(values);
   };
@@ -161,7 +188,7 @@ TEST(Checkpoint, DamageIsRefusedOnAllRanks) {
       {"a changed header", [&](const fs::path& f) { flip_byte(f / file, 9); }, "rank-00001.safetensors"},
       {"no manifest", [&](const fs::path& f) { fs::remove(f / kManifestName); }, "is not a checkpoint"},
       {"half a manifest", [&](const fs::path& f) { fs::resize_file(f / kManifestName, 300); },
-       "manifest.json:20:2: not valid JSON"},
+       "manifest.json:20:1: not valid JSON"},
   };
   for (const Case& c : cases) {
     const TemporaryDirectory root;
@@ -211,8 +238,8 @@ TEST(Checkpoint, FindLatestDoesNotTakeUnusableForNone) {
   const fs::path first = save(root.path(), 10, values, 1), second = save(root.path(), 20, values, 1);
   const auto find = [&] { (void)find_latest(root.path()); };
   const std::string manifest = read_file(second / kManifestName);
-  write_file(second / kManifestName, "{\"format\": \"partita checkpoint\", \"version\": 2}");
-  EXPECT_THAT(find, testing::ThrowsMessage<Error>(AllOf(HasSubstr("step-00000020"), HasSubstr("format 2;"))));
+  write_file(second / kManifestName, "{\"format\": \"partita checkpoint\", \"version\": 3}");
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(AllOf(HasSubstr("step-00000020"), HasSubstr("format 3;"))));
   // A manifest that cannot be opened: too long a chain of links.
   fs::remove(second / kManifestName);
   fs::create_symlink(kManifestName, second / kManifestName);
@@ -332,7 +359,8 @@ TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
   const auto layout = [&] { return random_layout(values.tensors(), 3, 8); };
 
   std::vector<RankMemory> gap = layout();
-  const auto filled = std::ranges::find_if(gap[1].state.pieces, [](const Piece& piece) { return piece.count > 0; });
+  const auto filled =
+      std::ranges::find_if(gap[1].state.pieces, [](const Piece& piece) { return piece.box.count() > 0; });
   ASSERT_NE(filled, gap[1].state.pieces.end());
   const Piece lost = *filled;
   gap[1].state.pieces.erase(filled);
@@ -340,11 +368,11 @@ TEST(Checkpoint, WrongStatesAreRefusedBeforeWriting) {
                      "'" + values.tensors()[static_cast<size_t>(lost.tensor)].name + "' are stored by no rank");
 
   std::vector<RankMemory> overlap = layout();
-  overlap[0].add(lost.tensor, lost.begin, 1);
+  overlap[0].add(lost.tensor, {lost.box.row, 1, lost.box.column, 1});
   expect_failed_save(root.path(), overlap, "are stored twice");
 
   std::vector<RankMemory> beyond = layout();
-  beyond[2].add(1, 6, 2);
+  beyond[2].add(1, {0, 1, 6, 2});
   expect_failed_save(root.path(), beyond, "'model/final_norm.bias'");
 
   std::vector<RankMemory> scalars = layout();

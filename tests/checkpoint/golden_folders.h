@@ -3,6 +3,8 @@
 //
 //   for (const std::string& name : golden_models()) OpenModel m = open_golden(name);
 #pragma once
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +15,7 @@
 #include "partita/checkpoint/peft.h"
 #include "partita/models/hf_config.h"
 #include "partita/models/peft_config.h"
+#include "tests/support/boxes.h"
 
 namespace partita::test {
 
@@ -46,8 +49,20 @@ inline OpenModel open_folder(const std::filesystem::path& folder) {
 
 inline std::vector<float> read_all(const WeightSource& source, const ParameterSpec& p) {
   std::vector<float> values(static_cast<size_t>(p.count()));
-  source.read(p, 0, values);
+  source.read(p, whole_box(p.shape), values);
   return values;
+}
+
+// What a source reads of a box is what it has there when it reads the whole parameter.
+inline void expect_box_of_whole(const WeightSource& source, const ParameterSpec& p, const Box& box) {
+  const std::vector<float> all = read_all(source, p);
+  std::vector<float> found(static_cast<size_t>(box.count()));
+  source.read(p, box, found);
+  for (int64_t r = 0; r < box.rows; ++r)
+    for (int64_t c = 0; c < box.columns; ++c)
+      ASSERT_EQ(found[static_cast<size_t>(r * box.columns + c)],
+                all[static_cast<size_t>((box.row + r) * whole_box(p.shape).columns + box.column + c)])
+          << p.name << " row " << box.row + r << " column " << box.column + c;
 }
 
 }  // namespace partita::test

@@ -14,12 +14,14 @@ using testing::ThrowsMessage;
 
 Manifest small_manifest() {
   const TensorInfo matrix{"model/w", {2, 5}, DType::fp32}, empty{"model/none", {0, 4}, DType::bf16};
-  return {7,
-          2,
-          {{"consumed_samples", 12}, {"seed", 18446744073709551615U}, {"loss", 0.1}},
-          {{"rank-00000.safetensors", 80}, {"rank-00001.safetensors", 96}},
-          {{matrix, {{1, piece_key(matrix, 0, 4), 0, 4, {1}}, {0, piece_key(matrix, 4, 6), 4, 6, {~uint64_t{0}}}}},
-           {empty, {}}}};
+  const Box left{0, 2, 0, 2}, right{0, 2, 2, 3};
+  return {
+      7,
+      2,
+      {{"consumed_samples", 12}, {"seed", 18446744073709551615U}, {"loss", 0.1}},
+      {{"rank-00000.safetensors", 80}, {"rank-00001.safetensors", 96}},
+      {{matrix, {{1, piece_key(matrix, left), {left}, {1}}, {0, piece_key(matrix, right), {right}, {~uint64_t{0}}}}},
+       {empty, {}}}};
 }
 
 TEST(Manifest, ComesBackAsWritten) {
@@ -35,15 +37,24 @@ TEST(Manifest, ComesBackAsWritten) {
   ASSERT_EQ(read.tensors.size(), 2U);
   EXPECT_EQ(read.tensors[0].info, written.tensors[0].info);
   ASSERT_EQ(read.tensors[0].pieces.size(), 2U);
-  EXPECT_EQ(read.tensors[0].pieces[0].key, "model/w[0:4]");
+  EXPECT_EQ(read.tensors[0].pieces[0].key, "model/w[0:2,0:2]");
+  EXPECT_EQ(read.tensors[0].pieces[1].boxes, std::vector{(Box{0, 2, 2, 3})});
   EXPECT_EQ(read.tensors[0].pieces[1].checksums, std::vector<uint64_t>{~uint64_t{0}});
   EXPECT_EQ(manifest_text(read), text);
 }
 
 TEST(Manifest, ThePieceOfAWholeTensorHasItsName) {
-  EXPECT_EQ(piece_key({"a", {2, 3}, DType::fp32}, 0, 6), "a");
-  EXPECT_EQ(piece_key({"a", {2, 3}, DType::fp32}, 1, 5), "a[1:6]");
-  EXPECT_EQ(piece_key({"a", {}, DType::fp32}, 0, 1), "a");
+  const TensorInfo matrix{"a", {2, 3}, DType::fp32}, deep{"a", {4, 2, 3}, DType::fp32}, vector{"a", {5}, DType::fp32},
+      scalar{"a", {}, DType::fp32};
+  EXPECT_EQ(piece_key(matrix, {0, 2, 0, 3}), "a");
+  EXPECT_EQ(piece_shape(matrix, {0, 2, 0, 3}), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(piece_key(matrix, {1, 1, 0, 3}), "a[1:2,0:3]");
+  EXPECT_EQ(piece_shape(matrix, {0, 2, 1, 1}), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(piece_key(deep, {0, 4, 0, 6}), "a");
+  EXPECT_EQ(piece_shape(deep, {0, 4, 0, 6}), (std::vector<int64_t>{4, 2, 3}));
+  EXPECT_EQ(piece_key(deep, {1, 3, 0, 6}), "a[1:4,0:6]");
+  EXPECT_EQ(piece_key(vector, {0, 1, 2, 3}), "a[0:1,2:5]");
+  EXPECT_EQ(piece_key(scalar, {0, 1, 0, 1}), "a");
 }
 
 // A byte changed anywhere is either seen or changes nothing (white space).
@@ -66,8 +77,10 @@ TEST(Manifest, SaysWhatIsWrong) {
   EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m:1:1: not valid JSON")));
   EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
-  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":2})"),
-              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 2; this one reads 1)")));
+  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":3})"),
+              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 3; this one reads 1 to 2)")));
+  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":0})"),
+              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 0; this one reads 1 to 2)")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":1})"), ThrowsMessage<Error>(HasSubstr("checksum")));
   EXPECT_THAT([] { (void)read_manifest("/nonexistent/step-1"); },
               ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is not a checkpoint")));
@@ -83,7 +96,7 @@ TEST(Manifest, OfAnotherVersionIsNotDamaged) {
     } catch (const Error& error) {
       EXPECT_EQ(dynamic_cast<const Damaged*>(&error), nullptr) << text;
       EXPECT_THAT(error.what(), HasSubstr("m cannot be used: it was written by another version of Partita (format 99; "
-                                          "this one reads 1)"));
+                                          "this one reads 1 to 2)"));
     }
   }
   for (const char* text : {R"({"format":"partita checkpoint"})", R"({"format":"partita checkpoint","version":"2"})",
@@ -123,8 +136,8 @@ TEST(Manifest, RefusesForgedFields) {
                                                         {"/files/1/bytes", "files[1].bytes"},
                                                         {"/tensors/0/shape/1", "tensors[0].shape[1]"},
                                                         {"/tensors/0/pieces/0/file", "tensors[0].pieces[0].file"},
-                                                        {"/tensors/0/pieces/0/begin", "tensors[0].pieces[0].begin"},
-                                                        {"/tensors/0/pieces/0/count", "tensors[0].pieces[0].count"}})
+                                                        {"/tensors/0/pieces/0/box/0", "tensors[0].pieces[0].box[0]"},
+                                                        {"/tensors/0/pieces/0/box/3", "tensors[0].pieces[0].box[3]"}})
     for (const nlohmann::json& value : no_numbers)
       EXPECT_THAT(error_with(pointer, value), ThrowsMessage<Damaged>(HasSubstr(name + " is " + value.dump())));
   EXPECT_THAT(error_with("/ranks", 0), ThrowsMessage<Damaged>(HasSubstr("ranks is 0")));
@@ -136,30 +149,51 @@ TEST(Manifest, RefusesForgedFields) {
   EXPECT_THAT(error_with("/tensors/0/shape", nlohmann::json::array()), ThrowsMessage<Damaged>(HasSubstr("model/w")));
   const int64_t third = int64_t{1} << 21;
   EXPECT_THAT(error_with("/tensors/0/shape", {third, third, third}), ThrowsMessage<Damaged>(HasSubstr("elements")));
+  EXPECT_THAT(error_with("/tensors/0/shape", {0, third, third, third}), ThrowsMessage<Damaged>(HasSubstr("elements")));
   EXPECT_THAT(error_with("/tensors/0/shape", {0, 1, 1, 1, 1, 1, 1, 1, 1}), ThrowsMessage<Damaged>(HasSubstr("sizes")));
+  EXPECT_THAT(error_with("/tensors/0/pieces/0/box", {0, 2, 0}),
+              ThrowsMessage<Damaged>(HasSubstr("box is [0,2,0]: expected first row, rows, first column and columns")));
+  EXPECT_THAT(error_with("/tensors/0/pieces/0/box", 3), ThrowsMessage<Damaged>(HasSubstr("expected a list")));
+  EXPECT_THAT(error_with("/tensors/0/pieces/0/box/1", 0), ThrowsMessage<Damaged>(HasSubstr("rows [0, 0)")));
+  EXPECT_THAT(error_with("/tensors/0/pieces/0/box/1", int64_t{1} << 60), ThrowsMessage<Damaged>(HasSubstr("[2, 5]")));
   EXPECT_THAT(error_with("/tensors/0/dtype", "fp33"), ThrowsMessage<Damaged>(HasSubstr("fp33")));
   EXPECT_THAT(error_with("/tensors/0/pieces/0/checksums", {"x"}), ThrowsMessage<Damaged>(HasSubstr("'x'")));
 }
 
-TEST(CheckTensors, WantsEveryElementOnce) {
-  const auto check = [](std::vector<std::pair<int64_t, int64_t>> runs) {
-    std::vector<StoredTensor> tensors = {{{"w", {2, 5}, DType::fp32}, {}}};
-    for (const auto& [begin, count] : runs) tensors[0].pieces.push_back({0, "", begin, count, {}});
-    return [tensors] {
-      std::vector<StoredTensor> copy = tensors;
-      check_tensors(copy);
-    };
+// Version 1 stored flat runs; what it did not write is refused by name as well.
+TEST(Manifest, ReadsRunsOfVersion1) {
+  const auto text = [](const nlohmann::json& pieces) {
+    nlohmann::json json = {{"format", "partita checkpoint"},
+                           {"version", 1},
+                           {"step", 7},
+                           {"ranks", 1},
+                           {"scalars", nlohmann::json::object()},
+                           {"files", {{{"name", "rank-00000.safetensors"}, {"bytes", 80}}}},
+                           {"tensors", {{{"name", "w"}, {"dtype", "fp32"}, {"shape", {4, 5}}, {"pieces", pieces}}}}};
+    json["checksum"] = checksum_text(checksum(json.dump()));
+    return json.dump();
   };
-  EXPECT_NO_THROW(check({{0, 10}})());
-  EXPECT_NO_THROW(check({{7, 3}, {0, 2}, {2, 5}})());
-  EXPECT_THAT(check({}), ThrowsMessage<Error>(HasSubstr("elements [0, 10) of 'w' are stored by no rank")));
-  EXPECT_THAT(check({{1, 9}}), ThrowsMessage<Error>(HasSubstr("elements [0, 1) of 'w' are stored by no rank")));
-  EXPECT_THAT(check({{0, 4}, {5, 5}}), ThrowsMessage<Error>(HasSubstr("elements [4, 5) of 'w' are stored by no rank")));
-  EXPECT_THAT(check({{0, 9}}), ThrowsMessage<Error>(HasSubstr("elements [9, 10) of 'w' are stored by no rank")));
-  EXPECT_THAT(check({{0, 6}, {4, 6}}), ThrowsMessage<Error>(HasSubstr("elements [4, 6) of 'w' are stored twice")));
-  EXPECT_THAT(check({{0, 10}, {0, 10}}), ThrowsMessage<Error>(HasSubstr("elements [0, 10) of 'w' are stored twice")));
-  EXPECT_THAT(check({{0, 11}}), ThrowsMessage<Error>(HasSubstr("11 elements from 0 of 'w', which has 10")));
-  EXPECT_THAT(check({{-1, 11}}), ThrowsMessage<Error>(HasSubstr("11 elements from -1 of 'w'")));
+  const auto run = [](const char* key, const nlohmann::json& begin, const nlohmann::json& count) -> nlohmann::json {
+    return {{"file", 0}, {"key", key}, {"begin", begin}, {"count", count}, {"checksums", {checksum_text(1)}}};
+  };
+  const Manifest manifest = parse_manifest(text({run("w[0:3]", 0, 3), run("w[3:20]", 3, 17)}), "m");
+  ASSERT_EQ(manifest.tensors[0].pieces.size(), 2U);
+  EXPECT_EQ(manifest.tensors[0].pieces[0].boxes, std::vector{(Box{0, 1, 0, 3})});
+  EXPECT_EQ(manifest.tensors[0].pieces[1].boxes, (std::vector<Box>{{0, 1, 3, 2}, {1, 3, 0, 5}}));
+  EXPECT_EQ(manifest.tensors[0].pieces[1].key, "w[3:20]");
+  const auto parse = [&](const nlohmann::json& pieces) {
+    return [text = text(pieces)] { (void)parse_manifest(text, "m"); };
+  };
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", 0, 21)})),
+              ThrowsMessage<Damaged>(HasSubstr("21 elements from 0 of 'w', which has 20")));
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", 21, 1)})),
+              ThrowsMessage<Damaged>(HasSubstr("1 elements from 21 of 'w'")));
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", 0, 0)})), ThrowsMessage<Damaged>(HasSubstr("count is 0")));
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", -1, 3)})), ThrowsMessage<Damaged>(HasSubstr("begin is -1")));
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", 1, 19)})),
+              ThrowsMessage<Damaged>(HasSubstr("rows [0, 1), columns [0, 1) of 'w' are stored by no rank")));
+  EXPECT_THAT(parse(nlohmann::json::array({run("w", 0, 20), run("x", 3, 17)})),
+              ThrowsMessage<Damaged>(HasSubstr("are stored twice")));
 }
 
 }  // namespace

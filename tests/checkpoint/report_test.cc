@@ -12,7 +12,8 @@ TEST(CheckpointReport, ShowsWhatIsThere) {
                           2,
                           {{"step", 100}, {"model", {{"layers", 3}, {"kind", "gpt2"}}}},
                           {{"rank-00000.safetensors", 4096}, {"rank-00001.safetensors", 5120}},
-                          {{weight, {{0, "", 0, 1000, {}}, {1, "", 1000, 24, {}}}}, {moment, {{1, "", 0, 1024, {}}}}}};
+                          {{weight, {{0, "", {{0, 2, 0, 500}}, {}}, {1, "", {{0, 2, 500, 12}}, {}}}},
+                           {moment, {{1, "", {{0, 2, 0, 512}}, {}}}}}};
   EXPECT_EQ(checkpoint_report(manifest),
             "step 100, written by 2 ranks\n"
             "scalars\n"

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <random>
+#include <utility>
+
+#include "tests/support/boxes.h"
 
 namespace partita {
 namespace {
@@ -14,43 +17,66 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<StoredPiece> pieces_at(const std::vector<int64_t>& cuts) {
+// Pieces of one box each, sorted as in a manifest.
+std::vector<StoredPiece> pieces_of(std::vector<Box> boxes) {
+  std::ranges::sort(boxes, {}, [](const Box& box) { return std::pair(box.row, box.column); });
   std::vector<StoredPiece> pieces;
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) pieces.push_back({0, "", cuts[i], cuts[i + 1] - cuts[i], {}});
+  for (const Box& box : boxes) pieces.push_back({0, "", {box}, {}});
   return pieces;
 }
 
-TEST(PlanCopies, TakesFromEachRunItsPart) {
-  const auto pieces = pieces_at({0, 10, 15, 40});
-  EXPECT_THAT(plan_copies(pieces, 0, 40), ElementsAre(Copy{0, 0, 0, 10}, Copy{1, 0, 10, 5}, Copy{2, 0, 15, 25}));
-  EXPECT_THAT(plan_copies(pieces, 12, 2), ElementsAre(Copy{1, 2, 0, 2}));
-  EXPECT_THAT(plan_copies(pieces, 9, 7), ElementsAre(Copy{0, 9, 0, 1}, Copy{1, 0, 1, 5}, Copy{2, 0, 6, 1}));
-  EXPECT_THAT(plan_copies(pieces, 10, 5), ElementsAre(Copy{1, 0, 0, 5}));
-  EXPECT_TRUE(plan_copies(pieces, 12, 0).empty());
-  EXPECT_TRUE(plan_copies({}, 0, 0).empty());
+TEST(PlanCopies, TakesFromEachBoxItsPart) {
+  const auto vector = pieces_of({{0, 1, 0, 10}, {0, 1, 10, 5}, {0, 1, 15, 25}});
+  EXPECT_THAT(plan_copies(vector, {0, 1, 0, 40}),
+              ElementsAre(Copy{0, 0, 0, 10}, Copy{1, 0, 10, 5}, Copy{2, 0, 15, 25}));
+  EXPECT_THAT(plan_copies(vector, {0, 1, 12, 2}), ElementsAre(Copy{1, 2, 0, 2}));
+  EXPECT_THAT(plan_copies(vector, {0, 1, 9, 7}), ElementsAre(Copy{0, 9, 0, 1}, Copy{1, 0, 1, 5}, Copy{2, 0, 6, 1}));
+  EXPECT_TRUE(plan_copies(vector, {0, 1, 12, 0}).empty());
+  EXPECT_TRUE(plan_copies({}, {}).empty());
+  const auto halves = pieces_of({{0, 4, 0, 3}, {0, 4, 3, 3}});  // of columns
+  EXPECT_THAT(plan_copies(halves, {1, 2, 3, 3}), ElementsAre(Copy{1, 3, 0, 6}));
+  EXPECT_THAT(plan_copies(halves, {1, 1, 0, 6}), ElementsAre(Copy{0, 3, 0, 3}, Copy{1, 3, 3, 3}));
+  // A flat run of version 1: element 4 to 11 of [3, 6].
+  const std::vector<StoredPiece> run = {{0, "", {{0, 1, 4, 2}, {1, 1, 0, 6}}, {}}};
+  EXPECT_THAT(plan_copies(run, {0, 2, 4, 2}), ElementsAre(Copy{0, 0, 0, 2}, Copy{0, 6, 2, 2}));
 }
 
-// Carrying a copy out on numbers must give the numbers wanted, each written once.
+// Carrying a copy out on numbers must give the numbers wanted, each written once: from pieces of any tiling, those that
+// are runs of several boxes as well, to the boxes of any other.
 TEST(PlanCopies, FillsEveryElementOnce) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
-    const int64_t count = 1 + random() % 200;
-    std::vector<int64_t> cuts = {0, count};
-    for (uint32_t i = random() % 9; i > 0 && count > 1; --i) cuts.push_back(1 + random() % (count - 1));
-    std::ranges::sort(cuts);
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    const auto pieces = pieces_at(cuts);
-    const int64_t begin = random() % count, length = random() % (count - begin + 1);
-    std::vector<int64_t> wanted(static_cast<size_t>(length), -1), expected(wanted.size());
-    std::iota(expected.begin(), expected.end(), begin);
-    for (const Copy& copy : plan_copies(pieces, begin, length))
-      for (int64_t i = 0; i < copy.count; ++i) {
-        ASSERT_LT(copy.from + i, pieces[static_cast<size_t>(copy.piece)].count);
-        int64_t& place = wanted.at(static_cast<size_t>(copy.to + i));
-        ASSERT_EQ(place, -1) << "written twice";
-        place = pieces[static_cast<size_t>(copy.piece)].begin + copy.from + i;
+    const Box whole{.rows = 1 + test::random_up_to(random, 8), .columns = 1 + test::random_up_to(random, 8)};
+    const auto elements = [&](const Box& box) {
+      std::vector<int64_t> list;
+      for (int64_t r = box.row; r < box.row + box.rows; ++r)
+        for (int64_t c = box.column; c < box.column + box.columns; ++c) list.push_back(r * whole.columns + c);
+      return list;
+    };
+    std::vector<StoredPiece> pieces;
+    if (round % 2 == 0) {
+      pieces = pieces_of(test::random_tiling(random, whole, test::kCuts[random() % std::size(test::kCuts)]));
+    } else {
+      for (int64_t begin = 0; begin < whole.count();) {
+        const int64_t count = 1 + test::random_up_to(random, whole.count() - begin - 1);
+        pieces.push_back({0, "", boxes_of_run(whole, begin, count), {}});
+        begin += count;
       }
-    ASSERT_EQ(wanted, expected);
+    }
+    for (const Box& box : test::random_tiling(random, whole, test::kCuts[random() % std::size(test::kCuts)])) {
+      std::vector<int64_t> wanted(static_cast<size_t>(box.count()), -1);
+      for (const Copy& copy : plan_copies(pieces, box)) {
+        std::vector<int64_t> stored;
+        for (const Box& part : pieces[static_cast<size_t>(copy.piece)].boxes)
+          std::ranges::copy(elements(part), std::back_inserter(stored));
+        for (int64_t i = 0; i < copy.count; ++i) {
+          int64_t& place = wanted.at(static_cast<size_t>(copy.to + i));
+          ASSERT_EQ(place, -1) << "written twice";
+          place = stored.at(static_cast<size_t>(copy.from + i));
+        }
+      }
+      ASSERT_EQ(wanted, elements(box));
+    }
   }
 }
 

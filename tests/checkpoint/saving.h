@@ -17,8 +17,8 @@ namespace partita::test {
 
 // Saves these values, cut at random over `ranks`; returns the folder.
 inline std::filesystem::path save(const std::filesystem::path& root, int64_t step, const GlobalValues& values,
-                                  int ranks, uint32_t seed = 1, const Retention& retention = {}) {
-  std::vector<RankMemory> layout = random_layout(values.tensors(), ranks, seed);
+                                  int ranks, uint32_t seed = 1, const Retention& retention = {}, Cut cut = Cut::mixed) {
+  std::vector<RankMemory> layout = random_layout(values.tensors(), ranks, seed, cut);
   for (RankMemory& rank : layout) {
     rank.fill(values);
     rank.state.scalars = {{"step", step}, {"seed", 0xFFFFFFFFFFFFFFFFU}, {"loss", 0.1}};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -14,6 +15,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/checkpoint/state.h"
+#include "tests/support/boxes.h"
 
 namespace partita::test {
 
@@ -30,7 +32,7 @@ inline std::vector<TensorInfo> odd_tensors() {
           {"mask", {257}, DType::uint8}};
 }
 
-// The whole of every tensor: random bytes, so that each NaN must come back in its bits.
+// The whole of every tensor; random bytes, so that each NaN must come back in its bits, or those given.
 class GlobalValues {
  public:
   GlobalValues(std::vector<TensorInfo> tensors, uint32_t seed) : tensors_(std::move(tensors)) {
@@ -41,11 +43,18 @@ class GlobalValues {
       values_.push_back(std::move(bytes));
     }
   }
+  GlobalValues(std::vector<TensorInfo> tensors, std::vector<std::vector<std::byte>> values)
+      : tensors_(std::move(tensors)), values_(std::move(values)) {}
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  [[nodiscard]] std::span<const std::byte> run(int tensor, int64_t begin, int64_t count) const {
+  // Row by row.
+  [[nodiscard]] std::vector<std::byte> box(int tensor, const Box& box) const {
     const auto t = static_cast<size_t>(tensor);
-    const int64_t item = size_of(tensors_[t].dtype);
-    return std::span(values_[t]).subspan(static_cast<size_t>(begin * item), static_cast<size_t>(count * item));
+    const int64_t item = size_of(tensors_[t].dtype), columns = whole_box(tensors_[t].shape).columns;
+    std::vector<std::byte> bytes;
+    for (int64_t row = box.row; row < box.row + box.rows; ++row)
+      std::ranges::copy_n(values_[t].begin() + (row * columns + box.column) * item, box.columns * item,
+                          std::back_inserter(bytes));
+    return bytes;
   }
 
  private:
@@ -53,7 +62,7 @@ class GlobalValues {
   std::vector<std::vector<std::byte>> values_;
 };
 
-// Runs of tensors, each with its memory.
+// Boxes of tensors, each with its memory.
 struct RankMemory {
   State state;
   std::vector<std::vector<std::byte>> memory;
@@ -62,21 +71,21 @@ struct RankMemory {
   RankMemory(RankMemory&&) = default;  // no copies: the pieces point into this memory
   RankMemory& operator=(RankMemory&&) = default;
 
-  void add(int tensor, int64_t begin, int64_t count, std::byte fill = std::byte{0xA5}) {
+  void add(int tensor, const Box& box, std::byte fill = std::byte{0xA5}) {
     const int64_t item = size_of(state.tensors[static_cast<size_t>(tensor)].dtype);
-    memory.emplace_back(static_cast<size_t>(count * item), fill);
-    state.pieces.push_back({tensor, begin, count, memory.back().data()});
+    memory.emplace_back(static_cast<size_t>(box.count() * item), fill);
+    state.pieces.push_back({tensor, box, memory.back().data()});
   }
   void fill(const GlobalValues& values) {
     for (size_t i = 0; i < memory.size(); ++i) {
       const Piece& piece = state.pieces[i];
-      std::ranges::copy(values.run(piece.tensor, piece.begin, piece.count), memory[i].begin());
+      std::ranges::copy(values.box(piece.tensor, piece.box), memory[i].begin());
     }
   }
   [[nodiscard]] bool holds(const GlobalValues& values) const {
     for (size_t i = 0; i < memory.size(); ++i) {
       const Piece& piece = state.pieces[i];
-      if (!std::ranges::equal(values.run(piece.tensor, piece.begin, piece.count), memory[i])) return false;
+      if (values.box(piece.tensor, piece.box) != memory[i]) return false;
     }
     return true;
   }
@@ -87,22 +96,15 @@ struct RankMemory {
   }
 };
 
-// Every element on one rank each, in random runs and random order; some runs are empty.
-inline std::vector<RankMemory> random_layout(const std::vector<TensorInfo>& tensors, int ranks, uint32_t seed) {
+// Every element on one rank each, in random boxes and random order; some boxes are empty.
+inline std::vector<RankMemory> random_layout(const std::vector<TensorInfo>& tensors, int ranks, uint32_t seed,
+                                             Cut cut = Cut::mixed) {
   std::mt19937 random(seed);
   std::vector<RankMemory> layout(static_cast<size_t>(ranks));
   for (RankMemory& rank : layout) rank.state.tensors = tensors;
-  std::vector<Piece> runs;
-  for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
-    const int64_t count = tensors[static_cast<size_t>(t)].count();
-    std::vector<int64_t> cuts = {0, count};
-    for (uint32_t i = random() % 4; i > 0; --i)
-      cuts.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(count + 1)));
-    std::ranges::sort(cuts);
-    for (size_t i = 0; i + 1 < cuts.size(); ++i) runs.push_back({t, cuts[i], cuts[i + 1] - cuts[i], nullptr});
-  }
-  std::ranges::shuffle(runs, random);
-  for (const Piece& run : runs) layout[random() % layout.size()].add(run.tensor, run.begin, run.count);
+  for (int t = 0; t < static_cast<int>(tensors.size()); ++t)
+    for (const Box& box : random_tiling(random, whole_box(tensors[static_cast<size_t>(t)].shape), cut))
+      layout[random() % layout.size()].add(t, box);
   return layout;
 }
 
@@ -110,7 +112,8 @@ inline std::vector<RankMemory> random_layout(const std::vector<TensorInfo>& tens
 inline RankMemory whole_layout(const std::vector<TensorInfo>& tensors) {
   RankMemory rank;
   rank.state.tensors = tensors;
-  for (int t = 0; t < static_cast<int>(tensors.size()); ++t) rank.add(t, 0, tensors[static_cast<size_t>(t)].count());
+  for (int t = 0; t < static_cast<int>(tensors.size()); ++t)
+    rank.add(t, whole_box(tensors[static_cast<size_t>(t)].shape));
   return rank;
 }
 

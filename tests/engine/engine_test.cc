@@ -28,7 +28,7 @@ class EngineTest : public testing::Test {
 
   // The whole parameter, master weights (0) or a state; there is one rank, so a run is a parameter.
   static at::Tensor values(const Engine& engine, const std::string& name, size_t kind = 0) {
-    for (const OwnedRun& run : engine.owned_runs())
+    for (const OwnedBox& run : engine.owned_boxes())
       if (run.parameter->name == name) return run.values[kind];
     throw Error("no parameter " + name);
   }
@@ -64,7 +64,7 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
           EXPECT_EQ(found[i].loss, expected[i].loss);
           EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm);
         }
-        for (const OwnedRun& run : engine->owned_runs())
+        for (const OwnedBox& run : engine->owned_boxes())
           if (run.parameter->trainable) {
             EXPECT_GT(run.values[1].abs().max().item<float>(), 0) << run.parameter->name;
           }
@@ -96,10 +96,10 @@ TEST_F(EngineTest, AnyOrderOfActionsGivesTheSameBits) {
                              .actions = actions};
           const auto engine = make(c);
           const auto found = test::run_steps(*engine, c, 0, 1, 0, 3);
-          const std::vector<OwnedRun> runs = engine->owned_runs();
+          const std::vector<OwnedBox> runs = engine->owned_boxes();
           if (expected.empty()) {
             expected = found;
-            for (const OwnedRun& run : runs) weights.push_back(run.values[0].clone());
+            for (const OwnedBox& run : runs) weights.push_back(run.values[0].clone());
             kept = engine->memory().activations;
             continue;
           }
@@ -199,19 +199,19 @@ TEST_P(Slopes, AreTheGradients) {
   const auto probe = make(c);
   const Batch batch = test::make_batch(5, 3);
   const auto loss = [&] { return probe->step(std::span(&batch, 1), {.step = 3, .learning_rate = 0}).loss; };
-  for (const OwnedRun& run : probe->owned_runs()) {
+  for (const OwnedBox& run : probe->owned_boxes()) {
     // Wider weights than at the start, so that no gradient is lost in rounding.
-    std::mt19937 random(static_cast<unsigned>(run.count));
+    std::mt19937 random(static_cast<unsigned>(run.box.count()));
     std::normal_distribution<float> normal(0, run.parameter->init.mean == 0 ? 0.2F : 0.1F);
-    for (int64_t i = 0; i < run.count; ++i) run.values[0].data_ptr<float>()[i] += normal(random);
+    for (int64_t i = 0; i < run.box.count(); ++i) run.values[0].data_ptr<float>()[i] += normal(random);
   }
   probe->publish_weights();
-  for (const OwnedRun& run : probe->owned_runs()) {
+  for (const OwnedBox& run : probe->owned_boxes()) {
     if (!run.parameter->trainable) continue;
     // Adam's first moment after one step from zero is (1 - beta1) times the gradient.
     run.values[1].zero_();
     (void)loss();
-    std::vector<float> gradient(run.values[1].data_ptr<float>(), run.values[1].data_ptr<float>() + run.count);
+    std::vector<float> gradient(run.values[1].data_ptr<float>(), run.values[1].data_ptr<float>() + run.box.count());
     for (float& g : gradient) g /= 0.1F;
     std::vector<float> direction(gradient.size());
     std::mt19937 random(7);
@@ -229,7 +229,7 @@ TEST_P(Slopes, AreTheGradients) {
     }
     const auto shifted = [&](double by) {
       float* w = run.values[0].data_ptr<float>();
-      const std::vector<float> old(w, w + run.count);
+      const std::vector<float> old(w, w + run.box.count());
       for (size_t i = 0; i < direction.size(); ++i) w[i] += static_cast<float>(by * direction[i]);
       probe->publish_weights();
       const double value = loss();
@@ -291,29 +291,41 @@ TEST_F(EngineTest, LogitsAndLossAgree) {
 TEST(InitialWeights, DoNotDependOnTheCut) {
   const ParameterSpec parameter{.name = "layers.3.mlp.up.weight", .shape = {37, 11}, .init = {.mean = 0.5, .std = 2}};
   const at::Tensor whole = at::empty({407}, at::kFloat), other = at::empty({407}, at::kFloat);
-  initial_weights(whole, parameter, 9, 0);
-  for (int64_t begin : {0, 1, 2, 3, 5, 400})
-    for (int64_t count : {0, 1, 4, 6}) {
-      const at::Tensor part = at::empty({count}, at::kFloat);
-      initial_weights(part, parameter, 9, begin);
-      EXPECT_TRUE(part.equal(whole.narrow(0, begin, count))) << begin << ' ' << count;
-    }
+  const Box all = whole_box(parameter.shape);
+  initial_weights(whole, parameter, 9, all);
+  const at::Tensor matrix = whole.view({37, 11});
+  for (const Box& box : std::vector<Box>{{0, 37, 3, 4}, {5, 20, 0, 11}, {5, 20, 10, 1}, {36, 1, 7, 4}, {4, 0, 0, 11}}) {
+    const at::Tensor part = at::empty({box.count()}, at::kFloat);
+    initial_weights(part, parameter, 9, box);
+    EXPECT_TRUE(part.view({box.rows, box.columns})
+                    .equal(matrix.narrow(0, box.row, box.rows).narrow(1, box.column, box.columns)))
+        << box.row << ' ' << box.column;
+  }
+  for (const int64_t begin : {0, 1, 2, 3, 5, 400})
+    for (const int64_t count : {0, 1, 4, 6})
+      for (int64_t at = begin; const Box& box : boxes_of_run(all, begin, count)) {
+        const at::Tensor part = at::empty({box.count()}, at::kFloat);
+        initial_weights(part, parameter, 9, box);
+        EXPECT_TRUE(part.equal(whole.narrow(0, at, box.count()))) << begin << ' ' << count;
+        at += box.count();
+      }
   EXPECT_NEAR(whole.mean().item<double>(), 0.5, 0.3);
   EXPECT_NEAR(whole.std().item<double>(), 2, 0.3);
-  initial_weights(other, parameter, 10, 0);
+  initial_weights(other, parameter, 10, all);
   EXPECT_FALSE(whole.equal(other));
 }
 
 TEST(InitialWeights, WithoutSpreadAreTheMean) {
   const at::Tensor norm = at::empty({9}, at::kBFloat16);
-  initial_weights(norm, {.name = "norm.weight", .shape = {9}, .init = {.mean = 1, .std = 0}}, 9, 0);
+  initial_weights(norm, {.name = "norm.weight", .shape = {9}, .init = {.mean = 1, .std = 0}}, 9, {0, 1, 0, 9});
   EXPECT_TRUE(norm.eq(1).all().item<bool>());
 }
 
 // The weights a run of Partita 0.1 began with keep their seed: values of the generator as it was when libm made them.
 TEST(InitialWeights, AreThoseOfEarlierVersions) {
   const at::Tensor w = at::empty({6}, at::kFloat);
-  initial_weights(w, {.name = "layers.0.mlp.up.weight", .shape = {6}, .init = {.mean = 0, .std = 0.02}}, 1234, 0);
+  initial_weights(w, {.name = "layers.0.mlp.up.weight", .shape = {6}, .init = {.mean = 0, .std = 0.02}}, 1234,
+                  {0, 1, 0, 6});
   const std::vector<float> expected = {0x1.93ed64p-10F, 0x1.e2b026p-6F,  -0x1.ac182p-8F,
                                        -0x1.93e668p-9F, -0x1.c3a654p-8F, 0x1.1cc32ep-8F};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(w.const_data_ptr<float>()[i], expected[i]) << i;

@@ -66,7 +66,7 @@ TEST(Fp8Ranks, WhatIsNotFiniteOnOneRankSkipsTheStepOnAll) {
   test::run_steps(*engine, c, rank, ranks, 0, 2);
   const std::vector<float> history = engine->amax_history();
   if (rank == ranks - 1)
-    for (const OwnedRun& run : engine->owned_runs())
+    for (const OwnedBox& run : engine->owned_boxes())
       if (run.parameter->name == "layers.2.mlp.down.weight")
         run.values[0].narrow(0, 5, 1).fill_(std::numeric_limits<float>::infinity());
   engine->publish_weights();

@@ -138,7 +138,7 @@ TEST_F(Fp8EngineTest, KeepsLess) {
 TEST_F(Fp8EngineTest, WhatIsNotFiniteSkipsTheStep) {
   EngineCase c = in_fp8(ModelKind::llama);
   const auto engine = make(c);
-  for (const OwnedRun& run : engine->owned_runs())
+  for (const OwnedBox& run : engine->owned_boxes())
     if (run.parameter->name == "layers.2.mlp.down.weight")
       run.values[0].narrow(0, 5, 1).fill_(std::numeric_limits<float>::infinity());
   engine->publish_weights();
@@ -157,7 +157,7 @@ TEST_F(Fp8EngineTest, EvaluationTakesTheSamePrecision) {
 
 std::vector<float> values_of(const Engine& engine) {
   std::vector<float> all;
-  for (const OwnedRun& run : engine.owned_runs())
+  for (const OwnedBox& run : engine.owned_boxes())
     for (const at::Tensor& values : run.values) {
       const at::Tensor wide = values.to(at::kFloat);
       all.insert(all.end(), wide.const_data_ptr<float>(), wide.const_data_ptr<float>() + wide.numel());
@@ -184,9 +184,9 @@ TEST_F(Fp8EngineTest, DelayedScalesGoOnWithTheirHistory) {
   const auto first = make(c), second = make(c), without = make(c);
   EXPECT_TRUE(first->amax_history().empty());
   test::run_steps(*first, c, 0, 1, 0, 3);
-  const auto begun = first->owned_runs();
+  const auto begun = first->owned_boxes();
   for (Engine* engine : {second.get(), without.get()}) {
-    const auto runs = engine->owned_runs();
+    const auto runs = engine->owned_boxes();
     for (size_t i = 0; i < runs.size(); ++i)
       for (size_t k = 0; k < runs[i].values.size(); ++k) runs[i].values[k].copy_(begun[i].values[k]);
     engine->publish_weights();
@@ -223,7 +223,7 @@ TEST_F(Fp8EngineTest, DelayedScalesHideNothing) {
   test::run_steps(*engine, c, 0, 1, 0, 2);
   const std::vector<float> history = engine->amax_history();
   const auto fill = [&](float value) {
-    for (const OwnedRun& run : engine->owned_runs())
+    for (const OwnedBox& run : engine->owned_boxes())
       if (run.parameter->name == "layers.2.mlp.down.weight") run.values[0].narrow(0, 5, 1).fill_(value);
     engine->publish_weights();
   };

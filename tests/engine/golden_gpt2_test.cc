@@ -37,9 +37,10 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
                       .layers_per_unit = 1,
                       .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
                       .poison = true});
-    for (const OwnedRun& run : engine_->owned_runs()) {
+    for (const OwnedBox& run : engine_->owned_boxes()) {
       const std::vector<float> values = read<float>("weight/" + run.parameter->name);
-      std::memcpy(run.values[0].data_ptr(), values.data() + run.begin, static_cast<size_t>(run.count) * sizeof(float));
+      std::memcpy(run.values[0].data_ptr(), values.data() + offset_in(whole_box(run.parameter->shape), run.box),
+                  static_cast<size_t>(run.box.count()) * sizeof(float));
     }
     engine_->publish_weights();
     tokens_ = read<int32_t>("tokens");
@@ -91,8 +92,9 @@ TEST_P(Golden, LossAndLogits) {
 TEST_P(Golden, EveryGradient) {
   const StepResult r = engine_->step(std::span(&batch_, 1), {.step = 0, .learning_rate = 0});
   EXPECT_NEAR(r.loss, read<double>("loss.mean")[0], 1e-5);
-  for (const OwnedRun& run : engine_->owned_runs())
-    expect_near(run.values[1], 10, "gradient/" + run.parameter->name, run.begin, 1e-5);
+  for (const OwnedBox& run : engine_->owned_boxes())
+    expect_near(run.values[1], 10, "gradient/" + run.parameter->name,
+                offset_in(whole_box(run.parameter->shape), run.box), 1e-5);
 }
 
 TEST_P(Golden, ThreeClippedSteps) {
@@ -107,11 +109,11 @@ TEST_P(Golden, ThreeClippedSteps) {
   // Adam's first steps are the learning rate times the sign of the gradient. Where that is zero but for rounding (the
   // bias of the keys: softmax does not see it), the sign is noise, and the element moves by up to three such steps.
   double largest = 0;
-  for (const OwnedRun& run : engine_->owned_runs())
+  for (const OwnedBox& run : engine_->owned_boxes())
     for (float g : read<float>("gradient/" + run.parameter->name))
       largest = std::max(largest, static_cast<double>(std::abs(g)));
   int noise = 0;
-  for (const OwnedRun& run : engine_->owned_runs()) {
+  for (const OwnedBox& run : engine_->owned_boxes()) {
     const auto expected = read<float>("after/" + run.parameter->name),
                gradient = read<float>("gradient/" + run.parameter->name);
     for (size_t i = 0; i < expected.size(); ++i) {

@@ -41,7 +41,7 @@ TEST(Offload, EveryStageGivesTheSameBits) {
             EXPECT_EQ(found[i].loss, expected[i].loss) << what;
             EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what;
           }
-          const auto values = engine->owned_runs(), wanted = plain->owned_runs();
+          const auto values = engine->owned_boxes(), wanted = plain->owned_boxes();
           ASSERT_EQ(values.size(), wanted.size());
           for (size_t r = 0; r < values.size(); ++r)
             for (size_t k = 0; k < values[r].values.size(); ++k)
@@ -114,10 +114,10 @@ TEST(Offload, UpdatesGoOnWhileUnitsAreGathered) {
                    return std::make_unique<WholeStepCopies>(state);
                  }};
     const auto engine = test::make_engine(c, *self, *data);
-    (void)engine->owned_runs();  // the first weights are there
+    (void)engine->owned_boxes();  // the first weights are there
     state->units = static_cast<int64_t>(engine->plan().units.size());
     const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
-    (void)engine->owned_runs();
+    (void)engine->owned_boxes();
     EXPECT_FALSE(state->late) << "stage " << stage;
     EXPECT_EQ(state->asked, 3 * state->units) << "stage " << stage;
     for (size_t i = 0; i < found.size(); ++i) {

@@ -45,7 +45,7 @@ class OffloadTest : public testing::Test {
         EXPECT_EQ(found[i].loss, expected[i].loss) << what << ", step " << i;
         EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what << ", step " << i;
       }
-      const auto values = engine->owned_runs(), wanted = plain->owned_runs();
+      const auto values = engine->owned_boxes(), wanted = plain->owned_boxes();
       ASSERT_EQ(values.size(), wanted.size());
       for (size_t r = 0; r < values.size(); ++r)
         for (size_t k = 0; k < values[r].values.size(); ++k)
@@ -193,7 +193,7 @@ TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
   const Batch batch = test::make_batch(50, 2);
   for (const float loss_scale : {1e30F, 1.0F, 1e30F, 1e30F, 1.0F}) {
     std::vector<at::Tensor> before;
-    for (const OwnedRun& run : engine->owned_runs())
+    for (const OwnedBox& run : engine->owned_boxes())
       for (const at::Tensor& values : run.values) before.push_back(values.clone());
     c.loss_scale = offloaded.loss_scale = loss_scale;
     const bool skipped = test::run_steps(*engine, offloaded, 0, 1, 0, 1).front().skipped;
@@ -202,7 +202,7 @@ TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
     EXPECT_EQ(engine->evaluate(batch).loss_sum, plain->evaluate(batch).loss_sum);
     size_t next = 0;
     bool same = true;
-    for (const OwnedRun& run : engine->owned_runs())
+    for (const OwnedBox& run : engine->owned_boxes())
       for (const at::Tensor& values : run.values) same &= values.equal(before[next++]);
     EXPECT_EQ(same, skipped);
   }

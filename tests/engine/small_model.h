@@ -103,10 +103,10 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());
   // Adapters not zero, so that all of them have gradients from the first step on.
-  engine->set_weights([](const ParameterSpec& p, int64_t begin, const at::Tensor& out) {
+  engine->set_weights([](const ParameterSpec& p, const Box& box, const at::Tensor& out) {
     ParameterSpec wide = p;
     if (p.adapter) wide.init = {.mean = 0, .std = 0.1};
-    initial_weights(out, wide, 42, begin);
+    initial_weights(out, wide, 42, box);
   });
   return engine;
 }

@@ -55,14 +55,14 @@ std::vector<Kind> kinds() {
 
 // Master weights and optimizer states, of which the single process holds whole parameters.
 void expect_same_values(const Engine& found, const Engine& whole, const std::string& what) {
-  std::map<std::string, OwnedRun> by_name;
-  for (const OwnedRun& run : whole.owned_runs()) by_name.emplace(run.parameter->name, run);
-  for (const OwnedRun& run : found.owned_runs()) {
-    const OwnedRun& expected = by_name.at(run.parameter->name);
+  std::map<std::string, OwnedBox> by_name;
+  for (const OwnedBox& run : whole.owned_boxes()) by_name.emplace(run.parameter->name, run);
+  for (const OwnedBox& run : found.owned_boxes()) {
+    const OwnedBox& expected = by_name.at(run.parameter->name);
     ASSERT_EQ(run.values.size(), expected.values.size());
     for (size_t k = 0; k < run.values.size(); ++k) {
       const double largest = expected.values[k].abs().max().item<double>();
-      const at::Tensor part = expected.values[k].narrow(0, run.begin, run.count);
+      const at::Tensor part = expected.values[k].narrow(0, offset_in(expected.box, run.box), run.box.count());
       EXPECT_LE(run.values[k].sub(part).abs().max().item<double>(), 1e-5 * largest)
           << what << ", " << run.parameter->name << ", value " << k;
     }
@@ -125,14 +125,14 @@ TEST(Zero, FrozenWeightsStayAsTheyWere) {
       RecordingCommunicator self(*groups.self), data(*groups.data);
       const auto engine = test::make_engine(c, self, data);
       std::vector<at::Tensor> before;
-      for (const OwnedRun& run : engine->owned_runs())
+      for (const OwnedBox& run : engine->owned_boxes())
         if (!run.parameter->trainable) before.push_back(run.values[0].clone());
       (void)test::run_steps(*engine, c, rank, ranks, 0, 1);
       self.clear();
       data.clear();
       (void)test::run_steps(*engine, c, rank, ranks, 1, 4);
       size_t next = 0;
-      for (const OwnedRun& run : engine->owned_runs())
+      for (const OwnedBox& run : engine->owned_boxes())
         if (!run.parameter->trainable) {
           EXPECT_EQ(run.values.size(), 1U);
           EXPECT_TRUE(run.values[0].equal(before.at(next++))) << run.parameter->name;
@@ -160,22 +160,23 @@ TEST(Zero, OverflowOnOneRankSkipsTheStepOnAll) {
       const auto engine = test::make_engine(c, *groups.self, *groups.data);
       // A row of the token table that only the last rank reads.
       constexpr int32_t kToken = 60;
-      engine->set_weights([](const ParameterSpec& p, int64_t begin, const at::Tensor& out) {
-        initial_weights(out, p, 42, begin);
+      engine->set_weights([](const ParameterSpec& p, const Box& box, const at::Tensor& out) {
+        initial_weights(out, p, 42, box);
         if (p.name != "embedding.token.weight") return;
-        for (int64_t i = 0; i < out.numel(); ++i)
-          if ((begin + i) / p.shape[1] == kToken) out.narrow(0, i, 1).fill_(std::numeric_limits<double>::infinity());
+        const Box row{.row = kToken, .rows = 1, .column = 0, .columns = p.shape[1]};
+        if (const auto shared = overlap(box, row))
+          out.narrow(0, offset_in(box, *shared), shared->count()).fill_(std::numeric_limits<double>::infinity());
       });
       std::vector<Batch> batches = test::rank_batches(c, 0, rank, ranks);
       int32_t* tokens = batches[0].tokens.data_ptr<int32_t>();
       for (int64_t i = 0; i < batches[0].tokens.numel(); ++i) tokens[i] %= kToken;
       if (rank == ranks - 1) tokens[3] = kToken;
       std::vector<at::Tensor> before;
-      for (const OwnedRun& run : engine->owned_runs()) before.push_back(run.values[0].clone());
+      for (const OwnedBox& run : engine->owned_boxes()) before.push_back(run.values[0].clone());
       const StepInput input{.learning_rate = 1e-3F, .clip = 1, .loss_scale = c.loss_scale};
       EXPECT_TRUE(engine->step(batches, input).skipped) << "stage " << stage;
       size_t next = 0;
-      for (const OwnedRun& run : engine->owned_runs())
+      for (const OwnedBox& run : engine->owned_boxes())
         EXPECT_TRUE(run.values[0].equal(before.at(next++))) << run.parameter->name;
       if (rank == ranks - 1) tokens[3] = 5;
       EXPECT_FALSE(engine->step(batches, input).skipped) << "stage " << stage;
@@ -215,7 +216,7 @@ TEST(Zero, ContinuesBitForBit) {
                  second = test::make_engine(c, *groups.self, *groups.data);
       const auto expected = test::run_steps(*whole, c, rank, ranks, 0, 10);
       (void)test::run_steps(*first, c, rank, ranks, 0, 5);
-      const auto from = first->owned_runs(), to = second->owned_runs();
+      const auto from = first->owned_boxes(), to = second->owned_boxes();
       ASSERT_EQ(from.size(), to.size());
       for (size_t i = 0; i < from.size(); ++i)
         for (size_t k = 0; k < from[i].values.size(); ++k) to[i].values[k].copy_(from[i].values[k]);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "partita/base/error.h"
+#include "tests/support/boxes.h"
 
 namespace partita {
 namespace {
@@ -20,16 +21,6 @@ std::vector<int64_t> elements(const Box& box, int64_t width) {
   for (int64_t r = box.row; r < box.row + box.rows; ++r)
     for (int64_t c = box.column; c < box.column + box.columns; ++c) list.push_back(r * width + c);
   return list;
-}
-
-Box random_box(std::mt19937& random, int64_t rows, int64_t columns) {
-  Box box{.row = static_cast<int64_t>(random() % static_cast<uint64_t>(rows)),
-          .rows = 0,
-          .column = static_cast<int64_t>(random() % static_cast<uint64_t>(columns)),
-          .columns = 0};
-  box.rows = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(rows - box.row));
-  box.columns = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(columns - box.column));
-  return box;
 }
 
 TEST(Box, AVectorIsOneRow) {
@@ -51,7 +42,7 @@ TEST(Box, ARunIsAtMostThreeBoxes) {
 TEST(Box, RunsKeepTheOrderOfElements) {
   std::mt19937 random(11);
   for (int round = 0; round < 500; ++round) {
-    const Box box = random_box(random, 6, 7);
+    const Box box = test::random_box(random, {0, 6, 0, 7});
     const auto all = elements(box, 7);
     const auto begin = static_cast<int64_t>(random() % all.size());
     const auto count = static_cast<int64_t>(random() % (all.size() - static_cast<size_t>(begin) + 1));
@@ -64,10 +55,42 @@ TEST(Box, RunsKeepTheOrderOfElements) {
   }
 }
 
+TEST(Box, IsCutIntoWholeRowsOrPartsOfOne) {
+  const Box box{.row = 10, .rows = 5, .column = 6, .columns = 4};
+  EXPECT_THAT(cut_box(box, 100), ElementsAre(box));
+  EXPECT_THAT(cut_box(box, 11), ElementsAre(Box{10, 2, 6, 4}, Box{12, 2, 6, 4}, Box{14, 1, 6, 4}));
+  EXPECT_THAT(cut_box({0, 2, 0, 5}, 3),
+              ElementsAre(Box{0, 1, 0, 3}, Box{0, 1, 3, 2}, Box{1, 1, 0, 3}, Box{1, 1, 3, 2}));
+  EXPECT_THAT(cut_box({0, 3, 0, 0}, 3), IsEmpty());
+  EXPECT_THAT(cut_box({0, 0, 0, 3}, 3), IsEmpty());
+  EXPECT_THROW((void)cut_box(box, 0), Error);
+  std::mt19937 random(13);
+  for (int round = 0; round < 300; ++round) {
+    const Box any = test::random_box(random, {0, 6, 0, 7});
+    const int64_t most = 1 + test::random_up_to(random, 20);
+    std::vector<int64_t> found;
+    for (const Box& part : cut_box(any, most)) {
+      EXPECT_LE(part.count(), most);
+      for (const int64_t e : elements(part, 7)) found.push_back(e);
+    }
+    EXPECT_EQ(found, elements(any, 7));
+  }
+}
+
+TEST(Box, ContainsWhatIsNotBeyondIt) {
+  const Box box{.row = 2, .rows = 3, .column = 4, .columns = 5};
+  EXPECT_TRUE(contains(box, box));
+  EXPECT_TRUE(contains(box, {4, 1, 8, 1}));
+  EXPECT_TRUE(contains(box, {5, 0, 9, 0}));
+  for (const Box& other :
+       std::vector<Box>{{1, 2, 4, 5}, {2, 4, 4, 5}, {2, 3, 3, 5}, {2, 3, 4, 6}, {2, -1, 4, 5}, {6, 0, 4, 5}})
+    EXPECT_FALSE(contains(box, other)) << other.row << " " << other.rows << " " << other.column << " " << other.columns;
+}
+
 TEST(Box, CopiesMoveWhatBothHold) {
   std::mt19937 random(12);
   for (int round = 0; round < 500; ++round) {
-    const Box from = random_box(random, 6, 7), to = random_box(random, 6, 7);
+    const Box from = test::random_box(random, {0, 6, 0, 7}), to = test::random_box(random, {0, 6, 0, 7});
     const auto source = elements(from, 7);
     std::vector<int64_t> target(static_cast<size_t>(to.count()), -1);
     for (const BoxCopy& copy : copies_between(from, to))

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "partita/checkpoint/tiling.h"
 #include "partita/models/model.h"
 #include "tests/support/ranks.h"
 
@@ -32,6 +33,31 @@ TEST(EngineState, AdaptersAreAllAdapters) {
                                      "adamw.v/layers.0.attention.qkv.lora_b", "adamw.v/layers.1.attention.qkv.lora_b",
                                      "model/layers.0.attention.qkv.lora_a", "model/layers.0.attention.qkv.lora_b",
                                      "model/layers.1.attention.qkv.lora_a", "model/layers.1.attention.qkv.lora_b"));
+  }
+}
+
+// Ranks that hold the same slices write each element once, and matrices by whole rows.
+TEST(EngineState, ReplicasShareWhatTheyWrite) {
+  const auto self = test_world().group("self", {test_world().rank()});
+  const ModelConfig model{.layers = 2, .hidden_size = 24, .heads = 3, .vocab_size = 31, .max_length = 8};
+  const Engine engine(make_blocks(model, DType::fp32), make_zero(0, *self, *self), *self,
+                      {.shape = {.samples = 1, .length = 8}, .width = 24});
+  for (const int replicas : {1, 2, 5, 40}) {
+    std::vector<TensorInfo> tensors;
+    std::vector<std::vector<Box>> boxes;
+    for (int replica = 0; replica < replicas; ++replica) {
+      const State state = saved_state(engine, Part::all, replica, replicas);
+      tensors = state.tensors;
+      boxes.resize(tensors.size());
+      for (const Piece& piece : state.pieces) {
+        const TensorInfo& tensor = tensors[static_cast<size_t>(piece.tensor)];
+        boxes[static_cast<size_t>(piece.tensor)].push_back(piece.box);
+        if (tensor.shape.size() > 1 && tensor.shape[0] >= replicas) {
+          EXPECT_EQ(piece.box.columns, tensor.shape[1]) << tensor.name;
+        }
+      }
+    }
+    for (size_t t = 0; t < tensors.size(); ++t) EXPECT_NO_THROW(check_tiling(tensors[t], boxes[t])) << replicas;
   }
 }
 

@@ -78,10 +78,11 @@ class GoldenHf : public testing::TestWithParam<Case> {
     std::vector<ParameterSpec> base = engine_->parameters();
     std::erase_if(base, [](const ParameterSpec& p) { return p.adapter; });
     source_.weights->check(base);
-    engine_->set_weights(from_host([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
-      if (!p.adapter) return source_.weights->read(p, begin, out);
+    engine_->set_weights(from_host([&](const ParameterSpec& p, const Box& box, std::span<float> out) {
+      if (!p.adapter) return source_.weights->read(p, box, out);
       const std::vector<float> all = read<float>(*adapters_, peft_name(p.name, model().kind));
-      std::copy_n(all.begin() + begin, out.size(), out.begin());
+      ASSERT_EQ(box.columns, whole_box(p.shape).columns);
+      std::copy_n(all.begin() + offset_in(whole_box(p.shape), box), out.size(), out.begin());
     }));
   }
 
@@ -154,11 +155,12 @@ TEST_P(GoldenHf, EveryGradient) {
   const StepResult r = engine_->step(std::span(&batch_, 1), {.step = 0, .learning_rate = 0});
   EXPECT_NEAR(r.loss, read<double>(golden_, "loss")[0], 1e-5);
   std::map<std::string, std::vector<float>> expected;
-  for (const OwnedRun& run : engine_->owned_runs()) {
+  for (const OwnedBox& run : engine_->owned_boxes()) {
     if (!run.parameter->trainable) continue;
     auto& all = expected.try_emplace(run.parameter->name, expected_gradient(*run.parameter)).first->second;
     expect_near(run.values[1], 10,
-                std::span(all).subspan(static_cast<size_t>(run.begin), static_cast<size_t>(run.count)),
+                std::span(all).subspan(static_cast<size_t>(offset_in(whole_box(run.parameter->shape), run.box)),
+                                       static_cast<size_t>(run.box.count())),
                 run.parameter->name);
   }
 }

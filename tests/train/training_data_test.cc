@@ -35,9 +35,9 @@ Outcome epoch_step(Config c, World& world, bool packed) {
   const auto engine = build_training_engine(c, make_zero(0, *self, *self), *self);
   engine->initialize(5);
   Outcome outcome{.result = engine->step(data.training(0), {.learning_rate = 0.1F, .clip = 0}), .weights = {}};
-  for (const OwnedRun& run : engine->owned_runs()) {
+  for (const OwnedBox& run : engine->owned_boxes()) {
     const float* values = run.values[0].const_data_ptr<float>();
-    outcome.weights.insert(outcome.weights.end(), values, values + run.count);
+    outcome.weights.insert(outcome.weights.end(), values, values + run.box.count());
   }
   return outcome;
 }

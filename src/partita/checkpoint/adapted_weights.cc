@@ -1,6 +1,7 @@
 #include "partita/checkpoint/adapted_weights.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace partita {
 
@@ -11,8 +12,8 @@ void AdaptedWeights::check(std::span<const ParameterSpec> wanted) const {
   adapters_->check(adapters);
 }
 
-void AdaptedWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {
-  (spec.adapter ? adapters_ : base_)->read(spec, begin, out);
+void AdaptedWeights::read(const ParameterSpec& spec, const Box& box, std::span<float> out) const {
+  (spec.adapter ? adapters_ : base_)->read(spec, box, out);
 }
 
 MergedWeights::MergedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> adapters,
@@ -44,37 +45,35 @@ void MergedWeights::check(std::span<const ParameterSpec> wanted) const {
   adapters_->check(adapters);
 }
 
-void MergedWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {
-  base_->read(spec, begin, out);
+void MergedWeights::read(const ParameterSpec& spec, const Box& box, std::span<float> out) const {
+  base_->read(spec, box, out);
   const auto found = by_matrix_.find(spec.name);
   if (found == by_matrix_.end()) return;
   for (const LoraAdapter& adapter : found->second) {
-    const int64_t first = std::max(begin, adapter.row * adapter.in);
-    const int64_t last = std::min(begin + std::ssize(out), (adapter.row + adapter.rows) * adapter.in);
-    if (first < last)
-      add(adapter, first - adapter.row * adapter.in,
-          out.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(last - first)));
+    const std::optional<Box> rows =
+        overlap(box, {.row = adapter.row, .rows = adapter.rows, .column = 0, .columns = adapter.in});
+    if (!rows) continue;
+    Box product = *rows;
+    product.row -= adapter.row;
+    add(adapter, product, out.subspan(static_cast<size_t>(offset_in(box, *rows)), static_cast<size_t>(rows->count())));
   }
 }
 
-// out[i] += scale * (B A)[begin + i], counted row by row.
-void MergedWeights::add(const LoraAdapter& adapter, int64_t begin, std::span<float> out) const {
-  const int64_t end = begin + std::ssize(out), first_row = begin / adapter.in, last_row = (end - 1) / adapter.in;
-  std::vector<float> a(static_cast<size_t>(rank_ * adapter.in)),
-      b(static_cast<size_t>((last_row - first_row + 1) * rank_));
-  std::vector<float> sum(static_cast<size_t>(adapter.in));
-  adapters_->read(a_of(adapter), 0, a);
-  adapters_->read(b_of(adapter), first_row * rank_, b);
-  for (int64_t row = first_row; row <= last_row; ++row) {
+// out += scale * this box of B A.
+void MergedWeights::add(const LoraAdapter& adapter, const Box& box, std::span<float> out) const {
+  std::vector<float> a(static_cast<size_t>(rank_ * box.columns)), b(static_cast<size_t>(box.rows * rank_));
+  std::vector<float> sum(static_cast<size_t>(box.columns));
+  adapters_->read(a_of(adapter), {.row = 0, .rows = rank_, .column = box.column, .columns = box.columns}, a);
+  adapters_->read(b_of(adapter), {.row = box.row, .rows = box.rows, .column = 0, .columns = rank_}, b);
+  for (int64_t row = 0; row < box.rows; ++row) {
     std::ranges::fill(sum, 0.0F);
     for (int64_t k = 0; k < rank_; ++k) {
-      const float factor = b[static_cast<size_t>((row - first_row) * rank_ + k)];
-      const float* from = a.data() + k * adapter.in;
+      const float factor = b[static_cast<size_t>(row * rank_ + k)];
+      const float* from = a.data() + k * box.columns;
       for (size_t c = 0; c < sum.size(); ++c) sum[c] += factor * from[c];
     }
-    const int64_t first = std::max(begin, row * adapter.in), last = std::min(end, (row + 1) * adapter.in);
-    for (int64_t i = first; i < last; ++i)
-      out[static_cast<size_t>(i - begin)] += scale_ * sum[static_cast<size_t>(i - row * adapter.in)];
+    float* to = out.data() + row * box.columns;
+    for (size_t c = 0; c < sum.size(); ++c) to[c] += scale_ * sum[c];
   }
 }
 

@@ -21,14 +21,14 @@ class AdaptedWeights final : public WeightSource {
       : base_(std::move(base)), adapters_(std::move(adapters)) {}
 
   void check(std::span<const ParameterSpec>) const override;
-  void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
+  void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
  private:
   std::shared_ptr<const WeightSource> base_, adapters_;
 };
 
 // A matrix with its adapters' products added, in fp32: the sum over the rank first, then times alpha / rank, as PEFT
-// merges. Of the adapters one A and the rows of B that a run touches are in memory at a time.
+// merges. Of the adapters the columns of A and the rows of B that a box touches are in memory at a time.
 class MergedWeights final : public WeightSource {
  public:
   // Errors: those of lora_adapters.
@@ -37,12 +37,12 @@ class MergedWeights final : public WeightSource {
 
   // Of the base's parameters; the adapters are checked as well.
   void check(std::span<const ParameterSpec>) const override;
-  void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
+  void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
  private:
   [[nodiscard]] ParameterSpec a_of(const LoraAdapter&) const;
   [[nodiscard]] ParameterSpec b_of(const LoraAdapter&) const;
-  void add(const LoraAdapter&, int64_t begin, std::span<float> out) const;
+  void add(const LoraAdapter&, const Box&, std::span<float> out) const;
 
   std::shared_ptr<const WeightSource> base_, adapters_;
   int64_t rank_;

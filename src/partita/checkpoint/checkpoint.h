@@ -6,8 +6,8 @@
 //   if (auto folder = find_latest("runs/a/checkpoints", peers))
 //     nlohmann::json scalars = load_checkpoint(*folder, engine.state(), peers);
 //
-// ROOT/step-00000100/rank-00000.safetensors  the pieces of rank 0; a whole tensor lies there under its own name and
-//                                            shape, a run of one as "NAME[begin:end]", one-dimensional
+// ROOT/step-00000100/rank-00000.safetensors  the pieces of rank 0: a whole tensor under its own name and shape, a part
+//                                            of one as "NAME[row:end,column:end]" in shape [rows, columns]
 //                    ...
 //                    manifest.json           written last: every global tensor, where its pieces are, their checksums
 //                                            and the scalars (manifest.h)

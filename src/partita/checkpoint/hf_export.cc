@@ -86,11 +86,9 @@ class TensorWriter {
  private:
   // Rows are neighbours there as here.
   void write_rows(const Output& output) {
-    const int64_t count = count_of(output);
-    const int64_t begin = output.piece.rows == 0 ? 0 : output.piece.row * (count / output.piece.rows);
-    for (int64_t done = 0; done < count; done += kPieceElements) {
-      values_.resize(static_cast<size_t>(std::min(kPieceElements, count - done)));
-      source_.read(output.parameter, begin + done, values_);
+    for (const Box& box : cut_box(box_of(output.parameter.shape, output.piece), kPieceElements)) {
+      values_.resize(static_cast<size_t>(box.count()));
+      source_.read(output.parameter, box, values_);
       put(values_);
     }
   }
@@ -98,7 +96,7 @@ class TensorWriter {
   void write_transposed(const Output& output) {
     const int64_t rows = output.piece.shape[0], columns = output.piece.shape[1];
     values_.resize(static_cast<size_t>(rows * columns));
-    source_.read(output.parameter, output.piece.row * rows, values_);
+    source_.read(output.parameter, box_of(output.parameter.shape, output.piece), values_);
     constexpr int64_t kTile = 16;  // rows of theirs at once: a cache line of ours
     std::vector<float> turned;
     for (int64_t r = 0; r < rows; r += kTile) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,7 +14,8 @@
 namespace partita {
 namespace {
 
-// A tensor of theirs as our rows see it: element [row, column] is element row * row_stride + column * column_stride.
+// A tensor of theirs as our rows see it: element [row, column] is element row * row_stride + column * column_stride. A
+// vector is one row.
 struct Rows {
   ElementType type;
   const std::byte* data;
@@ -24,48 +26,34 @@ struct Rows {
   }
 };
 
-Rows rows_of(const HfTensor& tensor, const HfPiece& piece) {
-  Rows rows{tensor.type, tensor.bytes.data(), 1, tensor.strides[0], 1};
-  if (tensor.shape.size() == 2) {
-    const size_t row = piece.transposed ? 1 : 0, column = 1 - row;
-    rows.columns = tensor.shape[column];
-    rows.row_stride = tensor.strides[row];
-    rows.column_stride = tensor.strides[column];
-  }
-  return rows;
+Rows rows_of(const HfTensor& tensor, bool transposed) {
+  const size_t row = transposed ? 1 : 0, column = 1 - row;
+  if (tensor.shape.size() == 1) return {tensor.type, tensor.bytes.data(), tensor.shape[0], 0, tensor.strides[0]};
+  return {tensor.type, tensor.bytes.data(), tensor.shape[column], tensor.strides[row], tensor.strides[column]};
 }
 
-// Whole rows that lie as columns: column by column for a few rows at once, so that both sides stay in the cache.
-void read_columns(const Rows& from, int64_t row, int64_t rows, float* out) {
+// Rows that are stored as columns: column by column for a few rows at once, so that both sides stay in the cache.
+void read_columns(const Rows& from, const Box& box, float* out) {
   constexpr int64_t kTile = 64;
   std::array<float, kTile> tile{};
-  for (int64_t r = 0; r < rows; r += kTile) {
-    const int64_t count = std::min(kTile, rows - r);
-    for (int64_t c = 0; c < from.columns; ++c) {
-      to_fp32(from.type, from.at(row + r, c), 1, std::span(tile).first(static_cast<size_t>(count)));
-      for (int64_t i = 0; i < count; ++i) out[(r + i) * from.columns + c] = tile[static_cast<size_t>(i)];
+  for (int64_t r = 0; r < box.rows; r += kTile) {
+    const int64_t count = std::min(kTile, box.rows - r);
+    for (int64_t c = 0; c < box.columns; ++c) {
+      to_fp32(from.type, from.at(box.row + r, box.column + c), 1, std::span(tile).first(static_cast<size_t>(count)));
+      for (int64_t i = 0; i < count; ++i) out[(r + i) * box.columns + c] = tile[static_cast<size_t>(i)];
     }
   }
 }
 
-// out[i] = element begin + i of the rows, counted row by row.
-void read_run(const Rows& from, int64_t begin, std::span<float> out) {
-  if (from.column_stride == 1 && from.row_stride == from.columns) return to_fp32(from.type, from.at(0, begin), 1, out);
-  const auto part_of_row = [&](int64_t count) {
-    const int64_t row = begin / from.columns, column = begin % from.columns;
-    to_fp32(from.type, from.at(row, column), from.column_stride, out.first(static_cast<size_t>(count)));
-    out = out.subspan(static_cast<size_t>(count));
-    begin += count;
-  };
-  if (const int64_t column = begin % from.columns; column != 0)
-    part_of_row(std::min(std::ssize(out), from.columns - column));
-  if (from.row_stride == 1 && from.column_stride != 1) {
-    const int64_t rows = std::ssize(out) / from.columns;
-    read_columns(from, begin / from.columns, rows, out.data());
-    out = out.subspan(static_cast<size_t>(rows * from.columns));
-    begin += rows * from.columns;
-  }
-  while (!out.empty()) part_of_row(std::min(std::ssize(out), from.columns));
+// out = the box of the rows, row by row.
+void read_box(const Rows& from, const Box& box, std::span<float> out) {
+  const bool whole_rows = box.columns == from.columns;
+  if (whole_rows && from.column_stride == 1 && from.row_stride == from.columns)
+    return to_fp32(from.type, from.at(box.row, 0), 1, out);
+  if (from.row_stride == 1 && from.column_stride != 1 && box.rows > 1) return read_columns(from, box, out.data());
+  for (int64_t r = 0; r < box.rows; ++r)
+    to_fp32(from.type, from.at(box.row + r, box.column), from.column_stride,
+            out.subspan(static_cast<size_t>(r * box.columns), static_cast<size_t>(box.columns)));
 }
 
 }  // namespace
@@ -155,33 +143,32 @@ void HfWeights::check_copy() const {
     if (copy->bytes.data() != original->bytes.data() && !std::ranges::equal(copy->bytes, original->bytes)) differ();
     return;
   }
-  const HfPiece whole{.name = naming_.original, .shape = original->shape, .rows = original->shape[0]};
-  const Rows a = rows_of(*copy, whole), b = rows_of(*original, whole);
+  const Rows a = rows_of(*copy, false), b = rows_of(*original, false);
   std::vector<float> left(static_cast<size_t>(a.columns)), right(left.size());
-  for (int64_t r = 0; r < whole.rows; ++r) {
-    read_run(a, r * a.columns, left);
-    read_run(b, r * b.columns, right);
+  for (Box row{.rows = 1, .columns = a.columns}; row.row < original->shape[0]; ++row.row) {
+    read_box(a, row, left);
+    read_box(b, row, right);
     if (left != right) differ();
   }
 }
 
-void HfWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {
+void HfWeights::read(const ParameterSpec& spec, const Box& box, std::span<float> out) const {
   const HfParameter* p = parameter(spec.name);
   PARTITA_CHECK(p && p->shape == spec.shape, "{} of {}", spec.name, folder_.path().string());
-  PARTITA_CHECK(begin >= 0 && std::ssize(out) <= spec.count() - begin, "{}: {} elements from {}", spec.name, out.size(),
-                begin);
-  if (out.empty()) return;
-  const int64_t end = begin + std::ssize(out), columns = p->shape[0] == 0 ? 1 : spec.count() / p->shape[0];
+  check_box(spec, box, out);
   for (const HfPiece& piece : p->pieces) {
-    const int64_t first = std::max(begin, piece.row * columns);
-    const int64_t last = std::min(end, (piece.row + piece.rows) * columns);
-    if (first >= last) continue;
+    const Box all = box_of(p->shape, piece);
+    const std::optional<Box> shared = overlap(box, all);
+    if (!shared) continue;
     const HfTensor* tensor = find(piece.name);
     if (!tensor || tensor->shape != piece.shape)
       fail("{} holds no tensor '{}' of shape {}", folder_.path().string(), piece.name, shape_text(piece.shape));
     HfFolder::check(*tensor);
-    read_run(rows_of(*tensor, piece), first - piece.row * columns,
-             out.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(last - first)));
+    Box theirs = *shared;
+    theirs.row -= all.row;
+    theirs.column -= all.column;
+    read_box(rows_of(*tensor, piece.transposed), theirs,
+             out.subspan(static_cast<size_t>(offset_in(box, *shared)), static_cast<size_t>(theirs.count())));
   }
 }
 

@@ -1,9 +1,9 @@
-// Weights of a Hugging Face folder, under our names and in our layout, read run by run through the map: no rank needs
-// more memory than the run that it asks for.
+// Weights of a Hugging Face folder, under our names and in our layout, read box by box through the map: no rank needs
+// more memory than the box that it asks for.
 //
 //   const HfWeights weights(HfFolder(path), hf_naming(model));
 //   weights.check(engine.parameters());
-//   weights.read(parameter, begin, out);
+//   weights.read(parameter, box, out);
 #pragma once
 #include <functional>
 #include <map>
@@ -37,7 +37,7 @@ class HfWeights final : public WeightSource {
   // All that WeightSource says, with the folder's own names; also an element type that is not floating, and a head of a
   // tied model that differs from its token table. A tied model may hold either of the two.
   void check(std::span<const ParameterSpec>) const override;
-  void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
+  void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
   // Of each tensor, as an export can write it: f32, f16 or bf16 (f32 for f64).
   [[nodiscard]] StoredTypes stored_types() const;

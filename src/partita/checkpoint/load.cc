@@ -8,6 +8,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/reshard.h"
 #include "partita/checkpoint/stored_files.h"
+#include "partita/checkpoint/tiling.h"
 
 namespace partita {
 namespace {
@@ -44,11 +45,11 @@ std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, cons
   for (const Piece& piece : wanted.pieces) {
     PARTITA_CHECK(piece.tensor >= 0 && piece.tensor < std::ssize(wanted.tensors), "tensor {}", piece.tensor);
     const TensorInfo& info = wanted.tensors[static_cast<size_t>(piece.tensor)];
-    PARTITA_CHECK(piece.begin >= 0 && piece.count >= 0 && piece.count <= info.count() - piece.begin,
-                  "{} elements from {} of '{}', which has {}", piece.count, piece.begin, info.name, info.count());
+    PARTITA_CHECK(contains(whole_box(info.shape), piece.box), "{} of '{}', whose shape is {}",
+                  box_text(info, piece.box), info.name, shape_text(info.shape));
     const std::vector<StoredPiece>& sources = stored.at(info.name)->pieces;
     const int64_t item = size_of(info.dtype);
-    for (const Copy& copy : plan_copies(sources, piece.begin, piece.count)) {
+    for (const Copy& copy : plan_copies(sources, piece.box)) {
       const StoredPiece& source = sources[static_cast<size_t>(copy.piece)];
       const int64_t begin = copy.from * item, bytes = copy.count * item;
       for (int64_t chunk = begin / kChunkBytes; chunk * kChunkBytes < begin + bytes; ++chunk)
@@ -71,7 +72,7 @@ nlohmann::json load_checkpoint(const fs::path& folder, const State& wanted, Peer
     check_same_model(folder, manifest, wanted, options);
     files.emplace(folder, manifest);
     copies = prepare(manifest, *files, wanted);
-    return checksum_text(checksum(manifest_text(manifest)));
+    return checksum_text(manifest.checksum);
   });
   for (size_t rank = 1; rank < read.size(); ++rank)
     if (read[rank] != read[0])

@@ -11,6 +11,7 @@
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/stored_field.h"
+#include "partita/checkpoint/tiling.h"
 
 namespace partita {
 namespace {
@@ -19,18 +20,24 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "partita checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2, kOldestVersion = 1;
 
 class OtherVersion : public Error {
  public:
   using Error::Error;
 };
 
+std::pair<int64_t, int64_t> first_element(const Box& box) { return {box.row, box.column}; }
+
 json to_json(const StoredPiece& piece) {
   json sums = json::array();
   for (uint64_t sum : piece.checksums) sums.push_back(checksum_text(sum));
-  return {
-      {"file", piece.file}, {"key", piece.key}, {"begin", piece.begin}, {"count", piece.count}, {"checksums", sums}};
+  PARTITA_CHECK(piece.boxes.size() == 1, "'{}' is {} boxes", piece.key, piece.boxes.size());
+  const Box& box = piece.boxes[0];
+  return {{"file", piece.file},
+          {"key", piece.key},
+          {"box", {box.row, box.rows, box.column, box.columns}},
+          {"checksums", sums}};
 }
 
 json to_json(const StoredTensor& tensor) {
@@ -45,31 +52,51 @@ json to_json(const StoredTensor& tensor) {
 constexpr int64_t kMostRanks = 1'000'000, kMostDimensions = 8;
 constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor or a file: sums of some stay in 64 bits
 
-StoredPiece piece_from(const StoredField& value, int64_t files) {
+Box box_from(const StoredField& value) {
+  std::vector<int64_t> numbers;
+  value.each([&](const StoredField& number) { numbers.push_back(number.integer(0, kMostBytes)); });
+  if (numbers.size() != 4) value.refuse("first row, rows, first column and columns");
+  return {.row = numbers[0], .rows = numbers[1], .column = numbers[2], .columns = numbers[3]};
+}
+
+// Of version 1.
+std::vector<Box> run_from(const StoredField& value, const TensorInfo& tensor) {
+  const int64_t begin = value.at("begin").integer(0, kMostBytes), count = value.at("count").integer(1, kMostBytes);
+  if (count > tensor.count() - begin)
+    damaged("{} elements from {} of '{}', which has {}", count, begin, tensor.name, tensor.count());
+  return boxes_of_run(whole_box(tensor.shape), begin, count);
+}
+
+StoredPiece piece_from(const StoredField& value, const TensorInfo& tensor, int64_t files, int64_t version) {
   StoredPiece piece{.file = static_cast<int>(value.at("file").integer(0, files - 1)),
                     .key = value.at("key").text(),
-                    .begin = value.at("begin").integer(0, kMostBytes),
-                    .count = value.at("count").integer(1, kMostBytes),
+                    .boxes = {},
                     .checksums = {}};
+  if (version == 1)
+    piece.boxes = run_from(value, tensor);
+  else
+    piece.boxes = {box_from(value.at("box"))};
   value.at("checksums").each([&](const StoredField& sum) { piece.checksums.push_back(parse_checksum(sum.text())); });
   return piece;
 }
 
 std::vector<int64_t> shape_from(const StoredField& value, int64_t most) {
   std::vector<int64_t> shape;
-  int64_t count = 1;
+  int64_t count = 1;  // as if there were elements: the columns of a tensor without rows are a number, too
   value.each([&](const StoredField& size) {
     shape.push_back(size.integer(0, most));
-    if (std::ssize(shape) > kMostDimensions || __builtin_mul_overflow(count, shape.back(), &count) || count > most)
+    const int64_t extent = std::max<int64_t>(1, shape.back());
+    if (std::ssize(shape) > kMostDimensions || __builtin_mul_overflow(count, extent, &count) || count > most)
       value.refuse(fmt::format("at most {} sizes and {} elements", kMostDimensions, most));
   });
   return shape;
 }
 
-StoredTensor tensor_from(const StoredField& value, int64_t files) {
+StoredTensor tensor_from(const StoredField& value, int64_t files, int64_t version) {
   const DType dtype = parse_dtype(value.at("dtype").text());
   StoredTensor tensor{{value.at("name").text(), shape_from(value.at("shape"), kMostBytes / size_of(dtype)), dtype}, {}};
-  value.at("pieces").each([&](const StoredField& piece) { tensor.pieces.push_back(piece_from(piece, files)); });
+  value.at("pieces").each(
+      [&](const StoredField& piece) { tensor.pieces.push_back(piece_from(piece, tensor.info, files, version)); });
   return tensor;
 }
 
@@ -78,7 +105,7 @@ void check_references(Manifest& manifest) {
   check_tensors(manifest.tensors);
   for (const StoredTensor& tensor : manifest.tensors)
     for (const StoredPiece& piece : tensor.pieces)
-      if (std::ssize(piece.checksums) != chunk_count(piece.count * size_of(tensor.info.dtype)))
+      if (std::ssize(piece.checksums) != chunk_count(piece.count() * size_of(tensor.info.dtype)))
         damaged("a piece of '{}' has {} checksums", tensor.info.name, piece.checksums.size());
   for (const StoredFile& file : manifest.files)
     if (file.name.empty() || file.name == ".." || fs::path(file.name).filename() != file.name)
@@ -86,20 +113,21 @@ void check_references(Manifest& manifest) {
 }
 
 // A number where the format or the version is expected is that of another version of this program, whose manifests may
-// look otherwise in all the rest.
-void check_version(const json& root) {
+// look otherwise in all the rest. Returns the version.
+int64_t check_version(const json& root) {
   const json format = root.is_object() ? root.value("format", json()) : json();
   const json version = format == kFormat ? root.value("version", json()) : format;
   if (!version.is_number_integer()) damaged("it is not a manifest of a checkpoint");
-  if (format != kFormat || version != kVersion)
+  if (format != kFormat || version < kOldestVersion || version > kVersion)
     throw OtherVersion(fmt::format(
-        "it was written by another version of Partita (format {}; this one reads {}): use that version, or export the "
-        "model with it",
-        version.dump(), kVersion));
+        "it was written by another version of Partita (format {}; this one reads {} to {}): use that version, or "
+        "export the model with it",
+        version.dump(), kOldestVersion, kVersion));
+  return version.get<int64_t>();
 }
 
 Manifest manifest_from(json root) {
-  check_version(root);
+  const int64_t version = check_version(root);
   const uint64_t expected = parse_checksum(StoredField(root, "").at("checksum").text());
   root.erase("checksum");
   if (checksum(root.dump()) != expected) damaged("its checksum does not match: it was changed after it was written");
@@ -108,45 +136,50 @@ Manifest manifest_from(json root) {
                     .ranks = static_cast<int>(fields.at("ranks").integer(1, kMostRanks)),
                     .scalars = fields.at("scalars").object(),
                     .files = {},
-                    .tensors = {}};
+                    .tensors = {},
+                    .checksum = expected};
   fields.at("files").each([&](const StoredField& file) {
     manifest.files.push_back({file.at("name").text(), file.at("bytes").integer(0, kMostBytes)});
   });
   if (std::ssize(manifest.files) != manifest.ranks)
     damaged("it names {} files of {} ranks: each writes one", manifest.files.size(), manifest.ranks);
-  fields.at("tensors").each(
-      [&](const StoredField& tensor) { manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files))); });
+  fields.at("tensors").each([&](const StoredField& tensor) {
+    manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files), version));
+  });
   check_references(manifest);
   return manifest;
 }
 
 }  // namespace
 
-std::string piece_key(const TensorInfo& tensor, int64_t begin, int64_t count) {
-  if (count == tensor.count()) return tensor.name;
-  return fmt::format("{}[{}:{}]", tensor.name, begin, begin + count);
+std::string piece_key(const TensorInfo& tensor, const Box& box) {
+  if (box == whole_box(tensor.shape)) return tensor.name;
+  return fmt::format("{}[{}:{},{}:{}]", tensor.name, box.row, box.row + box.rows, box.column, box.column + box.columns);
+}
+
+std::vector<int64_t> piece_shape(const TensorInfo& tensor, const Box& box) {
+  if (box == whole_box(tensor.shape)) return tensor.shape;
+  return {box.rows, box.columns};
 }
 
 std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 
+StoredPiece& find_piece(StoredTensor& tensor, const Box& box) {
+  const auto found = std::ranges::lower_bound(tensor.pieces, first_element(box), {},
+                                              [](const StoredPiece& piece) { return first_element(piece.boxes[0]); });
+  PARTITA_CHECK(found != tensor.pieces.end() && first_element(found->boxes[0]) == first_element(box),
+                "no piece of '{}' at {}", tensor.info.name, box_text(tensor.info, box));
+  return *found;
+}
+
 void check_tensors(std::vector<StoredTensor>& tensors) {
   std::set<std::string_view> names;
   for (StoredTensor& tensor : tensors) {
-    const std::string& name = tensor.info.name;
-    if (!names.insert(name).second) damaged("the tensor '{}' occurs twice", name);
-    const int64_t count = tensor.info.count();
-    std::ranges::sort(tensor.pieces, {}, &StoredPiece::begin);
-    int64_t end = 0;
-    for (const StoredPiece& piece : tensor.pieces) {
-      if (piece.begin < 0 || piece.count <= 0 || piece.count > count - piece.begin)
-        damaged("{} elements from {} of '{}', which has {}", piece.count, piece.begin, name, count);
-      if (piece.begin < end)
-        damaged("elements [{}, {}) of '{}' are stored twice", piece.begin, std::min(end, piece.begin + piece.count),
-                name);
-      if (piece.begin > end) damaged("elements [{}, {}) of '{}' are stored by no rank", end, piece.begin, name);
-      end = piece.begin + piece.count;
-    }
-    if (end < count) damaged("elements [{}, {}) of '{}' are stored by no rank", end, count, name);
+    if (!names.insert(tensor.info.name).second) damaged("the tensor '{}' occurs twice", tensor.info.name);
+    std::vector<Box> boxes;
+    for (const StoredPiece& piece : tensor.pieces) boxes.insert(boxes.end(), piece.boxes.begin(), piece.boxes.end());
+    check_tiling(tensor.info, std::move(boxes));
+    std::ranges::sort(tensor.pieces, {}, [](const StoredPiece& piece) { return first_element(piece.boxes[0]); });
   }
 }
 

@@ -18,16 +18,15 @@ bool begins_with_any(std::string_view name, std::span<const std::string> prefixe
 
 }  // namespace
 
-std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, int64_t begin, int64_t count) {
+std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, const Box& wanted) {
   std::vector<Copy> copies;
-  const int64_t end = begin + count;
-  // The last piece that begins at or before `begin` is the first that can give anything.
-  auto piece = std::ranges::upper_bound(pieces, begin, {}, &StoredPiece::begin);
-  if (piece != pieces.begin()) --piece;
-  for (; piece != pieces.end() && piece->begin < end; ++piece) {
-    const int64_t first = std::max(begin, piece->begin), last = std::min(end, piece->begin + piece->count);
-    if (first < last)
-      copies.push_back({static_cast<int>(piece - pieces.begin()), first - piece->begin, first - begin, last - first});
+  for (size_t p = 0; p < pieces.size() && pieces[p].boxes[0].row < wanted.row + wanted.rows; ++p) {
+    int64_t begin = 0;  // of the box in its piece
+    for (const Box& box : pieces[p].boxes) {
+      for (const BoxCopy& copy : copies_between(box, wanted))
+        copies.push_back({static_cast<int>(p), begin + copy.from, copy.to, copy.count});
+      begin += box.count();
+    }
   }
   return copies;
 }

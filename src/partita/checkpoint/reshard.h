@@ -1,8 +1,8 @@
-// Loading in another layout than was saved: which stored runs give what this rank wants, and whether it is the same
+// Loading in another layout than was saved: which stored boxes give what this rank wants, and whether it is the same
 // model at all. Pure.
 //
-//   for (const Copy& c : plan_copies(stored.pieces, wanted.begin, wanted.count))
-//     copy c.count elements from element c.from of stored.pieces[c.piece] to element c.to of the wanted run
+//   for (const Copy& c : plan_copies(stored.pieces, wanted.box))
+//     copy c.count elements from element c.from of stored.pieces[c.piece] to element c.to of the wanted box
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,12 +16,12 @@ namespace partita {
 
 struct Copy {
   int piece = 0;                        // in the stored tensor's pieces
-  int64_t from = 0, to = 0, count = 0;  // elements, from the stored run's begin to the wanted run's
+  int64_t from = 0, to = 0, count = 0;  // elements, from the first of the piece to the first of the wanted box
   bool operator==(const Copy&) const = default;
 };
 
-// What fills elements [begin, begin + count) of a tensor whose ascending pieces hold every element once.
-[[nodiscard]] std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, int64_t begin, int64_t count);
+// What fills a box of a tensor whose pieces, sorted as in StoredTensor, hold every element once.
+[[nodiscard]] std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, const Box& wanted);
 
 // How the stored tensors differ from the wanted ones, by name: missing, extra (unless the name begins with one of
 // `ignore`), of another shape or dtype. Empty: they do not. Long lists are cut, with their number.

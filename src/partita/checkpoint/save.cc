@@ -22,13 +22,13 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 int64_t bytes_of(const State& state, const Piece& piece) {
-  return piece.count * size_of(state.tensors[static_cast<size_t>(piece.tensor)].dtype);
+  return piece.box.count() * size_of(state.tensors[static_cast<size_t>(piece.tensor)].dtype);
 }
 
 void check_pieces(const State& state) {
   for (const Piece& piece : state.pieces) {
     PARTITA_CHECK(piece.tensor >= 0 && piece.tensor < std::ssize(state.tensors), "tensor {}", piece.tensor);
-    PARTITA_CHECK(piece.data || piece.elsewhere || piece.count == 0, "no data for '{}'",
+    PARTITA_CHECK(piece.data || piece.elsewhere || piece.box.count() == 0, "no data for '{}'",
                   state.tensors[static_cast<size_t>(piece.tensor)].name);
   }
   // A number that JSON cannot hold (NaN, infinity) would come back as null.
@@ -46,11 +46,9 @@ json tensors_to_json(const std::vector<TensorInfo>& tensors) {
 std::vector<SafetensorsEntry> entries_of(const State& state) {
   std::vector<SafetensorsEntry> entries;
   for (const Piece& piece : state.pieces) {
-    if (piece.count == 0) continue;
+    if (piece.box.count() == 0) continue;
     const TensorInfo& tensor = state.tensors[static_cast<size_t>(piece.tensor)];
-    const bool whole = piece.count == tensor.count();
-    entries.push_back({piece_key(tensor, piece.begin, piece.count), element_type(tensor.dtype),
-                       whole ? tensor.shape : std::vector<int64_t>{piece.count}});
+    entries.push_back({piece_key(tensor, piece.box), element_type(tensor.dtype), piece_shape(tensor, piece.box)});
   }
   return entries;
 }
@@ -60,8 +58,8 @@ json describe(int64_t step, const State& state) {
   json pieces = json::array();
   int64_t bytes = 0;
   for (const Piece& piece : state.pieces) {
-    if (piece.count == 0) continue;
-    pieces.push_back({piece.tensor, piece.begin, piece.count});
+    if (piece.box.count() == 0) continue;
+    pieces.push_back({piece.tensor, piece.box.row, piece.box.rows, piece.box.column, piece.box.columns});
     bytes += bytes_of(state, piece);
   }
   return {{"step", step},
@@ -70,6 +68,9 @@ json describe(int64_t step, const State& state) {
           {"pieces", pieces},
           {"bytes", bytes + std::ssize(make_safetensors_header(entries_of(state)))}};
 }
+
+// The box of a piece in a rank's description.
+Box box_of(const json& piece) { return {.row = piece[1], .rows = piece[2], .column = piece[3], .columns = piece[4]}; }
 
 // Rank 0: makes room as far as it may, and the folder. Returns the free space in bytes.
 int64_t prepare_folders(const fs::path& root, const fs::path& partial) {
@@ -91,10 +92,12 @@ Manifest plan_manifest(int64_t step, const State& state, const std::vector<json>
     manifest.files.push_back({rank_file_name(static_cast<int>(rank)), ranks[rank]["bytes"]});
     for (const json& p : ranks[rank]["pieces"]) {
       StoredTensor& tensor = manifest.tensors[p[0].get<size_t>()];
-      StoredPiece piece{static_cast<int>(rank), "", p[1], p[2], {}};
-      piece.key = piece_key(tensor.info, piece.begin, piece.count);
-      piece.checksums.resize(static_cast<size_t>(chunk_count(piece.count * size_of(tensor.info.dtype))));
-      tensor.pieces.push_back(std::move(piece));
+      const Box box = box_of(p);
+      const int64_t chunks = chunk_count(box.count() * size_of(tensor.info.dtype));
+      tensor.pieces.push_back({static_cast<int>(rank),
+                               piece_key(tensor.info, box),
+                               {box},
+                               std::vector<uint64_t>(static_cast<size_t>(chunks))});
     }
   }
   check_tensors(manifest.tensors);
@@ -146,9 +149,8 @@ void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const st
     const auto mine = parse_json(sums[rank], "checksums").get<std::vector<uint64_t>>();
     size_t next = 0;
     for (const json& p : ranks[rank]["pieces"]) {
-      std::vector<StoredPiece>& pieces = manifest.tensors[p[0].get<size_t>()].pieces;
-      const auto piece = std::ranges::lower_bound(pieces, p[1].get<int64_t>(), {}, &StoredPiece::begin);
-      for (uint64_t& sum : piece->checksums) sum = mine.at(next++);
+      StoredPiece& piece = find_piece(manifest.tensors[p[0].get<size_t>()], box_of(p));
+      for (uint64_t& sum : piece.checksums) sum = mine.at(next++);
     }
   }
 }

@@ -20,7 +20,7 @@ void write_weights(const std::filesystem::path& folder, int64_t step, std::span<
     entries.push_back({info.name, ElementType::f32, info.shape});
     bytes += info.count() * size_of(info.dtype);
     manifest.tensors.push_back({info, {}});
-    if (info.count() > 0) manifest.tensors.back().pieces = {{.key = info.name, .count = info.count()}};
+    if (info.count() > 0) manifest.tensors.back().pieces = {{.key = info.name, .boxes = {whole_box(p.shape)}}};
   }
   require_free_bytes(folder, bytes);
   const std::string name = rank_file_name(0);
@@ -28,10 +28,15 @@ void write_weights(const std::filesystem::path& folder, int64_t step, std::span<
   std::vector<float> chunk(static_cast<size_t>(kChunkBytes) / sizeof(float));
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     for (StoredPiece& piece : manifest.tensors[i].pieces) {
-      for (int64_t begin = 0; begin < piece.count; begin += std::ssize(chunk)) {
+      for (int64_t begin = 0; begin < piece.count(); begin += std::ssize(chunk)) {
         const auto values =
-            std::span(chunk).first(static_cast<size_t>(std::min(std::ssize(chunk), piece.count - begin)));
-        source.read(parameters[i], begin, values);
+            std::span(chunk).first(static_cast<size_t>(std::min(std::ssize(chunk), piece.count() - begin)));
+        size_t done = 0;
+        for (const Box& box : boxes_of_run(piece.boxes[0], begin, std::ssize(values))) {
+          const auto count = static_cast<size_t>(box.count());
+          source.read(parameters[i], box, values.subspan(done, count));
+          done += count;
+        }
         piece.checksums.push_back(checksum(std::as_bytes(values)));
         out.write(std::as_bytes(values));
       }

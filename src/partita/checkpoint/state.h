@@ -1,8 +1,9 @@
-// What a checkpoint holds, seen from the engine: named global tensors, and the runs of them that lie on this rank.
+// What a checkpoint holds, seen from the engine: named global tensors, and the boxes of them that this rank has.
 //
 //   State state;
 //   state.tensors = {{"model/norm.weight", {768}, DType::fp32}, {"adamw.m/norm.weight", {768}, DType::fp32}};
-//   state.pieces = {{0, 384, 384, master}, {1, 384, 384, m}};        // this rank holds the second half of both
+//   const Box half{.rows = 1, .column = 384, .columns = 384};
+//   state.pieces = {{0, half, master}, {1, half, m}};                // this rank holds the second half of both
 //   state.scalars = {{"step", 100}, {"consumed_samples", 3200}};
 //
 // `tensors` and `scalars` are equal on all ranks. Names say what a tensor is: "model/NAME" fp32 master weights,
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
+#include "partita/nn/box.h"
 
 namespace partita {
 
@@ -47,11 +49,11 @@ class PieceMemory {
   virtual void write(int64_t offset, std::span<const std::byte> in) = 0;
 };
 
-// Elements [begin, begin + count) of tensors[tensor], flat in row-major order, contiguous in host memory at `data`, or
-// elsewhere. save_checkpoint reads there, load_checkpoint writes there.
+// A box of tensors[tensor], its elements row by row without gaps in host memory at `data`, or elsewhere.
+// save_checkpoint reads there, load_checkpoint writes there.
 struct Piece {
   int tensor = 0;
-  int64_t begin = 0, count = 0;
+  Box box;
   std::byte* data = nullptr;
   std::shared_ptr<PieceMemory> elsewhere = nullptr;  // where data is null
 };

@@ -21,9 +21,9 @@ std::span<const std::byte> StoredFiles::bytes(const TensorInfo& tensor, const St
   const SafetensorsFile& file = open(piece.file);
   const SafetensorsEntry& entry = file.at(piece.key);
   const std::span<const std::byte> bytes = file.bytes(entry);
-  if (entry.type != element_type(tensor.dtype) || std::ssize(bytes) != piece.count * size_of(tensor.dtype))
+  if (entry.type != element_type(tensor.dtype) || std::ssize(bytes) != piece.count() * size_of(tensor.dtype))
     damaged("{} holds '{}' as {} bytes of {}, but the manifest says {} elements of {}", file.path().string(), piece.key,
-            bytes.size(), name_of(entry.type), piece.count, name_of(tensor.dtype));
+            bytes.size(), name_of(entry.type), piece.count(), name_of(tensor.dtype));
   return bytes;
 }
 

@@ -55,15 +55,14 @@ void StoredWeights::check(std::span<const ParameterSpec> wanted) const {
   if (!text.empty()) fail("the weights in {} do not match the model: {}", folder_.string(), text);
 }
 
-void StoredWeights::read(const ParameterSpec& spec, int64_t begin, std::span<float> out) const {
+void StoredWeights::read(const ParameterSpec& spec, const Box& box, std::span<float> out) const {
   const StoredTensor* tensor = find(spec.name);
   if (!tensor || tensor->info.shape != spec.shape)
     fail("{} holds no weight '{}' of shape {}", folder_.string(), spec.name, shape_text(spec.shape));
-  PARTITA_CHECK(begin >= 0 && std::ssize(out) <= spec.count() - begin, "{}: {} elements from {}", spec.name, out.size(),
-                begin);
+  check_box(spec, box, out);
   const TensorInfo& info = tensor->info;
   const int64_t item = size_of(info.dtype);
-  for (const Copy& copy : plan_copies(tensor->pieces, begin, std::ssize(out))) {
+  for (const Copy& copy : plan_copies(tensor->pieces, box)) {
     const StoredPiece& piece = tensor->pieces[static_cast<size_t>(copy.piece)];
     const int64_t first = copy.from * item, last = first + copy.count * item;
     for (int64_t chunk = first / kChunkBytes; chunk * kChunkBytes < last; ++chunk) files_->check(info, piece, chunk);

@@ -21,7 +21,7 @@ class StoredWeights final : public WeightSource {
   void check(std::span<const ParameterSpec>) const override;
   // Each chunk's checksum is compared when it is first read. Error: damaged; names file and tensor. Not for several
   // threads at once.
-  void read(const ParameterSpec&, int64_t begin, std::span<float> out) const override;
+  void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
 

@@ -74,8 +74,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
 }
 
 void Engine::initialize(uint64_t seed) {
-  set_weights([seed](const ParameterSpec& parameter, int64_t begin, const at::Tensor& out) {
-    initial_weights(out, parameter, seed, begin);
+  set_weights([seed](const ParameterSpec& parameter, const Box& box, const at::Tensor& out) {
+    initial_weights(out, parameter, seed, box);
   });
 }
 

@@ -52,7 +52,7 @@ class Engine {
 
   // Everything that an identical engine needs to go on. After writing into the values call publish_weights. Offloaded
   // values are in host memory; they are those of the last step, which is waited for.
-  [[nodiscard]] std::vector<OwnedRun> owned_runs() const { return parameters_.owned_runs(); }
+  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const { return parameters_.owned_boxes(); }
   void publish_weights() { parameters_.publish(); }
 
   // With delayed scales also AmaxHistory::values; empty without them, and before the first step. If empty, the next
@@ -62,7 +62,7 @@ class Engine {
 
   // Each once, in the order of the units.
   [[nodiscard]] std::vector<ParameterSpec> parameters() const { return parameters_.specs(); }
-  // Of OwnedRun::values of this parameter.
+  // Of OwnedBox::values of this parameter.
   [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
     return p.trainable ? options_.states : options_.compute;
   }

@@ -36,14 +36,16 @@ std::vector<at::Tensor> make_masters(const UnitPlan& plan, const ParameterOption
 }
 
 FillWeights from_host(ReadWeights read) {
-  return [read = std::move(read)](const ParameterSpec& parameter, int64_t first, const at::Tensor& out) {
-    constexpr int64_t kPiece = 1 << 20;
-    std::vector<float> piece;
-    for (int64_t begin = 0; begin < out.numel(); begin += kPiece) {
-      const int64_t count = std::min(kPiece, out.numel() - begin);
-      piece.resize(static_cast<size_t>(count));
-      read(parameter, first + begin, piece);
-      cast(out.narrow(0, begin, count), at::from_blob(piece.data(), {count}, at::kFloat).to(out.device()));
+  return [read = std::move(read)](const ParameterSpec& parameter, const Box& box, const at::Tensor& out) {
+    constexpr int64_t kMostElements = 1 << 20;
+    std::vector<float> values;
+    int64_t begin = 0;
+    for (const Box& part : cut_box(box, kMostElements)) {
+      values.resize(static_cast<size_t>(part.count()));
+      read(parameter, part, values);
+      cast(out.narrow(0, begin, part.count()),
+           at::from_blob(values.data(), {part.count()}, at::kFloat).to(out.device()));
+      begin += part.count();
     }
   };
 }
@@ -91,26 +93,28 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
 }
 
 void OptimizerShards::set(const FillWeights& fill) {
-  for (const OwnedRun& run : owned_runs()) {
-    fill(*run.parameter, run.begin, run.values[0]);
-    for (size_t s = 1; s < run.values.size(); ++s) run.values[s].zero_();
+  for (const OwnedBox& owned : owned_boxes()) {
+    fill(*owned.parameter, owned.box, owned.values[0]);
+    for (size_t s = 1; s < owned.values.size(); ++s) owned.values[s].zero_();
   }
   publish();
 }
 
-std::vector<OwnedRun> OptimizerShards::owned_runs() const {
+std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
   finish();
-  std::vector<OwnedRun> owned;
+  std::vector<OwnedBox> all;
   for (const ShardView& shard : shards_)
     for (const Segment& s : shard.segments) {
-      OwnedRun run{.parameter = &shard.layout->parameters[static_cast<size_t>(s.parameter)],
-                   .begin = s.in_parameter,
-                   .count = s.count,
-                   .values = {shard.master.narrow(0, s.in_slice, s.count)}};
-      for (const at::Tensor& state : shard.states) run.values.push_back(state.narrow(0, s.in_slice, s.count));
-      owned.push_back(std::move(run));
+      const ParameterSpec& parameter = shard.layout->parameters[static_cast<size_t>(s.parameter)];
+      int64_t begin = s.in_slice;
+      for (const Box& box : boxes_of_run(whole_box(parameter.shape), s.in_parameter, s.count)) {
+        OwnedBox owned{.parameter = &parameter, .box = box, .values = {shard.master.narrow(0, begin, box.count())}};
+        for (const at::Tensor& state : shard.states) owned.values.push_back(state.narrow(0, begin, box.count()));
+        all.push_back(std::move(owned));
+        begin += box.count();
+      }
     }
-  return owned;
+  return all;
 }
 
 void OptimizerShards::publish() {

@@ -24,6 +24,7 @@
 #include "partita/comm/stream.h"
 #include "partita/engine/host_states.h"
 #include "partita/engine/parameter_options.h"
+#include "partita/nn/box.h"
 #include "partita/ops/step_memory.h"
 #include "partita/optim/optimizer.h"
 #include "partita/shard/gradient_store.h"
@@ -35,18 +36,21 @@ namespace partita {
 // their own master weights, or these are on the host.
 [[nodiscard]] std::vector<at::Tensor> make_masters(const UnitPlan&, const ParameterOptions&);
 
-// Fills out [n] with elements begin .. of the parameter; out is the memory that keeps them, of any device and dtype.
-using FillWeights = std::function<void(const ParameterSpec&, int64_t begin, at::Tensor out)>;
+// Fills out [box.count()] with a box of the parameter, row by row; out is the memory that keeps it, of any device and
+// dtype.
+using FillWeights = std::function<void(const ParameterSpec&, const Box&, at::Tensor out)>;
 // The same of fp32 values in host memory.
-using ReadWeights = std::function<void(const ParameterSpec&, int64_t begin, std::span<float> out)>;
+using ReadWeights = std::function<void(const ParameterSpec&, const Box&, std::span<float> out)>;
 // Reads a piece at a time, and rounds and copies it to where the weights are kept.
 [[nodiscard]] FillWeights from_host(ReadWeights);
 
-// A run of one parameter in this rank's slices, for checkpoints: elements [begin, begin + count) of `parameter`.
-struct OwnedRun {
+// What this rank's slices have of a parameter, for checkpoints: elements of the global parameter. A slice may begin
+// and end inside a row, so that it has up to three boxes of one parameter.
+struct OwnedBox {
   const ParameterSpec* parameter;
-  int64_t begin, count;
-  // Master weights, then the optimizer's states; views. Of a frozen parameter: the weights in the compute dtype alone.
+  Box box;
+  // [box.count()], row by row: master weights, then the optimizer's states; views. Of a frozen parameter: the weights in
+  // the compute dtype alone.
   std::vector<at::Tensor> values;
 };
 
@@ -68,7 +72,7 @@ class OptimizerShards {
   // The weights of this rank's slices, published; optimizer states zero.
   void set(const FillWeights&);
   // Values of every slice, once all updates that were begun are done. After writing into them call publish().
-  [[nodiscard]] std::vector<OwnedRun> owned_runs() const;
+  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
   void publish();
 
   // One update by the gradients, which are finished: nothing changes where now.host.skip is set. The host's may still

@@ -40,7 +40,7 @@ class ShardedParameters {
   void set(const FillWeights& fill) { shards_.set(fill); }
   // Everything of this rank that identical parameters need to go on. After writing into the values call publish.
   // Offloaded values are in host memory; they are those of the last update, which is waited for.
-  [[nodiscard]] std::vector<OwnedRun> owned_runs() const { return shards_.owned_runs(); }
+  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const { return shards_.owned_boxes(); }
   void publish() { shards_.publish(); }
   // One optimizer step by the finished gradients: optimizer_shards.h.
   void update(const StepMemory& now) { shards_.update(now); }

@@ -79,6 +79,14 @@ void add_llama(const ModelConfig& m, List list) {
 
 }  // namespace
 
+Box box_of(std::span<const int64_t> shape, const HfPiece& piece) {
+  Box box = whole_box(shape);
+  const bool vector = shape.size() == 1;
+  (vector ? box.column : box.row) = piece.row;
+  (vector ? box.columns : box.rows) = piece.rows;
+  return box;
+}
+
 std::vector<HfParameter> hf_parameters(const ModelConfig& model) {
   validate(model);
   std::vector<HfParameter> parameters;

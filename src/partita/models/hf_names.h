@@ -8,11 +8,13 @@
 // [out, in].
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "partita/models/config.h"
+#include "partita/nn/box.h"
 
 namespace partita {
 
@@ -23,6 +25,9 @@ struct HfPiece {
   int64_t row = 0, rows = 0;
   bool transposed = false;  // their [i, j] is our [row + j, i]
 };
+
+// What it fills of a parameter of that shape.
+[[nodiscard]] Box box_of(std::span<const int64_t> shape, const HfPiece&);
 
 struct HfParameter {
   std::string name;  // ours

@@ -31,6 +31,28 @@ std::vector<Box> boxes_of_run(const Box& box, int64_t begin, int64_t count) {
   return boxes;
 }
 
+std::vector<Box> cut_box(const Box& box, int64_t most) {
+  PARTITA_CHECK(most > 0, "boxes of at most {} elements", most);
+  std::vector<Box> parts;
+  if (box.count() == 0) return parts;
+  const int64_t rows = std::max<int64_t>(1, most / box.columns), columns = std::min(most, box.columns);
+  for (int64_t row = 0; row < box.rows; row += rows)
+    for (int64_t column = 0; column < box.columns; column += columns)
+      parts.push_back({.row = box.row + row,
+                       .rows = std::min(rows, box.rows - row),
+                       .column = box.column + column,
+                       .columns = std::min(columns, box.columns - column)});
+  return parts;
+}
+
+bool contains(const Box& outer, const Box& inner) {
+  const auto in = [](int64_t begin, int64_t count, int64_t outer_begin, int64_t outer_count) {
+    return begin >= outer_begin && count >= 0 && count <= outer_count - (begin - outer_begin);
+  };
+  return in(inner.row, inner.rows, outer.row, outer.rows) &&
+         in(inner.column, inner.columns, outer.column, outer.columns);
+}
+
 std::optional<Box> overlap(const Box& a, const Box& b) {
   const int64_t row = std::max(a.row, b.row), row_end = std::min(a.row + a.rows, b.row + b.rows);
   const int64_t column = std::max(a.column, b.column),

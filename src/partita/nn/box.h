@@ -4,7 +4,7 @@
 //   const Box box{.row = 0, .rows = 4, .column = 6, .columns = 3};        // columns 6 to 8 of a matrix [4, 9]
 //   boxes_of_run(box, 2, 8);                                       // its elements 2 to 9, row by row: three boxes
 //
-// A matrix [rows, columns, ...] counts all dimensions behind the first as columns. A vector is one row.
+// A matrix [rows, columns, ...] counts all dimensions after the first as columns. A vector is one row.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -27,6 +27,11 @@ struct Box {
 // row, whole rows, the beginning of a row.
 [[nodiscard]] std::vector<Box> boxes_of_run(const Box&, int64_t begin, int64_t count);
 
+// The box in row-major order, cut into boxes of at most `most` elements: whole rows together, or parts of one row.
+[[nodiscard]] std::vector<Box> cut_box(const Box&, int64_t most);
+
+// Whether all of `inner` is in `outer`, which an empty box may be, too.
+[[nodiscard]] bool contains(const Box& outer, const Box& inner);
 [[nodiscard]] std::optional<Box> overlap(const Box&, const Box&);
 
 // Where the first element of `inner` is in `outer`, in row-major order; `inner` is part of it.

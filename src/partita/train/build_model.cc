@@ -130,12 +130,12 @@ void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
   if (new_adapters) std::erase_if(wanted, [](const ParameterSpec& p) { return p.adapter; });
   source.weights->check(wanted);
   const FillWeights stored = from_host(
-      [&source](const ParameterSpec& p, int64_t begin, std::span<float> out) { source.weights->read(p, begin, out); });
-  engine.set_weights([&](const ParameterSpec& p, int64_t begin, const at::Tensor& out) {
+      [&source](const ParameterSpec& p, const Box& box, std::span<float> out) { source.weights->read(p, box, out); });
+  engine.set_weights([&](const ParameterSpec& p, const Box& box, const at::Tensor& out) {
     if (p.adapter && new_adapters)
-      initial_weights(out, p, seed, begin);
+      initial_weights(out, p, seed, box);
     else
-      stored(p, begin, out);
+      stored(p, box, out);
   });
 }
 

@@ -28,6 +28,12 @@ class TensorMemory final : public PieceMemory {
   at::Tensor bytes_;
 };
 
+// Where the share of a replica begins in the elements of a box: with a row, if there are enough of them.
+int64_t begin_of_share(const Box& box, int replica, int replicas) {
+  const int64_t begin = box.count() * replica / replicas;
+  return box.rows < replicas ? begin : begin / box.columns * box.columns;
+}
+
 State make_state(const Engine& engine, Part part, int replica, int replicas) {
   State state;
   std::vector<std::string> prefixes = {"model"};
@@ -41,19 +47,22 @@ State make_state(const Engine& engine, Part part, int replica, int replicas) {
     for (size_t k = 0; k < (p.trainable ? prefixes.size() : 1); ++k)
       state.tensors.push_back({prefixes[k] + "/" + p.name, p.shape, engine.stored_dtype(p)});
   }
-  for (const OwnedRun& run : engine.owned_runs()) {
-    if (!wanted(*run.parameter)) continue;
-    const int64_t begin = run.count * replica / replicas, end = run.count * (replica + 1) / replicas;
-    if (begin == end) continue;
-    for (size_t k = 0; k < run.values.size(); ++k) {
-      const int tensor = first.at(run.parameter->name) + static_cast<int>(k);
-      const at::Tensor values = run.values[k].narrow(0, begin, end - begin);
-      Piece piece{.tensor = tensor, .begin = run.begin + begin, .count = end - begin};
-      if (values.is_cpu())
-        piece.data = static_cast<std::byte*>(values.data_ptr());
-      else
-        piece.elsewhere = piece_memory(values);
-      state.pieces.push_back(std::move(piece));
+  for (const OwnedBox& owned : engine.owned_boxes()) {
+    if (!wanted(*owned.parameter)) continue;
+    int64_t begin = begin_of_share(owned.box, replica, replicas);
+    const int64_t count = begin_of_share(owned.box, replica + 1, replicas) - begin;
+    for (const Box& box : boxes_of_run(owned.box, begin, count)) {
+      for (size_t k = 0; k < owned.values.size(); ++k) {
+        const int tensor = first.at(owned.parameter->name) + static_cast<int>(k);
+        const at::Tensor values = owned.values[k].narrow(0, begin, box.count());
+        Piece piece{.tensor = tensor, .box = box};
+        if (values.is_cpu())
+          piece.data = static_cast<std::byte*>(values.data_ptr());
+        else
+          piece.elsewhere = piece_memory(values);
+        state.pieces.push_back(std::move(piece));
+      }
+      begin += box.count();
     }
   }
   return state;

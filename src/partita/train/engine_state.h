@@ -1,4 +1,4 @@
-// An engine as a checkpoint sees it: named global tensors and the runs of them on this rank.
+// An engine as a checkpoint sees it: named global tensors and the boxes of them on this rank.
 #pragma once
 #include "partita/checkpoint/state.h"
 #include "partita/engine/engine.h"
@@ -16,7 +16,7 @@ enum class Part : uint8_t { all, adapters };
 // "adamw.v/NAME". After loading call engine.publish_weights().
 [[nodiscard]] State wanted_state(const Engine&, Part);
 // Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of
-// each run, so that every element is written once.
+// each box, so that every element is written once.
 [[nodiscard]] State saved_state(const Engine&, Part, int replica, int replicas);
 
 }  // namespace partita

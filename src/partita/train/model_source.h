@@ -3,8 +3,8 @@
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
-//   engine.set_weights(from_host([&](const ParameterSpec& p, int64_t begin, std::span<float> out) {
-//     source.weights->read(p, begin, out);
+//   engine.set_weights(from_host([&](const ParameterSpec& p, const Box& box, std::span<float> out) {
+//     source.weights->read(p, box, out);
 //   }));
 #pragma once
 #include <filesystem>
