@@ -68,7 +68,7 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
   if (c.precision.compute == DType::fp32)
     all.push_back({"precision.compute=bf16", [](Config& x) { x.precision.compute = DType::bf16; }});
   if (c.precision.compute != DType::fp16 && c.precision.states == DType::fp32)
-    all.push_back({"precision.states=bf16 with precision.compute=bf16",
+    all.push_back({fmt::format("precision.states=bf16 with precision.compute=bf16"),  // gcc 12: false warnings
                    [](Config& x) { x.precision.compute = x.precision.states = DType::bf16; }});
   if (c.train.sequence_length > 1)
     all.push_back({fmt::format("train.sequence_length={}", c.train.sequence_length / 2),

@@ -15,9 +15,10 @@ namespace partita {
 
 int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
   const TrainConfig& t = config.train;
-  (void)tunes_matmul(t.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
+  const DType precision = config.precision.compute;
+  (void)tunes_matmul(config.kernels.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
   if (device.is_cpu()) {
-    const std::string note = cpu_precision_note(t.precision);
+    const std::string note = cpu_precision_note(precision);
     if (peers.rank() == 0 && !note.empty()) log::info("{}", note);
     return 0;
   }
@@ -32,8 +33,8 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
   const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
   int64_t workspace = 0;
   (void)agree(peers, [&] {
-    if (checked) attention_self_check(device, t.precision, t.micro_batch, t.sequence_length, heads);
-    workspace = reserve_workspace(device, t.precision, t.micro_batch, t.sequence_length, heads,
+    if (checked) attention_self_check(device, precision, t.micro_batch, t.sequence_length, heads);
+    workspace = reserve_workspace(device, precision, t.micro_batch, t.sequence_length, heads,
                                   static_cast<float>(m.attention_dropout));
     return std::string();
   });
