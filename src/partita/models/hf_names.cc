@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "partita/models/lora.h"
+#include "partita/nn/parts.h"
+
 namespace partita {
 namespace {
 
@@ -26,13 +29,14 @@ class List {
     same(ours + ".weight", theirs + ".weight", {width});
     same(ours + ".bias", theirs + ".bias", {width});
   }
-  // Several matrices there, one above the other here.
-  void stacked(std::string ours, const std::vector<std::pair<std::string, int64_t>>& parts, int64_t in) {
+  // Each part of ours is a matrix of Llama's.
+  void parts(std::string ours, const std::string& layer, const std::vector<ParameterPart>& parts, int64_t in) {
     HfParameter parameter{std::move(ours), {}, {}};
     int64_t row = 0;
-    for (const auto& [theirs, rows] : parts) {
-      parameter.pieces.push_back({theirs, {rows, in}, row, rows, false});
-      row += rows;
+    for (const ParameterPart& part : parts) {
+      const std::string_view theirs = hugging_face_linear(ModelKind::llama, part.name);
+      parameter.pieces.push_back({fmt::format("{}{}.weight", layer, theirs), {part.rows, in}, row, part.rows, false});
+      row += part.rows;
     }
     parameter.shape = {row, in};
     list_.push_back(std::move(parameter));
@@ -60,19 +64,15 @@ void add_gpt2(const ModelConfig& m, List list) {
 
 void add_llama(const ModelConfig& m, List list) {
   const int64_t c = m.hidden_size, f = m.ffn_size();
-  const int64_t q = m.heads * m.head_size(), kv = m.key_value_heads() * m.head_size();
   list.same("embedding.token.weight", "model.embed_tokens.weight", {m.vocab_size, c});
   for (int64_t l = 0; l < m.layers; ++l) {
     const std::string ours = fmt::format("layers.{}.", l), theirs = fmt::format("model.layers.{}.", l);
-    const std::string attention = theirs + "self_attn.", mlp = theirs + "mlp.";
     list.same(ours + "attention.norm.weight", theirs + "input_layernorm.weight", {c});
-    list.stacked(
-        ours + "attention.qkv.weight",
-        {{attention + "q_proj.weight", q}, {attention + "k_proj.weight", kv}, {attention + "v_proj.weight", kv}}, c);
-    list.same(ours + "attention.output.weight", attention + "o_proj.weight", {c, q});
+    list.parts(ours + "attention.qkv.weight", theirs, attention_parts(m.heads, m.key_value_heads(), m.head_size()), c);
+    list.parts(ours + "attention.output.weight", theirs, {{"attention.output", c}}, m.heads * m.head_size());
     list.same(ours + "mlp.norm.weight", theirs + "post_attention_layernorm.weight", {c});
-    list.stacked(ours + "mlp.gate_up.weight", {{mlp + "gate_proj.weight", f}, {mlp + "up_proj.weight", f}}, c);
-    list.same(ours + "mlp.down.weight", mlp + "down_proj.weight", {c, f});
+    list.parts(ours + "mlp.gate_up.weight", theirs, gate_up_parts(f), c);
+    list.parts(ours + "mlp.down.weight", theirs, {{"mlp.down", c}}, f);
   }
   list.same("final_norm.weight", "model.norm.weight", {c});
 }

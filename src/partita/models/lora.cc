@@ -49,6 +49,13 @@ std::vector<LoraTarget> lora_targets(ModelKind kind) {
   return {kLlama.begin(), kLlama.end()};
 }
 
+std::string_view hugging_face_linear(ModelKind kind, std::string_view part) {
+  const std::vector<LoraTarget> targets = lora_targets(kind);
+  const auto found = std::ranges::find(targets, part, &LoraTarget::part);
+  PARTITA_CHECK(found != targets.end(), "no linear {}", part);
+  return found->hugging_face;
+}
+
 std::vector<LoraTarget> adapted_targets(const LoraConfig& lora, ModelKind kind) {
   if (lora.rank == 0) return {};
   const std::vector<std::string_view> wanted = wanted_names(lora, kind);

@@ -31,6 +31,8 @@ struct LoraTarget {
 };
 // All that a layer of this kind has.
 [[nodiscard]] std::vector<LoraTarget> lora_targets(ModelKind);
+// Theirs of the linear that is this part of ours; there is one.
+[[nodiscard]] std::string_view hugging_face_linear(ModelKind, std::string_view part);
 // Those that are adapted, in the order of lora_targets; none if rank is 0.
 [[nodiscard]] std::vector<LoraTarget> adapted_targets(const LoraConfig&, ModelKind);
 

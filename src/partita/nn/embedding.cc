@@ -6,13 +6,17 @@ namespace partita {
 
 std::vector<ParameterSpec> Embedding::parameters() const {
   const Init init{.mean = 0, .std = options_.init_std};
-  std::vector<ParameterSpec> list = {
-      {.name = "embedding.token.weight", .shape = {options_.vocabulary, options_.width}, .init = init, .decay = true}};
+  std::vector<ParameterSpec> list = {{.name = "embedding.token.weight",
+                                      .shape = {options_.vocabulary, options_.width},
+                                      .init = init,
+                                      .decay = true,
+                                      .split = Split::rows}};
   if (options_.positions > 0)
     list.push_back({.name = "embedding.position.weight",
                     .shape = {options_.positions, options_.width},
                     .init = init,
-                    .decay = true});
+                    .decay = true,
+                    .split = Split::rows});
   return list;
 }
 

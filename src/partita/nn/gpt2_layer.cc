@@ -1,5 +1,6 @@
 #include "partita/nn/gpt2_layer.h"
 
+#include "partita/nn/parts.h"
 #include "partita/ops/activation.h"
 #include "partita/ops/fp8.h"
 #include "partita/ops/linear_gelu.h"
@@ -16,17 +17,22 @@ Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
               .scratch = kTemporaries,
               .fp8 = layer().fp8,
               .scales = kScales},
-      qkv_({.weight = kQkv, .bias = kQkvBias, .in = layer().width, .parts = {{"attention.qkv", 0, 3 * layer().width}}},
+      qkv_({.weight = kQkv,
+            .bias = kQkvBias,
+            .in = layer().width,
+            .parts = attention_parts(heads().heads, heads().kv_heads, heads().head_width),
+            .adapter = "attention.qkv"},
            layer().index, options_.lora, places_),
       output_({.weight = kOutput,
                .measured = false,
                .in = layer().width,
-               .parts = {{"attention.output", 0, layer().width}}},
+               .split = Split::columns,
+               .parts = {{"attention.output", layer().width, heads().head_width}}},
               layer().index, options_.lora, places_),
-      up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", 0, layer().ffn_width}}}, layer().index,
-          options_.lora, places_),
-      down_({.weight = kDown, .in = layer().ffn_width, .parts = {{"mlp.down", 0, layer().width}}}, layer().index,
-            options_.lora, places_) {}
+      up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", layer().ffn_width}}}, layer().index, options_.lora,
+          places_),
+      down_({.weight = kDown, .in = layer().ffn_width, .split = Split::columns, .parts = {{"mlp.down", layer().width}}},
+            layer().index, options_.lora, places_) {}
 
 std::vector<ParameterSpec> Gpt2Layer::parameters() const {
   const int64_t c = layer().width, f = layer().ffn_width;
@@ -48,6 +54,8 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
                                      spec("mlp.down.weight", {c, f}, residual)};
   if (layer().index > 0) list.push_back({.name = down_bias_name(layer().index - 1), .shape = {c}, .init = zero});
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_parameters(list);
+  qkv_.split_bias(list[kQkvBias]);
+  up_.split_bias(list[kUpBias]);
   return list;
 }
 

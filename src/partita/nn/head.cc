@@ -35,7 +35,8 @@ std::vector<ParameterSpec> Head::parameters() const {
   std::vector<ParameterSpec> list = {{.name = options_.weight_name,
                                       .shape = {options_.vocabulary, c},
                                       .init = {.mean = 0, .std = options_.init_std},
-                                      .decay = true},
+                                      .decay = true,
+                                      .split = Split::rows},
                                      {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}}};
   if (has_norm_bias()) list.push_back({.name = "final_norm.bias", .shape = {c}, .init = zero});
   if (has_entry_bias()) list.push_back({.name = options_.entry_bias_name, .shape = {c}, .init = zero});

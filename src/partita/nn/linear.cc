@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "partita/nn/layer.h"
 #include "partita/ops/activation.h"
@@ -33,9 +34,14 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearPl
       fp8_(next.fp8) {
   if (fp8_) ++next.slot;
   if (lora.rank == 0) return;
-  for (const LinearPart& part : spec_.parts) {
-    if (std::ranges::find(lora.parts, part.name) == lora.parts.end()) continue;
+  const auto is_adapted = [&](const char* name) { return std::ranges::find(lora.parts, name) != lora.parts.end(); };
+  const auto whole = [&] { return std::vector<ParameterPart>{{.name = spec_.adapter, .rows = out()}}; };
+  int64_t begin = 0;
+  for (const ParameterPart& part : spec_.adapter == nullptr ? spec_.parts : whole()) {
+    const int64_t first = std::exchange(begin, begin + part.rows);
+    if (!is_adapted(part.name)) continue;
     adapters_.push_back({.part = part,
+                         .begin = first,
                          .a = next.parameter,
                          .b = next.parameter + 1,
                          .slot = next.slot,
@@ -47,19 +53,43 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearPl
 }
 
 void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
+  ParameterSpec& weight = list[static_cast<size_t>(spec_.weight)];
+  weight.split = spec_.split;
+  weight.parts = spec_.parts;
   for (const Adapter& adapter : adapters_) {
     const std::string name = layer_parameter(layer_, adapter.part.name);
     // The variance of the uniform(-1/sqrt(in), 1/sqrt(in)) with which the authors begin; B is zero, so that training
     // begins at the base model.
     const Init init{.mean = 0, .std = 1 / std::sqrt(3.0 * static_cast<double>(spec_.in))};
-    list.push_back(
-        {.name = name + ".lora_a", .shape = {lora_.rank, spec_.in}, .init = init, .decay = true, .adapter = true});
-    list.push_back({.name = name + ".lora_b",
+    ParameterSpec a{
+        .name = name + ".lora_a", .shape = {lora_.rank, spec_.in}, .init = init, .decay = true, .adapter = true};
+    ParameterSpec b{.name = name + ".lora_b",
                     .shape = {adapter.part.rows, lora_.rank},
                     .init = {.mean = 0, .std = 0},
                     .decay = true,
-                    .adapter = true});
+                    .adapter = true};
+    if (spec_.split == Split::columns) {  // A has the columns of W, B its rows
+      a.split = Split::columns;
+      a.parts = {{.name = adapter.part.name, .rows = lora_.rank, .quantum = adapter.part.quantum}};
+    } else if (spec_.split == Split::rows) {
+      b.split = Split::rows;
+      b.parts = spec_.adapter == nullptr ? std::vector<ParameterPart>{adapter.part} : spec_.parts;
+    }
+    list.push_back(std::move(a));
+    list.push_back(std::move(b));
   }
+}
+
+void Linear::split_bias(ParameterSpec& bias) const {
+  if (spec_.split != Split::rows) return;
+  bias.split = Split::rows;
+  bias.parts = spec_.parts;
+}
+
+int64_t Linear::out() const {
+  int64_t rows = 0;
+  for (const ParameterPart& part : spec_.parts) rows += part.rows;
+  return rows;
 }
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
@@ -168,8 +198,7 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
     linear_forward(y, x, parameter(spec_.weight), bias);
   recompute(w, x, context, saved);
   for (const Adapter& adapter : adapters_)
-    linear_add(y.narrow(1, adapter.part.begin, adapter.part.rows), saved[adapter.slot], parameter(adapter.b),
-               lora_.scale);
+    linear_add(y.narrow(1, adapter.begin, adapter.part.rows), saved[adapter.slot], parameter(adapter.b), lora_.scale);
 }
 
 void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) const {
@@ -190,7 +219,7 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
   const int64_t rows = x.size(0);
   for (const Adapter& adapter : adapters_) {
     const at::Tensor &a = w[static_cast<size_t>(adapter.a)], &b = w[static_cast<size_t>(adapter.b)];
-    const at::Tensor d_part = d_y.narrow(1, adapter.part.begin, adapter.part.rows);
+    const at::Tensor d_part = d_y.narrow(1, adapter.begin, adapter.part.rows);
     const at::Tensor d_low = shaped(context.scratch[static_cast<size_t>(scratch_ + kLow)], rows, lora_.rank);
     grads.matmul(adapter.b, d_part, saved[adapter.slot], lora_.scale);
     linear_backward_input(d_low, d_part, b, lora_.scale);

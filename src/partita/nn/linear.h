@@ -7,7 +7,7 @@
 // x A^T is kept from forward to backward. A layer lists the parameters and buffers of its linears behind its own:
 //
 //   LinearPlaces next{.parameter = kParameters, .slot = kSlots, .scratch = kScratch};
-//   Linear qkv({.weight = kQkv, .in = width, .parts = {{"attention.qkv", 0, 3 * width}}}, layer, lora, next);
+//   Linear qkv({.weight = kQkv, .in = width, .parts = attention_parts(heads)}, layer, lora, next);
 //   qkv.add_parameters(list);
 //   qkv.forward(weights, y, x, context, saved);
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
@@ -38,17 +38,16 @@ struct LoraOptions {
   std::vector<std::string> parts;  // that are adapted
 };
 
-struct LinearPart {
-  const char* name;  // "attention.q": its adapter's parameters are "layers.3.attention.q.lora_a" and ".lora_b"
-  int64_t begin, rows;
-};
-
 struct LinearSpec {
   int weight;            // places in the layer's parameters
   int bias = -1;         // -1: none, or added by another kernel
   bool measured = true;  // the kernel that makes x measures it
   int64_t in;
-  std::vector<LinearPart> parts;  // all of the rows of W
+  Split split = Split::rows;         // of W; columns: y is a sum over the ranks
+  std::vector<ParameterPart> parts;  // all of the rows of W
+  // A part "attention.q" may have an adapter with parameters "layers.3.attention.q.lora_a" and ".lora_b". Not null: all
+  // of W has one, of this name.
+  const char* adapter = nullptr;
 };
 
 // The next free places in a layer's lists.
@@ -66,7 +65,10 @@ class Linear {
   Linear(LinearSpec, int64_t layer, const LoraOptions&, LinearPlaces& next);
 
   [[nodiscard]] int adapters() const { return static_cast<int>(adapters_.size()); }
+  // Those of the adapters; and says how the layer's own, the weight of this linear, is split.
   void add_parameters(std::vector<ParameterSpec>&) const;
+  // A bias of y is split as y is.
+  void split_bias(ParameterSpec&) const;
   void add_saved(const Shape&, DType, std::vector<BufferSpec>&) const;
 
   // Whether the products of W are in 8 bits.
@@ -93,13 +95,14 @@ class Linear {
 
  private:
   struct Adapter {
-    LinearPart part;
-    int a, b;  // places of the parameters
-    int slot;  // of x A^T
+    ParameterPart part;
+    int64_t begin;  // first row of W
+    int a, b;       // places of the parameters
+    int slot;       // of x A^T
     uint32_t site;
   };
   enum Scale : uint8_t { kInput, kWeight, kGradient };
-  [[nodiscard]] int64_t out() const { return spec_.parts.back().begin + spec_.parts.back().rows; }
+  [[nodiscard]] int64_t out() const;
   [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
   [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
   [[nodiscard]] at::Tensor transposed_input(const Saved&) const;

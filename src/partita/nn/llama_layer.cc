@@ -1,6 +1,8 @@
 #include "partita/nn/llama_layer.h"
 
 #include <algorithm>
+
+#include "partita/nn/parts.h"
 #include "partita/ops/activation.h"
 #include "partita/ops/fp8.h"
 #include "partita/ops/norm.h"
@@ -12,21 +14,18 @@ LlamaLayer::LlamaLayer(LlamaLayerOptions options)
       places_{.parameter = kParameters, .slot = kSlots, .scratch = kTemporaries, .fp8 = layer().fp8, .scales = kScales},
       qkv_({.weight = kQkv,
             .in = layer().width,
-            .parts = {{"attention.q", 0, query_width()},
-                      {"attention.k", query_width(), kv_width()},
-                      {"attention.v", query_width() + kv_width(), kv_width()}}},
+            .parts = attention_parts(options_.heads.heads, options_.heads.kv_heads, options_.heads.head_width)},
            layer().index, options_.lora, places_),
       output_({.weight = kOutput,
                .measured = false,
                .in = query_width(),
-               .parts = {{"attention.output", 0, layer().width}}},
+               .split = Split::columns,
+               .parts = {{"attention.output", layer().width, query_width() / options_.heads.kv_heads}}},
               layer().index, options_.lora, places_),
-      gate_up_({.weight = kGateUp,
-                .in = layer().width,
-                .parts = {{"mlp.gate", 0, layer().ffn_width}, {"mlp.up", layer().ffn_width, layer().ffn_width}}},
-               layer().index, options_.lora, places_),
-      down_({.weight = kDown, .in = layer().ffn_width, .parts = {{"mlp.down", 0, layer().width}}}, layer().index,
-            options_.lora, places_) {}
+      gate_up_({.weight = kGateUp, .in = layer().width, .parts = gate_up_parts(layer().ffn_width)}, layer().index,
+               options_.lora, places_),
+      down_({.weight = kDown, .in = layer().ffn_width, .split = Split::columns, .parts = {{"mlp.down", layer().width}}},
+            layer().index, options_.lora, places_) {}
 
 std::vector<ParameterSpec> LlamaLayer::parameters() const {
   const int64_t c = layer().width, f = layer().ffn_width;

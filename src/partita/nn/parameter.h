@@ -1,5 +1,6 @@
-// A parameter of a model as a block declares it: its global name and shape, how it begins, and whether it is trained.
-// How parameters are cut over ranks is the affair of shard/.
+// A parameter of a model as a block declares it: its global name and shape, how it begins, whether it is trained, and
+// how it may be divided over ranks that compute a block together (nn/split.h). ZeRO cuts what such a rank holds,
+// without regard to rows (shard/layout.h).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,6 +12,16 @@ struct Init {  // normal(mean, std)
   double mean = 0, std = 0.02;
 };
 
+// none: each rank has all of it. rows: of a vector, its elements.
+enum class Split : uint8_t { none, rows, columns };
+
+// Rows that a matrix has packed with others: q of qkv. Parts are split each by itself.
+struct ParameterPart {
+  const char* name;  // "attention.q"
+  int64_t rows;
+  int64_t quantum = 1;  // rows (or columns, where these are split) that are never cut inside: those of a head
+};
+
 struct ParameterSpec {
   std::string name;            // global, the same in every layout; listed by two blocks: one tied parameter
   std::vector<int64_t> shape;  // global
@@ -18,6 +29,8 @@ struct ParameterSpec {
   bool decay = false;     // weight decay applies
   bool trainable = true;  // false: frozen, without gradient and optimizer states; in units of its own
   bool adapter = false;   // a low-rank adapter: small, so it is in the unit of the vectors
+  Split split = Split::none;
+  std::vector<ParameterPart> parts;  // all of the rows, in their order; empty: one part
 
   [[nodiscard]] int64_t count() const {  // elements
     int64_t product = 1;
