@@ -97,7 +97,7 @@ std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
                                               at::Device device) {
   if (device.is_cpu() && (c.memory.offload_optimizer || c.memory.offload_activations > 0))
-    fail("train.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
+    fail("memory.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
          c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
   std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);

@@ -50,7 +50,7 @@ void validate_precision(const Config& c) {
 void validate_memory(const Config& c) {
   const auto check = [&](const char* key, int64_t layers) {
     if (layers > c.model.layers)
-      fail("train.{} is {}, the model has {} layers: use at most that", key, layers, c.model.layers);
+      fail("memory.{} is {}, the model has {} layers: use at most that", key, layers, c.model.layers);
   };
   check("recompute_full_layers", c.memory.recompute_full_layers);
   check("offload_activations", c.memory.offload_activations);

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 7> kSections = {"model.",     "lora.",       "data.",    "train.",
-                                                       "optimizer.", "loss_scale.", "schedule."};
+constexpr std::array<std::string_view, 10> kSections = {"model.",  "lora.",    "data.",      "train.",      "precision.",
+                                                        "memory.", "kernels.", "optimizer.", "loss_scale.", "schedule."};
 constexpr std::array<std::string_view, 4> kWhere = {"run.directory", "run.fork", "run.rewind", "checkpoint.resume"};
 // Of the sections above, but they change no number.
 constexpr std::array<std::string_view, 4> kHow = {"train.threads", "train.device", "data.cache", "kernels.tuning_file"};
