@@ -1,4 +1,5 @@
-# partita_layer(NAME [TORCH] [LAYERS ...] [LIBRARIES ...]): the static library partita_NAME from src/partita/NAME.
+# partita_layer(NAME [TORCH] [LAYERS ...] [LIBRARIES ...]): the static library partita_NAME from src/partita/NAME and the
+# folders in it; what is in folders named cuda is built where PARTITA_CUDA is on.
 # TORCH: its sources see torch, and share one precompiled ATen/core/Tensor.h (15 s once, then 4 s less a file).
 
 file(WRITE ${CMAKE_BINARY_DIR}/pch.cc.in "")
@@ -15,15 +16,10 @@ endfunction()
 
 function(partita_layer NAME)
   cmake_parse_arguments(ARG "TORCH" "" "LAYERS;LIBRARIES" ${ARGN})
-  file(GLOB SOURCES CONFIGURE_DEPENDS
-       ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/*.cc ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cpu/*.cc)
-  if(PARTITA_CUDA)
-    file(GLOB DEVICE_SOURCES CONFIGURE_DEPENDS
-         ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cuda/*.cc ${CMAKE_SOURCE_DIR}/src/partita/${NAME}/cuda/*.cu)
-    list(APPEND SOURCES ${DEVICE_SOURCES})
-  endif()
-  if(NOT SOURCES)
-    set(SOURCES ${CMAKE_BINARY_DIR}/pch.cc)
+  set(FOLDER ${CMAKE_SOURCE_DIR}/src/partita/${NAME})
+  file(GLOB_RECURSE SOURCES CONFIGURE_DEPENDS ${FOLDER}/*.cc ${FOLDER}/*.cu)
+  if(NOT PARTITA_CUDA)
+    list(FILTER SOURCES EXCLUDE REGEX "/cuda/")
   endif()
   add_library(partita_${NAME} STATIC ${SOURCES})
   target_link_libraries(partita_${NAME} PUBLIC partita_options ${ARG_LIBRARIES})

@@ -24,7 +24,7 @@ if not listed:
 
 includes = 0
 for path in sorted((root / "src/partita").rglob("*")):
-    if path.suffix not in (".h", ".cc"):
+    if path.suffix not in (".h", ".cc", ".cu", ".cuh"):
         continue
     own = path.relative_to(root / "src/partita").parts[0]
     if own not in listed:

@@ -14,13 +14,13 @@
 #include "partita/base/timer.h"
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/host_threads.h"
-#include "partita/comm/stream_delay.h"
+#include "partita/device/device_use.h"
+#include "partita/device/stream_delay.h"
 #include "partita/models/flops.h"
 #include "partita/ops/deterministic.h"
-#include "partita/ops/device_use.h"
-#include "partita/train/matmul_tuning.h"
+#include "partita/profile/matmul_tuning.h"
+#include "partita/profile/profile.h"
 #include "partita/train/memory_forecast.h"
-#include "partita/train/profile.h"
 
 namespace {
 
@@ -88,8 +88,8 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
       static_cast<partita::Fp8Recipe>(std::ranges::find(partita::kFp8Recipes, a.fp8) - partita::kFp8Recipes.begin());
   c.memory.recompute = recompute;
   c.kernels.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
-                       : a.cuda_graph == "true" ? partita::Switch::on
-                                                : partita::Switch::off;
+                         : a.cuda_graph == "true" ? partita::Switch::on
+                                                  : partita::Switch::off;
   c.memory.offload_optimizer = a.offload_optimizer;
   c.memory.offload_activations = a.offload_activations;
   c.memory.recompute_full_layers = a.full_layers;

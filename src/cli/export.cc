@@ -9,7 +9,7 @@
 #include "cli/output.h"
 #include "partita/base/printable.h"
 #include "partita/comm/host_threads.h"
-#include "partita/train/model_transfer.h"
+#include "partita/interop/model_transfer.h"
 
 namespace {
 

@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
-#include "partita/base/config.h"
 #include "partita/base/error.h"
 #include "partita/base/number.h"
+#include "partita/config/schema.h"
 
 namespace internal {
 // Of the names "-n,--ranks": "--ranks".

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "partita/base/printable.h"
-#include "partita/train/plot.h"
+#include "partita/monitor/plot.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/data/text_input.h"
+#include "partita/text/text_input.h"
 #include "partita/tokenizer/prompt_text.h"
 
 struct TextArguments {

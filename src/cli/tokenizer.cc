@@ -19,10 +19,10 @@
 #include "partita/base/timer.h"
 #include "partita/comm/host_threads.h"
 #include "partita/data/tokenize_corpus.h"
-#include "partita/tokenizer/bpe_trainer.h"
-#include "partita/tokenizer/gpt2_files.h"
+#include "partita/tokenizer/bpe/bpe_trainer.h"
+#include "partita/tokenizer/formats/gpt2_files.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 #include "partita/tokenizer/tokenizer.h"
-#include "partita/tokenizer/tokenizer_json.h"
 
 namespace {
 

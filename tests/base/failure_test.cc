@@ -44,8 +44,9 @@ TEST(FailureText, OutOfMemorySaysWhatToLower) {
 }
 
 TEST(FailureText, OfLibrariesBeginsWithASentenceOfOurs) {
-  EXPECT_THAT(text_of("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB"),
-              AllOf(StartsWith("the GPU is out of memory: lower train.micro_batch"), HasSubstr("(CUDA out of memory. ")));
+  EXPECT_THAT(
+      text_of("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB"),
+      AllOf(StartsWith("the GPU is out of memory: lower train.micro_batch"), HasSubstr("(CUDA out of memory. ")));
   EXPECT_THAT(text_of("CUDA error: no kernel image is available for execution on the device\nfor debugging"),
               AllOf(StartsWith("this build has no code for this GPU"), HasSubstr("9.0"), Not(HasSubstr("debugging"))));
   EXPECT_THAT(text_of("CUDA driver version is insufficient for CUDA runtime version"),
@@ -55,9 +56,9 @@ TEST(FailureText, OfLibrariesBeginsWithASentenceOfOurs) {
   EXPECT_THAT(text_of("could not create a primitive descriptor for a matmul primitive"),
               AllOf(StartsWith("oneDNN"), HasSubstr("precision.compute=fp32")));
   EXPECT_THAT(text_of("could not generate a kernel"), StartsWith("oneDNN"));
-  EXPECT_THAT(text_of(kTorchCheck), AllOf(StartsWith("an unexpected error in a library; please report it"),
-                                          HasSubstr("(shape '[3]' is invalid for input of size 4)"),
-                                          Not(HasSubstr("frame #"))));
+  EXPECT_THAT(text_of(kTorchCheck),
+              AllOf(StartsWith("an unexpected error in a library; please report it"),
+                    HasSubstr("(shape '[3]' is invalid for input of size 4)"), Not(HasSubstr("frame #"))));
 }
 
 TEST(FailureText, OfTheStandardLibraryAndJson) {

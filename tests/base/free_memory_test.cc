@@ -43,7 +43,8 @@ class ControlGroups : public testing::Test {
 };
 
 TEST_F(ControlGroups, OfVersion2WithThoseAbove) {
-  group("job/step", {{"memory.max", "5000\n"}, {"memory.current", "3000\n"},
+  group("job/step", {{"memory.max", "5000\n"},
+                     {"memory.current", "3000\n"},
                      {"memory.stat", "anon 1800\ninactive_file 1000\nactive_file 200\n"}});
   group("job", {{"memory.max", "max\n"}, {"memory.current", "1\n"}});
   ASSERT_EQ(limits("0::/job/step\n").size(), 1U);

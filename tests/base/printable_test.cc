@@ -6,7 +6,8 @@ namespace partita {
 namespace {
 
 TEST(Printable, LeavesText) {
-  for (const char* text : {"", "runs/one", "a\nb\tc", "Grüße, 世界 🙂", "C:\\x", "e\u0301"}) EXPECT_EQ(printable(text), text);
+  for (const char* text : {"", "runs/one", "a\nb\tc", "Grüße, 世界 🙂", "C:\\x", "e\u0301"})
+    EXPECT_EQ(printable(text), text);
 }
 
 TEST(Printable, SpellsOutWhatATerminalObeys) {
@@ -21,11 +22,14 @@ TEST(Printable, SpellsOutWhatATerminalObeys) {
 
 TEST(Printable, SpellsOutWhatIsNotUtf8) {
   EXPECT_EQ(printable("\xff"), "\\xff");
-  EXPECT_EQ(printable("a\xc3"), "a\\xc3");                          // cut off
-  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                  // an escape in two bytes
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");        // half a surrogate pair
+  EXPECT_EQ(printable("a\xc3"), "a\\xc3");                  // cut off
+  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");           // an escape in two bytes
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a surrogate pair
   EXPECT_EQ(printable("\xf5\x80\x80\x80z"), "\\xf5\\x80\\x80\\x80z");
-  EXPECT_EQ(printable("\x9b" "2J"), "\\x9b" "2J");
+  EXPECT_EQ(printable("\x9b"
+                      "2J"),
+            "\\x9b"
+            "2J");
 }
 
 TEST(Printable, ANameIsOneLine) {

@@ -50,7 +50,7 @@ TEST(Models, LlamaOnEveryLayoutIsTheSameRun) {
 TEST(Models, Fp16SkipsStepsUntilItsScaleFits) {
   const TemporaryDirectory folder;
   const Options options = {"--precision.compute=fp16", "--loss_scale.initial=16777216", "--schedule.warmup=6",
-                           "--train.steps=16",       "--parallel.zero_stage=2",       "--log.every=1"};
+                           "--train.steps=16",         "--parallel.zero_stage=2",       "--log.every=1"};
   const Result r = partita(train_command(2, folder / "run", options));
   ASSERT_EQ(r.code, 0) << r.error;
   const auto lines = metrics(folder / "run");
@@ -94,7 +94,8 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     for (int stage : {0, 1, 2, 3}) {
       const fs::path run = folder / std::to_string(stage);
       const Result r = partita(command(
-          2, run, {"--parallel.zero_stage=" + std::to_string(stage), "--memory.recompute=full", "--debug.poison=true"}));
+          2, run,
+          {"--parallel.zero_stage=" + std::to_string(stage), "--memory.recompute=full", "--debug.poison=true"}));
       ASSERT_EQ(r.code, 0) << r.error;
       expect_same_run(run, folder / "one", 1e-5);
     }

@@ -57,7 +57,8 @@ TEST(Precision, Bf16TrainsEvaluatesAndGeneratesOnEveryInstructionSet) {
     SCOPED_TRACE(set);
     const TemporaryDirectory folder;
     const std::filesystem::path run = folder / "run";
-    const Result trained = partita_on(set, train_command(1, run, {"--precision.compute=bf16", "--model.hidden_size=32"}));
+    const Result trained =
+        partita_on(set, train_command(1, run, {"--precision.compute=bf16", "--model.hidden_size=32"}));
     ASSERT_EQ(trained.code, 0) << trained.error;
     const auto said = HasSubstr("this CPU has no bf16 instructions");
     EXPECT_THAT(trained.output + trained.error,

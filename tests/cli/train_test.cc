@@ -91,8 +91,8 @@ TEST(Train, ResumesBitForBit) {
       {2, 2, {"--model.kind=llama", "--optimizer.kind=lamb", "--train.freeze=embedding.*"}},
       {2,
        3,
-       {"--precision.compute=bf16", "--model.kind=llama", "--model.heads=4", "--model.kv_heads=2", "--model.head_width=8",
-        "--precision.states=bf16"}},
+       {"--precision.compute=bf16", "--model.kind=llama", "--model.heads=4", "--model.kv_heads=2",
+        "--model.head_width=8", "--precision.states=bf16"}},
       {3, 1, {"--precision.compute=bf16"}},
       {2, 1, {"--precision.compute=fp16", "--loss_scale.window=20", "--optimizer.kind=sgd"}},
       {2, 2, {"--precision.compute=bf16", "--precision.fp8=delayed", "--model.hidden_size=32"}}};

@@ -8,9 +8,9 @@
 
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
-#include "tests/data/compressed.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/text/compressed.h"
 
 namespace partita {
 namespace {

@@ -10,8 +10,8 @@
 #include <random>
 
 #include "partita/base/error.h"
-#include "partita/comm/stream.h"
 #include "partita/comm/world.h"
+#include "partita/device/stream.h"
 #include "partita/ops/fp8.h"
 
 namespace partita {

@@ -84,9 +84,9 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         const RecordingCommunicator& shard = stage == 0 ? self : data;
         const Zero zero = make_zero(stage, self, data);
         const GradientPlan gradients = plan_gradients(engine->plan(), zero.sharding, micro_batches, false);
-        EXPECT_EQ(shard.count("all_gather"),
-                  count_gathers(engine->plan(), zero.sharding, engine->uses()))
-            << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit << " layers per unit";
+        EXPECT_EQ(shard.count("all_gather"), count_gathers(engine->plan(), zero.sharding, engine->uses()))
+            << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit
+            << " layers per unit";
         EXPECT_EQ(shard.count("reduce_scatter"), count_reductions(engine->plan(), gradients, micro_batches))
             << "stage " << stage;
         int64_t elements = 0;

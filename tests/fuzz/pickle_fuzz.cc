@@ -4,7 +4,7 @@
 #include <span>
 
 #include "partita/base/error.h"
-#include "partita/checkpoint/torch_pickle.h"
+#include "partita/interop/torch_pickle.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

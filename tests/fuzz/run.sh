@@ -13,9 +13,9 @@ readonly kFolder=build-fuzz
 readonly kTargets=("${@:-safetensors pickle torch_file indexed sentencepiece tokenizer_json tiktoken}")
 readonly kSeconds=${SECONDS_EACH:-600}
 readonly kBase=($(cd src/partita && printf '%s\n' base/*.cc | sed 's/\.cc$//'))
-readonly kSources=("${kBase[@]}" checkpoint/safetensors checkpoint/zip_archive checkpoint/torch_pickle
-  checkpoint/torch_file data/indexed_format)
-readonly kTokenizerSources=("${kBase[@]}" $(cd src/partita && printf '%s\n' tokenizer/*.cc | sed 's/\.cc$//'))
+readonly kSources=("${kBase[@]}" checkpoint/safetensors interop/zip_archive interop/torch_pickle
+  interop/torch_file data/indexed_format)
+readonly kTokenizerSources=("${kBase[@]}" $(cd src/partita && find tokenizer unicode -name '*.cc' | sed 's/\.cc$//'))
 
 command -v clang++ >/dev/null || { echo 'fuzz: install clang' >&2; exit 1; }
 mkdir -p "$kFolder/findings"

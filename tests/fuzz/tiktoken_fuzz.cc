@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "partita/base/error.h"
-#include "partita/tokenizer/bpe.h"
-#include "partita/tokenizer/tiktoken.h"
+#include "partita/tokenizer/bpe/bpe.h"
+#include "partita/tokenizer/formats/tiktoken.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "partita/base/error.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "partita/base/error.h"
-#include "partita/checkpoint/torch_file.h"
+#include "partita/interop/torch_file.h"
 
 namespace {
 

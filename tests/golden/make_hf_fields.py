@@ -4,7 +4,7 @@
   PYTHONPATH=.deps/peer tests/golden/make_hf_fields.py            # tests/golden/hf_fields.json
   PYTHONPATH=.deps/peer tests/golden/make_hf_fields.py --check    # code 1 if the installed versions have other fields
 
-tests/models/field_lists_test.cc asserts that each of them is on a list of ours (models/hf_fields.h, peft_config.h,
+tests/interop/field_lists_test.cc asserts that each of them is on a list of ours (interop/hf_fields.h, peft_config.h,
 generation_config.h), and that a file with all defaults is read without a warning.
 """
 import dataclasses

@@ -207,9 +207,9 @@ void check_attention_at_start(Report& report) {
           passed = passed && found.forward <= half && found.backward <= half;  // NaN is not
           worst = {std::max(worst.forward, found.forward), std::max(worst.backward, found.backward)};
         }
-        report.add(passed, "attention_difference " + c.text(dtype) + (deterministic ? " repeatable" : ""),
-                   fmt::format("{:.3g} forward, {:.3g} backward, at most {} expected", worst.forward, worst.backward,
-                               half));
+        report.add(
+            passed, "attention_difference " + c.text(dtype) + (deterministic ? " repeatable" : ""),
+            fmt::format("{:.3g} forward, {:.3g} backward, at most {} expected", worst.forward, worst.backward, half));
       }
 }
 

@@ -96,11 +96,9 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
         const UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
         CpuStream compute, communication;
         const auto copies = make_copies(at::kCPU);
-        GradientStore store(plan, zero,
-                            {.micro_batches = micro_batches,
-                             .poison = true,
-                             .copies = offload ? copies.get() : nullptr},
-                            compute, communication);
+        GradientStore store(
+            plan, zero, {.micro_batches = micro_batches, .poison = true, .copies = offload ? copies.get() : nullptr},
+            compute, communication);
         const GradientPlan planned = plan_gradients(plan, zero.sharding, micro_batches, offload);
         EXPECT_EQ(store.bytes(), planned.bytes());
         EXPECT_EQ(store.host_bytes(), planned.host_bytes());

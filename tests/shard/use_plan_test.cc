@@ -21,8 +21,8 @@ ParameterSpec matrix(std::string name) { return {.name = std::move(name), .shape
 std::vector<BlockParameters> model(int layers, bool tied) {
   std::vector<BlockParameters> blocks = {{BlockKind::embedding, {matrix("table")}}};
   for (int l = 0; l < layers; ++l)
-    blocks.push_back({BlockKind::layer,
-                      {matrix(fmt::format("w{}", l)), {.name = fmt::format("b{}", l), .shape = {3}}}});
+    blocks.push_back(
+        {BlockKind::layer, {matrix(fmt::format("w{}", l)), {.name = fmt::format("b{}", l), .shape = {3}}}});
   blocks.push_back({BlockKind::head, {matrix(tied ? "table" : "head")}});
   return blocks;
 }
@@ -75,9 +75,8 @@ TEST(UsePlan, EveryUnitIsThereWhenItIsUsed) {
   std::mt19937 random(3);
   for (int round = 0; round < 400; ++round) {
     const int layers = static_cast<int>(random() % 6);
-    const UnitPlan units =
-        plan_units(model(layers, random() % 2 == 0),
-                   {.ranks = 2, .layers_per_unit = 1 + static_cast<int>(random() % 3)});
+    const UnitPlan units = plan_units(model(layers, random() % 2 == 0),
+                                      {.ranks = 2, .layers_per_unit = 1 + static_cast<int>(random() % 3)});
     const Sharding sharding{.ranks = 2, .weights = random() % 4 != 0, .gradients = true};
     std::vector<BlockUse> uses;
     for (int i = 0; i < 30; ++i)
@@ -143,8 +142,7 @@ TEST(UsePlan, AHeadStandsForAllItsTimes) {
         const int blocks = layers + 2;
         const UsePlan whole = plan_uses(units, sharding, one_after_the_other(blocks, micro_batches));
         const auto head = static_cast<size_t>(2 * blocks);
-        const UsePlan plan =
-            plan_uses(units, sharding, one_after_the_other(blocks, 2), head, micro_batches - 1);
+        const UsePlan plan = plan_uses(units, sharding, one_after_the_other(blocks, 2), head, micro_batches - 1);
         for (size_t i = 0; i < whole.turns.size(); ++i) {
           const bool last = i >= head * static_cast<size_t>(micro_batches - 1);
           const UsePlan::Turn& turn = plan.turns[i % head + (last ? head : 0)];

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "partita/comm/copies.h"
+#include "partita/device/copies.h"
 
 namespace partita::test {
 

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/bpe_merger.h"
+#include "partita/tokenizer/bpe/bpe_merger.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "partita/tokenizer/pair_queues.h"
+#include "partita/tokenizer/bpe/pair_queues.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

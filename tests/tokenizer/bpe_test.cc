@@ -1,4 +1,4 @@
-#include "partita/tokenizer/bpe.h"
+#include "partita/tokenizer/bpe/bpe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <random>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/bpe_merger.h"
-#include "partita/tokenizer/bpe_trainer.h"
-#include "partita/tokenizer/gpt2_split.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/bpe/bpe_merger.h"
+#include "partita/tokenizer/bpe/bpe_trainer.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
+#include "partita/tokenizer/split/gpt2_split.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

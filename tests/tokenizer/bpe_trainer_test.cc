@@ -1,4 +1,4 @@
-#include "partita/tokenizer/bpe_trainer.h"
+#include "partita/tokenizer/bpe/bpe_trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 #include "partita/base/file.h"
 #include "partita/tokenizer/byte_level.h"
-#include "partita/tokenizer/gpt2_split.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
+#include "partita/tokenizer/split/gpt2_split.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

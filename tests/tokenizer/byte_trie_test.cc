@@ -1,4 +1,4 @@
-#include "partita/tokenizer/byte_trie.h"
+#include "partita/tokenizer/unigram/byte_trie.h"
 
 #include <gtest/gtest.h>
 

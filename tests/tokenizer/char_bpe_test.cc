@@ -1,4 +1,4 @@
-#include "partita/tokenizer/char_bpe.h"
+#include "partita/tokenizer/bpe/char_bpe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "partita/tokenizer/gpt2_files.h"
+#include "partita/tokenizer/formats/gpt2_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/bpe.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/bpe/bpe.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/gpt2_split.h"
+#include "partita/tokenizer/split/gpt2_split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

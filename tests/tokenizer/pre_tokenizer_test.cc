@@ -1,4 +1,4 @@
-#include "partita/tokenizer/pre_tokenizer.h"
+#include "partita/tokenizer/split/pre_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/precompiled_charsmap.h"
+#include "partita/tokenizer/sentencepiece/precompiled_charsmap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
-#include "partita/tokenizer/sentencepiece_model.h"
+#include "partita/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/pretoken_cache.h"
+#include "partita/tokenizer/bpe/pretoken_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/pretoken_scanner.h"
+#include "partita/tokenizer/split/pretoken_scanner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/tokenizer/simd_targets.h"
+#include "partita/tokenizer/split/simd_targets.h"
 // behind what it is compiled for
 #include <hwy/highway.h>
 

@@ -8,7 +8,7 @@
 
 #include "partita/base/file.h"
 #include "partita/tokenizer/byte_level.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 
 namespace partita {
 namespace {

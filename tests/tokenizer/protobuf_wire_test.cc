@@ -1,4 +1,4 @@
-#include "partita/tokenizer/protobuf_wire.h"
+#include "partita/tokenizer/sentencepiece/protobuf_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

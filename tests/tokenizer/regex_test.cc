@@ -1,4 +1,4 @@
-#include "partita/tokenizer/regex.h"
+#include "partita/tokenizer/split/regex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "partita/tokenizer/code_point_set.h"
-#include "partita/tokenizer/regex_translation.h"
-#include "partita/tokenizer/unicode.h"
+#include "partita/tokenizer/split/regex_translation.h"
+#include "partita/unicode/code_point_set.h"
+#include "partita/unicode/unicode.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/sentencepiece.h"
+#include "partita/tokenizer/sentencepiece/sentencepiece.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

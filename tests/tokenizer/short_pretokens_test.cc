@@ -1,4 +1,4 @@
-#include "partita/tokenizer/short_pretokens.h"
+#include "partita/tokenizer/bpe/short_pretokens.h"
 
 #include <gtest/gtest.h>
 

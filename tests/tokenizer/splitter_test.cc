@@ -1,4 +1,4 @@
-#include "partita/tokenizer/splitter.h"
+#include "partita/tokenizer/split/splitter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "partita/tokenizer/pre_tokenizer.h"
-#include "partita/tokenizer/regex.h"
-#include "partita/tokenizer/unicode.h"
+#include "partita/tokenizer/split/pre_tokenizer.h"
+#include "partita/tokenizer/split/regex.h"
+#include "partita/unicode/unicode.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/tiktoken.h"
+#include "partita/tokenizer/formats/tiktoken.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/bpe.h"
+#include "partita/tokenizer/bpe/bpe.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 

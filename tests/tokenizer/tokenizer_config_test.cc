@@ -1,5 +1,5 @@
 // tokenizer_config.json: used, harmless, or refused by name. Values are those of transformers 5.24.
-#include "partita/tokenizer/tokenizer_config.h"
+#include "partita/tokenizer/formats/tokenizer_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

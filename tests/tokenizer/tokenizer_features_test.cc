@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 
 namespace partita {
 namespace {

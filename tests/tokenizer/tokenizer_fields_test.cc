@@ -8,8 +8,8 @@
 #include <set>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/tokenizer_config.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_config.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 #include "tests/support/error_message.h"
 
 namespace partita {

@@ -1,4 +1,4 @@
-#include "partita/tokenizer/tokenizer_files.h"
+#include "partita/tokenizer/formats/tokenizer_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

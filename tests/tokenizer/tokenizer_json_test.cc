@@ -1,4 +1,4 @@
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/file.h"
-#include "partita/tokenizer/bpe.h"
+#include "partita/tokenizer/bpe/bpe.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 

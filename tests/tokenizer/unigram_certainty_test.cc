@@ -1,4 +1,4 @@
-#include "partita/tokenizer/unigram_certainty.h"
+#include "partita/tokenizer/unigram/unigram_certainty.h"
 
 #include <gtest/gtest.h>
 

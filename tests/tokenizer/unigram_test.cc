@@ -1,4 +1,4 @@
-#include "partita/tokenizer/unigram.h"
+#include "partita/tokenizer/unigram/unigram.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

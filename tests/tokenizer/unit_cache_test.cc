@@ -1,11 +1,11 @@
-#include "partita/tokenizer/unit_cache.h"
+#include "partita/tokenizer/bpe/unit_cache.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-#include "partita/tokenizer/char_joins.h"
+#include "partita/tokenizer/bpe/char_joins.h"
 
 namespace partita {
 namespace {

@@ -11,9 +11,9 @@
 #include "partita/checkpoint/safetensors.h"
 #include "partita/comm/world.h"
 #include "partita/engine/engine.h"
-#include "partita/models/hf_names.h"
+#include "partita/interop/hf_names.h"
+#include "partita/interop/model_source.h"
 #include "partita/models/model.h"
-#include "partita/train/model_source.h"
 
 namespace partita {
 namespace {

@@ -132,7 +132,8 @@ TEST(MemorySavings, AreWhatTheChangedRunTakes) {
     changes.push_back(s.change);
     EXPECT_LT(s.bytes, now - now / 20) << s.change;
   }
-  EXPECT_THAT(changes, testing::IsSupersetOf({"parallel.zero_stage=3", "memory.recompute=full", "train.micro_batch=1"}));
+  EXPECT_THAT(changes,
+              testing::IsSupersetOf({"parallel.zero_stage=3", "memory.recompute=full", "train.micro_batch=1"}));
   Config full = c;
   full.memory.recompute = Recompute::full;
   for (const MemorySaving& s : savings)

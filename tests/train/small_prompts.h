@@ -6,8 +6,8 @@
 #include <string>
 
 #include "partita/base/file.h"
+#include "partita/config/config.h"
 #include "partita/train/build_model.h"
-#include "partita/train/config.h"
 
 namespace partita::test {
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/comm/stream.h"
+#include "partita/device/stream.h"
 
 namespace partita {
 

@@ -240,9 +240,10 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   // A slip of the keyboard must not start processes until the machine stands still; Slurm has a limit of its own.
   const int most = std::max(kRanksPerHost, kRanksPerCore * machine.cores);
   if (!machine.slurm && ranks_per_host > most)
-    throw UsageError(fmt::format("-n {}: at most {} ranks are started on each machine, and this one has {} cores: lower "
-                                 "-n, or list more hosts in --host-file",
-                                 ranks, most, machine.cores));
+    throw UsageError(
+        fmt::format("-n {}: at most {} ranks are started on each machine, and this one has {} cores: lower "
+                    "-n, or list more hosts in --host-file",
+                    ranks, most, machine.cores));
 
   MpirunCall call;
   call.arguments = {"-n", std::to_string(ranks)};

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "partita/comm/stream.h"
 #include "partita/comm/transport.h"
+#include "partita/device/stream.h"
 
 namespace partita {
 

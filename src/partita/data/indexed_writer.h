@@ -18,8 +18,8 @@
 #include "partita/base/file.h"
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/indexed_format.h"
-#include "partita/data/spill_file.h"
 #include "partita/data/token_sums.h"
+#include "partita/text/spill_file.h"
 
 namespace partita {
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/data/chunk_parser.h"
-#include "partita/data/line_counter.h"
-#include "partita/data/ordered_parallel.h"
-#include "partita/data/text_chunks.h"
+#include "partita/text/chunk_parser.h"
+#include "partita/text/line_counter.h"
+#include "partita/text/ordered_parallel.h"
+#include "partita/text/text_chunks.h"
 
 namespace partita {
 namespace {

@@ -6,12 +6,12 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/base/output_check.h"
-#include "partita/data/byte_source.h"
-#include "partita/data/chunk_parser.h"
 #include "partita/data/indexed_writer.h"
-#include "partita/data/line_counter.h"
-#include "partita/data/ordered_parallel.h"
-#include "partita/data/text_chunks.h"
+#include "partita/text/byte_source.h"
+#include "partita/text/chunk_parser.h"
+#include "partita/text/line_counter.h"
+#include "partita/text/ordered_parallel.h"
+#include "partita/text/text_chunks.h"
 
 namespace partita {
 namespace {

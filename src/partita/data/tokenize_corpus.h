@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "partita/data/sentences.h"
-#include "partita/data/text_input.h"
+#include "partita/text/sentences.h"
+#include "partita/text/text_input.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "partita/ops/host_memory.h"
+#include "partita/device/host_memory.h"
 
 namespace partita {
 
-std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
-                                                    std::span<const BlockKind> kinds, int layers) {
+std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps, std::span<const BlockKind> kinds,
+                                                    int layers) {
   std::vector<OffloadedBlock> plan(keeps.size());
   std::vector<int> chosen;
   for (size_t b = 0; b < keeps.size() && static_cast<int>(chosen.size()) < layers; ++b)

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
-#include "partita/comm/copies.h"
-#include "partita/comm/stream.h"
+#include "partita/device/copies.h"
+#include "partita/device/stream.h"
 #include "partita/nn/buffers.h"
 #include "partita/nn/parameter.h"
 

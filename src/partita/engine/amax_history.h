@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "partita/comm/communicator.h"
-#include "partita/comm/stream.h"
+#include "partita/device/stream.h"
 #include "partita/nn/block.h"
 #include "partita/ops/fp8.h"
 

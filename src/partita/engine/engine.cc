@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/trace.h"
-#include "partita/comm/device_stream.h"
+#include "partita/device/device_stream.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/device_values.h"

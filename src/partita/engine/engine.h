@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/comm/repeated.h"
+#include "partita/device/repeated.h"
 #include "partita/engine/activation_offload.h"
 #include "partita/engine/activations.h"
 #include "partita/engine/amax_history.h"

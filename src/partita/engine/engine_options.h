@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
-#include "partita/comm/copies.h"
+#include "partita/device/copies.h"
 #include "partita/engine/parameter_options.h"
 #include "partita/engine/step_plan.h"
 #include "partita/nn/block.h"

@@ -41,8 +41,7 @@ std::vector<Keep> plan_keeps(std::span<const BlockKind> kinds, int first_trainab
   std::vector<Keep> keeps(kinds.size(), options.keep);
   int layers = 0;
   for (size_t b = 0; b < kinds.size(); ++b)
-    if (kinds[b] == BlockKind::layer && layers++ < options.entry_layers)
-      keeps[b] = std::min(options.keep, Keep::entry);
+    if (kinds[b] == BlockKind::layer && layers++ < options.entry_layers) keeps[b] = std::min(options.keep, Keep::entry);
   for (size_t b = 0; b < keeps.size() && static_cast<int>(b) < first_trainable; ++b) keeps[b] = Keep::nothing;
   return keeps;
 }
@@ -96,9 +95,9 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
   // Gradients that leave for the host are on the device for a moment only.
   if (options.training && !plan.states_on_host)
-    plan.gradients = gradient_lifetimes(
-        plan.units, plan_gradients(plan.units, sharding, options.micro_batches, /*offload=*/false), moments,
-        options.micro_batches);
+    plan.gradients =
+        gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches, /*offload=*/false),
+                           moments, options.micro_batches);
   return plan;
 }
 

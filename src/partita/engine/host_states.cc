@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "partita/ops/host_memory.h"
+#include "partita/device/host_memory.h"
 
 namespace partita {
 

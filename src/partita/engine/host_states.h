@@ -15,8 +15,8 @@
 #include <functional>
 #include <vector>
 
-#include "partita/comm/copies.h"
-#include "partita/comm/worker.h"
+#include "partita/device/copies.h"
+#include "partita/device/worker.h"
 #include "partita/shard/units.h"
 
 namespace partita {

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "partita/comm/communicator.h"
-#include "partita/comm/copies.h"
-#include "partita/comm/stream.h"
+#include "partita/device/copies.h"
+#include "partita/device/stream.h"
 #include "partita/engine/host_states.h"
 #include "partita/engine/parameter_options.h"
 #include "partita/nn/box.h"

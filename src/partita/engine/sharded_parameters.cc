@@ -6,8 +6,8 @@ namespace partita {
 namespace {
 
 std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
-                                              ShardedParameters::GradientMemory memory, Copies* copies,
-                                              Stream& compute, Stream& communication) {
+                                              ShardedParameters::GradientMemory memory, Copies* copies, Stream& compute,
+                                              Stream& communication) {
   if (!options.training) return nullptr;
   return std::make_unique<GradientStore>(plan, zero,
                                          GradientStore::Options{.micro_batches = options.micro_batches,

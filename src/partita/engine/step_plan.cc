@@ -63,9 +63,8 @@ std::vector<BlockUse> block_uses(std::span<const Action> actions, const StepBloc
       for (int b = 0; b < blocks.count; ++b) uses.push_back({.block = b, .pass = Pass::forward});
     else
       for (int b = blocks.count - 1; b >= blocks.first_trainable; --b)
-        uses.push_back({.block = b,
-                        .pass = Pass::backward,
-                        .reads_weights = blocks.backward_reads[static_cast<size_t>(b)]});
+        uses.push_back(
+            {.block = b, .pass = Pass::backward, .reads_weights = blocks.backward_reads[static_cast<size_t>(b)]});
   }
   return uses;
 }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "partita/generate/sampling.h"
-#include "partita/models/generation_config.h"
+#include "partita/interop/generation_config.h"
 
 namespace partita {
 

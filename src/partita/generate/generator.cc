@@ -10,9 +10,9 @@
 #include "partita/base/thread_limit.h"
 #include "partita/base/timer.h"
 #include "partita/generate/decoder.h"
+#include "partita/interop/model_tokenizer.h"
 #include "partita/train/build_model.h"
 #include "partita/train/memory_forecast.h"
-#include "partita/train/model_tokenizer.h"
 
 namespace partita {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "partita/engine/engine.h"
 #include "partita/generate/sampling.h"
+#include "partita/interop/generation_config.h"
 #include "partita/models/config.h"
-#include "partita/models/generation_config.h"
 #include "partita/tokenizer/prompt_text.h"
 #include "partita/tokenizer/tokenizer.h"
 

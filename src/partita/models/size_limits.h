@@ -6,9 +6,9 @@
 namespace partita {
 
 inline constexpr int64_t kMostLayers = 10'000;
-inline constexpr int64_t kMostWidth = int64_t{1} << 22;         // of the residual stream
+inline constexpr int64_t kMostWidth = int64_t{1} << 22;  // of the residual stream
 inline constexpr int64_t kMostFfnWidth = int64_t{1} << 24;
-inline constexpr int64_t kMostHeads = int64_t{1} << 16;         // also channels per head, and rank of adapters
+inline constexpr int64_t kMostHeads = int64_t{1} << 16;            // also channels per head, and rank of adapters
 inline constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;  // also tokens of a vocabulary: ids have 32 bits
 inline constexpr double kMostParameters = 1e15;
 

@@ -3,7 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "partita/base/error.h"
-#include "partita/ops/scalar_type.h"
+#include "partita/device/scalar_type.h"
 
 namespace partita {
 namespace {

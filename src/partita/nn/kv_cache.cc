@@ -2,7 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "partita/ops/scalar_type.h"
+#include "partita/device/scalar_type.h"
 
 namespace partita {
 

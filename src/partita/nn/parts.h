@@ -1,5 +1,5 @@
 // The parts of a layer's packed matrices, with all their rows in order: said here once, for the layers, for how ranks
-// split them, and for their names elsewhere (models/hf_names.h). Pure.
+// split them, and for their names elsewhere (interop/hf_names.h). Pure.
 #pragma once
 #include <cstdint>
 #include <vector>

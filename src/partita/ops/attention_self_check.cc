@@ -1,9 +1,9 @@
 #include "partita/ops/attention_self_check.h"
 
 #ifdef PARTITA_CUDA
+#include "partita/device/scalar_type.h"
 #include "partita/ops/cuda/attention_self_check.h"
 #include "partita/ops/deterministic.h"
-#include "partita/ops/scalar_type.h"
 #endif
 
 namespace partita {

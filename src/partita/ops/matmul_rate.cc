@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "partita/base/timer.h"
+#include "partita/device/scalar_type.h"
 #include "partita/ops/matmul.h"
-#include "partita/ops/scalar_type.h"
 
 namespace partita {
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "partita/device/scalar_type.h"
 #include "partita/ops/adamw.h"
-#include "partita/ops/scalar_type.h"
 #include "partita/optim/runs.h"
 
 namespace partita {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "partita/ops/scalar_type.h"
+#include "partita/device/scalar_type.h"
 #include "partita/ops/sgd.h"
 #include "partita/optim/runs.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "partita/ops/scalar_type.h"
+#include "partita/device/scalar_type.h"
 
 namespace partita {
 

@@ -2,8 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "partita/device/host_memory.h"
 #include "partita/ops/flat.h"
-#include "partita/ops/host_memory.h"
 
 namespace partita {
 

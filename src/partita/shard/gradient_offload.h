@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "partita/comm/communicator.h"
-#include "partita/comm/copies.h"
-#include "partita/comm/stream.h"
+#include "partita/device/copies.h"
+#include "partita/device/stream.h"
 #include "partita/shard/gradient_plan.h"
 
 namespace partita {

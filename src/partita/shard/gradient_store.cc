@@ -1,9 +1,9 @@
 #include "partita/shard/gradient_store.h"
 
 #include "partita/base/error.h"
+#include "partita/device/scalar_type.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
-#include "partita/ops/scalar_type.h"
 #include "partita/shard/flat_buffer.h"
 
 namespace partita {
@@ -56,8 +56,7 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
       units_(plan.units.size()) {
   for (size_t s = 0; s < slots_.size(); ++s)
     if (gradients_.receive_count[s] > 0)
-      slots_[s].receive_buffer =
-          flat_zeros(gradients_.receive_count[s], gradients_.receive_dtype[s], options_.device);
+      slots_[s].receive_buffer = flat_zeros(gradients_.receive_count[s], gradients_.receive_dtype[s], options_.device);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     if (gradients_.slice[u] == SliceMemory::none) continue;
     const auto index = static_cast<size_t>(gradients_.slots.slot_of_unit[u]);

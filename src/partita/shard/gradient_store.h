@@ -22,8 +22,8 @@
 #include <memory>
 #include <vector>
 
-#include "partita/comm/copies.h"
-#include "partita/comm/stream.h"
+#include "partita/device/copies.h"
+#include "partita/device/stream.h"
 #include "partita/nn/grads.h"
 #include "partita/shard/gradient_offload.h"
 #include "partita/shard/gradient_plan.h"

@@ -32,11 +32,11 @@ struct Placement {  // where a block's parameter is
 };
 
 struct UnitOptions {
-  int ranks = 1;                           // over which units are cut
-  DType weight = DType::fp32;              // as it is gathered and computed with
-  DType matrix_gradient = DType::fp32;     // of layers; that of all other units is fp32
+  int ranks = 1;                        // over which units are cut
+  DType weight = DType::fp32;           // as it is gathered and computed with
+  DType matrix_gradient = DType::fp32;  // of layers; that of all other units is fp32
   DType matrix_gradient_sum = DType::fp32;
-  int layers_per_unit = 0;                 // 0: automatic
+  int layers_per_unit = 0;  // 0: automatic
 };
 
 struct UnitPlan {

@@ -22,7 +22,7 @@ struct BlockUse {
 };
 
 struct UsePlan {
-  struct Turn {  // of one use
+  struct Turn {                 // of one use
     std::vector<int> units;     // that must be there
     std::vector<int> prefetch;  // gathered while the block computes: of the next use that needs another unit
     std::vector<int> released;  // read for the last time before their slot gets another unit, or the plan ends

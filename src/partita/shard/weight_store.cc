@@ -27,9 +27,9 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
     if (slice_in_slot(u))
       slices_.push_back(own_part(static_cast<int>(u), slot(static_cast<int>(u))));  // gathered in place
     else
-      slices_.push_back(from_master ? at::Tensor()
-                                    : flat_zeros(plan.units[u].layout.slice_count(), plan.units[u].weight,
-                                                 options_.device));
+      slices_.push_back(from_master
+                            ? at::Tensor()
+                            : flat_zeros(plan.units[u].layout.slice_count(), plan.units[u].weight, options_.device));
   }
   std::vector<std::vector<at::Tensor>> of_unit;
   for (size_t u = 0; u < plan.units.size(); ++u)

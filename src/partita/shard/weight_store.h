@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "partita/comm/stream.h"
+#include "partita/device/stream.h"
 #include "partita/shard/slots.h"
 #include "partita/shard/use_plan.h"
 #include "partita/shard/zero.h"

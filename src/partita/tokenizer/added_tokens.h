@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "partita/tokenizer/code_point_set.h"
 #include "partita/tokenizer/tokenizer.h"
+#include "partita/unicode/code_point_set.h"
 
 namespace partita {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "partita/tokenizer/unicode.h"
+#include "partita/unicode/unicode.h"
 
 namespace partita {
 namespace {

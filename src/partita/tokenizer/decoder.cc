@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "partita/tokenizer/normalizer.h"
-#include "partita/tokenizer/pre_tokenizer.h"
+#include "partita/tokenizer/split/pre_tokenizer.h"
 
 namespace partita {
 namespace {

@@ -1,7 +1,7 @@
 #include "partita/tokenizer/normalizer.h"
 
 #include "partita/base/error.h"
-#include "partita/tokenizer/unicode.h"
+#include "partita/unicode/unicode.h"
 
 namespace partita {
 namespace {

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "partita/tokenizer/normal_forms.h"
-#include "partita/tokenizer/pre_tokenizer.h"
+#include "partita/tokenizer/split/pre_tokenizer.h"
+#include "partita/unicode/normal_forms.h"
 
 namespace partita {
 

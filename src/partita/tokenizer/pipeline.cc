@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "partita/base/error.h"
-#include "partita/tokenizer/unicode.h"
+#include "partita/unicode/unicode.h"
 
 namespace partita {
 namespace {

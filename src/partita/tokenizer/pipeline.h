@@ -13,7 +13,7 @@
 #include "partita/tokenizer/added_tokens.h"
 #include "partita/tokenizer/decoder.h"
 #include "partita/tokenizer/normalizer.h"
-#include "partita/tokenizer/pre_tokenizer.h"
+#include "partita/tokenizer/split/pre_tokenizer.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {

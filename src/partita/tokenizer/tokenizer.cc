@@ -1,14 +1,14 @@
 #include "partita/tokenizer/tokenizer.h"
 
 #include "partita/base/error.h"
-#include "partita/tokenizer/bpe.h"
-#include "partita/tokenizer/gpt2_files.h"
+#include "partita/tokenizer/bpe/bpe.h"
+#include "partita/tokenizer/formats/gpt2_files.h"
+#include "partita/tokenizer/formats/tiktoken.h"
+#include "partita/tokenizer/formats/tokenizer_config.h"
+#include "partita/tokenizer/formats/tokenizer_files.h"
+#include "partita/tokenizer/formats/tokenizer_json.h"
 #include "partita/tokenizer/pipeline.h"
-#include "partita/tokenizer/sentencepiece.h"
-#include "partita/tokenizer/tiktoken.h"
-#include "partita/tokenizer/tokenizer_config.h"
-#include "partita/tokenizer/tokenizer_files.h"
-#include "partita/tokenizer/tokenizer_json.h"
+#include "partita/tokenizer/sentencepiece/sentencepiece.h"
 
 namespace partita {
 namespace fs = std::filesystem;

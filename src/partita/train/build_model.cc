@@ -4,12 +4,12 @@
 #include <iterator>
 
 #include "partita/base/error.h"
+#include "partita/config/frozen.h"
 #include "partita/engine/graph_pays.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/model.h"
 #include "partita/ops/fp8.h"
 #include "partita/tokenizer/tokenizer.h"
-#include "partita/train/frozen.h"
 
 namespace partita {
 
@@ -32,7 +32,8 @@ bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks,
   const bool possible = on_gpu && ranks == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
-        "kernels.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one rank "
+        "kernels.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one "
+        "rank "
         "that gathers no weights (stages 0-2), without offload; use auto",
         on_gpu ? "a GPU" : "the CPU", ranks, ranks == 1 ? "" : "s", c.parallel.zero_stage,
         offloads ? " and offload" : "");

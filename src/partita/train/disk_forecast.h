@@ -8,8 +8,8 @@
 #include <string>
 
 #include "partita/base/dtype.h"
+#include "partita/config/config.h"
 #include "partita/nn/parameter.h"
-#include "partita/train/config.h"
 
 namespace partita {
 

@@ -16,11 +16,11 @@
 #include "partita/data/batch_reader.h"
 #include "partita/data/padded_source.h"
 #include "partita/data/prompt_dataset.h"
-#include "partita/data/text_input.h"
 #include "partita/data/token_windows.h"
+#include "partita/interop/model_tokenizer.h"
+#include "partita/text/text_input.h"
 #include "partita/train/build_model.h"
 #include "partita/train/memory_forecast.h"
-#include "partita/train/model_tokenizer.h"
 #include "partita/train/token_checks.h"
 #include "partita/train/training_data.h"
 

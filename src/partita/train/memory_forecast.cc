@@ -8,10 +8,10 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/device/device_use.h"
 #include "partita/engine/engine_memory.h"
 #include "partita/engine/engine_plan.h"
 #include "partita/models/model.h"
-#include "partita/ops/device_use.h"
 #include "partita/train/token_samples.h"
 
 namespace partita {
@@ -134,8 +134,8 @@ MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device
 
 MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {
   const std::vector<std::unique_ptr<Block>> blocks = make_blocks(s.model, s.compute, s.lora, device);
-  const EngineMemory m = predict_memory(blocks, sharding_of(s.zero_stage, ranks),
-                                        inference_options(s.model, s.compute, s.shape, device));
+  const EngineMemory m =
+      predict_memory(blocks, sharding_of(s.zero_stage, ranks), inference_options(s.model, s.compute, s.shape, device));
   const int64_t cached = 2 * s.model.layers * s.model.key_value_heads() * s.model.head_size() * s.cached_tokens;
   return {{{"weights", s.holds_weights ? 0 : m.weights},
            {"temporaries", m.temporaries},

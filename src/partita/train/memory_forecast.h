@@ -16,8 +16,8 @@
 
 #include "partita/base/free_memory.h"
 #include "partita/engine/engine_options.h"
+#include "partita/monitor/metrics.h"
 #include "partita/train/build_model.h"
-#include "partita/train/metrics.h"
 
 namespace partita {
 

@@ -2,13 +2,13 @@
 
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
-#include "partita/comm/device_stream.h"
-#include "partita/comm/repeated.h"
+#include "partita/device/device_stream.h"
+#include "partita/device/repeated.h"
 #include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/precision_note.h"
+#include "partita/profile/matmul_tuning.h"
 #include "partita/train/build_model.h"
-#include "partita/train/matmul_tuning.h"
 #include "partita/train/token_samples.h"
 
 namespace partita {

@@ -8,7 +8,7 @@
 
 #include "partita/checkpoint/peers.h"
 #include "partita/comm/communicator.h"
-#include "partita/train/config.h"
+#include "partita/config/config.h"
 
 namespace partita {
 

@@ -8,7 +8,7 @@
 #include "partita/base/duration.h"
 #include "partita/base/foreign_format.h"
 #include "partita/base/printable.h"
-#include "partita/train/progress.h"
+#include "partita/monitor/progress.h"
 
 namespace partita {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/train/hooks.h"
+#include "partita/monitor/hooks.h"
 
 namespace partita {
 

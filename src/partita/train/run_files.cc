@@ -6,8 +6,8 @@
 
 #include "partita/base/file.h"
 #include "partita/base/host.h"
-#include "partita/tokenizer/tokenizer_files.h"
-#include "partita/train/side_files.h"
+#include "partita/interop/side_files.h"
+#include "partita/tokenizer/formats/tokenizer_files.h"
 
 namespace partita {
 namespace {

@@ -6,7 +6,7 @@
 //                   *.tiktoken, whatever it is), with tokenizer_config.json and chat templates where there are some
 //   generation_config.json  of the model that training begins from
 #pragma once
-#include "partita/train/config.h"
+#include "partita/config/config.h"
 
 namespace partita {
 

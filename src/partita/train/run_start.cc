@@ -5,12 +5,12 @@
 
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/device/device_use.h"
 #include "partita/models/flops.h"
-#include "partita/ops/device_use.h"
+#include "partita/monitor/summary.h"
 #include "partita/ops/matmul_rate.h"
 #include "partita/train/disk_forecast.h"
 #include "partita/train/memory_forecast.h"
-#include "partita/train/summary.h"
 
 namespace partita {
 namespace {

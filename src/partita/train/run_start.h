@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "partita/comm/communicator.h"
+#include "partita/config/config.h"
 #include "partita/engine/engine.h"
-#include "partita/train/config.h"
-#include "partita/train/metrics.h"
+#include "partita/monitor/metrics.h"
 
 namespace partita {
 

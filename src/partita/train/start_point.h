@@ -9,7 +9,7 @@
 #pragma once
 #include <filesystem>
 
-#include "partita/train/config.h"
+#include "partita/config/config.h"
 
 namespace partita {
 

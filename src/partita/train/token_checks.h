@@ -5,8 +5,8 @@
 // What PREFIX.sums says (data/token_sums.h) costs nothing to compare. Without it, tokens are looked through: all of
 // them up to kMostSearched bytes, of more a part that is spread over the file.
 #pragma once
+#include "partita/config/config.h"
 #include "partita/data/indexed_dataset.h"
-#include "partita/train/config.h"
 
 namespace partita {
 

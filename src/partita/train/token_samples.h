@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 
+#include "partita/config/config.h"
 #include "partita/data/sample_source.h"
 #include "partita/data/split.h"
-#include "partita/train/config.h"
 
 namespace partita {
 

@@ -2,15 +2,15 @@
 //
 //   train(config, world);
 //   Hooks mine;
-//   mine.add(std::make_unique<Sampler>());        // train/hooks.h
+//   mine.add(std::make_unique<Sampler>());        // monitor/hooks.h
 //   train(config, world, std::move(mine));
 //
 // All ranks call it. It resumes by itself (checkpoint.resume = "auto") and ends by itself: after the last step, on
 // Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 after the present step with a checkpoint saved, or by an Error.
 #pragma once
 #include "partita/comm/world.h"
-#include "partita/train/config.h"
-#include "partita/train/hooks.h"
+#include "partita/config/config.h"
+#include "partita/monitor/hooks.h"
 
 namespace partita {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "partita/config/config.h"
 #include "partita/data/batch_reader.h"
 #include "partita/nn/block.h"
-#include "partita/train/config.h"
 
 namespace partita {
 

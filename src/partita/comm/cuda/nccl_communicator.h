@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "partita/comm/communicator.h"
-#include "partita/comm/cuda/stream.h"
 #include "partita/comm/cuda/watchdog.h"
+#include "partita/device/cuda/stream.h"
 
 namespace partita {
 

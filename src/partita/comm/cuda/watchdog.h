@@ -20,7 +20,7 @@
 #include <string>
 #include <thread>
 
-#include "partita/comm/cuda/stream.h"
+#include "partita/device/cuda/stream.h"
 
 namespace partita {
 

@@ -110,8 +110,7 @@ void sum_of_squares(at::Tensor in, at::Tensor out) {
   std::vector<double> partial(static_cast<size_t>((n + kChunk - 1) / kChunk));
   at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
-      partial[static_cast<size_t>(c)] =
-          HWY_DYNAMIC_DISPATCH(squares_of)(in, c * kChunk, std::min(n, (c + 1) * kChunk));
+      partial[static_cast<size_t>(c)] = HWY_DYNAMIC_DISPATCH(squares_of)(in, c * kChunk, std::min(n, (c + 1) * kChunk));
   });
   double sum = 0;
   for (double p : partial) sum += p;

@@ -1,0 +1,189 @@
+#include "partita/config/config.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/data/batch_plan.h"
+#include "partita/data/blend.h"
+#include "partita/data/split.h"
+#include "partita/optim/loss_scale.h"
+
+namespace partita {
+namespace {
+
+constexpr int64_t kMostProduct = int64_t{1} << 60;
+
+int64_t data_ranks(const ParallelConfig& p, int64_t ranks) { return p.data > 0 ? p.data : ranks; }
+
+BatchPlan batch_plan(const Config& c, int64_t ranks) {
+  return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c.parallel, ranks));
+}
+
+void validate_parallel(const ParallelConfig& p, int64_t ranks) {
+  if (p.tensor != 1) fail("parallel.tensor is {}: tensor parallelism is not built yet, use 1", p.tensor);
+  if (p.pipeline != 1) fail("parallel.pipeline is {}: pipeline parallelism is not built yet, use 1", p.pipeline);
+  if (p.data != 0 && p.data != ranks) {
+    fail("parallel.data is {}, the job has {} rank{}: start as many ranks, or use 0 for all there are", p.data, ranks,
+         ranks == 1 ? "" : "s");
+  }
+}
+
+void validate_precision(const Config& c) {
+  if (c.precision.states == DType::bf16 && c.precision.compute != DType::bf16)
+    fail("precision.states is bf16, precision.compute {}: states in bf16 need compute in bf16",
+         name_of(c.precision.compute));
+  if (c.precision.fp8 != Fp8Recipe::off && c.precision.compute != DType::bf16)
+    fail("precision.fp8 is {}, precision.compute {}: FP8 matrix products need precision.compute=bf16",
+         name_of(c.precision.fp8), name_of(c.precision.compute));
+  if (c.loss_scale.lowest > c.loss_scale.initial)
+    fail("loss_scale.lowest {} is more than loss_scale.initial {}: use at most {}", c.loss_scale.lowest,
+         c.loss_scale.initial, c.loss_scale.initial);
+  if (const double highest = LossScaleOptions{}.highest; c.loss_scale.initial > highest)
+    fail("loss_scale.initial is {}: it never rises above {}, use at most that", c.loss_scale.initial, highest);
+}
+
+void validate_memory(const Config& c) {
+  const auto check = [&](const char* key, int64_t layers) {
+    if (layers > c.model.layers)
+      fail("memory.{} is {}, the model has {} layers: use at most that", key, layers, c.model.layers);
+  };
+  check("recompute_full_layers", c.memory.recompute_full_layers);
+  check("offload_activations", c.memory.offload_activations);
+}
+
+// Error: a product of sizes that counts something no longer is a 64-bit integer (with room for sums of such).
+void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys, const char* what) {
+  int64_t product = 1;
+  for (const auto& [key, value] : keys) {
+    if (!__builtin_mul_overflow(product, value, &product) && product <= kMostProduct) continue;
+    std::string names;
+    for (const auto& [name, size] : keys) names += fmt::format("{}{} {}", names.empty() ? "" : " x ", name, size);
+    fail("{} are more {} than can be counted: use smaller ones", names, what);
+  }
+}
+
+void validate_products(const Config& c) {
+  const TrainConfig& t = c.train;
+  require_product(
+      {{"train.steps", t.steps}, {"train.global_batch", t.global_batch}, {"train.sequence_length", t.sequence_length}},
+      "tokens");
+  require_product({{"eval.batches", c.eval.batches},
+                   {"train.global_batch", t.global_batch},
+                   {"train.sequence_length", t.sequence_length}},
+                  "tokens");
+  // Of a layer's largest activation, in bytes; kernels count rows in 32 bits.
+  require_product({{"train.micro_batch", t.micro_batch},
+                   {"train.sequence_length", t.sequence_length},
+                   {"model.layers", c.model.layers},
+                   {"bytes of a layer and token",
+                    64 * std::max({c.model.hidden_size, c.model.ffn_size(), c.model.heads * c.model.head_size()})}},
+                  "activations");
+  if (t.micro_batch * t.sequence_length > std::numeric_limits<int32_t>::max())
+    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} are possible at once",
+         t.micro_batch, t.sequence_length, t.micro_batch * t.sequence_length, std::numeric_limits<int32_t>::max());
+}
+
+void validate_batches(const Config& c, int64_t ranks) {
+  validate_products(c);
+  (void)batch_plan(c, ranks);
+  if (c.train.sequence_length > c.model.max_length) {
+    const bool learned = c.model.kind == ModelKind::gpt2 && !c.from.empty();
+    fail("train.sequence_length {} is more than model.max_length {}: use at most {}{}", c.train.sequence_length,
+         c.model.max_length, c.model.max_length,
+         learned ? " (the positions of this model are learned)" : ", or raise model.max_length");
+  }
+}
+
+void validate_data(const Config& c) {
+  const DataConfig& d = c.data;
+  const bool prompts = d.format == DataFormat::prompts;
+  if (prompts && !d.blend.empty()) fail("data.blend is of token files, data.format is prompts: use data.path");
+  if (!d.path.empty() && !d.blend.empty())
+    fail("data.path is \"{}\" and data.blend is given too: leave one of them out", d.path.string());
+  if (!d.blend.empty()) (void)parse_blend(d.blend);
+  if (d.path.empty() && prompts) fail("data.path is not set: give a file of JSON lines with prompt and completion");
+  if (d.path.empty() && d.blend.empty())
+    fail("data.path is not set: give the prefix of the token files that 'partita tokenize' wrote");
+  if (d.tokenizer.empty() && c.from.empty() && (prompts || c.model.vocab_size == 0)) {
+    fail("data.tokenizer is not set: give the tokenizer.json {}",
+         prompts ? "of the model" : "that the token files were made with, or model.vocab_size");
+  }
+  if (d.packing && !prompts) fail("data.packing is true: samples of token files have no padding, leave it out");
+  if (prompts && d.prompt_key == d.completion_key)
+    fail("data.prompt_key and completion_key are both \"{}\": give two keys", d.prompt_key);
+  if (!d.validation.empty()) return;  // nothing is split
+  const std::array<double, 3> split = parse_split(d.split).shares;
+  if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", d.split);
+  if (c.eval.every > 0 && split[1] == 0) {
+    fail(
+        "data.split \"{}\" leaves nothing for validation: give it a weight, or data.validation, or set eval.every to 0",
+        d.split);
+  }
+}
+
+void validate_schedule(const Config& c) {
+  if (c.optimizer.min_learning_rate > c.optimizer.learning_rate) {
+    fail("optimizer.min_learning_rate {} is more than learning_rate {}: use at most {}", c.optimizer.min_learning_rate,
+         c.optimizer.learning_rate, c.optimizer.learning_rate);
+  }
+  const Schedule s = make_schedule(c);
+  const char* unit = c.schedule.unit == ScheduleUnit::steps ? "steps" : "samples";
+  if (s.warmup > s.length) {
+    fail("schedule.warmup of {} {} is longer than the whole schedule of {}: lower schedule.warmup or raise train.steps",
+         s.warmup, unit, s.length);
+  }
+  if (s.kind == ScheduleKind::warmup_stable_decay && s.warmup + s.wsd_decay > s.length) {
+    fail(
+        "schedule.warmup {} and wsd_decay {} are together longer than the whole schedule of {} {}: lower them or raise "
+        "train.steps",
+        s.warmup, s.wsd_decay, s.length, unit);
+  }
+}
+
+}  // namespace
+
+void validate_step(const Config& c, int64_t ranks) {
+  validate(c.model);
+  validate(c.lora, c.model.kind);
+  validate_precision(c);
+  validate_memory(c);
+  validate_parallel(c.parallel, ranks);
+  validate_batches(c, ranks);
+}
+
+void validate(const Config& c, int64_t ranks) {
+  validate_step(c, ranks);
+  if (c.lora.rank > 0 && c.from.empty())
+    fail("lora.rank is {} and model.from is empty: adapters are added to a trained model: name its folder",
+         c.lora.rank);
+  validate_schedule(c);
+  validate_data(c);
+  if (c.run.directory.empty()) fail("run.directory is empty: name a folder");
+  if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
+}
+
+int64_t accumulation_steps(const Config& c, int64_t ranks) { return batch_plan(c, ranks).accumulation(); }
+
+Schedule make_schedule(const Config& c) {
+  const int64_t whole = c.schedule.unit == ScheduleUnit::steps ? c.train.steps : c.train.steps * c.train.global_batch;
+  const int64_t length = c.schedule.decay > 0 ? c.schedule.decay : whole;
+  return {.kind = c.schedule.kind,
+          .max = c.optimizer.learning_rate,
+          .min = c.optimizer.min_learning_rate,
+          .warmup = c.schedule.warmup,
+          .length = length,
+          .wsd_decay = c.schedule.wsd_decay > 0 ? c.schedule.wsd_decay : length / 10,
+          .wsd_style = c.schedule.wsd_style};
+}
+
+double learning_rate(const Config& c, int64_t step, int64_t consumed_samples) {
+  return learning_rate(make_schedule(c), c.schedule.unit == ScheduleUnit::steps ? step : consumed_samples);
+}
+
+}  // namespace partita

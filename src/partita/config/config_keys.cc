@@ -1,0 +1,333 @@
+// The keys of a configuration: names, types, ranges and meanings, and reading and printing by them.
+#include <utility>
+#include <vector>
+
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/run_state.h"
+#include "partita/config/config.h"
+#include "partita/config/config_aliases.h"
+#include "partita/config/config_limits.h"
+#include "partita/config/config_renames.h"
+#include "partita/interop/model_source.h"
+
+namespace partita {
+namespace {
+
+void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, std::filesystem::path& base) {
+  s.section("model", "the shape of the model")
+      .field("from", from,
+             "Hugging Face or PEFT folder, run or checkpoint to start from; its shape and adapters are the defaults")
+      .field("base", base, "base model of the adapters in model.from; empty: the path stored with them")
+      .choice("kind", m.kind, {"gpt2", "llama"},
+              "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
+      .field("layers", m.layers, at_least(1), "transformer layers")
+      .field("hidden_size", m.hidden_size, at_least(1), "width of the residual stream; a multiple of heads")
+      .field("heads", m.heads, at_least(1), "attention heads")
+      .field("kv_heads", m.kv_heads, at_least(0),
+             "llama: key/value heads, each shared by several queries; 0: as many as heads")
+      .field("head_width", m.head_width, at_least(0), "llama: channels per head; 0: hidden_size / heads")
+      .field("ffn_hidden_size", m.ffn_hidden_size, at_least(0),
+             "inner width of the MLP; 0: 4 x hidden_size (gpt2), or 8/3 x hidden_size rounded up to a multiple of 256 "
+             "(llama)")
+      .field("vocab_size", m.vocab_size, at_least(0), "size of the vocabulary; 0: that of the tokenizer")
+      .field("max_length", m.max_length, at_least(1), "longest sequence, in tokens")
+      .choice("tied_head", m.tied_head, {"auto", "true", "false"},
+              "share the token embedding with the output head; auto: true for gpt2, false for llama")
+      .field("dropout", m.dropout, fraction(),
+             "dropout probability of the branches that are added to the residual stream")
+      .field("embedding_dropout", m.embedding_dropout, fraction(), "dropout probability of the embedding")
+      .field("attention_dropout", m.attention_dropout, fraction(), "dropout probability of attention weights")
+      .field("init_std", m.init_std, more_than(0), "standard deviation of initial weights")
+      .field("norm_epsilon", m.norm_epsilon, more_than(0), "added to the variance in norms")
+      .field("rope_theta", m.rope_theta, more_than(1), "llama: base of the rotary position frequencies")
+      .field("rope_factor", m.rope_factor, at_least(1), "llama 3: divisor of the low rotary frequencies; 1: no scaling")
+      .field("rope_low_frequency", m.rope_low_frequency, more_than(0),
+             "llama 3: frequencies with fewer turns than this within rope_original_length are divided by rope_factor")
+      .field("rope_high_frequency", m.rope_high_frequency, more_than(0),
+             "llama 3: frequencies with more turns than this are unchanged")
+      .field("rope_original_length", m.rope_original_length, at_least(1),
+             "llama 3: sequence length of the original training");
+}
+
+void bind_lora(ConfigSchema& s, LoraConfig& l) {
+  s.section("lora", "low-rank adapters on a frozen model")
+      .field("rank", l.rank, at_least(0), "rank of the adapters; 0: no adapters, train the model itself")
+      .field("alpha", l.alpha, more_than(0), "the output of adapters is multiplied by alpha / rank")
+      .field("dropout", l.dropout, fraction(), "dropout probability of the input of adapters")
+      .field(
+          "targets", l.targets,
+          "linear layers with adapters, comma-separated names of Hugging Face such as q_proj,v_proj; empty: those of "
+          "the attention");
+}
+
+void bind_data(ConfigSchema& s, DataConfig& d) {
+  s.section("data", "training and validation data")
+      .choice("format", d.format, {"tokens", "prompts"},
+              "tokens: files written by 'partita tokenize'; prompts: JSON lines of prompts and completions; only "
+              "completions "
+              "carry loss")
+      .field("path", d.path, "tokens: prefix of the files PATH.bin and PATH.idx; prompts: the file of JSON lines")
+      .field("blend", d.blend,
+             "tokens: instead of path, weights and prefixes in turn, [0.7, \"data/a\", 0.3, \"data/b\"]; without "
+             "weights each dataset is weighted by its size")
+      .field("validation", d.validation, "validation data in the same format; empty: a part of path, chosen by split")
+      .field("tokenizer", d.tokenizer, "tokenizer.json that wrote the token files; empty: that of model.from")
+      .field("split", d.split, "weights of the training, validation and test parts, in documents or examples")
+      .field("seed", d.seed, between(0, 4294967295), "shuffle seed")
+      .field(
+          "cache", d.cache,
+          "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache next "
+          "to the token files; none: each rank keeps its own in memory")
+      .choice("separate_documents", d.separate_documents, {"auto", "true", "false"},
+              "reset positions and mask attention at document boundaries; auto: for prompts only")
+      .field("prompt_key", d.prompt_key, "prompts: key of the prompt")
+      .field("completion_key", d.completion_key, "prompts: key of the completion")
+      .field("packing", d.packing,
+             "prompts: pack as many examples as fit into a sample (false: one example per sample, padded)")
+      .choice("too_long", d.too_long, {"error", "cut", "skip"},
+              "prompts: examples longer than a sample are an error, lose the end of their completion, or are skipped")
+      .field("allow_special", d.allow_special,
+             "prompts: read the name of a special token, such as <|im_start|>, as that token; false: as text")
+      .field("add_special", d.add_special,
+             "prompts: put the tokens that the tokenizer's file puts in front of a text, such as <s>, in front of each "
+             "prompt")
+      .field("verify", d.verify,
+             "tokens: check the token files against their checksums (PREFIX.sums) before the first step");
+}
+
+void bind_train(ConfigSchema& s, TrainConfig& t) {
+  s.section("train", "the training loop")
+      .field("steps", t.steps, at_least(1), "number of optimizer steps")
+      .field("sequence_length", t.sequence_length, at_least(1), "tokens per sample; at most model.max_length")
+      .field("micro_batch", t.micro_batch, at_least(1), "samples per rank in one forward and backward pass")
+      .field("global_batch", t.global_batch, at_least(1),
+             "samples per step over all ranks: ranks x micro_batch x gradient accumulation steps")
+      .field("freeze", t.freeze, "parameters that are not trained, comma-separated patterns: embedding.*,layers.0.*")
+      .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
+      .field("threads", t.threads, at_least(0),
+             "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
+             "itself), else the cores this process may use, divided by the ranks that share them")
+      .choice("device", t.device, {"auto", "cpu", "cuda"},
+              "device. cuda: one GPU per rank; auto: GPUs if there is one for every rank, else the CPU");
+}
+
+void bind_precision(ConfigSchema& s, PrecisionConfig& p) {
+  s.section("precision", "number formats")
+      .choice("compute", p.compute, {"fp32", "bf16", "fp16"},
+              "weights and activations in forward and backward; fp16 uses a loss scale")
+      .choice("states", p.states, {"fp32", "bf16"},
+              "master weights and optimizer states; bf16: no master weights, and updates round stochastically")
+      .choice("fp8", p.fp8, kFp8Recipes,
+              "fp8 matmuls in the linears of layers (needs compute bf16); current: scales from the current tensor; "
+              "delayed: from the largest value of the last 16 updates")
+      .field("fp32_gradients", p.fp32_gradients,
+             "keep the gradients of layers in fp32 even if half precision is enough: at ZeRO 2 and 3, and for one "
+             "micro-batch on one rank");
+}
+
+void bind_memory(ConfigSchema& s, MemoryConfig& m) {
+  s.section("memory", "less memory for more time: recomputation and offload")
+      .choice("recompute", m.recompute, {"none", "selective", "mlp", "full"},
+              "what backward recomputes instead of reading it from memory. selective: norms and activation functions; "
+              "mlp: also the first matmul of the MLP; full: everything except block inputs")
+      .field("recompute_full_layers", m.recompute_full_layers, at_least(0),
+             "additionally recompute the first N layers in full")
+      .field("offload_optimizer", m.offload_optimizer,
+             "GPU only: keep gradients, master weights and optimizer states in host memory and update there")
+      .field("offload_activations", m.offload_activations, at_least(0),
+             "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)");
+}
+
+void bind_kernels(ConfigSchema& s, KernelConfig& k) {
+  s.section("kernels", "how kernels are chosen and launched")
+      .choice(
+          "cuda_graph", k.cuda_graph, {"auto", "true", "false"},
+          "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
+          "if kernels are short")
+      .choice(
+          "tune_matmul", k.tune_matmul, {"auto", "true", "false"},
+          "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: in longer runs "
+          "that need not be bitwise reproducible")
+      .field("tuning_file", k.tuning_file,
+             "matmul_tuning.json of another run, whose algorithms are used; empty: those that this run measures")
+      .field("deterministic", k.deterministic,
+             "bitwise reproducible runs, even where that costs time (attention backward on GPUs)");
+}
+
+void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
+  s.section("optimizer", "optimizer")
+      .choice("kind", o.kind, {"adamw", "sgd", "lamb"},
+              "Adam with decoupled weight decay, SGD with momentum, or LAMB for very large batches")
+      .field("learning_rate", o.learning_rate, more_than(0), "peak learning rate")
+      .field("min_learning_rate", o.min_learning_rate, at_least(0), "learning rate at the end of the schedule")
+      .field("weight_decay", o.weight_decay, at_least(0),
+             "weight decay of matrices and embeddings (biases and norms have none)")
+      .field("beta1", o.beta1, fraction(), "adamw, lamb: decay of the mean of gradients")
+      .field("beta2", o.beta2, fraction(), "adamw, lamb: decay of the mean of squared gradients")
+      .field("epsilon", o.epsilon, more_than(0), "adamw, lamb: added to the root of the mean square")
+      .field("momentum", o.momentum, fraction(), "sgd: momentum")
+      .field("clip", o.clip, at_least(0),
+             "largest global gradient norm; larger gradients are scaled down to it; 0: no clipping");
+}
+
+void bind_loss_scale(ConfigSchema& s, LossScaleConfig& l) {
+  s.section("loss_scale", "loss scale of fp16, which keeps small gradients from vanishing")
+      .field("initial", l.initial, at_least(1), "loss scale of the first step")
+      .field("lowest", l.lowest, more_than(0), "lowest loss scale; an overflow at this scale ends the run")
+      .field("window", l.window, at_least(1), "steps without overflow after which the scale doubles");
+}
+
+void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
+  s.section("schedule", "learning rate schedule")
+      .choice("kind", c.kind, {"cosine", "linear", "constant", "inverse-square-root", "warmup-stable-decay"},
+              "curve after the warmup")
+      .choice("unit", c.unit, {"steps", "samples"}, "unit of warmup, decay and wsd_decay")
+      .field("warmup", c.warmup, at_least(0), "length of the linear rise to learning_rate")
+      .field("decay", c.decay, at_least(0),
+             "length of the schedule including warmup, at whose end min_learning_rate is reached; 0: the whole run")
+      .field("wsd_decay", c.wsd_decay, at_least(0),
+             "length of the decay at the end of warmup-stable-decay; 0: a tenth of the schedule")
+      .choice("wsd_style", c.wsd_style, {"exponential", "linear", "cosine", "one-minus-sqrt"},
+              "curve of the decay at the end of warmup-stable-decay");
+}
+
+void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
+  s.section("parallel", "distribution over ranks")
+      .field("zero_stage", p.zero_stage, between(0, 3),
+             "0: every rank holds everything; 1: optimizer states are sharded; 2: also gradients; 3: also weights")
+      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all")
+      .field("tensor", p.tensor, at_least(1), "tensor-parallel ranks; only 1 is supported")
+      .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 is supported")
+      .field("layers_per_collective", p.layers_per_collective, at_least(0),
+             "layers gathered and reduced together; 0: as many as hold about 30 million elements")
+      .field(
+          "timeout_seconds", p.timeout_seconds, at_least(1),
+          "a collective that takes longer than this many seconds ends the run and names the ranks that did not arrive");
+}
+
+void bind_rest(ConfigSchema& s, Config& c) {
+  s.section("eval", "validation during the run")
+      .field("every", c.eval.every, at_least(0), "steps between validations; 0: no validation")
+      .field("batches", c.eval.batches, at_least(1), "global batches per validation");
+  s.section("checkpoint", "saving and resuming")
+      .field("every", c.checkpoint.every, at_least(0), "steps between checkpoints; 0: only at the end")
+      .field("keep_last", c.checkpoint.keep_last, at_least(0), "number of newest checkpoints to keep; 0: all")
+      .field("keep_every", c.checkpoint.keep_every, at_least(0),
+             "also keep checkpoints whose step is a multiple of this; 0: none")
+      .field(
+          "resume", c.checkpoint.resume,
+          "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
+          "checkpoint to start at (of the run itself: see run.rewind)")
+      .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run");
+  s.section("log", "output of the run")
+      .field("every", c.log.every, at_least(1), "steps between log lines")
+      .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")
+      .choice("progress", c.log.progress, {"auto", "true", "false"}, "progress bar; auto: if stderr is a terminal")
+      .field("profile_steps", c.log.profile_steps, at_least(0),
+             "steps that rank 0 traces, after the first five (and tuning), into profile.json for ui.perfetto.dev and "
+             "profile.txt with the time per kernel family; 0: none");
+  s.section("run", "output folder")
+      .field("directory", c.run.directory, "folder of config.toml, metrics.jsonl, TensorBoard files and checkpoints")
+      .field("fork", c.run.fork,
+             "new run folder that starts at a checkpoint of run.directory: the newest, or checkpoint.resume; empty: no "
+             "fork")
+      .field("rewind", c.run.rewind,
+             "go back to the older checkpoint of the run named by checkpoint.resume; later ones are moved to a folder");
+  s.section("debug", "debugging checks")
+      .field("poison", c.debug.poison, "fill released weight slots and new gradient buffers with NaN")
+      .field("delay_streams", c.debug.delay_streams, between(0, 1000000),
+             "delay streams at random by up to N microseconds, so that a missing wait changes the loss; 0: no delay")
+      .field("self_check", c.debug.self_check,
+             "check collectives, and attention on GPUs, against known answers before the run")
+      .field("check_memory", c.debug.check_memory,
+             "refuse to start a run that needs more memory than is free; false where the system counts wrongly");
+}
+
+ConfigSchema bind(Config& config) {
+  ConfigSchema schema;
+  bind_model(schema, config.model, config.from, config.base);
+  bind_lora(schema, config.lora);
+  bind_data(schema, config.data);
+  bind_train(schema, config.train);
+  bind_precision(schema, config.precision);
+  bind_memory(schema, config.memory);
+  bind_kernels(schema, config.kernels);
+  bind_optimizer(schema, config.optimizer);
+  bind_loss_scale(schema, config.loss_scale);
+  bind_schedule(schema, config.schedule);
+  bind_parallel(schema, config.parallel);
+  bind_rest(schema, config);
+  schema.renamed(config_renames()).also_called(config_aliases());
+  limit_sizes(schema);
+  return schema;
+}
+
+}  // namespace
+
+Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources) {
+  Config config;
+  const std::string text = read_file(file);
+  bool said = false;
+  const auto read = [&] {
+    ConfigSchema schema = bind(config);
+    schema.read_toml(text, file.string(), sources);
+    schema.read_overrides(overrides, sources);
+    if (!std::exchange(said, true))
+      for (const std::string& note : schema.notes()) log::warn("{}", note);
+  };
+  read();
+  if (config.from.empty()) return config;
+  // The other model's shape and adapters as defaults, and what was said on top of them.
+  const std::filesystem::path from = config.from;
+  const ModelSource source = open_model(from, config.base);
+  config = Config{};
+  config.model = source.model;
+  config.lora = source.lora;
+  if (sources != nullptr) {
+    const ConfigSchema schema = bind(config);
+    for (const ConfigField& field : schema.fields())
+      if (field.key.starts_with("model.") || (field.key.starts_with("lora.") && source.lora.rank > 0))
+        sources->try_emplace(field.key, from.string());
+  }
+  read();
+  check_same_function(source.model, config.model, from);
+  return config;
+}
+
+std::string to_toml(const Config& config, const ConfigSources* sources) {
+  Config copy = config;  // the schema binds to variables
+  return bind(copy).to_toml(sources);
+}
+
+Config parse_saved_config(std::string_view text, const std::filesystem::path& path) {
+  Config config;
+  bind(config).read_toml(text, path.string());
+  return config;
+}
+
+std::vector<std::pair<std::string, std::string>> config_values(const Config& config) {
+  Config copy = config;
+  std::vector<std::pair<std::string, std::string>> values;
+  const ConfigSchema schema = bind(copy);
+  for (const ConfigField& field : schema.fields()) values.emplace_back(field.key, field.value());
+  return values;
+}
+
+std::string config_document() {
+  Config defaults;
+  return "# Configuration\n\n"
+         "All keys of a TOML file for `partita train`, as `partita train --help` lists them. A key is given in the "
+         "file, or\n"
+         "after it on the command line as `--section.key=value`, which counts more. `partita train CONFIG "
+         "--print-config`\n"
+         "prints what a run would use, and where each value comes from.\n\n" +
+         bind(defaults).markdown();
+}
+
+std::string config_help() {
+  Config defaults;
+  return bind(defaults).help();
+}
+
+}  // namespace partita

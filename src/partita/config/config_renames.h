@@ -1,0 +1,13 @@
+// Keys of earlier versions that have another name now.
+//
+//   schema.renamed(config_renames());     // a.toml:3: train.precision is now called precision.compute
+#pragma once
+#include <span>
+
+#include "partita/config/schema.h"
+
+namespace partita {
+
+[[nodiscard]] std::span<const ConfigRename> config_renames();
+
+}  // namespace partita

@@ -1,0 +1,20 @@
+// Streams of the device that a rank computes on.
+//
+//   std::unique_ptr<Stream> compute = make_stream(device, StreamUse::compute);
+//   std::unique_ptr<Stream> communication = make_stream(device, StreamUse::concurrent);
+#pragma once
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "partita/device/stream.h"
+
+namespace partita {
+
+// compute: the stream that kernels are given to. concurrent: another one, whose work runs at the same time.
+enum class StreamUse : uint8_t { compute, concurrent };
+
+// Error: a device that this build has no code for.
+[[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);
+
+}  // namespace partita

@@ -1,0 +1,103 @@
+#include "partita/device/worker.h"
+
+#include <exception>
+#ifdef PARTITA_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+namespace partita {
+namespace {
+
+// Makes the GPU of the calling thread current where it is called. A new thread begins with the first GPU: copies for
+// another would take memory there, too, and kernels for another's stream fail.
+std::function<void()> take_device_of_this_thread() {
+#ifdef PARTITA_CUDA
+  if (c10::cuda::device_count() > 0) return [gpu = c10::cuda::current_device()] { c10::cuda::set_device(gpu); };
+#endif
+  return [] {};
+}
+
+}  // namespace
+
+class Worker::Task final : public EventState {
+ public:
+  explicit Task(std::function<Event()> work) : work_(std::move(work)) {}
+
+  void run() {
+    Event after;
+    std::exception_ptr error;
+    try {
+      after = work_();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    work_ = nullptr;
+    const std::lock_guard lock(mutex_);
+    after_ = after;
+    error_ = error;
+    over_ = true;
+    done_.notify_all();
+  }
+
+  bool test() override {
+    const std::lock_guard lock(mutex_);
+    if (over_ && error_) std::rethrow_exception(error_);
+    return over_ && after_.done();
+  }
+
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return over_; });
+    if (error_) std::rethrow_exception(error_);
+    after_.wait();
+  }
+
+ private:
+  std::function<Event()> work_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool over_ = false;
+  Event after_;
+  std::exception_ptr error_;
+};
+
+Worker::Worker()
+    : thread_([this, take_device = take_device_of_this_thread()] {
+        take_device();
+        run();
+      }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  given_.notify_one();
+  thread_.join();
+}
+
+Event Worker::submit(std::function<Event()> work) {
+  auto task = std::make_shared<Task>(std::move(work));
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+  }
+  given_.notify_one();
+  return Event(std::move(task));
+}
+
+void Worker::run() {
+  while (true) {
+    std::shared_ptr<Task> task;
+    {
+      std::unique_lock lock(mutex_);
+      given_.wait(lock, [&] { return ends_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task->run();
+  }
+}
+
+}  // namespace partita

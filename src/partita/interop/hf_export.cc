@@ -1,0 +1,192 @@
+#include "partita/interop/hf_export.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/checkpoint/elements.h"
+#include "partita/checkpoint/new_folder.h"
+#include "partita/interop/hf_config.h"
+#include "partita/interop/peft_config.h"
+#include "partita/interop/peft_names.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kPieceElements = int64_t{1} << 20;
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};  // transformers asks for it
+
+DType dtype_of(ElementType type) {
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+    if (element_type(dtype) == type) return dtype;
+  fail("weights are not exported as {}: use fp32, fp16 or bf16", name_of(type));
+}
+
+// A tensor to write, and where its elements are.
+struct Output {
+  ParameterSpec parameter;
+  HfPiece piece;
+};
+
+std::vector<Output> outputs_of(std::span<const HfParameter> parameters) {
+  std::vector<Output> outputs;
+  for (const HfParameter& p : parameters)
+    for (const HfPiece& piece : p.pieces) outputs.push_back({{.name = p.name, .shape = p.shape}, piece});
+  return outputs;
+}
+
+std::vector<ParameterSpec> specs_of(std::span<const HfParameter> parameters, bool adapter) {
+  std::vector<ParameterSpec> specs;
+  for (const HfParameter& p : parameters) specs.push_back({.name = p.name, .shape = p.shape, .adapter = adapter});
+  return specs;
+}
+
+int64_t count_of(const Output& output) { return ParameterSpec{.name = "", .shape = output.piece.shape}.count(); }
+
+SafetensorsEntry entry_of(const Output& output, const StoredTypes& types) {
+  return {output.piece.name, types.of(output.piece.name), output.piece.shape};
+}
+
+int64_t bytes_of(const Output& output, const StoredTypes& types) {
+  return count_of(output) * size_of(types.of(output.piece.name));
+}
+
+// As many tensors a file as fit; a larger one has a file of its own.
+std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, const StoredTypes& types, int64_t most) {
+  std::vector<std::vector<Output>> files;
+  int64_t bytes = 0;
+  for (Output& output : outputs) {
+    const int64_t size = bytes_of(output, types);
+    if (files.empty() || bytes + size > most) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += size;
+    files.back().push_back(std::move(output));
+  }
+  return files;
+}
+
+class TensorWriter {
+ public:
+  TensorWriter(SafetensorsWriter& out, const WeightSource& source, const StoredTypes& types)
+      : out_(out), source_(source), types_(types) {}
+
+  void write(const Output& output) {
+    name_ = output.piece.name;
+    type_ = types_.of(name_);
+    output.piece.transposed ? write_transposed(output) : write_rows(output);
+  }
+
+ private:
+  // Rows are neighbours there as here.
+  void write_rows(const Output& output) {
+    for (const Box& box : cut_box(box_of(output.parameter.shape, output.piece), kPieceElements)) {
+      values_.resize(static_cast<size_t>(box.count()));
+      source_.read(output.parameter, box, values_);
+      put(values_);
+    }
+  }
+  // [out, in] here, [in, out] there: the whole matrix is read once.
+  void write_transposed(const Output& output) {
+    const int64_t rows = output.piece.shape[0], columns = output.piece.shape[1];
+    values_.resize(static_cast<size_t>(rows * columns));
+    source_.read(output.parameter, box_of(output.parameter.shape, output.piece), values_);
+    constexpr int64_t kTile = 16;  // rows of theirs at once: a cache line of ours
+    std::vector<float> turned;
+    for (int64_t r = 0; r < rows; r += kTile) {
+      const int64_t tile = std::min(kTile, rows - r);
+      turned.resize(static_cast<size_t>(tile * columns));
+      for (int64_t c = 0; c < columns; ++c)
+        for (int64_t i = 0; i < tile; ++i)
+          turned[static_cast<size_t>(i * columns + c)] = values_[static_cast<size_t>(c * rows + r + i)];
+      put(turned);
+    }
+  }
+  void put(std::span<const float> values) {
+    if (const auto at = find_overflow(type_, values))
+      fail("'{}' holds {}, which {} cannot: export with --dtype bf16 or fp32", name_, values[*at], name_of(type_));
+    bytes_.resize(values.size() * static_cast<size_t>(size_of(type_)));
+    from_fp32(type_, values, bytes_.data());
+    out_.write(bytes_);
+  }
+
+  SafetensorsWriter& out_;
+  const WeightSource& source_;
+  const StoredTypes& types_;
+  std::string name_;  // of the tensor that is written, and its type
+  ElementType type_ = ElementType::f32;
+  std::vector<float> values_;
+  std::vector<std::byte> bytes_;
+};
+
+void write_file_of(const fs::path& path, std::span<const Output> outputs, const WeightSource& source,
+                   const StoredTypes& types) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Output& output : outputs) entries.push_back(entry_of(output, types));
+  SafetensorsWriter out(path, entries, kMetadata);
+  TensorWriter writer(out, source, types);
+  for (const Output& output : outputs) writer.write(output);
+  out.commit();
+}
+
+// NAME.safetensors, or NAME-00001-of-00003.safetensors and so on with NAME.safetensors.index.json.
+void write_tensors(const fs::path& folder, const std::string& name, std::span<const HfParameter> parameters,
+                   const WeightSource& source, const HfExportOptions& options) {
+  const StoredTypes& types = options.types;
+  int64_t total = 0;
+  std::vector<Output> outputs = outputs_of(parameters);
+  for (const Output& output : outputs) total += bytes_of(output, types);
+  require_free_bytes(folder, total);
+  const std::vector<std::vector<Output>> files = split_files(std::move(outputs), types, options.shard_bytes);
+  if (files.size() == 1) return write_file_of(folder / (name + ".safetensors"), files[0], source, types);
+  json index = {{"metadata", {{"total_size", total}}}, {"weight_map", json::object()}};
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string file = fmt::format("{}-{:05}-of-{:05}.safetensors", name, i + 1, files.size());
+    write_file_of(folder / file, files[i], source, types);
+    for (const Output& output : files[i]) index["weight_map"][output.piece.name] = file;
+  }
+  write_file(folder / (name + ".safetensors.index.json"), index.dump(2) + "\n");
+}
+
+void write_side_files(const fs::path& folder, const HfExportOptions& options) {
+  for (const auto& [name, path] : options.files) {
+    fs::create_directories((folder / name).parent_path());
+    write_file(folder / name, read_file(path));
+  }
+  for (const auto& [name, text] : options.texts) write_file(folder / name, text);
+}
+
+}  // namespace
+
+void export_hf_model(const fs::path& path, const WeightSource& source, const HfExportOptions& options) {
+  const std::vector<HfParameter> parameters = hf_parameters(options.model);
+  source.check(specs_of(parameters, false));
+  NewFolder folder(path);
+  write_file(folder.path() / "config.json",
+             hf_config_text(options.model, dtype_of(options.types.usual), options.tokens));
+  write_side_files(folder.path(), options);
+  write_tensors(folder.path(), "model", parameters, source, options);
+  folder.publish();
+}
+
+void export_peft_adapter(const fs::path& path, const WeightSource& source, const HfExportOptions& options,
+                         const LoraConfig& lora, std::string_view base) {
+  const std::vector<HfParameter> parameters = peft_parameters(options.model, lora);
+  if (parameters.empty()) fail("{}: a model without adapters has none to export", path.string());
+  source.check(specs_of(parameters, true));
+  NewFolder folder(path);
+  write_file(folder.path() / "adapter_config.json", peft_config_text(lora, options.model.kind, base));
+  write_side_files(folder.path(), options);
+  HfExportOptions whole = options;
+  whole.shard_bytes = INT64_MAX;  // PEFT reads one file
+  write_tensors(folder.path(), "adapter_model", parameters, source, whole);
+  folder.publish();
+}
+
+}  // namespace partita

@@ -1,0 +1,124 @@
+#include "partita/interop/hf_folder.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/base/json.h"
+#include "partita/interop/torch_file.h"
+
+namespace partita {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::vector<int64_t> row_major_strides(std::span<const int64_t> shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  if (std::ranges::find(shape, 0) != shape.end()) return strides;  // no elements, and the other sizes may be any
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  return strides;
+}
+
+std::span<const std::byte> range(const MappedFile& file, int64_t begin, int64_t end) {
+  return file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+}
+
+// Tensor -> file. Error: not such a file.
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  std::map<std::string, std::string> index;
+  try {
+    index = read_json(path).at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const json::exception& error) {
+    fail("{} is not an index of weights: {}", path.string(), error.what());
+  }
+  for (const auto& [tensor, file] : index)
+    if (file.empty() || fs::path(file).filename() != file || file == "." || file == "..")
+      fail("{}: '{}' is in '{}', which is outside the folder", path.string(), tensor, file);
+  return index;
+}
+
+}  // namespace
+
+HfFolder::HfFolder(fs::path path, const HfFileNames& names) : path_(std::move(path)) {
+  std::error_code ignored;
+  for (const std::string_view name : {names.safetensors, names.torch}) {
+    const fs::path whole = path_ / name, index = path_ / (std::string(name) + ".index.json");
+    if (fs::exists(whole, ignored)) {
+      tensors_ = open(whole);
+      return;
+    }
+    if (fs::exists(index, ignored)) {
+      open_shards(index);
+      return;
+    }
+  }
+  fail("{} holds no weights: expected {} or {}, or one of these with .index.json", path_.string(), names.safetensors,
+       names.torch);
+}
+
+HfFolder::Tensors HfFolder::open(const fs::path& path) {
+  files_.emplace_back(path, MappedFile::Access::sequential);
+  const MappedFile& file = files_.back();
+  Tensors tensors;
+  if (path.extension() == ".safetensors") {
+    const SafetensorsHeader header = parse_safetensors(file.bytes(), path);
+    for (const SafetensorsEntry& e : header.entries)
+      tensors[e.name] = {e.type, e.shape, row_major_strides(e.shape),
+                         range(file, header.data_begin + e.begin, header.data_begin + e.end), nullptr};
+  } else {
+    std::map<int64_t, std::shared_ptr<HfStorage>> storages;  // by where they begin
+    for (TorchTensor& t : parse_torch_file(file.bytes(), path)) {
+      const ZipEntry& in = t.storage;
+      std::shared_ptr<HfStorage>& storage = storages[in.begin];
+      if (!storage)
+        storage = std::make_shared<HfStorage>(HfStorage{range(file, in.begin, in.end), in.crc, in.name, path, false});
+      tensors[t.name] = {t.type, std::move(t.shape), std::move(t.strides), range(file, t.begin, t.end), storage};
+    }
+  }
+  return tensors;
+}
+
+void HfFolder::check(const HfTensor& tensor) {
+  if (!tensor.storage || tensor.storage->checked) return;
+  check_zip_crc(tensor.storage->bytes, tensor.storage->crc, tensor.storage->name, tensor.storage->file);
+  tensor.storage->checked = true;
+}
+
+void HfFolder::open_shards(const fs::path& index_path) {
+  const std::map<std::string, std::string> index = read_index(index_path);
+  std::map<std::string, Tensors> shards;
+  for (const auto& [name, file] : index) {
+    if (!shards.contains(file)) {
+      std::error_code ignored;
+      if (!fs::exists(path_ / file, ignored))
+        fail("{} lists {}, which is missing: the download is not complete, fetch the file again", index_path.string(),
+             file);
+      shards[file] = open(path_ / file);
+    }
+    const auto found = shards[file].find(name);
+    if (found == shards[file].end())
+      fail("{} says that '{}' is in {}, which does not hold it", index_path.string(), name, file);
+    tensors_[name] = found->second;
+  }
+  // What lies in a shard beside what the index lists is there all the same, and not passed over.
+  for (const auto& [file, tensors] : shards) tensors_.insert(tensors.begin(), tensors.end());
+}
+
+const HfTensor* HfFolder::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+const HfTensor& HfFolder::at(std::string_view name) const {
+  const HfTensor* tensor = find(name);
+  if (!tensor) fail("{} holds no tensor '{}': it holds {} others", path_.string(), name, tensors_.size());
+  return *tensor;
+}
+
+}  // namespace partita

@@ -1,0 +1,66 @@
+// What happens around the steps of a run and is not training: hooks, called in the order of their priority.
+//
+//   class Sampler : public Hook {
+//     int priority() const override { return 50; }
+//     void after_eval(TrainerView& view) override { log::print(sample(view.step.step)); }
+//   };
+//   Hooks mine;
+//   mine.add(std::make_unique<Sampler>());
+//   train(config, world, std::move(mine));        // beside the built-in ones
+//
+// Hooks of equal priority run in the order they were added. An exception of a hook ends the run.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partita/config/config.h"
+#include "partita/monitor/metrics.h"
+
+namespace partita {
+
+// The run as a hook sees it. The trainer fills it; what is not of the present event is the last known.
+struct TrainerView {
+  const Config& config;
+  const RunInfo& info;
+  StepMetrics step{};                  // the step just done; before_run: step 0, or the resumed one
+  EvalMetrics eval{};                  // the last validation
+  std::filesystem::path checkpoint{};  // the folder last saved
+  bool stopping = false;               // the step just done is the last, because somebody asked to stop
+  std::string stop_reason{};           // a hook that fills this ends the run after the step, as Ctrl-C would
+};
+
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  [[nodiscard]] virtual int priority() const = 0;  // lower runs first
+  virtual void before_run(TrainerView&) {}
+  virtual void after_step(TrainerView&) {}
+  virtual void after_eval(TrainerView&) {}
+  virtual void after_save(TrainerView&) {}
+  virtual void after_run(TrainerView&) {}
+};
+
+class Hooks {
+ public:
+  void add(std::unique_ptr<Hook> hook);
+  void add_all(Hooks others);
+
+  void before_run(TrainerView& view) { call(&Hook::before_run, view); }
+  void after_step(TrainerView& view) { call(&Hook::after_step, view); }
+  void after_eval(TrainerView& view) { call(&Hook::after_eval, view); }
+  void after_save(TrainerView& view) { call(&Hook::after_save, view); }
+  void after_run(TrainerView& view) { call(&Hook::after_run, view); }
+
+  [[nodiscard]] size_t size() const { return hooks_.size(); }
+
+ private:
+  void call(void (Hook::*event)(TrainerView&), TrainerView& view) {
+    for (const auto& hook : hooks_) (hook.get()->*event)(view);
+  }
+
+  std::vector<std::unique_ptr<Hook>> hooks_;  // by priority
+};
+
+}  // namespace partita

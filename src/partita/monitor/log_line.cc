@@ -1,0 +1,70 @@
+#include "partita/monitor/log_line.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "partita/base/number.h"
+
+namespace partita {
+namespace {
+
+std::string local_time(std::time_t now) {
+  std::tm fields{};
+  ::localtime_r(&now, &fields);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &fields);
+  return text.data();
+}
+
+}  // namespace
+
+void StepWindow::add(const StepMetrics& step) {
+  StepMetrics sum = step;
+  sum.loss += sum_.loss;
+  sum.grad_norm += sum_.grad_norm;
+  sum.seconds += sum_.seconds;
+  sum.tokens += sum_.tokens;
+  sum_ = sum;
+  ++count_;
+}
+
+StepMetrics StepWindow::take() {
+  StepMetrics mean = std::exchange(sum_, {});
+  const auto count = static_cast<double>(count_);
+  if (count_ > 0) {
+    mean.loss /= count;
+    mean.grad_norm /= count;
+    mean.seconds /= count;
+    mean.tokens /= count_;
+  }
+  count_ = 0;
+  return mean;
+}
+
+std::string step_line(const StepMetrics& step, const RunInfo& info, std::time_t now) {
+  const double flops = step.tokens_per_second() * info.flops_per_token / info.ranks;
+  std::string line = fmt::format(
+      " [{}] iteration {:8d}/{:8d} | consumed samples: {:12d} | elapsed time per iteration (ms): "
+      "{:.1f} | tokens per second: {:.1f} | throughput per device (TFLOP/s): {:.3f} |",
+      local_time(now), step.step, info.total_steps, step.consumed_samples, step.seconds * 1e3, step.tokens_per_second(),
+      flops * 1e-12);
+  if (info.peak_flops > 0) line += fmt::format(" MFU: {:.1f}% |", 100 * flops / info.peak_flops);
+  line += fmt::format(
+      " learning rate: {:.6E} | global batch size: {:5d} | lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} | "
+      "number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
+      step.learning_rate, info.global_batch, plain_nan(step.loss), step.loss_scale, plain_nan(step.grad_norm),
+      step.skipped_steps, step.nan_steps);
+  return line;
+}
+
+std::string validation_box(const EvalMetrics& eval) {
+  const std::string text =
+      fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", eval.step,
+                  plain_nan(eval.loss), plain_nan(eval.perplexity()));
+  const std::string dashes(text.size(), '-');
+  return dashes + "\n" + text + "\n" + dashes;
+}
+
+}  // namespace partita

@@ -1,0 +1,232 @@
+#include "partita/profile/kernel_families.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+
+namespace partita {
+namespace {
+
+// What an H100 SXM of 700 W reaches inside a training step, where its clock has fallen to some 1.5 GHz.
+constexpr double kProductRate = 700e12;  // FLOP/s of bf16 in cuBLASLt: 600-790 by shape
+constexpr double kFp8Rate = 1400e12;     // the same of 8 bits with fast accumulation: 1280-1570
+constexpr double kMemoryRate = 3.0e12;   // bytes/s, read and written: the best copy has 3.02
+// FLOP/s of the causal half in cuDNN's attention, bf16: narrow heads, those of 128 channels.
+constexpr double kNarrowForward = 320e12, kNarrowBackward = 250e12, kWideForward = 490e12, kWideBackward = 390e12;
+
+struct Rule {
+  std::string_view part, family;
+};
+// Parts of names in lower case; the first that fits decides.
+constexpr std::array kRules{Rule{"nccl", family::kCollectives},
+                            Rule{"elements<", family::kOptimizer},  // of optimizer.cuh
+                            Rule{"query_gradient_kernel", family::kAttentionBackward},
+                            Rule{"key_value_gradient_kernel", family::kAttentionBackward},
+                            Rule{"compute_dot_do_o", family::kAttentionBackward},  // of cuDNN, as the next two
+                            Rule{"convert_dq", family::kAttentionBackward},
+                            Rule{"fmha_reduce", family::kAttentionBackward},
+                            Rule{"forward_kernel", family::kAttentionForward},
+                            Rule{"append_kernel", family::kAttentionForward},
+                            Rule{"cudnn_seed_kernel", family::kAttentionForward},
+                            Rule{"add_norm_backward_kernel", family::kNormBackward},
+                            Rule{"add_partial_sums_kernel", family::kOptimizer},
+                            Rule{"add_norm_kernel", family::kNormForward},
+                            Rule{"norm_recompute_kernel", family::kNormForward},
+                            Rule{"swiglu_backward_kernel", family::kActivationBackward},
+                            Rule{"swiglu_kernel", family::kActivationForward},
+                            Rule{"gelu_kernel", family::kActivationForward},
+                            Rule{"column_sums_kernel", family::kBiasGradients},
+                            Rule{"rope_kernel", family::kRope},
+                            Rule{"cross_entropy_kernel", family::kCrossEntropy},
+                            Rule{"embedding_kernel", family::kEmbedding},
+                            Rule{"radixsort", family::kEmbedding},  // by token
+                            Rule{"reverse_indices", family::kEmbedding},
+                            Rule{"scatter_kernel", family::kEmbedding},
+                            Rule{"join_kernel", family::kEmbedding},
+                            Rule{"dropout_kernel", family::kDropout},
+                            Rule{"squares_kernel", family::kOptimizer},
+                            Rule{"quantise_kernel", family::kCasts},
+                            Rule{"measure_kernel", family::kCasts},
+                            Rule{"measure_rest_kernel", family::kCasts},
+                            Rule{"cast_kernel", family::kCasts},
+                            Rule{"fillfunctor", family::kCopies},
+                            Rule{"copy", family::kCopies},
+                            Rule{"memcpy", family::kCopies},
+                            Rule{"memset", family::kCopies}};
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool is_product(std::string_view name) {
+  return name.starts_with("nvjet") || contains(name, "gemm") || contains(name, "cutlass") || contains(name, "splitk");
+}
+
+// Hopper's kernels end in _TNT and the like, older ones have _tn_ in the middle; of the letters the first two are A's
+// and B's.
+std::string_view product_family(std::string_view name) {
+  if (name.starts_with("nvjet_q") || contains(name, "e4m3") || contains(name, "e5m2")) return family::kFp8Products;
+  const auto operands = [&](std::string_view letters) {
+    const std::string infix = "_" + std::string(letters) + "_";
+    return contains(name, infix) || name.ends_with("_" + std::string(letters) + "t") ||
+           name.ends_with("_" + std::string(letters) + "n") || contains(name, "_" + std::string(letters) + "t_") ||
+           contains(name, "_" + std::string(letters) + "n_");
+  };
+  if (contains(name, "splitk")) return family::kWeightGradients;  // sums parts of a long k
+  if (operands("tn")) return family::kProductsForward;
+  if (operands("nn")) return family::kInputGradients;
+  if (operands("nt")) return family::kWeightGradients;
+  return family::kOther;
+}
+
+// Counts of one step; elements of memory-bound kernels are counted as accesses times their bytes.
+class Floors {
+ public:
+  explicit Floors(const StepWork& work)
+      : w_(work),
+        m_(work.model),
+        tokens_(static_cast<double>(work.tokens)),
+        bytes_(work.precision == DType::fp32 ? 4 : 2),
+        width_(static_cast<double>(m_.hidden_size)),
+        heads_(static_cast<double>(m_.heads * m_.head_size())),
+        kv_(static_cast<double>(m_.key_value_heads() * m_.head_size())),
+        inner_(static_cast<double>(m_.ffn_size())),
+        layers_(static_cast<double>(m_.layers)),
+        backward_(static_cast<double>(m_.layers - frozen_layers())),
+        full_(w_.recompute == Recompute::full ? backward_ : static_cast<double>(full_layers())) {}
+
+  std::map<std::string_view, double> operator()() {
+    if (w_.precision != DType::fp32) add_products(), add_attention();
+    add_norms();
+    add_activation();
+    add_rest();
+    return floors_;
+  }
+
+ private:
+  [[nodiscard]] bool llama() const { return m_.kind == ModelKind::llama; }
+  // The first so many, which have no backward.
+  [[nodiscard]] int64_t frozen_layers() const { return std::clamp<int64_t>(w_.first_trained - 1, 0, m_.layers); }
+  // Of those that have one.
+  [[nodiscard]] int64_t full_layers() const {
+    return std::max<int64_t>(0, std::min(w_.recompute_full_layers, m_.layers) - frozen_layers());
+  }
+
+  // `accesses` of an element, in the dtype of the compute.
+  void memory(std::string_view family, double accesses, double elements) {
+    floors_[family] += accesses * bytes_ * elements / kMemoryRate;
+  }
+
+  void add_products() {
+    const double up = width_ * inner_ * (llama() ? 2 : 1), down = width_ * inner_;
+    const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
+    const double head = width_ * static_cast<double>(m_.vocab_size);
+    const double layer = attention + up + down, adapters = static_cast<double>(w_.adapter_weights);
+    // Made again, no gradient needs what the last product of a layer gives.
+    double again = full_ * (attention + up);
+    if (w_.recompute == Recompute::mlp) again += (backward_ - full_) * up;
+    const double forward = layers_ * layer + again, inputs = backward_ * layer;
+    const double trained = layers_ * layer + adapters - static_cast<double>(w_.frozen_weights);
+    // Adapters stay in bf16, as the head does. Where some of them are frozen, they are the smallest part.
+    const double wide_trained = w_.fp8 ? std::min(adapters, trained) : trained;
+    const double wide = w_.fp8 ? 0 : 1, seconds = 2 * tokens_ / kProductRate;
+    if (w_.fp8) floors_[family::kFp8Products] = (forward + inputs + trained - wide_trained) * 2 * tokens_ / kFp8Rate;
+    floors_[family::kProductsForward] = (wide * forward + adapters + head) * seconds;
+    floors_[family::kInputGradients] = (wide * inputs + adapters + head) * seconds;
+    floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : head)) * seconds;
+  }
+
+  // 2 products of half a square forward, 5 backward.
+  void add_attention() {
+    const double flops = 2 * tokens_ * static_cast<double>(w_.length) * heads_;
+    const bool wide = m_.head_size() > 96;
+    floors_[family::kAttentionForward] = (layers_ + full_) * flops / (wide ? kWideForward : kNarrowForward);
+    floors_[family::kAttentionBackward] = backward_ * 2.5 * flops / (wide ? kWideBackward : kNarrowBackward);
+  }
+
+  void add_norms() {
+    const double elements = tokens_ * width_;
+    memory(family::kNormForward, 4, (2 * layers_ + 1) * elements);
+    if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * backward_ * elements);
+    memory(family::kNormBackward, 4, (2 * backward_ + 1) * elements);
+  }
+
+  // GELU in half precision is done within products.
+  void add_activation() {
+    const double elements = tokens_ * inner_, again = w_.recompute == Recompute::none ? full_ : backward_;
+    if (llama()) {
+      memory(family::kActivationForward, 3, (layers_ + again) * elements);
+      memory(family::kActivationBackward, 5, backward_ * elements);
+      memory(family::kRope, 2, (layers_ + backward_ + full_) * tokens_ * (heads_ + kv_));
+      return;
+    }
+    if (again > 0) memory(family::kActivationForward, 2, again * elements);
+    const double biases = layers_ * (heads_ + 2 * kv_ + inner_) - static_cast<double>(w_.frozen_biases);
+    if (biases > 0) memory(family::kBiasGradients, 1, tokens_ * biases);
+  }
+
+  void add_rest() {
+    memory(family::kCrossEntropy, 2, tokens_ * static_cast<double>(m_.vocab_size));
+    // Read and written; backward: read, and fp32 read and written.
+    memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
+    const bool wide_gradient = w_.micro_batches > 1 || w_.precision == DType::fp32;
+    const double gradient = wide_gradient ? 4 : 2;
+    // Master weight and two moments read and written, the gradient read twice (norm, update), the weight written.
+    const double states = w_.states == DType::fp32 ? 6 * 4 + (w_.precision == DType::fp32 ? 0 : 2) : 6 * 2;
+    floors_[family::kOptimizer] = (states + 2 * gradient) * static_cast<double>(w_.updated) / kMemoryRate;
+  }
+
+  const StepWork& w_;
+  const ModelConfig& m_;
+  double tokens_, bytes_, width_, heads_, kv_, inner_, layers_, backward_, full_;
+  std::map<std::string_view, double> floors_;
+};
+
+}  // namespace
+
+std::string_view kernel_family(std::string_view kernel) {
+  std::string name(kernel);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (contains(name, "sdpa")) return contains(name, "bprop") ? family::kAttentionBackward : family::kAttentionForward;
+  if (is_product(name)) return product_family(name);
+  if (contains(name, "partita::") && contains(name, "::reduce_kernel")) return family::kCollectives;
+  for (const Rule& rule : kRules)
+    if (contains(name, rule.part)) return rule.family;
+  return family::kOther;
+}
+
+StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
+  const int64_t micro_batches = accumulation_steps(c, ranks);
+  StepWork work{.model = c.model,
+                .length = c.train.sequence_length,
+                .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
+                .micro_batches = micro_batches,
+                .precision = c.precision.compute,
+                .states = c.precision.states,
+                .fp8 = c.precision.fp8 != Fp8Recipe::off,
+                .recompute = c.memory.recompute,
+                .recompute_full_layers = c.memory.recompute_full_layers,
+                .first_trained = first_trainable_block(plan)};
+  const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
+  int64_t trained = 0;
+  for (const Unit& unit : plan.units)
+    for (const ParameterSpec& p : unit.layout.parameters) {
+      const bool of_layer = p.name.starts_with("layers."), matrix = p.shape.size() > 1;
+      if (p.adapter) work.adapter_weights += p.count();
+      if (p.trainable) {
+        trained += p.count();
+      } else if (of_layer && matrix) {
+        work.frozen_weights += p.count();
+      } else if (of_layer && (p.name.ends_with("qkv.bias") || p.name.ends_with("up.bias"))) {
+        work.frozen_biases += p.count();
+      } else if (p.name == head) {
+        work.frozen_head = true;
+      }
+    }
+  // Of an offloaded optimizer the host updates.
+  if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
+  return work;
+}
+
+std::map<std::string_view, double> family_floors(const StepWork& work) { return Floors(work)(); }
+
+}  // namespace partita

@@ -1,0 +1,55 @@
+// Byte-level BPE as in GPT-2: pretokens (splitter.h), then ranked merges of neighbouring tokens inside each; loading in
+// tokenizer_json.h, gpt2_files.h and tiktoken.h.
+//
+//   const ByteLevelBpe tokenizer(load_gpt2_files("vocab.json", "merges.txt"));
+//   std::vector<TokenId> ids = tokenizer.encode("Hello world");
+//
+// Which merge comes next: always the lowest rank in the pretoken, the leftmost of equals, as in Hugging Face's
+// tokenizers. A pretoken of n bytes takes O(n log n).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "partita/tokenizer/bpe/bpe_model.h"
+#include "partita/tokenizer/bpe/merge_table.h"
+#include "partita/tokenizer/split/splitter.h"
+#include "partita/tokenizer/tokenizer.h"
+
+namespace partita {
+
+struct ByteLevelBpeOptions {
+  SplitPattern pattern = SplitPattern::gpt2;
+  bool ignore_merges = false;  // a pretoken that is a token becomes it, whatever merging would make
+};
+
+// Text alone: what a file has beside the model (normalizer, added tokens, tokens around a text) is pipeline.h's, which
+// gives this class the text in between. EncodeOptions therefore change nothing here.
+class ByteLevelBpe final : public Tokenizer {
+ public:
+  // Error: validate(model, origin).
+  explicit ByteLevelBpe(BpeModel model, std::string_view origin = "tokenizer", ByteLevelBpeOptions options = {});
+
+  using Tokenizer::make_encoder;
+  [[nodiscard]] std::unique_ptr<Encoder> make_encoder(const EncodeOptions&) const override;
+  [[nodiscard]] int64_t vocab_size() const override { return model_.vocab_size(); }
+  [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
+  [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
+
+  [[nodiscard]] const ByteLevelBpeOptions& options() const { return options_; }
+  // The token of exactly these bytes that text may become, if there is one.
+  [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;
+  [[nodiscard]] const MergeTable& merges() const { return merges_; }
+
+ private:
+  BpeModel model_;
+  ByteLevelBpeOptions options_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // views into model_
+  MergeTable merges_;
+  std::optional<TokenId> end_of_document_;
+};
+
+}  // namespace partita

@@ -1,0 +1,37 @@
+// The pieces of a SentencePiece model in the form of compactly normalized text (sentencepiece_normalizer.h), for its
+// two algorithms, and what both share.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partita/tokenizer/bpe/char_bpe_encoder.h"
+#include "partita/tokenizer/sentencepiece/sentencepiece_model.h"
+#include "partita/tokenizer/unigram/byte_trie.h"
+
+namespace partita {
+
+// With ' ' for each U+2581.
+[[nodiscard]] std::string spaces_for_blocks(std::string_view text);
+
+// The text of each piece with ' ' for U+2581 if the model escapes spaces; empty for pieces that no text becomes.
+[[nodiscard]] std::vector<std::string> compact_pieces(const SentencePieceModel& model);
+
+// Bytes, or one unknown piece for neighbours.
+[[nodiscard]] UnknownChars sentencepiece_unknown(const SentencePieceModel& model);
+
+// Encodes normalized texts on one thread.
+class SentencePieceSegmenter {
+ public:
+  virtual ~SentencePieceSegmenter() = default;
+  virtual void encode(std::string_view normalized, std::vector<TokenId>& ids) = 0;
+};
+
+class SentencePieceAlgorithm {
+ public:
+  virtual ~SentencePieceAlgorithm() = default;
+  // Refers to this.
+  [[nodiscard]] virtual std::unique_ptr<SentencePieceSegmenter> make_segmenter() const = 0;
+};
+
+}  // namespace partita

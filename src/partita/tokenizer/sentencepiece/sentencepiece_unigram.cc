@@ -1,0 +1,136 @@
+#include "partita/tokenizer/sentencepiece/sentencepiece_unigram.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "partita/tokenizer/bpe/unit_cache.h"
+#include "partita/tokenizer/unigram/unigram_certainty.h"
+
+namespace partita {
+namespace {
+
+constexpr float kUnknownPenalty = 10, kResetBeyond = 100000;
+
+float unknown_score(const SentencePieceModel& model) {
+  float lowest = std::numeric_limits<float>::max();
+  for (const auto& piece : model.pieces) {
+    if (piece.type == SentencePieceModel::PieceType::normal) lowest = std::min(lowest, piece.score);
+  }
+  return lowest - kUnknownPenalty;
+}
+
+// User-defined pieces win against all others, and one against several in its place: a tenth a byte but one.
+float score_of(const SentencePieceModel::Piece& piece) {
+  if (piece.type != SentencePieceModel::PieceType::user_defined) return piece.score;
+  return static_cast<float>(0.1 * static_cast<double>(static_cast<int>(piece.text.size()) - 1));
+}
+
+UnigramLattice<float> make_lattice(const SentencePieceModel& model) {
+  const std::vector<std::string> texts = compact_pieces(model);
+  std::vector<UnigramLattice<float>::ScoredPiece> pieces;
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    if (texts[id].empty() || piece.type == SentencePieceModel::PieceType::unused) continue;
+    pieces.push_back({texts[id], static_cast<TokenId>(id), score_of(piece)});
+  }
+  return {pieces, unknown_score(model), kResetBeyond};
+}
+
+}  // namespace
+
+SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModel& model)
+    : unknown_(sentencepiece_unknown(model)), lattice_(make_lattice(model)) {
+  for (const auto& piece : model.pieces) scores_.push_back(score_of(piece));
+}
+
+class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
+ public:
+  explicit SentencePieceUnigramSegmenter(const SentencePieceUnigram& model)
+      : lattice_(&model.lattice_), unknown_(&model.unknown_), scores_(&model.scores_) {}
+
+  void encode(std::string_view text, std::vector<TokenId>& ids) override {
+    walk_.begin_text();
+    after_unknown_ = false;
+    size_t begin = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t count = lattice_->joins().find_ends(text, at, ends_);
+      for (size_t u = 0, first = begin; u < count; first = ends_[u++]) {
+        if (ends_[u] - first > UnitCache::kShort) [[unlikely]]
+          continue;
+        keys_[u] = UnitCache::key_of(text, first, ends_[u] - first);
+        cache_.prefetch(keys_[u]);
+      }
+      for (size_t u = 0; u < count; begin = ends_[u++]) {
+        const size_t bytes = ends_[u] - begin;
+        const UnitCache::Short* known = bytes <= UnitCache::kShort ? cache_.find(keys_[u]) : nullptr;
+        if (known == nullptr || !put_known(std::span(*known).first(UnitCache::count(*known)), ids)) {
+          encode_unit(text.substr(begin, bytes), keys_[u], ids);
+        }
+      }
+    }
+  }
+
+ private:
+  // What is remembered of a unit: the bits of the sum up to which it is certain, which is not negative, and the ids.
+  bool put_known(std::span<const TokenId> known, std::vector<TokenId>& ids) {
+    float sum = walk_.sum();
+    if (!(std::abs(sum) < std::bit_cast<float>(known[0]))) return false;
+    for (const TokenId id : known.subspan(1)) {
+      sum = (*scores_)[static_cast<size_t>(id)] + sum;  // as places of the lattice are reached
+      ids.push_back(id);
+    }
+    walk_.set_sum(sum);
+    after_unknown_ = false;
+    return true;
+  }
+
+  void encode_unit(std::string_view unit, const UnitCache::Key& key, std::vector<TokenId>& ids) {
+    if (unit.size() <= UnitCache::kLongest) {
+      auto known = cache_.find_long(unit);
+      if (!known) {
+        const auto certain = certainty_.segment(*lattice_, unit);
+        bool has_unknown = false;
+        remembered_ = {std::bit_cast<TokenId>(certain.most_sum)};
+        for (const UnigramPiece& piece : certain.pieces) {
+          has_unknown |= piece.id == UnigramPiece::kUnknown;
+          remembered_.push_back(piece.id);
+        }
+        if (has_unknown) remembered_ = {0};  // never
+        known = cache_.insert_long(unit, remembered_);
+      }
+      if (put_known(*known, ids)) {
+        if (unit.size() <= UnitCache::kShort && known->size() <= UnitCache::kShortIds) cache_.insert(key, *known);
+        return;
+      }
+    }
+    for (const UnigramPiece& piece : lattice_->segment(unit, walk_)) {
+      const bool is_unknown = piece.id == UnigramPiece::kUnknown;
+      if (is_unknown) {
+        unknown_->append(unit.substr(piece.begin, piece.end - piece.begin), after_unknown_, ids);
+      } else {
+        ids.push_back(piece.id);
+      }
+      after_unknown_ = is_unknown;
+    }
+  }
+
+  const UnigramLattice<float>* lattice_;
+  const UnknownChars* unknown_;
+  const std::vector<float>* scores_;
+  UnigramLattice<float>::Walk walk_;
+  bool after_unknown_ = false;
+  UnigramCertainty certainty_;
+  UnitCache cache_;
+  CharJoins::Ends ends_{};
+  std::array<UnitCache::Key, std::tuple_size_v<CharJoins::Ends>> keys_{};
+  std::vector<TokenId> remembered_;
+};
+
+std::unique_ptr<SentencePieceSegmenter> SentencePieceUnigram::make_segmenter() const {
+  return std::make_unique<SentencePieceUnigramSegmenter>(*this);
+}
+
+}  // namespace partita
