@@ -29,7 +29,7 @@
 #include "partita/ops/normal.h"
 #include "partita/ops/rope.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kLayers = 6, kHeads = 6, kWidth = 384, kLength = 256, kBatch = 8, kVocabulary = 4096;
@@ -237,10 +237,10 @@ void register_all() {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal
 
 int main(int argc, char** argv) {
-  partita::register_all();
+  partita::internal::register_all();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -16,7 +16,7 @@
 #include "partita/ops/lamb.h"
 #include "partita/ops/sgd.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kElements = int64_t{1} << 24;
@@ -111,10 +111,10 @@ void register_all() {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal
 
 int main(int argc, char** argv) {
-  partita::register_all();
+  partita::internal::register_all();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

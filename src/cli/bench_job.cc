@@ -22,15 +22,18 @@
 #include "partita/profile/profile.h"
 #include "partita/train/memory_forecast.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 constexpr int64_t kProfileSteps = 3;
 
-partita::Batch random_batch(const BenchShape& s, uint64_t seed) {
-  partita::Batch batch;
+Batch random_batch(const BenchShape& s, uint64_t seed) {
+  Batch batch;
   for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = at::empty({s.batch, s.length}, at::kInt);
   for (int64_t i = 0; i < s.batch * s.length; ++i) {
-    const auto bits = partita::philox({static_cast<uint32_t>(i), 0, 0, 0}, partita::philox_key(seed));
+    const auto bits = philox({static_cast<uint32_t>(i), 0, 0, 0}, philox_key(seed));
     batch.tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[0] % static_cast<uint32_t>(s.vocabulary));
     batch.labels.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[1] % static_cast<uint32_t>(s.vocabulary));
     batch.positions.data_ptr<int32_t>()[i] = static_cast<int32_t>(i % s.length);
@@ -60,13 +63,13 @@ BenchShape parse_bench_shape(const std::string& text) {
     at = next + 1;
   }
   if (at != end || numbers.size() != 6)
-    throw partita::UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
+    throw UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
   return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
 }
 
-partita::Config bench_config(const BenchArguments& a, const BenchShape& s, partita::Recompute recompute, int ranks) {
-  partita::Config c;
-  c.model = {.kind = a.model == "llama" ? partita::ModelKind::llama : partita::ModelKind::gpt2,
+Config bench_config(const BenchArguments& a, const BenchShape& s, Recompute recompute, int ranks) {
+  Config c;
+  c.model = {.kind = a.model == "llama" ? ModelKind::llama : ModelKind::gpt2,
              .layers = s.layers,
              .hidden_size = s.width,
              .heads = s.heads,
@@ -81,21 +84,18 @@ partita::Config bench_config(const BenchArguments& a, const BenchShape& s, parti
   c.train.micro_batch = s.batch;
   // Of sizes that no memory has the configuration says which it is.
   if (__builtin_mul_overflow(s.batch * ranks, a.micro_batches, &c.train.global_batch))
-    partita::fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
-  c.precision.compute = partita::parse_dtype(a.precision);
-  c.precision.states = partita::parse_dtype(a.states);
-  c.precision.fp8 =
-      static_cast<partita::Fp8Recipe>(std::ranges::find(partita::kFp8Recipes, a.fp8) - partita::kFp8Recipes.begin());
+    fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
+  c.precision.compute = parse_dtype(a.precision);
+  c.precision.states = parse_dtype(a.states);
+  c.precision.fp8 = static_cast<Fp8Recipe>(std::ranges::find(kFp8Recipes, a.fp8) - kFp8Recipes.begin());
   c.memory.recompute = recompute;
-  c.kernels.cuda_graph = a.cuda_graph == "auto"   ? partita::Switch::automatic
-                         : a.cuda_graph == "true" ? partita::Switch::on
-                                                  : partita::Switch::off;
+  c.kernels.cuda_graph = a.cuda_graph == "auto" ? Switch::automatic : a.cuda_graph == "true" ? Switch::on : Switch::off;
   c.memory.offload_optimizer = a.offload_optimizer;
   c.memory.offload_activations = a.offload_activations;
   c.memory.recompute_full_layers = a.full_layers;
   c.debug.poison = a.poison;
   c.parallel.zero_stage = a.zero;
-  partita::validate_step(c, ranks);
+  validate_step(c, ranks);
   return c;
 }
 
@@ -107,16 +107,15 @@ double median(std::vector<double> values) {
 BenchJob::BenchJob(const BenchArguments& a)
     : arguments(a),
       shape(parse_bench_shape(a.shape)),
-      data(partita::on_device(world.group("data", all_ranks(world.size())), device)),
-      self(partita::on_device(world.group("self", {world.rank()}), device)) {
-  partita::log::configure(world.rank(), world.size());
-  partita::take_threads(world, 0);
+      data(on_device(world.group("data", all_ranks(world.size())), device)),
+      self(on_device(world.group("self", {world.rank()}), device)) {
+  log::configure(world.rank(), world.size());
+  take_threads(world, 0);
   if (a.tune && (device.is_cpu() || a.deterministic))
-    partita::fail("--tune {}: there is nothing to choose; leave it out",
-                  device.is_cpu() ? "on the CPU" : "--deterministic");
-  (void)bench_config(a, shape, partita::Recompute::none, world.size());  // its errors, before batches are made
-  partita::set_deterministic(a.deterministic);
-  partita::set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
+    fail("--tune {}: there is nothing to choose; leave it out", device.is_cpu() ? "on the CPU" : "--deterministic");
+  (void)bench_config(a, shape, Recompute::none, world.size());  // its errors, before batches are made
+  set_deterministic(a.deterministic);
+  set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
   for (int64_t m = 0; m < a.micro_batches; ++m)
     batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
 }
@@ -124,43 +123,41 @@ BenchJob::BenchJob(const BenchArguments& a)
 namespace {
 
 // Error: what it takes is not free.
-partita::Config fitting_config(const BenchJob& job, partita::Recompute recompute) {
+Config fitting_config(const BenchJob& job, Recompute recompute) {
   const int ranks = job.world.size();
-  const partita::Config config = bench_config(job.arguments, job.shape, recompute, ranks);
+  const Config config = bench_config(job.arguments, job.shape, recompute, ranks);
   job.data->barrier();  // all have freed the memory of the run before
-  partita::CommunicatorPeers peers(*job.data);
+  CommunicatorPeers peers(*job.data);
   // Together: none allocates while another one still looks.
-  const std::vector<std::string> warnings = partita::agree(peers, [&] {
-    return partita::require_training_memory(config, ranks, job.world.launch().local_size, job.device);
-  });
-  if (job.world.rank() == 0) partita::say_memory_warning(warnings);
+  const std::vector<std::string> warnings =
+      agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
+  if (job.world.rank() == 0) say_memory_warning(warnings);
   return config;
 }
 
 }  // namespace
 
-BenchModel::BenchModel(BenchJob& job, partita::Recompute recompute)
+BenchModel::BenchModel(BenchJob& job, Recompute recompute)
     : job_(job),
       config_(fitting_config(job, recompute)),
-      engine_(partita::build_training_engine(
-          config_, partita::make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data), *job.data,
-          job.device)) {
+      engine_(build_training_engine(config_,
+                                    make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data),
+                                    *job.data, job.device)) {
   engine_->initialize(0);
 }
 
 void BenchModel::step() {
   job_.data->barrier();
-  const partita::Timer timer;
+  const Timer timer;
   const auto k = static_cast<int64_t>(losses_.size());
-  const partita::StepResult r =
-      engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
+  const StepResult r = engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
   if (steps() >= job_.arguments.warmup) seconds_.push_back(timer.seconds());
   losses_.push_back(r.loss);
 }
 
 void BenchModel::tune() {
-  partita::MatmulTuner tuner(
-      *job_.data, {.name = partita::matmul_library(job_.device)},
+  MatmulTuner tuner(
+      *job_.data, {.name = matmul_library(job_.device)},
       {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune, .record_steps = [this](bool on) {
          engine_->record_steps(on);
        }});
@@ -177,12 +174,12 @@ void BenchModel::tune() {
 void BenchModel::profile() {
   const std::string& file = job_.arguments.profile;
   if (file.empty()) return;
-  partita::Profiler profiler({.device = job_.device,
-                              .trace = file,
-                              .table = file + ".txt",
-                              .steps = job_.world.rank() == 0 ? kProfileSteps : 0,
-                              .after = 0,
-                              .work = partita::step_work(config_, job_.world.size(), engine_->plan())});
+  Profiler profiler({.device = job_.device,
+                     .trace = file,
+                     .table = file + ".txt",
+                     .steps = job_.world.rank() == 0 ? kProfileSteps : 0,
+                     .after = 0,
+                     .work = step_work(config_, job_.world.size(), engine_->plan())});
   const std::vector<double> timed = seconds_;
   for (int64_t i = 0; i < kProfileSteps; ++i, ++uncounted_steps_) {
     profiler.before_step();
@@ -193,13 +190,13 @@ void BenchModel::profile() {
 }
 
 int64_t BenchModel::activation_bytes() const {
-  const partita::EngineMemory m = engine_->memory();
+  const EngineMemory m = engine_->memory();
   return m.activations + m.temporaries;
 }
 
 nlohmann::ordered_json BenchModel::json() const {
   const BenchArguments& a = job_.arguments;
-  const partita::EngineMemory m = engine_->memory();
+  const EngineMemory m = engine_->memory();
   const auto tokens = static_cast<double>(config_.train.global_batch * job_.shape.length);
   const double middle = median(seconds_);
   const auto [least, most] = std::ranges::minmax(seconds_);
@@ -222,7 +219,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"ms_max", most * 1e3},
                                  {"steps", a.steps},
                                  {"tuned_products", tuned_products_},
-                                 {"params_m", static_cast<double>(partita::parameter_count(config_.model)) / 1e6},
+                                 {"params_m", static_cast<double>(parameter_count(config_.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
                                  {"offload_optimizer", a.offload_optimizer},
                                  {"offload_activations", a.offload_activations},
@@ -235,27 +232,29 @@ nlohmann::ordered_json BenchModel::json() const {
 }
 
 void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
-  const partita::Config& c = config_;
+  const Config& c = config_;
   const int64_t length = job_.shape.length;
   const double rate = line.at("tokens_per_s_rank").get<double>();
-  const double full = rate * partita::training_flops(c.model, length, partita::AttentionCount::full);
-  const double causal = rate * partita::training_flops(c.model, length, partita::AttentionCount::causal);
-  const double again = rate * partita::repeated_flops(c.model, length, partita::keep_of(c.memory.recompute),
-                                                      c.memory.recompute_full_layers);
+  const double full = rate * training_flops(c.model, length, AttentionCount::full);
+  const double causal = rate * training_flops(c.model, length, AttentionCount::causal);
+  const double again =
+      rate * repeated_flops(c.model, length, keep_of(c.memory.recompute), c.memory.recompute_full_layers);
   line["tflops_full"] = full / 1e12;
   line["tflops_causal"] = causal / 1e12;
-  const partita::DeviceUse use = partita::device_use(job_.device);
+  const DeviceUse use = device_use(job_.device);
   if (use.name.empty()) return;
   line["card"] = use.name;
-  if (const double peak = partita::peak_flops(use.name, c.precision.compute); peak > 0) {
+  if (const double peak = peak_flops(use.name, c.precision.compute); peak > 0) {
     line["peak_tflops"] = peak / 1e12;
     line["mfu_full"] = 100 * full / peak;
     line["mfu_causal"] = 100 * causal / peak;
     line["hfu_full"] = 100 * (full + again) / peak;
   }
   at::Tensor bytes = at::tensor({use.allocated, use.reserved}, at::kLong);
-  partita::CpuStream stream;
-  job_.data->all_reduce(bytes, partita::Reduce::max, stream).wait();
+  CpuStream stream;
+  job_.data->all_reduce(bytes, Reduce::max, stream).wait();
   line["peak_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[0]) / (1 << 30);
   line["reserved_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[1]) / (1 << 30);
 }
+
+}  // namespace partita::cli

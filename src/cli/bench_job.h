@@ -21,6 +21,7 @@
 #include "partita/comm/world.h"
 #include "partita/train/build_model.h"
 
+namespace partita::cli {
 struct BenchArguments {
   std::string shape = "6,6,384,256,8,4096";
   std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", fp8 = "off", device = "cpu",
@@ -35,7 +36,7 @@ struct BenchArguments {
   int64_t delay_streams = 0;
 };
 
-// In the order of partita::Recompute.
+// In the order of Recompute.
 constexpr std::array<std::string_view, 4> kBenchRecompute = {"none", "selective", "mlp", "full"};
 
 struct BenchShape {
@@ -46,7 +47,7 @@ struct BenchShape {
 [[nodiscard]] BenchShape parse_bench_shape(const std::string&);
 
 // What `partita train` would be told: the whole of what a bench says about model and training.
-[[nodiscard]] partita::Config bench_config(const BenchArguments&, const BenchShape&, partita::Recompute, int ranks);
+[[nodiscard]] Config bench_config(const BenchArguments&, const BenchShape&, Recompute, int ranks);
 
 [[nodiscard]] double median(std::vector<double>);
 
@@ -56,17 +57,17 @@ struct BenchJob {
 
   const BenchArguments& arguments;
   BenchShape shape;
-  partita::World world = partita::World::connect({});
-  at::Device device = partita::take_device(partita::parse_device(arguments.device), world);
-  std::unique_ptr<partita::Communicator> data;
-  std::unique_ptr<partita::Communicator> self;
-  std::vector<partita::Batch> batches;
+  World world = World::connect({});
+  at::Device device = take_device(parse_device(arguments.device), world);
+  std::unique_ptr<Communicator> data;
+  std::unique_ptr<Communicator> self;
+  std::vector<Batch> batches;
 };
 
 // A model in training, and how long each step took. The job outlives it.
 class BenchModel {
  public:
-  BenchModel(BenchJob&, partita::Recompute);
+  BenchModel(BenchJob&, Recompute);
 
   void step();
   // Algorithms of matrix products from --tuning-file, or measured in steps that do not count, with --tune.
@@ -77,7 +78,7 @@ class BenchModel {
   [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()) - uncounted_steps_; }
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }  // of the steps after the warm-up
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
-  [[nodiscard]] const partita::Config& config() const { return config_; }
+  [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] int64_t activation_bytes() const;
   // Settings and figures; after at least one timed step. All ranks call it together.
   [[nodiscard]] nlohmann::ordered_json json() const;
@@ -86,8 +87,8 @@ class BenchModel {
   void add_device_figures(nlohmann::ordered_json&) const;
 
   BenchJob& job_;
-  partita::Config config_;
-  std::unique_ptr<partita::Engine> engine_;
+  Config config_;
+  std::unique_ptr<Engine> engine_;
   int64_t uncounted_steps_ = 0;
   size_t tuned_products_ = 0;
   std::vector<double> seconds_, losses_;
@@ -96,3 +97,5 @@ class BenchModel {
 // `partita bench step` and `partita bench recompute`.
 void bench_step(const BenchArguments&);
 void bench_recompute(const BenchArguments&);
+
+}  // namespace partita::cli

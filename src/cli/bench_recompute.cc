@@ -6,6 +6,9 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 // How much longer a step takes, as a share: the median over pairs of steps that ran one after the other.
@@ -21,16 +24,16 @@ double time_added(const BenchModel& model, const BenchModel& none) {
 void bench_recompute(const BenchArguments& a) {
   BenchJob job(a);
   std::vector<BenchModel> models;
-  for (size_t i = 0; i < kBenchRecompute.size(); ++i) models.emplace_back(job, static_cast<partita::Recompute>(i));
+  for (size_t i = 0; i < kBenchRecompute.size(); ++i) models.emplace_back(job, static_cast<Recompute>(i));
   for (int64_t k = 0; k < a.warmup + a.steps; ++k)
     for (BenchModel& model : models) model.step();
 
   const BenchModel& none = models.front();
   if (!a.json) {
-    partita::log::print(fmt::format("{} {}, {}, ranks: {}, threads: {}, steps: {}", a.model, a.shape, a.precision,
-                                    job.world.size(), at::get_num_threads(), a.steps));
-    partita::log::print(fmt::format("{:<10} {:>12} {:>14} {:>8} {:>10} {:>8} {:>10}", "recompute", "activations",
-                                    "memory saved", "", "step", "added", "loss"));
+    log::print(fmt::format("{} {}, {}, ranks: {}, threads: {}, steps: {}", a.model, a.shape, a.precision,
+                           job.world.size(), at::get_num_threads(), a.steps));
+    log::print(fmt::format("{:<10} {:>12} {:>14} {:>8} {:>10} {:>8} {:>10}", "recompute", "activations", "memory saved",
+                           "", "step", "added", "loss"));
   }
   for (size_t i = 0; i < models.size(); ++i) {
     const BenchModel& model = models[i];
@@ -41,12 +44,13 @@ void bench_recompute(const BenchArguments& a) {
       nlohmann::ordered_json line = model.json();
       line["saved_bytes"] = saved;
       line["time_added"] = added;
-      partita::log::print(line.dump());
+      log::print(line.dump());
     } else {
-      partita::log::print(fmt::format("{:<10} {:>12} {:>14} {:>7.1f}% {:>7.1f} ms {:>7.1f}% {:>10.6f}",
-                                      kBenchRecompute[i], partita::human_bytes(model.activation_bytes()),
-                                      partita::human_bytes(saved), 100 * share, 1e3 * median(model.seconds()),
-                                      100 * added, model.losses().back()));
+      log::print(fmt::format("{:<10} {:>12} {:>14} {:>7.1f}% {:>7.1f} ms {:>7.1f}% {:>10.6f}", kBenchRecompute[i],
+                             human_bytes(model.activation_bytes()), human_bytes(saved), 100 * share,
+                             1e3 * median(model.seconds()), 100 * added, model.losses().back()));
     }
   }
 }
+
+}  // namespace partita::cli

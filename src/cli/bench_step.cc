@@ -6,18 +6,23 @@
 #include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 
+namespace partita::cli {
+using namespace internal;
+
 void bench_step(const BenchArguments& a) {
-  const double before = partita::process_age();
-  const partita::Timer timer;
+  const double before = process_age();
+  const Timer timer;
   BenchJob job(a);
   const auto mode = std::ranges::find(kBenchRecompute, a.recompute) - kBenchRecompute.begin();
-  BenchModel model(job, static_cast<partita::Recompute>(mode));
+  BenchModel model(job, static_cast<Recompute>(mode));
   model.step();
   const double first = before + timer.seconds();
   model.tune();
   while (model.steps() < a.warmup + a.steps) model.step();
   nlohmann::ordered_json line = model.json();
   line["first_step_s"] = first;
-  partita::log::print(line.dump());
+  log::print(line.dump());
   model.profile();
 }
+
+}  // namespace partita::cli

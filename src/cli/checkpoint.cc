@@ -13,6 +13,9 @@
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/report.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 struct Arguments {
@@ -21,19 +24,19 @@ struct Arguments {
 };
 
 void inspect(const Arguments& arguments) {
-  const std::filesystem::path folder = partita::resolve_checkpoint(arguments.path);
-  put_line("{}", partita::printable_line(folder.string()));
-  put(partita::printable(partita::checkpoint_report(partita::read_manifest(folder), {.tensors = !arguments.summary})));
+  const std::filesystem::path folder = resolve_checkpoint(arguments.path);
+  put_line("{}", printable_line(folder.string()));
+  put(printable(checkpoint_report(read_manifest(folder), {.tensors = !arguments.summary})));
 }
 
 void verify(const Arguments& arguments) {
-  const std::filesystem::path folder = partita::resolve_checkpoint(arguments.path);
-  const std::vector<std::string> problems = partita::verify_checkpoint(folder);
-  for (const std::string& problem : problems) partita::log::error("{}", problem);
+  const std::filesystem::path folder = resolve_checkpoint(arguments.path);
+  const std::vector<std::string> problems = verify_checkpoint(folder);
+  for (const std::string& problem : problems) log::error("{}", problem);
   if (!problems.empty())
-    partita::fail("{} is damaged ({} problem{}): use an older checkpoint", folder.string(), problems.size(),
-                  problems.size() == 1 ? "" : "s");
-  put_line("{}: every checksum matches", partita::printable_line(folder.string()));
+    fail("{} is damaged ({} problem{}): use an older checkpoint", folder.string(), problems.size(),
+         problems.size() == 1 ? "" : "s");
+  put_line("{}: every checksum matches", printable_line(folder.string()));
 }
 
 }  // namespace
@@ -56,3 +59,5 @@ void add_checkpoint_command(CLI::App& app) {
   check->footer("Example: partita checkpoint verify runs/quickstart/checkpoints/step-00000100");
   check->callback([arguments] { verify(*arguments); });
 }
+
+}  // namespace partita::cli

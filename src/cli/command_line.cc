@@ -12,9 +12,11 @@
 #include "partita/base/error.h"
 #include "partita/base/nearest.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
-using partita::UsageError;
 using Words = std::span<const std::string>;
 
 // What other systems call our commands.
@@ -71,7 +73,7 @@ std::string command_list(const CLI::App& parent) {
 [[noreturn]] void unknown_command(const CLI::App& parent, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : subcommands(parent)) names.push_back(command->get_name());
-  std::string near = partita::nearest(word, names);
+  std::string near = nearest(word, names);
   if (parent.get_parent() == nullptr)
     for (const auto& [other, ours] : kOtherNames)
       if (word == other) near = ours;
@@ -132,7 +134,7 @@ class Arguments {
     const Words rest = words_.subspan(at_);
     if (rest.empty()) return std::move(out_);  // the command says what it needs
     if (rest[0] == command_.get_name()) wrong("it cannot start itself: name the command that each rank runs");
-    (void)::arrange(program_, {rest.begin(), rest.end()});
+    (void)cli::arrange(program_, {rest.begin(), rest.end()});
     out_.insert(out_.end(), rest.begin(), rest.end());
     return std::move(out_);
   }
@@ -164,7 +166,7 @@ class Arguments {
   void other_option(const std::string& word, const std::string& name) {
     if (!command_.get_allow_extras()) unknown_option(word.substr(0, word.find('=')), name);
     for (const std::string& known : option_names())
-      if (partita::edit_distance(name, known) <= 2) unknown_option(word.substr(0, word.find('=')), name);
+      if (edit_distance(name, known) <= 2) unknown_option(word.substr(0, word.find('=')), name);
     if (positionals_ == 0 && required_positionals() > 0 && word.find('=') == std::string::npos && at_ < words_.size() &&
         !is_option(words_[at_]))
       wrong("{} comes before {}: write the settings after it, or {}={}", first_positional(), word, word, words_[at_]);
@@ -173,7 +175,7 @@ class Arguments {
 
   [[noreturn]] void unknown_option(const std::string& shown, const std::string& name) const {
     const std::vector<std::string> names = option_names();
-    std::string near = partita::nearest(name, names);
+    std::string near = nearest(name, names);
     if (near.empty() && name.size() == 1) {  // "-i": the long names that begin with it
       std::vector<std::string> begins;
       std::ranges::copy_if(names, std::back_inserter(begins), [&](const auto& n) { return n.starts_with(name); });
@@ -332,3 +334,5 @@ std::vector<std::string> arrange(const CLI::App& program, const std::vector<std:
   out.insert(out.end(), arguments.begin(), arguments.end());
   return out;
 }
+
+}  // namespace partita::cli

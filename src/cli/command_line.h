@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+namespace partita::cli {
 // The same command line in the form that CLI11 reads without surprises: a value is a word of its own ("--tokens=5"
 // becomes "--tokens", "5", which may be empty), and "help COMMAND", "COMMAND ... --help" and "version" are the options
 // that show these. Words after "--" are positional arguments; of a command that starts another one (launch), all words
@@ -20,3 +21,5 @@
 // command (lists them), an unknown command or option, a value missing or too much, an option given twice, a positional
 // argument missing or too much.
 [[nodiscard]] std::vector<std::string> arrange(const CLI::App& program, const std::vector<std::string>& words);
+
+}  // namespace partita::cli

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
+namespace partita::cli {
 void add_train_command(CLI::App&);
 void add_launch_command(CLI::App&);
 void add_tokenize_command(CLI::App&);
@@ -14,3 +15,5 @@ void add_import_command(CLI::App&);
 void add_export_command(CLI::App&);
 void add_plot_command(CLI::App&);
 void add_bench_command(CLI::App&);
+
+}  // namespace partita::cli

@@ -23,9 +23,11 @@
 #include "partita/data/token_sums.h"
 #include "partita/tokenizer/tokenizer.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
-using namespace partita;
 namespace fs = std::filesystem;
 
 struct Arguments {
@@ -226,3 +228,5 @@ void add_dataset_command(CLI::App& app) {
 
   add_dataset_index_command(*command);
 }
+
+}  // namespace partita::cli

@@ -20,9 +20,11 @@
 #include "partita/data/blended_dataset.h"
 #include "partita/data/npy.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
-using namespace partita;
 namespace fs = std::filesystem;
 
 struct Arguments {
@@ -164,3 +166,5 @@ void add_dataset_index_command(CLI::App& parent) {
       "--samples 100000 --output order");
   command->callback([a] { run(*a); });
 }
+
+}  // namespace partita::cli

@@ -2,4 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
+namespace partita::cli {
 void add_dataset_index_command(CLI::App& parent);
+
+}  // namespace partita::cli

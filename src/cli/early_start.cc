@@ -2,11 +2,16 @@
 // address space, and where a limit (ulimit -v) is less it throws before main.
 #include "partita/base/last_resort.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
-void install(int, char**, char**) { partita::install_last_resort(nullptr); }
+void install(int, char**, char**) { install_last_resort(nullptr); }
 
 // The loader calls what it finds here before the constructors of any shared library.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const early_start)(int, char**, char**) = install;
 
 }  // namespace
+
+}  // namespace partita::cli

@@ -11,21 +11,24 @@
 #include "partita/comm/host_threads.h"
 #include "partita/interop/model_transfer.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 struct Arguments {
   std::filesystem::path path, folder;
-  partita::ExportOptions options;
+  ExportOptions options;
   std::string dtype;
   double shard_gigabytes = 5;
 };
 
 void run(Arguments a) {
-  partita::take_threads(0);
-  if (!a.dtype.empty()) a.options.dtype = partita::parse_dtype(a.dtype);
+  take_threads(0);
+  if (!a.dtype.empty()) a.options.dtype = parse_dtype(a.dtype);
   a.options.shard_bytes = std::llround(a.shard_gigabytes * 1e9);
-  partita::export_model(a.path, a.folder, a.options);
-  put_line("{}", partita::printable_line(a.folder.string()));
+  export_model(a.path, a.folder, a.options);
+  put_line("{}", printable_line(a.folder.string()));
 }
 
 }  // namespace
@@ -43,9 +46,11 @@ void add_export_command(CLI::App& app) {
                     "Merge the adapters into the base model (default: export the adapters only)");
   add_text(*command, "--base", a->options.base, "PATH",
            "Base model of the adapters (default: the path stored with them)");
-  add_number(*command, "--shard-size", a->shard_gigabytes, partita::more_than(0),
+  add_number(*command, "--shard-size", a->shard_gigabytes, more_than(0),
              "Largest file in GB; larger models are sharded")
       ->type_name("GB");
   command->footer("Example: partita export runs/lora out/merged --merge --dtype bf16");
   command->callback([a] { run(*a); });
 }
+
+}  // namespace partita::cli

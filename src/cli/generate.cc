@@ -19,18 +19,21 @@
 #include "partita/generate/generation_defaults.h"
 #include "partita/generate/generator.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 struct Arguments {
-  partita::Generator::Paths paths;
+  Generator::Paths paths;
   std::string prompt;
-  partita::GenerateOptions options;
+  GenerateOptions options;
   ComputeArguments compute;
   bool greedy = false;
 };
 
 // What was given, and not what the options hold by themselves.
-partita::GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
+GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
   const auto given = [&command](const char* name, const auto& value) {
     return command.count(name) > 0 ? std::optional(value) : std::nullopt;
   };
@@ -41,7 +44,7 @@ partita::GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
           .greedy = a.greedy};
 }
 
-std::string closing_line(const partita::GenerateReport& r) {
+std::string closing_line(const GenerateReport& r) {
   const auto tokens = [](int64_t n) { return fmt::format("{} token{}", n, n == 1 ? "" : "s"); };
   const double rate = r.tokens_per_second();
   return fmt::format("prompt: {}{}; generated {}{}", tokens(r.prompt_tokens),
@@ -50,22 +53,20 @@ std::string closing_line(const partita::GenerateReport& r) {
 }
 
 void run(const CLI::App& command, Arguments a) {
-  partita::World world = partita::World::connect({});
-  if (world.size() > 1)
-    partita::fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
-  partita::take_threads(world, 0);
-  const c10::Device device = partita::take_device(partita::parse_device(a.compute.device), world);
-  const std::unique_ptr<partita::Communicator> self = partita::on_device(world.group("self", {0}), device);
-  partita::Generator generator =
-      partita::Generator::open(a.paths, *self, partita::parse_dtype(a.compute.precision), device);
-  partita::log::info("{} on {}", generator.path().string(), partita::describe_device(device));
-  const partita::GenerationChoice choice = partita::choose_generation(wish_of(command, a), generator.published());
-  if (!choice.published.empty()) partita::log::info("{}", choice.published);
+  World world = World::connect({});
+  if (world.size() > 1) fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
+  take_threads(world, 0);
+  const c10::Device device = take_device(parse_device(a.compute.device), world);
+  const std::unique_ptr<Communicator> self = on_device(world.group("self", {0}), device);
+  Generator generator = Generator::open(a.paths, *self, parse_dtype(a.compute.precision), device);
+  log::info("{} on {}", generator.path().string(), describe_device(device));
+  const GenerationChoice choice = choose_generation(wish_of(command, a), generator.published());
+  if (!choice.published.empty()) log::info("{}", choice.published);
   a.options.sampling = choice.sampling;
   a.options.tokens = choice.tokens;
-  const partita::GenerateReport report = generator.generate(a.prompt, a.options, put);
+  const GenerateReport report = generator.generate(a.prompt, a.options, put);
   put("\n");
-  partita::log::info("{}", closing_line(report));
+  log::info("{}", closing_line(report));
 }
 
 }  // namespace
@@ -77,21 +78,20 @@ void add_generate_command(CLI::App& app) {
            "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
       ->required();
   add_text(*command, "--prompt", a->prompt, "TEXT", "Text to continue; empty starts a new document");
-  add_number(*command, "--tokens", a->options.tokens, partita::at_least(0),
+  add_number(*command, "--tokens", a->options.tokens, at_least(0),
              "Most tokens to generate (default: max_new_tokens of the model's generation_config.json, else 128)")
       ->default_str("");
-  add_number(*command, "--temperature", a->options.sampling.temperature, partita::at_least(0),
+  add_number(*command, "--temperature", a->options.sampling.temperature, at_least(0),
              "Divisor of the logits; 0 is greedy (default: that of generation_config.json, else 1)")
       ->default_str("");
-  add_number(*command, "--top-k", a->options.sampling.top_k, partita::at_least(0),
+  add_number(*command, "--top-k", a->options.sampling.top_k, at_least(0),
              "Sample from the k most likely tokens; 0: from all (default: that of generation_config.json, else 0)")
       ->default_str("");
   add_number(*command, "--top-p", a->options.sampling.top_p, {.least = 0, .most = 1, .least_open = true},
              "Sample from the most likely tokens that together reach this probability (default: that of "
              "generation_config.json, else 1)")
       ->default_str("");
-  add_number(*command, "--seed", a->options.seed, partita::any_number(),
-             "Seed of sampling; the same seed gives the same text");
+  add_number(*command, "--seed", a->options.seed, any_number(), "Seed of sampling; the same seed gives the same text");
   add_text(*command, "--base", a->paths.base, "PATH",
            "Base model of the adapters (default: the path stored with them)");
   add_text(*command, "--tokenizer", a->paths.tokenizer, "PATH", "Tokenizer (default: the one stored with the model)");
@@ -103,3 +103,5 @@ void add_generate_command(CLI::App& app) {
       "50");
   command->callback([command, a] { run(*command, *a); });
 }
+
+}  // namespace partita::cli

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+namespace partita::cli {
+
 namespace {
 
 constexpr size_t kWidth = 100, kLeft = 30;
@@ -103,3 +105,5 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
 std::string HelpFormatter::make_description(const CLI::App* command) const {
   return wrapped(command->get_description(), kWidth, "") + "\n";
 }
+
+}  // namespace partita::cli

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+namespace partita::cli {
 // The option_text() of a positional argument that hidden options can replace: the usage shows it as required.
 inline constexpr const char* kShownAsRequired = "required";
 
@@ -20,3 +21,5 @@ class HelpFormatter : public CLI::Formatter {
 
 // `text` in lines of at most `width` characters, cut at spaces; a longer word is a line of its own. Line ends stay.
 [[nodiscard]] std::string wrapped(const std::string& text, size_t width, const std::string& indent);
+
+}  // namespace partita::cli

@@ -9,6 +9,9 @@
 #include "partita/comm/host_threads.h"
 #include "partita/interop/model_transfer.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 struct Arguments {
@@ -29,7 +32,9 @@ void add_import_command(CLI::App& app) {
       "Training also reads a Hugging Face folder directly: partita train CONFIG --model.from=HF_DIR\n"
       "Example: partita import gpt2 runs/gpt2");
   command->callback([a] {
-    partita::take_threads(0);
-    put_line("{}", partita::printable_line(partita::import_model(a->folder, a->run).string()));
+    take_threads(0);
+    put_line("{}", printable_line(import_model(a->folder, a->run).string()));
   });
 }
+
+}  // namespace partita::cli

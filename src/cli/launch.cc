@@ -14,6 +14,9 @@
 #include "partita/base/error.h"
 #include "partita/comm/launcher.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 // Commands whose processes find one another; the others would each do the same work and write the same files.
@@ -24,7 +27,7 @@ void check_is_of_ranks(const std::vector<std::string>& of_rank) {
   const bool known = std::ranges::find(kOfRanks, of_rank[0]) != kOfRanks.end();
   const bool help = std::ranges::any_of(of_rank, [](const std::string& w) { return w == "-h" || w == "--help"; });
   if (known && !help) return;
-  throw partita::UsageError(fmt::format(
+  throw UsageError(fmt::format(
       "launch: {0} runs in one process, and launch is for train, eval and bench: run 'partita {1}{2}' without launch",
       known ? "--help" : "'" + of_rank[0] + "'", of_rank[0], known ? " --help" : " ..."));
 }
@@ -35,8 +38,8 @@ void add_launch_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("launch", "Run a command on several ranks, on this machine or on the hosts listed in a file");
   auto ranks = std::make_shared<int>(1);
-  auto options = std::make_shared<partita::LaunchOptions>();
-  add_number(*command, "-n,--ranks", *ranks, partita::at_least(1), "Number of ranks")->required()->default_str("");
+  auto options = std::make_shared<LaunchOptions>();
+  add_number(*command, "-n,--ranks", *ranks, at_least(1), "Number of ranks")->required()->default_str("");
   add_text(*command, "--host-file", options->host_file, "FILE",
            "Hosts in Open MPI's format, one per line, such as 'node1 slots=4' (default: this machine)");
   add_choice(*command, "--bind", options->bind, {"none", "core", "socket", "numa"},
@@ -51,7 +54,7 @@ void add_launch_command(CLI::App& app) {
   command->callback([command, ranks, options] {
     const std::vector<std::string> of_rank = command->remaining();
     if (of_rank.empty())
-      throw partita::UsageError(
+      throw UsageError(
           "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
     check_is_of_ranks(of_rank);
     // A run is worth more than what it prints.
@@ -59,6 +62,8 @@ void add_launch_command(CLI::App& app) {
       return word == "--print-config" || word.starts_with("--print-config=");
     };
     options->output_is_needed = of_rank[0] != "train" || std::ranges::any_of(of_rank, prints);
-    if (const int code = partita::launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
+    if (const int code = launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });
 }
+
+}  // namespace partita::cli

@@ -29,39 +29,42 @@
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/world.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 // An error that all ranks found together is printed once: the others give rank 0 the time to print it and to end them.
 constexpr std::chrono::milliseconds kRankZeroFirst{1500};
 
-partita::Launch launch_of_process() {
+Launch launch_of_process() {
   try {
-    return partita::launch_of_this_process();
+    return launch_of_this_process();
   } catch (const std::exception&) {
     return {};  // the environment is what is wrong: that error is being printed
   }
 }
 
 int report(const std::string& message, int code) {
-  const partita::Launch launch = launch_of_process();
+  const Launch launch = launch_of_process();
   if (launch.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   if (launch.size > 1)
-    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, partita::printable(message).c_str());
+    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, printable(message).c_str());
   else
-    std::fprintf(stderr, "partita: %s\n", partita::printable(message).c_str());
+    std::fprintf(stderr, "partita: %s\n", printable(message).c_str());
   std::fflush(nullptr);
-  if (launch.size > 1) partita::World::abort(code, message);  // the other ranks may be waiting for this one
+  if (launch.size > 1) World::abort(code, message);  // the other ranks may be waiting for this one
   return code;
 }
 
 // Reads the command line and runs the command; help and version are output like any other.
 void run(CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> words = arrange(app, partita::own_arguments(argc, argv));
+  std::vector<std::string> words = arrange(app, own_arguments(argc, argv));
   std::ranges::reverse(words);  // the order that CLI11 takes them in
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw partita::UsageError(error.what());
+    if (error.get_exit_code() != 0) throw UsageError(error.what());
     std::ostringstream text;
     (void)app.exit(error, text, text);
     put(text.str());
@@ -73,17 +76,17 @@ void run(CLI::App& app, int argc, char** argv) {
 int end_of_command() {
   const int error = lost_output();
   if (error == 0 || outlives_readers()) return 0;
-  if (partita::log::print_error() != 0 && partita::log::enabled(partita::log::Level::warn)) return 1;  // it was said
+  if (log::print_error() != 0 && log::enabled(log::Level::warn)) return 1;  // it was said
   fail_output(error);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   prepare_process();
   remove_files_on_signals(argc, argv);
-  partita::install_last_resort([](int code) { partita::World::abort(code); });
-  partita::install_mapping_guard();
+  install_last_resort([](int code) { World::abort(code); });
+  install_mapping_guard();
   CLI::App app{"Train GPT and Llama models from raw text on any number of processes"};
   app.name("partita");
   app.formatter(std::make_shared<HelpFormatter>());
@@ -108,9 +111,13 @@ int main(int argc, char** argv) {
     return end_of_command();
   } catch (const ExitCode& code) {
     return code.value;
-  } catch (const partita::UsageError& error) {
+  } catch (const UsageError& error) {
     return report(error.what(), 2);
   } catch (...) {
-    return report(partita::current_failure_text(), 1);
+    return report(current_failure_text(), 1);
   }
 }
+
+}  // namespace partita::cli
+
+int main(int argc, char** argv) { return partita::cli::run_program(argc, argv); }

@@ -8,9 +8,10 @@
 
 #include "partita/base/error.h"
 
-namespace {
+namespace partita::cli {
+using namespace internal;
 
-using partita::UsageError;
+namespace {
 
 constexpr std::string_view kGpt2 = "GPT2BPETokenizer";
 // Of these the file alone says what they are.
@@ -28,7 +29,7 @@ void add_megatron_options(CLI::App& command, MegatronArguments& a) {
     add_text(command, name, value, "PATH", help)->group(kGroup);
   };
   const auto count = [&](const char* name, int& value, const char* help) {
-    add_number(command, name, value, partita::any_number(), help)->group(kGroup)->default_str("");
+    add_number(command, name, value, any_number(), help)->group(kGroup)->default_str("");
   };
   add_text(command, "--tokenizer-type", a.type, "NAME",
            "GPT2BPETokenizer (with --vocab-file and --merge-file), or HuggingFaceTokenizer, SentencePieceTokenizer, "
@@ -47,7 +48,7 @@ void add_megatron_options(CLI::App& command, MegatronArguments& a) {
       ->group(kGroup);
 }
 
-std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& tokenizer, const MegatronArguments& a) {
+std::unique_ptr<Tokenizer> tokenizer_of_arguments(const std::string& tokenizer, const MegatronArguments& a) {
   if (a.dataset_impl != "mmap")
     wrong(fmt::format("--dataset-impl {}: an old format that is not written, mmap expected", a.dataset_impl));
   const bool pair = !a.vocab.empty() || !a.merges.empty();
@@ -62,10 +63,12 @@ std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& to
     if (a.vocab.empty() || a.merges.empty())
       wrong(fmt::format("{} is missing: GPT-2's tokenizer is two files",
                         a.vocab.empty() ? "--vocab-file" : "--merge-file"));
-    return partita::load_gpt2(a.vocab, a.merges);
+    return load_gpt2(a.vocab, a.merges);
   }
   if (a.type == kGpt2 && !a.model.empty()) wrong("GPT2BPETokenizer takes --vocab-file and --merge-file");
   if (!a.type.empty() && a.type != kGpt2 && std::ranges::find(kOneFile, a.type) == kOneFile.end())
     wrong(fmt::format("--tokenizer-type {} is not read: {} or {} expected", a.type, kGpt2, fmt::join(kOneFile, ", ")));
-  return partita::load_tokenizer(tokenizer.empty() ? a.model : tokenizer);
+  return load_tokenizer(tokenizer.empty() ? a.model : tokenizer);
 }
+
+}  // namespace partita::cli

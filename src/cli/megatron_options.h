@@ -11,6 +11,7 @@
 
 #include "partita/tokenizer/tokenizer.h"
 
+namespace partita::cli {
 struct MegatronArguments {
   std::string type, vocab, merges, model;  // --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model
   std::string dataset_impl = "mmap";
@@ -23,5 +24,7 @@ void add_megatron_options(CLI::App& command, MegatronArguments& arguments);
 
 // `tokenizer` is the path of --tokenizer, or empty. Error: none or two of them, a kind that is not read, a file
 // missing.
-[[nodiscard]] std::unique_ptr<partita::Tokenizer> tokenizer_of_arguments(const std::string& tokenizer,
-                                                                         const MegatronArguments& arguments);
+[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_of_arguments(const std::string& tokenizer,
+                                                                const MegatronArguments& arguments);
+
+}  // namespace partita::cli

@@ -5,6 +5,9 @@
 
 #include "partita/base/nearest.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 // "a, b or c"
@@ -16,30 +19,29 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string internal::long_name(const std::string& names) {
+std::string detail::long_name(const std::string& names) {
   const size_t dashes = names.find("--");
   return dashes == std::string::npos ? names : names.substr(dashes, names.find(',', dashes) - dashes);
 }
 
-double internal::finite(std::string_view integer) {
+double detail::finite(std::string_view integer) {
   constexpr double kMost = std::numeric_limits<double>::max();
   return std::clamp(std::strtod(std::string(integer).c_str(), nullptr), -kMost, kMost);
 }
 
-void internal::wrong_number(std::string_view option, bool integer, const partita::Range& range, std::string_view got) {
+void detail::wrong_number(std::string_view option, bool integer, const Range& range, std::string_view got) {
   const std::string limits = range.text();
-  if (integer ? partita::is_integer_text(got) : partita::parse_number<double>(got).has_value())
-    throw partita::UsageError(fmt::format("{} must be {}, got {}", option, limits.empty() ? "finite" : limits, got));
-  const std::string meant = integer ? partita::plain_integer(got) : "";
-  throw partita::UsageError(fmt::format("{} must be {}{}{}, got '{}'{}", option, integer ? "an integer" : "a number",
-                                        limits.empty() ? "" : " of ", limits, got,
-                                        meant.empty() ? "" : ": write " + meant));
+  if (integer ? is_integer_text(got) : parse_number<double>(got).has_value())
+    throw UsageError(fmt::format("{} must be {}, got {}", option, limits.empty() ? "finite" : limits, got));
+  const std::string meant = integer ? plain_integer(got) : "";
+  throw UsageError(fmt::format("{} must be {}{}{}, got '{}'{}", option, integer ? "an integer" : "a number",
+                               limits.empty() ? "" : " of ", limits, got, meant.empty() ? "" : ": write " + meant));
 }
 
-void internal::beyond_type(std::string_view option, const std::string& least, const std::string& most,
-                           std::string_view got) {
-  throw partita::UsageError(fmt::format("{} must be at {} {}, got {}", option, got.starts_with('-') ? "least" : "most",
-                                        got.starts_with('-') ? least : most, got));
+void detail::beyond_type(std::string_view option, const std::string& least, const std::string& most,
+                         std::string_view got) {
+  throw UsageError(fmt::format("{} must be at {} {}, got {}", option, got.starts_with('-') ? "least" : "most",
+                               got.starts_with('-') ? least : most, got));
 }
 
 CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
@@ -72,16 +74,16 @@ CLI::Option* add_positional_list(CLI::App& command, const std::string& name, std
       ->allow_extra_args(true);
 }
 
-CLI::Option* internal::add_named(CLI::App& command, const std::string& name, const std::string& default_name,
-                                 const std::vector<std::string>& names, std::function<void(size_t)> set,
-                                 const std::string& help) {
+CLI::Option* detail::add_named(CLI::App& command, const std::string& name, const std::string& default_name,
+                               const std::vector<std::string>& names, std::function<void(size_t)> set,
+                               const std::string& help) {
   CLI::callback_t read = [set = std::move(set), names, shown = long_name(name)](const CLI::results_t& values) {
     const std::string& given = values.front();
     const auto at = std::ranges::find(names, given);
     if (at == names.end()) {
-      const std::string near = partita::nearest(given, names);
-      throw partita::UsageError(fmt::format("{} must be {}, got '{}'{}", shown, listed(names), given,
-                                            near.empty() ? "" : ": did you mean '" + near + "'?"));
+      const std::string near = nearest(given, names);
+      throw UsageError(fmt::format("{} must be {}, got '{}'{}", shown, listed(names), given,
+                                   near.empty() ? "" : ": did you mean '" + near + "'?"));
     }
     set(static_cast<size_t>(at - names.begin()));
     return true;
@@ -93,6 +95,8 @@ CLI::Option* internal::add_named(CLI::App& command, const std::string& name, con
 
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
                         const std::vector<std::string>& names, const std::string& help) {
-  return internal::add_named(
+  return detail::add_named(
       command, name, target, names, [&target, names](size_t chosen) { target = names[chosen]; }, help);
 }
+
+}  // namespace partita::cli

@@ -26,36 +26,37 @@
 #include "partita/base/number.h"
 #include "partita/config/schema.h"
 
-namespace internal {
+namespace partita::cli {
+namespace detail {
 // Of the names "-n,--ranks": "--ranks".
 [[nodiscard]] std::string long_name(const std::string& names);
 // A text of digits as a double; the largest one where there are more digits than that has.
 [[nodiscard]] double finite(std::string_view integer);
-[[noreturn]] void wrong_number(std::string_view option, bool integer, const partita::Range&, std::string_view got);
+[[noreturn]] void wrong_number(std::string_view option, bool integer, const internal::Range&, std::string_view got);
 [[noreturn]] void beyond_type(std::string_view option, const std::string& least, const std::string& most,
                               std::string_view got);
 // `set` is called with the place of the chosen name.
 CLI::Option* add_named(CLI::App& command, const std::string& name, const std::string& default_name,
                        const std::vector<std::string>& names, std::function<void(size_t)> set, const std::string& help);
-}  // namespace internal
+}  // namespace detail
 
 // The number that `text` is. Error (wrong usage): another kind of text, a number outside the range or beyond T.
 template <class T>
-[[nodiscard]] T read_number(std::string_view option, std::string_view text, const partita::Range& range) {
-  const std::optional<T> value = partita::parse_number<T>(text);
-  if (!value && std::integral<T> && partita::is_integer_text(text) && range.contains(internal::finite(text)))
-    internal::beyond_type(option, fmt::format("{}", std::numeric_limits<T>::min()),
-                          fmt::format("{}", std::numeric_limits<T>::max()), text);
+[[nodiscard]] T read_number(std::string_view option, std::string_view text, const internal::Range& range) {
+  const std::optional<T> value = internal::parse_number<T>(text);
+  if (!value && std::integral<T> && internal::is_integer_text(text) && range.contains(detail::finite(text)))
+    detail::beyond_type(option, fmt::format("{}", std::numeric_limits<T>::min()),
+                        fmt::format("{}", std::numeric_limits<T>::max()), text);
   if (!value || !range.contains(static_cast<double>(*value)))
-    internal::wrong_number(option, std::integral<T>, range, text);
+    detail::wrong_number(option, std::integral<T>, range, text);
   return *value;
 }
 
 // An integer or a number, by the target's type.
 template <class T>
-CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, partita::Range range,
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, internal::Range range,
                         const std::string& help) {
-  CLI::callback_t read = [&target, range, shown = internal::long_name(name)](const CLI::results_t& values) {
+  CLI::callback_t read = [&target, range, shown = detail::long_name(name)](const CLI::results_t& values) {
     target = read_number<T>(shown, values.front(), range);
     return true;
   };
@@ -99,6 +100,8 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
                         const std::vector<std::pair<std::string, T>>& values, const std::string& help) {
   std::vector<std::string> names;
   for (const auto& [known, value] : values) names.push_back(known);
-  return internal::add_named(
+  return detail::add_named(
       command, name, names.front(), names, [&target, values](size_t chosen) { target = values[chosen].second; }, help);
 }
+
+}  // namespace partita::cli

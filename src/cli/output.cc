@@ -11,9 +11,12 @@
 #include "partita/base/log.h"
 #include "partita/base/printable.h"
 
+namespace partita::cli {
+using namespace internal;
+
 void put(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO) != 0;
-  const std::string shown = terminal ? partita::printable(text) : std::string(text);
+  const std::string shown = terminal ? printable(text) : std::string(text);
   errno = 0;
   if (std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0) return;
   const int error = errno;
@@ -22,12 +25,14 @@ void put(std::string_view text) {
 }
 
 int lost_output() {
-  if (const int error = partita::log::print_error(); error != 0) return error;
+  if (const int error = log::print_error(); error != 0) return error;
   errno = 0;
   if (std::fflush(stdout) != 0) return errno != 0 ? errno : EIO;
   return std::ferror(stdout) != 0 ? EIO : 0;
 }
 
 void fail_output(int error) {
-  partita::fail("cannot write to standard output: {}: make room or give it another place", std::strerror(error));
+  fail("cannot write to standard output: {}: make room or give it another place", std::strerror(error));
 }
+
+}  // namespace partita::cli

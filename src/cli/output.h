@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+namespace partita::cli {
 // Flushed. On a terminal control characters are spelled out (base/printable.h); a file or pipe gets the text as it is.
 void put(std::string_view text);
 
@@ -23,3 +24,5 @@ void put_line(fmt::format_string<Args...> format, Args&&... args) {
 [[nodiscard]] int lost_output();
 
 [[noreturn]] void fail_output(int error);
+
+}  // namespace partita::cli

@@ -9,11 +9,14 @@
 #include "partita/base/printable.h"
 #include "partita/monitor/plot.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 struct Arguments {
   std::vector<std::string> runs;
-  partita::LossPlotOptions options;
+  LossPlotOptions options;
 };
 
 }  // namespace
@@ -32,7 +35,6 @@ void add_plot_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   add_positional_list(*command, "RUN", a->runs, "RUN...", "Folders of runs (run.directory of their configuration)")
       ->required();
-  using partita::PlotAxis;
   add_choice<PlotAxis>(*command, "--x", a->options.content.axis,
                        {{"steps", PlotAxis::steps}, {"tokens", PlotAxis::tokens}, {"samples", PlotAxis::samples}},
                        "Horizontal axis");
@@ -40,8 +42,9 @@ void add_plot_command(CLI::App& app) {
   add_text(*command, "--output", a->options.output, "PATH", "Write PATH.svg, PATH.png and PATH.gp");
   command->callback([a] {
     const std::vector<std::filesystem::path> runs(a->runs.begin(), a->runs.end());
-    const partita::LossPlot plot = partita::plot_losses(runs, a->options);
-    for (const std::filesystem::path& picture : {plot.svg, plot.png})
-      put_line("{}", partita::printable_line(picture.string()));
+    const LossPlot plot = plot_losses(runs, a->options);
+    for (const std::filesystem::path& picture : {plot.svg, plot.png}) put_line("{}", printable_line(picture.string()));
   });
 }
+
+}  // namespace partita::cli

@@ -11,6 +11,9 @@
 
 #include "partita/base/removal.h"
 
+namespace partita::cli {
+using namespace internal;
+
 void prepare_process() {
   // open() gives the lowest number that is free: the one that is missing.
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
@@ -21,7 +24,7 @@ void prepare_process() {
 void remove_files_on_signals(int argc, char** argv) {
   // The others write none, start programs, or have an answer of their own.
   constexpr std::array<std::string_view, 5> kWriters = {"tokenize", "tokenizer", "dataset", "import", "export"};
-  if (argc > 1 && std::ranges::find(kWriters, argv[1]) != kWriters.end()) partita::remove_on_signals();
+  if (argc > 1 && std::ranges::find(kWriters, argv[1]) != kWriters.end()) remove_on_signals();
 }
 
 namespace {
@@ -34,3 +37,5 @@ void outlive_readers() {
 }
 
 bool outlives_readers() { return outlives; }
+
+}  // namespace partita::cli

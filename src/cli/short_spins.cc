@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstring>
 
+namespace partita::cli {
+
 namespace {
 
 // Commands that compute with OpenMP.
@@ -63,3 +65,5 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void restart_with
 __attribute__((section(".preinit_array"), used)) void (*const at_load)(int, char**, char**) = restart_with_short_spins;
 
 }  // namespace
+
+}  // namespace partita::cli

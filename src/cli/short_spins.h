@@ -2,6 +2,7 @@
 #pragma once
 #include <string_view>
 
+namespace partita::cli {
 // Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us,
 // nearly always; where others want the cores, even that takes the time of the thread that it waits for.
 inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSpinsOfSharedCores = "GOMP_SPINCOUNT=100";
@@ -18,3 +19,5 @@ inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSp
   }
   return percent >= 5;
 }
+
+}  // namespace partita::cli

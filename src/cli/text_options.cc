@@ -4,8 +4,8 @@
 
 #include "cli/options.h"
 
-using partita::InvalidUtf8;
-using partita::TextFormat;
+namespace partita::cli {
+using namespace internal;
 
 void add_text_options(CLI::App& command, TextArguments& arguments) {
   add_list(
@@ -27,15 +27,15 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
       "Bytes that are not UTF-8. error: the document counts as bad; replace: they become U+FFFD; keep: they stay");
   // A document may have any length where it is compressed, and memory is limited.
   constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser reads less than 4 GiB
-  add_number(command, "--max-line", arguments.max_line, partita::between(1, kMostOfALine),
+  add_number(command, "--max-line", arguments.max_line, between(1, kMostOfALine),
              "Longest line of JSON lines in MiB; longer ones are skipped and counted");
   add_number(
-      command, "--max-document", arguments.max_document, partita::between(1, kMost),
+      command, "--max-document", arguments.max_document, between(1, kMost),
       "Longest document of text files in MiB; longer ones are skipped and counted. Plain files have this limit only "
       "where it is given");
 }
 
-void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, const std::string& of_what) {
+void add_prompt_options(CLI::App& command, PromptSpecials& specials, const std::string& of_what) {
   command.add_flag("--allow-special,!--no-allow-special", specials.allow_special,
                    fmt::format("Read the name of a special token {}, such as <|im_start|>, as that token (default); "
                                "--no-allow-special: as text",
@@ -47,10 +47,12 @@ void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, co
                   of_what));
 }
 
-partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments) {
-  partita::TextInputOptions options = arguments.options;
+TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments) {
+  TextInputOptions options = arguments.options;
   options.max_line_bytes = arguments.max_line << 20;
   if (command.get_option("--max-document")->count() > 0) options.max_document_bytes = arguments.max_document << 20;
   if (command.get_option("--document-separator")->count() > 0) options.separator = arguments.separator;
   return options;
 }
+
+}  // namespace partita::cli

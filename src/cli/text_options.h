@@ -7,12 +7,13 @@
 #include "partita/text/text_input.h"
 #include "partita/tokenizer/prompt_text.h"
 
+namespace partita::cli {
 struct TextArguments {
   std::vector<std::string> inputs;
-  partita::TextInputOptions options;
+  TextInputOptions options;
   std::string separator;
-  int64_t max_line = partita::TextInputOptions{}.max_line_bytes >> 20;  // MiB
-  int64_t max_document = partita::TextInputOptions::kStreamedDocumentBytes >> 20;
+  int64_t max_line = TextInputOptions{}.max_line_bytes >> 20;  // MiB
+  int64_t max_document = TextInputOptions::kStreamedDocumentBytes >> 20;
 };
 
 // --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments`
@@ -20,7 +21,9 @@ struct TextArguments {
 void add_text_options(CLI::App& command, TextArguments& arguments);
 
 // --allow-special and --add-special of commands that read prompts, both on unless --no-... `of_what` ends their help.
-void add_prompt_options(CLI::App& command, partita::PromptSpecials& specials, const std::string& of_what);
+void add_prompt_options(CLI::App& command, PromptSpecials& specials, const std::string& of_what);
 
 // What the options say, after parsing.
-[[nodiscard]] partita::TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments);
+[[nodiscard]] TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments);
+
+}  // namespace partita::cli

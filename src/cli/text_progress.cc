@@ -7,7 +7,8 @@
 #include "partita/base/duration.h"
 #include "partita/base/log.h"
 
-using namespace partita;
+namespace partita::cli {
+using namespace internal;
 
 namespace {
 
@@ -50,3 +51,5 @@ void TextProgress::show(double seconds, const std::string& line) {
   else
     log::info("{}", line);
 }
+
+}  // namespace partita::cli

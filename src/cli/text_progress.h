@@ -7,13 +7,14 @@
 
 #include "partita/data/tokenize_corpus.h"
 
+namespace partita::cli {
 class TextProgress {
  public:
   explicit TextProgress(std::string verb);
   TextProgress(const TextProgress&) = delete;
   TextProgress& operator=(const TextProgress&) = delete;
   ~TextProgress();
-  void operator()(const partita::TokenizeProgress& progress);
+  void operator()(const TokenizeProgress& progress);
   // A line of another kind, by the same clock.
   void show(double seconds, const std::string& line);
 
@@ -21,3 +22,5 @@ class TextProgress {
   std::string verb_;
   double next_;
 };
+
+}  // namespace partita::cli

@@ -16,9 +16,10 @@
 #include "partita/data/tokenize_corpus.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace {
+namespace partita::cli {
+using namespace internal;
 
-using namespace partita;
+namespace {
 
 struct Arguments {
   TextArguments text;
@@ -112,3 +113,5 @@ void add_tokenize_command(CLI::App& app) {
       "document is a document without tokens. No file appears under these names unless the whole input is valid.");
   command->callback([command, arguments] { run(*command, *arguments); });
 }
+
+}  // namespace partita::cli

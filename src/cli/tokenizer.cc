@@ -24,9 +24,10 @@
 #include "partita/tokenizer/formats/tokenizer_json.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace {
+namespace partita::cli {
+using namespace internal;
 
-using namespace partita;
+namespace {
 
 struct TrainArguments {
   TextArguments text;
@@ -123,7 +124,7 @@ void encode(const StreamArguments& arguments) {
       print(line);
       continue;
     }
-    const auto text = partita::try_parse_json(line);
+    const auto text = try_parse_json(line);
     if (!text || !text->is_string()) refuse_line(number, "a JSON string", line);
     print(text->get_ref<const std::string&>());
   }
@@ -136,7 +137,7 @@ void decode(const StreamArguments& arguments) {
     ++number;
     std::vector<TokenId> ids;
     try {
-      partita::try_parse_json(line).value_or(nullptr).get_to(ids);
+      try_parse_json(line).value_or(nullptr).get_to(ids);
     } catch (const nlohmann::json::exception&) {
       refuse_line(number, "ids as a JSON array, such as [15496, 995],", line);
     }
@@ -218,3 +219,5 @@ void add_tokenizer_command(CLI::App& app) {
   add_encode(*command);
   add_decode(*command);
 }
+
+}  // namespace partita::cli

@@ -12,27 +12,30 @@
 #include "partita/base/log.h"
 #include "partita/train/trainer.h"
 
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 constexpr int64_t kProfileSteps = 3;
 
 void run(const std::filesystem::path& file, const std::vector<std::string>& overrides, bool print, bool profile) {
-  partita::ConfigSources sources;
-  partita::Config config = partita::load_config(file, overrides, &sources);
+  ConfigSources sources;
+  Config config = load_config(file, overrides, &sources);
   if (profile && config.log.profile_steps == 0) config.log.profile_steps = kProfileSteps;
   if (print) {
-    const partita::Launch launch = partita::launch_of_this_process();
-    partita::log::configure(launch.rank, launch.size);
-    partita::validate(config.model);
-    if (launch.rank == 0) put(partita::to_toml(config, &sources));
+    const Launch launch = launch_of_this_process();
+    log::configure(launch.rank, launch.size);
+    validate(config.model);
+    if (launch.rank == 0) put(to_toml(config, &sources));
     return;
   }
   outlive_readers();
-  partita::TrainOutcome outcome;
+  TrainOutcome outcome;
   {
-    partita::World world = partita::World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
-    partita::validate(config, world.size());
-    outcome = partita::train(config, world);
+    World world = World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
+    validate(config, world.size());
+    outcome = train(config, world);
   }
   if (outcome.interrupted) throw ExitCode{kInterrupted};
 }
@@ -60,6 +63,8 @@ void add_train_command(CLI::App& app) {
       "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"
       "  mpirun -n 2 partita train configs/quickstart.toml        (also with srun, and torchrun --no-python)\n\n"
       "Keys by section, with type, default and meaning:\n" +
-      partita::config_help());
+      config_help());
   command->callback([command, file, print, profile] { run(*file, command->remaining(), *print, *profile); });
 }
+
+}  // namespace partita::cli

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -17,4 +17,4 @@ TEST(CommaList, ItemsAreTrimmedAndEmptyOnesStay) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(HumanDuration, GrowsWithTheTime) {
@@ -21,4 +21,4 @@ TEST(HumanDuration, GrowsWithTheTime) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Check, NamesThePlaceWithinTheProject) {
@@ -19,4 +19,4 @@ TEST(Check, NamesThePlaceWithinTheProject) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -111,4 +111,4 @@ TEST(FirstLine, HasNoStackAndNoPlace) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -345,4 +345,4 @@ TEST(HumanBytes, KeepsFourFigures) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(ForeignFormat, NamesOfFilesAreQuotedForTheShell) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

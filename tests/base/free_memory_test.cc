@@ -7,7 +7,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(FreeForProcess, IsTheLeastOfTheLimits) {
@@ -86,4 +86,4 @@ TEST(MemoryLimits, OfThisMachineAreThere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

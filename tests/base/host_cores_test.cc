@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -102,4 +102,4 @@ TEST(CpuList, Parses) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

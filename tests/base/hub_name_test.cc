@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -21,4 +21,4 @@ TEST(HubName, SaysNothingOfPaths) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

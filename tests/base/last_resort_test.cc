@@ -14,7 +14,7 @@
 #include "partita/base/thread_limit.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(IsNearlyUsedUp, OfALimit) {
@@ -124,4 +124,4 @@ TEST_F(LastResort, ThreadsThatTheSystemRefuses) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(LockRule, WhatIsFreeIsTaken) {
@@ -90,4 +90,4 @@ TEST(LockRule, HoldsForEveryView) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

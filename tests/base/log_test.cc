@@ -6,7 +6,7 @@
 
 #include <functional>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -106,4 +106,4 @@ TEST_F(LogTest, RanksOfALauncherSendTheirStatus) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

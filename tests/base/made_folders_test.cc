@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,4 +44,4 @@ TEST(MadeFolders, AnErrorLeavesNothingAndTakesNothing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,4 +67,4 @@ TEST_F(MappingGuard, LeavesOtherHandlersAlone) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

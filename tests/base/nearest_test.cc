@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(EditDistance, CountsEachKindOfChange) {
@@ -60,4 +60,4 @@ TEST(Nearest, CompletesABeginningThatOneNameHas) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

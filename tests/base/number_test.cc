@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(ParseNumber, TakesTheWholeText) {
@@ -47,4 +47,4 @@ TEST(PlainInteger, KnowsOtherNotations) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

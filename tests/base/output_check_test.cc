@@ -7,7 +7,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST_F(OutputCheck, AFolderOfItsOwnIsNewOrEmpty) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

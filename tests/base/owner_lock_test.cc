@@ -33,7 +33,7 @@ extern "C" int flock(int file, int operation) noexcept {
   return -1;
 }
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -294,4 +294,4 @@ TEST(OwnerLock, NamesADiskThatIsFull) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

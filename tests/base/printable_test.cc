@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Printable, LeavesText) {
@@ -52,4 +52,4 @@ TEST(Printable, OfAllPairsOfBytes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(ProcessStat, NamesMayHoldSpacesAndParentheses) {
@@ -37,4 +37,4 @@ TEST(ProcessStat, OfThisProcess) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

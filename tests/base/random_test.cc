@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Known answers of Random123 (kat_vectors, philox 4x32 10).
@@ -73,4 +73,4 @@ TEST(Rounding, BitsAreUniformAndEveryPartOfTheKeyMatters) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

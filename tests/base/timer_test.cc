@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Timer, LapsLeaveNoGap) {
@@ -23,4 +23,4 @@ TEST(Timer, LapsLeaveNoGap) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Trace, HoldsTheSpansThatEndedWhileItWasOn) {
@@ -51,4 +51,4 @@ TEST(Trace, StartForgetsWhatWasThere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace test;
@@ -68,4 +68,4 @@ TEST(CheckpointRanks, AFailureOnOneRankIsTheSameErrorOnAll) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

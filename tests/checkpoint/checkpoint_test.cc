@@ -18,7 +18,7 @@
 #include "tests/checkpoint/thread_peers.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -401,4 +401,4 @@ TEST(Checkpoint, ARootThatIsAFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -41,7 +41,7 @@ std::string without_temporary_ending(std::string name) {
 
 }  // namespace
 
-bool partita::test::can_exchange = true;
+bool partita::internal::test::can_exchange = true;
 
 // In place of the C library's.
 extern "C" int fsync(int file) {
@@ -56,7 +56,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 }
 extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigned flags) noexcept {
   if ((flags & RENAME_EXCHANGE) != 0) {
-    if (!partita::test::can_exchange) {
+    if (!partita::internal::test::can_exchange) {
       errno = EINVAL;
       return -1;
     }
@@ -65,7 +65,7 @@ extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigne
   return static_cast<int>(::syscall(SYS_renameat2, a, from, b, to, flags));
 }
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ TEST_F(Durability, ACheckpointLosesItsNameBeforeItsFiles) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

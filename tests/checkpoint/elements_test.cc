@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::optional<size_t> overflow(ElementType type, float value) { return find_overflow(type, std::array{0.F, value}); }
@@ -33,4 +33,4 @@ TEST(Elements, OverflowIsWhatWouldRoundToInfinity) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "tests/checkpoint/saving.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ TEST(FarPieces, WhatLiesFarIsCopiedAChunkAtATime) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -152,4 +152,4 @@ TEST(FindLatest, NothingYet) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "tests/checkpoint/saving.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,4 +81,4 @@ TEST(FullDisk, ADiskThatFillsWhileWritingFailsOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

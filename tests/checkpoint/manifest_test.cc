@@ -6,7 +6,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/damage.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -197,4 +197,4 @@ TEST(Manifest, ReadsRunsOfVersion1) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

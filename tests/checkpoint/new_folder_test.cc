@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -79,4 +79,4 @@ TEST(NewFolderDeathTest, LeavesNothingWhereASignalEndsTheProcess) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

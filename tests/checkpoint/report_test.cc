@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(CheckpointReport, ShowsWhatIsThere) {
@@ -38,4 +38,4 @@ TEST(CheckpointReport, OfAnEmptyOne) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

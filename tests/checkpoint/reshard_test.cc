@@ -11,7 +11,7 @@
 
 #include "tests/support/boxes.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -107,4 +107,4 @@ TEST(DescribeDifferences, CutsLongLists) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

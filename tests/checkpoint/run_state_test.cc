@@ -8,7 +8,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(RunState, AnotherModelIsAnError) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

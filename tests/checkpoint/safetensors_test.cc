@@ -9,7 +9,7 @@
 #include "tests/checkpoint/test_state.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -251,4 +251,4 @@ TEST(Safetensors, WriterRefusesWrongLengths) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "tests/checkpoint/test_state.h"
 #include "tests/checkpoint/thread_peers.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 // Saves these values, cut at random over `ranks`; returns the folder.
 inline std::filesystem::path save(const std::filesystem::path& root, int64_t step, const GlobalValues& values,
@@ -45,4 +45,4 @@ inline void expect_failed_save(
   EXPECT_FALSE(std::filesystem::exists(partial_path(root / step_folder_name(20))));
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

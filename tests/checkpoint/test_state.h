@@ -17,7 +17,7 @@
 #include "partita/checkpoint/state.h"
 #include "tests/support/boxes.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 // No elements, one, a scalar, sizes that nothing divides, every dtype.
 inline std::vector<TensorInfo> odd_tensors() {
@@ -135,4 +135,4 @@ inline std::map<std::string, std::string> snapshot(const std::filesystem::path& 
   return files;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

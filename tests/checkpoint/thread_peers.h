@@ -12,7 +12,7 @@
 
 #include "partita/checkpoint/peers.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 class ThreadPeers final : public Peers {
  public:
@@ -63,4 +63,4 @@ inline void run_ranks(int ranks, const std::function<void(Peers&)>& work) {
     if (!error.empty()) throw std::runtime_error(error);
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -7,7 +7,7 @@
 #include "tests/support/boxes.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(Tiling, TakesNoQuadraticTime) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ TEST(Version1, DamageIsSeenInEachBoxOfARun) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "tests/cli/process.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST(Bench, WrongShapesAreWrongUsage) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -7,7 +7,7 @@
 #include "partita/base/file.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +98,4 @@ TEST_F(Chat, ListsOfMessagesAndMissingTextsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "tests/support/error_message.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 using testing::ElementsAre;
@@ -279,4 +279,4 @@ TEST(Wrapped, CutsAtSpacesOnly) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

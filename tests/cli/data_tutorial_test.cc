@@ -5,7 +5,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ TEST_F(DataTutorial, AProlongedRunReadsTheSamplesThatItWouldHaveRead) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -4,7 +4,7 @@
 
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -269,4 +269,4 @@ TEST(Checkpoints, AFullDiskKeepsTheLastOne) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -162,4 +162,4 @@ TEST_F(Eval, GenerationAddsSpecialTokens) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

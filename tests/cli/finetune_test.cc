@@ -8,7 +8,7 @@
 #include "tests/cli/small_run.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ TEST_F(Finetune, TheTutorialWorksAsWritten) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -9,7 +9,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ TEST(Interop, RefusesWithFileAndWayOut) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,4 +105,4 @@ TEST(Names, InMessagesMoveNoCursor) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -11,7 +11,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 // The lines of metrics.jsonl without what depends on the clock.
 inline std::vector<nlohmann::json> metrics(const std::filesystem::path& run) {
@@ -41,4 +41,4 @@ inline void expect_same_run(const std::filesystem::path& found, const std::files
   }
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -4,7 +4,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,4 +174,4 @@ TEST(Models, WrongCombinationsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -5,7 +5,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,4 +48,4 @@ TEST_F(MonitoringTutorial, WorksAsWritten) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

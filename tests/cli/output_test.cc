@@ -3,7 +3,7 @@
 
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,4 +81,4 @@ TEST(Output, SpellsOutNames) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

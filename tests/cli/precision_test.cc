@@ -7,7 +7,7 @@
 
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 using std::chrono::seconds;
@@ -87,4 +87,4 @@ TEST(Precision, UnknownLimitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-namespace partita::test {
+namespace partita::internal::test {
 
 struct Result {
   int code = -1;       // exit code; 128 + signal; -1: did not end in time and was killed
@@ -128,4 +128,4 @@ inline Result partita(std::vector<std::string> arguments, std::chrono::seconds l
   return Process(command_line(std::move(arguments)), {{"OMP_NUM_THREADS", "1"}}).end(limit);
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

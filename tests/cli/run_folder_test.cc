@@ -8,7 +8,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -484,4 +484,4 @@ TEST(Export, IntoOneFolderTwiceAtOnce) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

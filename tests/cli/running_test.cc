@@ -4,7 +4,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 class Running : public ShellTest {};
@@ -19,4 +19,4 @@ TEST_F(Running, TheCommandsWorkAsWritten) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -13,7 +13,7 @@
 #include "tests/cli/process.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 // Sentences of a few made-up words; the same at every call.
 inline std::string small_text(int documents) {
@@ -102,4 +102,4 @@ inline std::vector<std::string> train_command(int ranks, const std::filesystem::
   return command;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

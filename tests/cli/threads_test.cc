@@ -8,7 +8,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 using std::chrono::seconds;
@@ -138,4 +138,4 @@ TEST(Threads, WrongVariableIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -6,7 +6,7 @@
 #include "tests/cli/small_run.h"
 #include "tests/cli/tutorial.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -332,4 +332,4 @@ TEST_F(TokenizeCommand, BlendsOfARunAreChecked) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

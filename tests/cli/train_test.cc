@@ -4,7 +4,7 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -240,4 +240,4 @@ TEST(Train, ScheduleInSamplesFollowsTheBatch) {
 }
 
 }  // namespace
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -13,7 +13,7 @@
 #include "tests/cli/process.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 // The text of each ```sh block.
 inline std::vector<std::string> shell_blocks(const std::string& markdown) {
@@ -50,4 +50,4 @@ class ShellTest : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -15,7 +15,7 @@
 #include "partita/base/random.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble,
@@ -287,4 +287,4 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using testing::HasSubstr;
 
@@ -77,4 +77,4 @@ TEST(Device, EqualOnesAreCounted) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -297,4 +297,4 @@ TEST(DetectLaunch, ErrorsNameTheVariable) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "tests/comm/meetings.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -167,4 +167,4 @@ TEST(Greeting, AMemberThatTurnsItAwaySaysWhy) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -153,4 +153,4 @@ TEST(HostThreads, TextWorkersUseAllThatIsGranted) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(Hostlist, ErrorsNameThePlace) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

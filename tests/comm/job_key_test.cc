@@ -7,7 +7,7 @@
 
 #include "partita/comm/handshake.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(JobKey, DependsOnEveryPart) {
@@ -92,4 +92,4 @@ TEST_F(HandshakeTest, OtherVersionsAreToldFromStrangers) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::Contains;
@@ -84,4 +84,4 @@ TEST(MpirunCall, WrongUse) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "partita/comm/socket.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Hosts = Launch::Hosts;
@@ -47,4 +47,4 @@ TEST(Addresses, OfNamesAndOfThisHost) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/comm/handshake.h"
 #include "partita/comm/rendezvous.h"
 
-namespace partita {
+namespace partita::internal {
 
 inline Deadline in(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
@@ -103,4 +103,4 @@ class Stranger {
   Socket socket_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Every way to divide the ranks: a sum over each coordinate's group counts its ranks.
@@ -37,4 +37,4 @@ TEST(MeshRanks, GroupsAreThoseOfTheLayout) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

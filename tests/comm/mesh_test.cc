@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(MeshLayout, TensorIsFastestThenDataThenPipeline) {
@@ -59,4 +59,4 @@ TEST(MeshLayout, ErrorsNameTheSizes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 const std::string kRule(74, '-');
@@ -155,4 +155,4 @@ TEST(MpirunOutput, TakesAFarewellOut) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class Scratches : public testing::Test {
@@ -54,4 +54,4 @@ TEST_F(Scratches, OfOneOperationAreApart) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

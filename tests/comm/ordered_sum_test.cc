@@ -11,7 +11,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using enum c10::ScalarType;
@@ -95,4 +95,4 @@ TEST(CheckReducible, NamesBothTypes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct Ended {
   int exit_code = -1;  // or -1
@@ -79,4 +79,4 @@ class Process {
   std::FILE* output_ = nullptr;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/comm/socket.h"
 #include "tests/comm/processes.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -334,4 +334,4 @@ TEST(LaunchedRanks, WithoutMpirunTheErrorSaysWhatToInstall) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

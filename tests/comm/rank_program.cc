@@ -31,7 +31,7 @@
 #include "partita/comm/launcher.h"
 #include "partita/comm/mesh.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::atomic<bool> interrupted = false;
@@ -111,19 +111,19 @@ void run(const std::string& mode, double seconds, bool forever) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal
 
 int main(int argc, char** argv) {
   try {
     if (argc > 3 && argv[1] == std::string("launch"))
       return partita::launch(std::atoi(argv[2]), {argv + 3, argv + argc}, {});
-    const std::vector<std::string> arguments = partita::own_arguments(argc, argv);
+    const std::vector<std::string> arguments = partita::internal::own_arguments(argc, argv);
     if (!arguments.empty() && arguments[0] == "arguments") {
-      for (const std::string& argument : arguments) partita::say("'" + argument + "'");
+      for (const std::string& argument : arguments) partita::internal::say("'" + argument + "'");
       return 0;
     }
-    partita::run(arguments.empty() ? "hello" : arguments[0], arguments.size() > 1 ? std::stod(arguments[1]) : 60,
-                 arguments.size() > 2);
+    partita::internal::run(arguments.empty() ? "hello" : arguments[0],
+                           arguments.size() > 1 ? std::stod(arguments[1]) : 60, arguments.size() > 2);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

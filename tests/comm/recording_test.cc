@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Recording, AloneAnswersAsIfAllRanksWereThisOne) {
@@ -71,4 +71,4 @@ TEST(Recording, ChecksArguments) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

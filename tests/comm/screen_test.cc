@@ -4,7 +4,7 @@
 
 #include "partita/comm/launched_arguments.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Screen, TextStandsAboveTheStatus) {
@@ -51,4 +51,4 @@ TEST(LaunchedArguments, ComeBackAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // As a job of any size adds them up: in the dtype itself, rounded after every addition, the worst that a backend may
@@ -33,4 +33,4 @@ TEST(SelfCheck, NeighboursDiffer) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

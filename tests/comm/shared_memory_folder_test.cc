@@ -7,7 +7,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ TEST(SharedMemoryFolder, WhereThereIsNoneNothingHappens) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

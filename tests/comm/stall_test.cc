@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -80,4 +80,4 @@ TEST(StallInquiry, WhoWaitsAnswersAndWhoDoesNotIsMissing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

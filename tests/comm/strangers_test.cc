@@ -5,7 +5,7 @@
 
 #include "tests/comm/meetings.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -209,4 +209,4 @@ TEST(Meeting, APortThatIsTakenIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

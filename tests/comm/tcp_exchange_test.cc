@@ -10,7 +10,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -87,4 +87,4 @@ TEST(TcpExchange, AFlushEndsAtItsDeadline) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -170,4 +170,4 @@ TEST(Terminal, CtrlCLeavesNoRemarkOfMpirun) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

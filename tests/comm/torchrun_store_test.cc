@@ -7,7 +7,7 @@
 
 #include "tests/comm/meetings.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -124,4 +124,4 @@ TEST(TorchrunStore, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

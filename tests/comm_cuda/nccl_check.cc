@@ -26,7 +26,7 @@
 #include "partita/comm/cuda/nccl_communicator.h"
 #include "partita/comm/world.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -292,12 +292,12 @@ int run(const std::string& what) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal
 
 int main(int count, char** arguments) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   try {
-    return partita::run(count > 1 ? arguments[1] : "");
+    return partita::internal::run(count > 1 ? arguments[1] : "");
   } catch (const std::exception& error) {
     fmt::print("FAIL stopped: {}\n", error.what());
     std::fflush(stdout);

@@ -6,7 +6,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(ConfigChanges, ARateThatJumpsIsSaid) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

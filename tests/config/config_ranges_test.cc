@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -148,4 +148,4 @@ TEST_F(Ranges, MessagesArePrintable) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -394,4 +394,4 @@ TEST(ConfigRenames, NameKeysThatAreThere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -362,4 +362,4 @@ TEST(ConfigSchema, RefusesDeepNesting) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

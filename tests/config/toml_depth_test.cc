@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t levels(std::string_view text) { return toml_depth(text).levels; }
@@ -46,4 +46,4 @@ TEST(TomlDepth, IsDefinedForAnything) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

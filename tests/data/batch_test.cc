@@ -13,7 +13,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -131,4 +131,4 @@ TEST_F(Batches, ReaderFillsTokensLabelsPositionsAndIds) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

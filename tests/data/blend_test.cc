@@ -15,7 +15,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -184,4 +184,4 @@ TEST_F(Blends, NameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

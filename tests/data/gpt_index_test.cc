@@ -10,7 +10,7 @@
 #include "partita/data/numpy_random.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -149,4 +149,4 @@ TEST(GptIndex, NamesSplitTokensAndSamples) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

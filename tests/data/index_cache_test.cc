@@ -19,7 +19,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -281,4 +281,4 @@ TEST_F(Prolonged, TheKeyIsEverythingThatMatters) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

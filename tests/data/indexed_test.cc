@@ -17,7 +17,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -372,4 +372,4 @@ TEST_F(Indexed, AnEmptyDatasetIsADataset) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // numpy.lib.format: magic, version 1.0, u16 length of a header that ends in a newline at a multiple of 64.
@@ -38,4 +38,4 @@ TEST(Npy, TypesAndShapes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/data/gpt_index.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -45,4 +45,4 @@ TEST(PlanEpochs, RefusesMoreSamplesThanCanBeCounted) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(EpochOrder, IsUniform) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "tests/data/sample.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -184,4 +184,4 @@ TEST(PromptDataset, ReadersTakeSeparateDocuments) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

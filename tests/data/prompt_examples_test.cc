@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST(CountedTokens, NeverTheFirst) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "partita/data/sample_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Sample {
   std::vector<int32_t> tokens, labels, positions, first_keys;
@@ -24,4 +24,4 @@ inline Sample read_sample(const SampleSource& source, int64_t k) {
   return s;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

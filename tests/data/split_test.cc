@@ -5,7 +5,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -46,4 +46,4 @@ TEST(Split, RefusesWhatIsNoSplit) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

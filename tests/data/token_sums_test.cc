@@ -12,7 +12,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -174,4 +174,4 @@ TEST_F(TokenSumsTest, TheLargestTokenOfEachType) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST_F(Windows, TooLittle) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

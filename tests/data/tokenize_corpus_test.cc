@@ -12,7 +12,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/text/compressed.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -221,4 +221,4 @@ TEST_F(TokenizeCorpus, ReadsDocumentsOneByOne) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(HostMemory, IsZeroAndWritable) {
@@ -36,4 +36,4 @@ TEST(HostMemory, LivesAsLongAsItsViews) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

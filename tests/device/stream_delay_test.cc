@@ -7,7 +7,7 @@
 
 #include "partita/device/device_stream.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class StreamDelay : public testing::Test {
@@ -54,4 +54,4 @@ TEST_F(StreamDelay, StreamsOfTheCpuSleep) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

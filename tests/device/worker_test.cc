@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Worker, WorksInOrderBesideTheCaller) {
@@ -75,4 +75,4 @@ TEST(Worker, EndsWhenAllIsDone) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

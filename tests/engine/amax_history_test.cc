@@ -14,7 +14,7 @@
 #include "partita/device/stream.h"
 #include "partita/ops/fp8.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class Scaled final : public Block {
@@ -128,4 +128,4 @@ TEST_F(AmaxHistoryTest, WhatIsNotFiniteSpoilsTheSum) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 
 #include "tests/engine/zero_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -43,4 +43,4 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/error.h"
 #include "tests/engine/small_model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::Each;
@@ -129,4 +129,4 @@ TEST(EnginePlan, StatesAreFp32OrAsTheWeights) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/engine/initial_weights.h"
 #include "tests/engine/small_model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -332,4 +332,4 @@ TEST(InitialWeights, AreThoseOfEarlierVersions) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/engine/small_model.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Equal on all ranks: the largest is the smallest.
@@ -75,4 +75,4 @@ TEST(Fp8Ranks, WhatIsNotFiniteOnOneRankSkipsTheStepOnAll) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/nn/linear.h"
 #include "tests/engine/small_model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -236,4 +236,4 @@ TEST_F(Fp8EngineTest, DelayedScalesHideNothing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

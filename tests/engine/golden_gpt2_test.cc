@@ -12,7 +12,7 @@
 #include "partita/engine/engine.h"
 #include "partita/models/model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
@@ -133,4 +133,4 @@ INSTANTIATE_TEST_SUITE_P(Stages, Golden,
                                          std::tuple(3, Keep::entry)));
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(GraphPays, WhereCallsAreShort) {
@@ -16,4 +16,4 @@ TEST(GraphPays, WhereCallsAreShort) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(MemoryPlan, AStepTakesWhatItUsesAtOnce) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -128,4 +128,4 @@ TEST(Offload, UpdatesGoOnWhileUnitsAreGathered) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

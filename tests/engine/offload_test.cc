@@ -11,7 +11,7 @@
 #include "tests/engine/small_model.h"
 #include "tests/support/late_copies.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -235,4 +235,4 @@ TEST_F(OffloadTest, MemoryIsTheHosts) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 #include "partita/models/model.h"
 #include "partita/ops/cross_entropy.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 inline ModelConfig small_model(ModelKind kind, double dropout) {
   ModelConfig model{.kind = kind,
@@ -149,4 +149,4 @@ inline std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, in
   return results;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -5,7 +5,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(StepPlan, MomentsAreTheFirstAndTheLastUse) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/shard/use_plan.h"
 #include "tests/engine/zero_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -132,4 +132,4 @@ TEST(Zero, FrozenUnitsAreGatheredAsThePlanSays) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

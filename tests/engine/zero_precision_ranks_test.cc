@@ -3,7 +3,7 @@
 
 #include "tests/engine/zero_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -73,4 +73,4 @@ TEST(Zero, StagesAgreeInBf16) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

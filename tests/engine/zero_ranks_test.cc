@@ -7,7 +7,7 @@
 #include "partita/comm/recording.h"
 #include "tests/engine/zero_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::EngineCase;
@@ -230,4 +230,4 @@ TEST(Zero, ContinuesBitForBit) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/engine/small_model.h"
 #include "tests/support/ranks.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 inline constexpr int64_t kGlobalBatch = 12;  // divides by 1, 2, 3 and 4 ranks
 
@@ -28,4 +28,4 @@ inline std::vector<StepResult> reference(const EngineCase& like, Communicator& s
   return run_steps(*make_engine(one, self, self), one, 0, 1, 0, steps);
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -8,7 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    for (const partita::PickledTensor& t : partita::unpickle_tensors(std::as_bytes(std::span(data, size)), "x"))
+    for (const partita::internal::PickledTensor& t :
+         partita::internal::unpickle_tensors(std::as_bytes(std::span(data, size)), "x"))
       if (t.shape.size() != t.strides.size() || t.storage_count < 0) std::abort();
   } catch (const partita::Error&) {
   }

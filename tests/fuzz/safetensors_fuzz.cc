@@ -7,9 +7,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const partita::SafetensorsHeader header = partita::parse_safetensors(std::as_bytes(std::span(data, size)), "x");
+    const partita::internal::SafetensorsHeader header =
+        partita::internal::parse_safetensors(std::as_bytes(std::span(data, size)), "x");
     int64_t end = 0;
-    for (const partita::SafetensorsEntry& e : header.entries) {
+    for (const partita::internal::SafetensorsEntry& e : header.entries) {
       if (e.begin != end || e.end < e.begin) std::abort();
       end = e.end;
     }

@@ -9,7 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    const partita::SentencePieceTokenizer tokenizer(partita::parse_sentencepiece_model(bytes, "x"), "x");
+    const partita::internal::SentencePieceTokenizer tokenizer(partita::internal::parse_sentencepiece_model(bytes, "x"),
+                                                              "x");
     // The model's own bytes are a text as well: they hold its pieces.
     for (const std::string_view text :
          {std::string_view(" the  lic\xFF\xE4\xB8 e\xCC\x81\xEF\xBC\xA1 aaaa\n"), bytes}) {

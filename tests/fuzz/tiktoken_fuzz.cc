@@ -20,9 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       return lines;
     }();
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    static_cast<void>(partita::looks_like_tiktoken(text));
-    const partita::ByteLevelBpe tokenizer(partita::parse_tiktoken(bytes + std::string(text), "fuzz"), "fuzz",
-                                          {partita::SplitPattern::o200k, true});
+    static_cast<void>(partita::internal::looks_like_tiktoken(text));
+    const partita::internal::ByteLevelBpe tokenizer(
+        partita::internal::parse_tiktoken(bytes + std::string(text), "fuzz"), "fuzz",
+        {partita::internal::SplitPattern::o200k, true});
     static_cast<void>(tokenizer.decode(tokenizer.encode(text.substr(0, 300))));
   } catch (const partita::Error&) {
   }

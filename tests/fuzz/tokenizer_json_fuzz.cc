@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    const auto tokenizer = partita::parse_tokenizer_json(text, "fuzz");
+    const auto tokenizer = partita::internal::parse_tokenizer_json(text, "fuzz");
     const std::string_view texts[] = {"the \u2581 Caf\u00E9 e\u0301 12\n\n <a>[L] QZ\xFF\xE4\xB8", text.substr(0, 300),
                                       ""};
     for (const std::string_view input : texts) {

@@ -12,7 +12,7 @@
 #include "partita/comm/world.h"
 #include "partita/train/build_model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 ModelConfig small_model(ModelKind kind) {
@@ -118,4 +118,4 @@ INSTANTIATE_TEST_SUITE_P(Models, DecoderTest, testing::Values(ModelKind::gpt2, M
                          [](const auto& model) { return model.param == ModelKind::gpt2 ? "Gpt2" : "Llama"; });
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

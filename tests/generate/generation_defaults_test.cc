@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 void expect(const GenerationChoice& c, float temperature, int64_t top_k, float top_p, int64_t tokens,
@@ -68,4 +68,4 @@ TEST(GenerationDefaults, WithoutAFileNothingChanges) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

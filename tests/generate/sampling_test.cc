@@ -10,7 +10,7 @@
 #include "partita/generate/generator.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST(WholeCharacters, NeverCutsOne) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "partita/interop/peft_config.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST(FieldLists, UnknownFieldsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -83,4 +83,4 @@ TEST(GenerationConfig, IdsThatTheFileLeavesOutAreThoseOfTheModel) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "partita/interop/peft_config.h"
 #include "tests/support/boxes.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 inline std::filesystem::path golden_folder(const std::string& name) {
   return std::filesystem::path(PARTITA_SOURCE_DIR) / "tests/golden/hf" / name;
@@ -65,4 +65,4 @@ inline void expect_box_of_whole(const WeightSource& source, const ParameterSpec&
           << p.name << " row " << box.row + r << " column " << box.column + c;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -5,7 +5,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using nlohmann::json;
 using ::testing::AllOf;
@@ -276,4 +276,4 @@ TEST(HfConfig, WritesWhatItReads) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

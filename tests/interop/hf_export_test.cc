@@ -21,7 +21,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using namespace test;
 using ::testing::HasSubstr;
@@ -269,4 +269,4 @@ TEST(HfExport, RefusesNumbersThatTheTypeCannotHold) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(HfFolder, NamesGitLfsPointers) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 
@@ -136,4 +136,4 @@ TEST(HfNames, RefuseAModelThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using namespace test;
 using ::testing::AllOf;
@@ -288,4 +288,4 @@ TEST(HfWeights, SeesAChangedByteOfPytorchModelBin) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using nlohmann::json;
 using ::testing::AllOf;
@@ -301,4 +301,4 @@ TEST(ModelTransfer, OverwritesNothingAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using nlohmann::json;
 using ::testing::AllOf;
@@ -99,4 +99,4 @@ TEST(PeftConfig, WritesWhatItReads) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

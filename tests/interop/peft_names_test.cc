@@ -9,7 +9,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 
@@ -84,4 +84,4 @@ TEST(PeftNames, AreThoseOfPeft) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/interop/zip_writer.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using namespace test;
 using ::testing::AllOf;
@@ -111,4 +111,4 @@ TEST(TorchFile, SurvivesRandomDamage) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "tests/interop/zip_writer.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using namespace test;
 using ::testing::AllOf;
@@ -192,4 +192,4 @@ TEST(TorchPickle, SurvivesRandomDamage) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/interop/zip_writer.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using test::ZipOptions;
 using ::testing::AllOf;
@@ -119,4 +119,4 @@ TEST(ZipArchive, ComparesTheChecksum) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

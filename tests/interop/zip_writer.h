@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita::test {
+namespace partita::internal::test {
 
 template <class T>
 std::string little(T value) {
@@ -103,4 +103,4 @@ inline std::string torch_file_of(const std::string& pickle, const std::vector<Zi
   return zip_of(members, {.wide = true});
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

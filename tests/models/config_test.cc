@@ -8,7 +8,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 
@@ -147,4 +147,4 @@ TEST(FlopsPerToken, CountsMatmulsAndHalfOfAttention) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

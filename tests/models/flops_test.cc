@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 const ModelConfig kGpt124{.layers = 12, .hidden_size = 768, .heads = 12, .vocab_size = 50304, .max_length = 1024};
@@ -77,4 +77,4 @@ TEST(Flops, PeakByCardAndDtype) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

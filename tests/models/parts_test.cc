@@ -8,7 +8,7 @@
 #include "partita/models/model.h"
 #include "partita/nn/split.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::map<std::string, ParameterSpec> parameters(const ModelConfig& model, const LoraConfig& lora = {}) {
@@ -100,4 +100,4 @@ TEST(Parts, OfOneRankFitTogether) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/monitor/metrics_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -188,4 +188,4 @@ TEST_F(BuiltinHooksTest, ProgressIsALineElsewhere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
@@ -23,4 +23,4 @@ TEST(Crc32c, EqualsPublishedValues) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

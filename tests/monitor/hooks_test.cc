@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::ElementsAre;
 
@@ -83,4 +83,4 @@ TEST_F(HooksTest, NoHooksAreFine) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <limits>
 #include <map>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -129,4 +129,4 @@ TEST(Perplexity, IsCappedAndKeepsNan) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -194,4 +194,4 @@ TEST(MetricsFile, ValidationsHaveTheirOwnLines) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 
@@ -51,4 +51,4 @@ TEST(PaceAdvice, NamesTheGpuThatIsThere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -345,4 +345,4 @@ TEST(PlotLosses, NamesWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(HumanCount, KeepsThreeFiguresOrSo) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

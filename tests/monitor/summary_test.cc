@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -60,4 +60,4 @@ TEST(Summary, TakesAnythingUnknown) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::ElementsAre;
 using ::testing::MatchesRegex;
@@ -220,4 +220,4 @@ TEST(TensorBoardWriter, TensorBoardForgetsWhatAResumedRunWritesAgain) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

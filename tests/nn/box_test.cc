@@ -9,7 +9,7 @@
 #include "partita/base/error.h"
 #include "tests/support/boxes.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -111,4 +111,4 @@ TEST(Box, RowsOfTheSameWidthAreOneCopy) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

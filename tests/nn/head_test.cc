@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kCache = int64_t{16} << 20;
@@ -33,4 +33,4 @@ TEST(HeadChunks, AreEven) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "tests/support/boxes.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -121,4 +121,4 @@ TEST(LocalBoxes, TileTheParameter) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

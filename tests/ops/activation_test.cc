@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -229,4 +229,4 @@ TEST(SwiGlu, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

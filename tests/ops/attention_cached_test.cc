@@ -4,7 +4,7 @@
 #include "partita/ops/attention.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -88,4 +88,4 @@ TEST(AttentionCached, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // No library computes attention on the CPU, and none takes memory there: however large the shape, nothing is made.
@@ -16,4 +16,4 @@ TEST(AttentionSelfCheck, TheCpuHasNothingToCheck) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/random.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -238,4 +238,4 @@ TEST(Attention, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -86,4 +86,4 @@ TEST(CrossEntropy, LabelsOutsideTheVocabularyAreNamedAndNothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

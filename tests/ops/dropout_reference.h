@@ -7,7 +7,7 @@
 #include "partita/ops/dropout.h"
 #include "tests/ops/reference.h"
 
-namespace partita::reference {
+namespace partita::internal::reference {
 
 inline const StepScalars kNow{.seed = 1234, .step = 56};
 inline const std::vector<int64_t> kSamples = {7, 0, (int64_t{5} << 32) + 3, 1000};
@@ -33,4 +33,4 @@ inline Values dropout_multipliers(float p, int64_t samples, int64_t elements) {
   return out;
 }
 
-}  // namespace partita::reference
+}  // namespace partita::internal::reference

@@ -6,7 +6,7 @@
 #include "partita/base/random.h"
 #include "tests/ops/dropout_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -89,4 +89,4 @@ TEST(Dropout, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

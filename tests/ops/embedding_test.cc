@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -102,4 +102,4 @@ TEST(Embedding, IndicesOutsideTheTablesAreNamedAndNothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

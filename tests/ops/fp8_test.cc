@@ -13,7 +13,7 @@
 #include "partita/ops/activation.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using reference::random;
@@ -183,4 +183,4 @@ TEST(Fp8, WrongSizesAreErrors) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -92,4 +92,4 @@ TEST(Lamb, HalfWeightsAreTheRoundedMaster) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -173,4 +173,4 @@ TEST(Linear, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

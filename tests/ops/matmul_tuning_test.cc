@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(FastestCandidate, HasTheSmallestMedian) {
@@ -28,4 +28,4 @@ TEST(MatmulTrial, HasNothingToChooseOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/random.h"
 #include "tests/ops/dropout_reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -323,4 +323,4 @@ TEST(AddNorm, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -166,4 +166,4 @@ TEST(Normal, RefusesWhatIsNoVectorOfNumbers) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

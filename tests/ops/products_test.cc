@@ -16,7 +16,7 @@
 #include "partita/ops/precision_note.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -177,4 +177,4 @@ TEST(Products, HalfPrecisionIsFp32WithinItsRounding) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

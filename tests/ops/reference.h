@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-namespace partita::reference {
+namespace partita::internal::reference {
 
 using Values = std::vector<double>;
 
@@ -87,4 +87,4 @@ auto with_threads(int count, F&& run) {
   return result;
 }
 
-}  // namespace partita::reference
+}  // namespace partita::internal::reference

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -199,4 +199,4 @@ TEST(Rope, WrongOperandsAreNamedAndNothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/ops/sgd.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -155,4 +155,4 @@ TEST(StochasticRounding, UpdatesFarBelowHalfAUnitMoveTheWeightsOnAverage) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

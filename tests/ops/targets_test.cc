@@ -16,7 +16,7 @@
 #include "partita/ops/sgd.h"
 #include "tests/ops/reference.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace reference;
@@ -132,4 +132,4 @@ TEST(Targets, AgreeWithTheBest) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include "partita/ops/cuda/activation.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Case {
@@ -96,4 +96,4 @@ void check_activations(Report& report) {
   });
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

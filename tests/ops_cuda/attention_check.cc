@@ -24,7 +24,7 @@
 #include "partita/ops/cuda/workspace.h"
 #include "tests/ops_cuda/libs_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Case {
@@ -308,4 +308,4 @@ void time_attention() {
   }
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

@@ -18,7 +18,7 @@
 #include "partita/ops/cuda/check.h"
 #include "tests/ops_cuda/check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 
 void Report::add(bool passed, const std::string& name, const std::string& what) {
   (passed ? passed_ : failed_) += 1;
@@ -199,4 +199,4 @@ void time_kernel(const std::string& name, double bytes, const std::function<void
              bytes / seconds / kCopyRate * 100);
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

@@ -12,7 +12,7 @@
 
 #include "partita/ops/step_scalars.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 
 inline constexpr at::ScalarType kDTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
@@ -71,4 +71,4 @@ class DeviceScalars {
 // Prints microseconds (the median of 20 calls, each between events), GB/s and the share of the copy rate.
 void time_kernel(const std::string& name, double bytes, const std::function<void()>& run);
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

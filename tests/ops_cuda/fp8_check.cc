@@ -15,7 +15,7 @@
 #include "partita/ops/norm.h"
 #include "tests/ops_cuda/libs_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 constexpr at::ScalarType kFormats[] = {at::kFloat8_e4m3fn, at::kFloat8_e5m2};
@@ -212,4 +212,4 @@ void time_fp8() {
   }
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

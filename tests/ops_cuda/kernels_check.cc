@@ -12,7 +12,7 @@
 #include <string>
 
 int main(int count, char** arguments) {
-  using namespace partita::ops_cuda;
+  using namespace partita::internal::ops_cuda;
   const std::string what = count > 1 ? arguments[1] : "";
   try {
     at::globalContext().lazyInitDevice(at::kCUDA);

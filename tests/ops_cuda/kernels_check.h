@@ -2,7 +2,7 @@
 #pragma once
 #include "tests/ops_cuda/check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 
 void check_norms(Report&);
 void check_activations(Report&);
@@ -11,4 +11,4 @@ void check_optimizers(Report&);  // and flat buffers
 void check_normals(Report&);     // the same bits as on the CPU
 void time_kernels();
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

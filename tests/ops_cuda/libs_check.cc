@@ -13,7 +13,7 @@
 #include "tests/ops_cuda/libs_check.h"
 
 int main(int count, char** arguments) {
-  using namespace partita::ops_cuda;
+  using namespace partita::internal::ops_cuda;
   const std::string what = count > 1 ? arguments[1] : "";
   at::globalContext().lazyInitDevice(at::kCUDA);
   try {

@@ -2,7 +2,7 @@
 #pragma once
 #include "tests/ops_cuda/check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 
 void check_products(Report&);
 void check_attention(Report&);
@@ -17,4 +17,4 @@ void time_attention();
 // Prints microseconds (the median of 20 calls, each between events) and TFLOP/s.
 void time_flops(const std::string& name, double flops, const std::function<void()>& run);
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

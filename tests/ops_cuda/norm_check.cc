@@ -9,7 +9,7 @@
 #include "partita/ops/cuda/norm.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Case {
@@ -161,4 +161,4 @@ void check_norms(Report& report) {
     }
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

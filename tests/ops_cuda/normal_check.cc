@@ -5,7 +5,7 @@
 #include "partita/ops/cuda/normal.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Cut {
@@ -32,4 +32,4 @@ void check_normals(Report& report) {
     }
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

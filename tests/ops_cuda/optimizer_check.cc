@@ -11,7 +11,7 @@
 #include "partita/ops/sgd.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Case {
@@ -166,4 +166,4 @@ void check_optimizers(Report& report) {
   report.add(std::isinf(sum.item<double>()), "sum of squares of infinities", fmt::format("{}", sum.item<double>()));
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

@@ -19,7 +19,7 @@
 #include "partita/ops/matmul_tuning.h"
 #include "tests/ops_cuda/libs_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 struct Size {
@@ -254,4 +254,4 @@ void time_products() {
   fmt::print("workspace {:.0f} MiB\n", static_cast<double>(cuda::workspace_bytes()) / (1 << 20));
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

@@ -23,7 +23,7 @@
 #include "partita/ops/rope.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 void check_rope(Report& report, at::ScalarType dtype) {
@@ -218,4 +218,4 @@ void check_rows(Report& report) {
   check_bad_values(report);
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

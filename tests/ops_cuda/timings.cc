@@ -18,7 +18,7 @@
 #include "partita/ops/cuda/rope.h"
 #include "tests/ops_cuda/kernels_check.h"
 
-namespace partita::ops_cuda {
+namespace partita::internal::ops_cuda {
 namespace {
 
 at::TensorOptions on(at::ScalarType dtype) { return at::TensorOptions(dtype).device(at::kCUDA); }
@@ -204,4 +204,4 @@ void time_kernels() {
   time_optimizers(int64_t{124} << 20);
 }
 
-}  // namespace partita::ops_cuda
+}  // namespace partita::internal::ops_cuda

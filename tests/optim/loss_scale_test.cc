@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(LossScale, WrongOptionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/shard/flat_buffer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Values = std::vector<double>;
@@ -280,4 +280,4 @@ TEST(Optimizer, NormsOfAnotherModelAreRefused) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

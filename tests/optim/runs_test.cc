@@ -6,7 +6,7 @@
 
 #include "partita/base/random.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::vector<OptimizerRun> runs_of(const Layout& layout, int rank, DType master) {
@@ -61,4 +61,4 @@ TEST(OptimizerRuns, CoverEverySegmentWithItsOwnDecay) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 const std::vector<ScheduleKind> kKinds = {ScheduleKind::cosine, ScheduleKind::linear, ScheduleKind::constant,
@@ -152,4 +152,4 @@ TEST(Schedule, TakesRunsWithoutAnyRoomForADecay) {
 TEST(Schedule, StepsCountFromOne) { EXPECT_THROW((void)learning_rate(schedule(ScheduleKind::cosine), 0), Error); }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/config/frozen.h"
 #include "partita/models/model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(KernelFamily, GoesByName) {
@@ -287,4 +287,4 @@ TEST_F(Floors, OfFrozenBiases) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

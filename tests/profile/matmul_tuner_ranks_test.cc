@@ -6,7 +6,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using test::TunerCase;
@@ -36,4 +36,4 @@ TEST(MatmulTuner, AllRanksUseWhatRankZeroChose) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using test::TunerCase;
 using ::testing::AllOf;
@@ -200,4 +200,4 @@ TEST_F(Tuner, KeepsNoFileWithoutAName) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(TunesMatmul, AutomaticWhereItPaysAndNeedNotBeRepeated) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/base/file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -117,4 +117,4 @@ TEST(Profiler, OffDoesNothing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

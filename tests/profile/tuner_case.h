@@ -11,7 +11,7 @@
 
 #include "partita/profile/matmul_tuning.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 struct TunerCase {
   explicit TunerCase(std::string the_name) : name(std::move(the_name)) {}
@@ -54,4 +54,4 @@ struct TunerCase {
   }
 };
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 ParameterSpec parameter(std::string name, std::vector<int64_t> shape, bool trainable = true) {
@@ -171,4 +171,4 @@ TEST(GradientPlan, OffloadedSlicesTakeNoMemoryOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 ParameterSpec vector_of(int64_t count, bool decay = false) {
@@ -69,4 +69,4 @@ TEST(Layout, SlicesHoldEveryElementOnce) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

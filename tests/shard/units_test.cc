@@ -9,7 +9,7 @@
 #include "partita/shard/slots.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -174,4 +174,4 @@ TEST(Units, LayersAloneAreAModel) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

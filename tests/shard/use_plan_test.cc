@@ -10,7 +10,7 @@
 
 #include "partita/shard/gradient_plan.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -156,4 +156,4 @@ TEST(UsePlan, AHeadStandsForAllItsTimes) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 ParameterSpec matrix(const std::string& name, bool trainable) {
@@ -75,4 +75,4 @@ TEST(WeightStore, UsesComeInTheOrderOfThePlan) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

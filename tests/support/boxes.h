@@ -9,7 +9,7 @@
 
 #include "partita/nn/box.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 inline int64_t random_up_to(std::mt19937& random, int64_t most) {
   return static_cast<int64_t>(random() % static_cast<uint64_t>(most + 1));
@@ -73,4 +73,4 @@ inline std::vector<Box> random_tiling(std::mt19937& random, const Box& whole, Cu
   return parts;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

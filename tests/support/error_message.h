@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 // The message of the Error that `action` throws; "no error" where it throws none.
 template <class Action>
@@ -19,4 +19,4 @@ std::string error_message(Action action) {
   return "no error";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-namespace partita {
+namespace partita::internal {
 
 class FileSizeLimit {
  public:
@@ -28,4 +28,4 @@ class FileSizeLimit {
   void (*handler_)(int) = nullptr;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

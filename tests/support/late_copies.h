@@ -9,7 +9,7 @@
 
 #include "partita/device/copies.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 class LateCopies final : public Copies {
  public:
@@ -84,4 +84,4 @@ class LateCopies final : public Copies {
   std::pair<Lane, Lane> lanes_;
 };
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

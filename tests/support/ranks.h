@@ -1,7 +1,7 @@
 // For tests that run on several ranks (*_ranks_test.cc): every rank runs the same tests in the same order.
 //
 //   TEST(Broadcast, Reaches) {
-//     auto all = partita::test_world().group("all", partita::test_ranks());
+//     auto all = partita::internal::test_world().group("all", partita::internal::test_ranks());
 //     ...
 //   }
 #pragma once
@@ -10,7 +10,7 @@
 
 #include "partita/comm/world.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Connected by main before the tests, with a timeout of a minute: a failed ASSERT on one rank does not hang the others.
 [[nodiscard]] World& test_world();
@@ -22,4 +22,4 @@ namespace partita {
   return ranks;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::optional<World> world;
@@ -72,11 +72,11 @@ int run(int argc, char** argv) {
 
 World& test_world() { return *world; }
 
-}  // namespace partita
+}  // namespace partita::internal
 
 int main(int argc, char** argv) {
   try {
-    return partita::run(argc, argv);
+    return partita::internal::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     partita::World::abort(1);

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 class TemporaryDirectory {
  public:
@@ -32,4 +32,4 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

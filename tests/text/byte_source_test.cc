@@ -16,7 +16,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/text/compressed.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -168,4 +168,4 @@ TEST_F(ByteSources, AStallingPipeIsGivenUp) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

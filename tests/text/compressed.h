@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // A member of a gzip file.
 inline std::string gzip(std::string_view text) {
@@ -34,4 +34,4 @@ inline std::string zstd(std::string_view text) {
   return out;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

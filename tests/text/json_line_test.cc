@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST(JsonLine, AnyBytesAreKept) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

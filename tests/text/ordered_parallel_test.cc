@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using std::chrono::microseconds;
@@ -77,4 +77,4 @@ TEST(OrderedParallel, AnExceptionAnywhereEndsItInOrder) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

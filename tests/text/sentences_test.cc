@@ -7,7 +7,7 @@
 
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(Sentences, UnknownLanguagesAreNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/text/compressed.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -261,4 +261,4 @@ TEST_F(TextInput, NamesThatSayCompressedAreBelieved) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

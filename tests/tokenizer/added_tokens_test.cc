@@ -6,7 +6,7 @@
 #include <chrono>
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(AddedTokens, FindsWhatASlowSearchFinds) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/tokenizer/bpe/pair_queues.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(MergeTable, SaysWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "partita/tokenizer/split/gpt2_split.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -222,4 +222,4 @@ TEST(Bpe, NamesWhatIsWrongWithAModel) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/tokenizer/split/gpt2_split.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -139,4 +139,4 @@ TEST(BpeTrainer, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

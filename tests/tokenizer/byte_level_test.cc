@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(ByteLevel, KnownCharacters) {
@@ -40,4 +40,4 @@ TEST(ByteLevel, AlphabetIsGpt2s) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // The prefixes of `text` that are in the trie, by length.
@@ -56,4 +56,4 @@ TEST(ByteTrie, LongStrings) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

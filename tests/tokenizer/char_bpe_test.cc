@@ -10,7 +10,7 @@
 #include "partita/tokenizer/byte_tokens.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -241,4 +241,4 @@ TEST(CharBpe, LongRunsAndManyWords) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

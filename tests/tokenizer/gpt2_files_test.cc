@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST_F(Gpt2Files, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST(Gpt2Split, SafeCutsChangeNoPiece) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

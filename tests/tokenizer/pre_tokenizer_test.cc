@@ -5,7 +5,7 @@
 
 #include "partita/tokenizer/normalizer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(Normalizer, Steps) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

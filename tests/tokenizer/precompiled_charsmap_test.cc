@@ -10,7 +10,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(PrecompiledCharsmap, RandomDamage) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(PretokenCache, WhatIsFoundIsWhatWasPut) {
@@ -31,4 +31,4 @@ TEST(PretokenCache, WhatIsFoundIsWhatWasPut) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

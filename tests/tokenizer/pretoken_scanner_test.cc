@@ -11,7 +11,7 @@
 // behind what it is compiled for
 #include <hwy/highway.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(PretokenScanner, TheSameOnAllInstructionSets) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

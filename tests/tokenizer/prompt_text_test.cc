@@ -10,7 +10,7 @@
 #include "partita/tokenizer/byte_level.h"
 #include "partita/tokenizer/formats/tokenizer_json.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST_F(PromptText, SentencePieceSaysWhatItDoesNotRead) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "tests/support/error_message.h"
 #include "tests/tokenizer/protobuf_writer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(ProtobufWire, EveryPrefixIsSafe) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 inline std::string protobuf_number(uint64_t value) {
   std::string out;
@@ -25,4 +25,4 @@ inline std::string protobuf_float(uint32_t field, float value) {
   return out;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/unicode/unicode.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -171,4 +171,4 @@ TEST(CodePointSet, CategoriesAreThoseOfTheTables) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/tokenizer/protobuf_writer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(SentencePiece, SurvivesBrokenFiles) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 ShortPretokens::Key key_of(std::string text) {
@@ -77,4 +77,4 @@ TEST(ShortPretokens, CommonOnesStay) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

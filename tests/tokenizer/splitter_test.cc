@@ -12,7 +12,7 @@
 #include "partita/unicode/unicode.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST(Splitter, KnowsPatternsByTheirText) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST_F(TiktokenFile, LineEndsMayBeWindowsAndPaddingMissing) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -95,4 +95,4 @@ TEST_F(Config, OfOtherFiles) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/base/file.h"
 #include "partita/tokenizer/formats/tokenizer_json.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -59,4 +59,4 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerFeatures, testing::Range(0, static_cast<i
                          TokenizerFeatures::name_of);
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/tokenizer/formats/tokenizer_json.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -117,4 +117,4 @@ TEST(TokenizerFields, FieldsOfTokenizerConfigAreKnown) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -101,4 +101,4 @@ TEST_F(Files, CopiesAreFoundAgain) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

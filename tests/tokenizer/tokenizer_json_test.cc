@@ -10,7 +10,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -371,4 +371,4 @@ TEST(TokenizerJson, AddedTokensOfNormalizedTextAreDecodedAsTheyAreSpeltThere) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Model {
@@ -96,4 +96,4 @@ TEST(UnigramCertainty, EqualsAreNeverCertain) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

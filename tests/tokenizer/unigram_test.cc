@@ -10,7 +10,7 @@
 #include "partita/tokenizer/byte_tokens.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -108,4 +108,4 @@ TEST(Unigram, IsTheBestOfAllSegmentations) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/tokenizer/bpe/char_joins.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Keys are the same if and only if the units are, wherever in a text they stand.
@@ -125,4 +125,4 @@ TEST(CharJoins, CutsWhereNoTokenCrosses) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

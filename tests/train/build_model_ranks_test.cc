@@ -8,7 +8,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/train/small_prompts.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // The layers share the memory of one: nothing outlives it, and the loss is a training engine's.
@@ -32,4 +32,4 @@ TEST(BuildModel, InferenceKeepsNoActivations) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

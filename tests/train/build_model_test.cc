@@ -6,7 +6,7 @@
 #include "partita/comm/world.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -46,4 +46,4 @@ TEST(DiskWarning, NamesTheKeys) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

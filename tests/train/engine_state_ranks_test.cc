@@ -12,7 +12,7 @@
 #include "partita/models/model.h"
 #include "tests/support/ranks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Frozen adapters belong to the adapters: without them nobody could use the trained ones.
@@ -81,4 +81,4 @@ TEST(EngineState, ValuesAreReadAndWrittenInParts) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 #include "partita/interop/model_source.h"
 #include "partita/models/model.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 const std::filesystem::path kFolder = std::filesystem::path(PARTITA_SOURCE_DIR) / "tests/golden/hf";
@@ -175,4 +175,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenHf,
                                          Case{"llama_gqa_tied", 3, Keep::entry, true}));
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

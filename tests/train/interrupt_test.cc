@@ -14,7 +14,7 @@
 
 #include "partita/ops/matmul.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Interrupt, IsRequestedByASignalWhileGuarded) {
@@ -118,4 +118,4 @@ TEST(Interrupt, SignalsDoNotDisturbProducts) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

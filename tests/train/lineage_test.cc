@@ -7,7 +7,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(Lineage, ComesBackAsWritten) {
@@ -34,4 +34,4 @@ TEST(Lineage, DamageIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/comm/world.h"
 #include "tests/support/error_message.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -259,4 +259,4 @@ TEST(RequireMemory, RefusesBeforeAnythingIsAllocated) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

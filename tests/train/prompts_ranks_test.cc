@@ -7,7 +7,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/train/small_prompts.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::vector<StepResult> run(const Config& config, int stage, Communicator& self, Communicator& data) {
@@ -61,4 +61,4 @@ TEST(Prompts, RanksHaveDifferentNumbersOfTokens) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -64,4 +64,4 @@ TEST(RunEnd, AnInterruptSaysHowToGoOn) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/config/config.h"
 #include "partita/train/build_model.h"
 
-namespace partita::test {
+namespace partita::internal::test {
 
 inline std::string small_prompts(int examples) {
   std::mt19937 random(2);
@@ -39,4 +39,4 @@ inline Config small_prompt_config(const std::filesystem::path& file, ModelKind k
   return c;
 }
 
-}  // namespace partita::test
+}  // namespace partita::internal::test

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::AllOf;
@@ -135,4 +135,4 @@ TEST(StartRule, NeverGivesUpAStepWithoutAWord) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 TEST(StartTimes, AddsUpInOrder) {
@@ -15,4 +15,4 @@ TEST(StartTimes, AddsUpInOrder) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/train/small_prompts.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST_F(TrainingDataTest, TokenFilesAreBlended) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::string_literals;
@@ -121,4 +121,4 @@ TEST(NormalForms, MarksAndPunctuation) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Plain reading of the Unicode standard: decode by value, then refuse what table 3-7 leaves out.
@@ -98,4 +98,4 @@ TEST(Unicode, ReplacesMaximalParts) {
 }
 
 }  // namespace
-}  // namespace partita
+}  // namespace partita::internal

@@ -1,6 +1,6 @@
 #include "partita/base/comma_list.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<std::string_view> comma_list(std::string_view text) {
   std::vector<std::string_view> items;
@@ -15,4 +15,4 @@ std::vector<std::string_view> comma_list(std::string_view text) {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

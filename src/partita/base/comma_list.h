@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // Without the spaces around each. An empty item is one too: "" has one, "a," two. The views are into `text`.
 [[nodiscard]] std::vector<std::string_view> comma_list(std::string_view text);
 
-}  // namespace partita
+}  // namespace partita::internal

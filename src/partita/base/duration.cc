@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 std::string human_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
@@ -15,4 +15,4 @@ std::string human_duration(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,9 +4,9 @@
 #pragma once
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 // "0:07", "12:34", "3:02:01", "2d 03:02"; "?" for a negative or endless time.
 [[nodiscard]] std::string human_duration(double seconds);
 
-}  // namespace partita
+}  // namespace partita::internal

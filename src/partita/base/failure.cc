@@ -12,7 +12,7 @@
 #include "partita/base/file.h"
 #include "partita/base/free_memory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kOutOfMemory =
@@ -174,4 +174,4 @@ void fail_cuda_call(const char* call, const char* error) {
   fail("{} ({}: {})", sentence, call, error);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

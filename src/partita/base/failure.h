@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::string failure_text(const std::exception& error);
 // Of the exception that is being handled, whatever its type.
@@ -25,4 +25,4 @@ namespace partita {
 // Throws an Error for a call of the CUDA runtime that failed; error: the runtime's text.
 [[noreturn]] void fail_cuda_call(const char* call, const char* error);
 
-}  // namespace partita
+}  // namespace partita::internal

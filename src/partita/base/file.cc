@@ -19,7 +19,7 @@
 #include "partita/base/mapping_guard.h"
 #include "partita/base/removal.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -336,4 +336,4 @@ std::string human_bytes(int64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

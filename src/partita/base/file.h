@@ -20,7 +20,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 // The whole file. Error: missing, unreadable, a directory.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
@@ -167,4 +167,4 @@ class MappedFile {
 // "12.3 GiB", "512 B": for messages and tables.
 [[nodiscard]] std::string human_bytes(int64_t bytes);
 
-}  // namespace partita
+}  // namespace partita::internal

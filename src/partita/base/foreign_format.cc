@@ -3,7 +3,7 @@
 #include "partita/base/error.h"
 #include "partita/base/printable.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::string_view_literals;
@@ -136,4 +136,4 @@ std::string shell_word(std::string_view file) {
   return "'" + word + "'";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

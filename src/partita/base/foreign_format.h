@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr size_t kForeignFormatBytes = 512;
 
@@ -35,4 +35,4 @@ void refuse_lfs_pointer(std::string_view head, std::string_view name, std::strin
 // The name of a file as a shell and a command take it: "a.txt", "'a b.txt'", "./-x".
 [[nodiscard]] std::string shell_word(std::string_view file);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ FreeMemory free_for_process(std::span<const MemoryLimit> limits, int processes) 
   return least;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

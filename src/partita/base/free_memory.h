@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct MemoryLimit {
   std::string name;          // for messages: "the memory of this machine", "the limit of the control group"
@@ -38,4 +38,4 @@ struct FreeMemory {
 [[nodiscard]] std::vector<MemoryLimit> control_group_limits(const std::filesystem::path& root,
                                                             std::string_view membership, int64_t swap);
 
-}  // namespace partita
+}  // namespace partita::internal

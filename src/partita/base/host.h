@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::string host_name();  // "localhost" where the system knows none
 
-}  // namespace partita
+}  // namespace partita::internal

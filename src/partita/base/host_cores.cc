@@ -14,7 +14,7 @@
 
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ HostCores host_cores(std::vector<int> affinity, const fs::path& root) {
 
 HostCores host_cores() { return host_cores(with_openmp_places(affinity()), "/"); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct HostCores {
   std::vector<int> cpus;   // logical, ascending
@@ -29,4 +29,4 @@ struct HostCores {
 // "0-3,8" as 0 1 2 3 8; what is not such a list: empty.
 [[nodiscard]] std::vector<int> parse_cpu_list(std::string_view);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // A word of letters, digits, '-', '_' and '.', which neither begins nor ends with a dot.
@@ -35,4 +35,4 @@ std::string hub_hint(const std::filesystem::path& path) {
       text, name, name);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 // ": names of the hub are not fetched, ..." with the command that fetches, where the path looks like such a name
 // ("gpt2", "meta-llama/Llama-3.2-1B"); else empty.
 [[nodiscard]] std::string hub_hint(const std::filesystem::path& path);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/base/file.h"
 #include "partita/base/foreign_format.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -91,4 +91,4 @@ std::string json_excerpt(const json& value) {
   return text.substr(0, end) + "...";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr int kNestingLimit = 64;                       // of objects and arrays in each other
 inline constexpr int64_t kLargestJsonFile = int64_t{1} << 30;  // a value takes some ten times the bytes of its text
@@ -33,4 +33,4 @@ inline constexpr int64_t kLargestJsonFile = int64_t{1} << 30;  // a value takes 
 // A value as text of at most some 60 characters, for messages.
 [[nodiscard]] std::string json_excerpt(const nlohmann::json& value);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // A position with this label counts for nothing, in loss, gradient and number of tokens: padding, or a prompt.
 inline constexpr int32_t kIgnoredLabel = -1;
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/base/failure.h"
 #include "partita/base/printable.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Nothing here may need memory: fixed texts, and calls that a signal handler may make.
@@ -135,4 +135,4 @@ void install_last_resort(void (*end)(int exit_code)) {
   install_fault_handler();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

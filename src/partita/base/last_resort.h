@@ -12,7 +12,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // Before threads are started; the last call counts. `end` ends the process, and the job with it, by an exit code; null:
 // the process alone.
@@ -22,4 +22,4 @@ void install_last_resort(void (*end)(int exit_code));
 // failed. Pure.
 [[nodiscard]] bool is_nearly_used_up(int64_t limit, int64_t used);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -1,6 +1,6 @@
 #include "partita/base/lock_rule.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 LockDecision wait_until(const LockView& v, double limit) {
@@ -25,4 +25,4 @@ LockDecision decide_lock(const LockView& v, const LockTimes& times) {
   return v.age >= times.stale || v.watched >= times.stale ? LockDecision::take_over : LockDecision::wait;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 enum class KernelLock : uint8_t { free, held, unknown };  // unknown: the file system has no locks
 
@@ -38,4 +38,4 @@ enum class LockDecision : uint8_t {
 
 [[nodiscard]] LockDecision decide_lock(const LockView&, const LockTimes& = {});
 
-}  // namespace partita
+}  // namespace partita::internal

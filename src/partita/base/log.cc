@@ -22,6 +22,7 @@
 #include "partita/base/status_line.h"
 
 namespace partita::log {
+using namespace internal;
 namespace {
 
 constexpr std::array<std::string_view, 5> kNames = {"debug", "info", "warn", "error", "off"};

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/removal.h"
 
-namespace partita {
+namespace partita::internal {
 
 namespace fs = std::filesystem;
 
@@ -31,4 +31,4 @@ void MadeFolders::take_back() {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

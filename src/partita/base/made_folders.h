@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class MadeFolders {
  public:
@@ -24,4 +24,4 @@ class MadeFolders {
   std::vector<std::filesystem::path> made_;  // the deepest first; absolute
 };
 
-}  // namespace partita
+}  // namespace partita::internal

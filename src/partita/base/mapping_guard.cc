@@ -10,7 +10,7 @@
 
 #include "partita/base/printable.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // A list that a signal handler walks while other threads change it: entries are never freed, but used again.
@@ -82,4 +82,4 @@ void install_mapping_guard() {
   ::sigaction(SIGBUS, &guard, nullptr);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

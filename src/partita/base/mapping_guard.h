@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 // Until leave_mapping: addresses `begin` .. `begin` + `bytes` - 1 are of the file `name`. Safe from any thread.
 void enter_mapping(const void* begin, size_t bytes, const std::string& name);
@@ -18,4 +18,4 @@ void leave_mapping(const void* begin);
 // Does nothing where the process has a handler of SIGBUS already.
 void install_mapping_guard();
 
-}  // namespace partita
+}  // namespace partita::internal

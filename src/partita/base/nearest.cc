@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Case and the two kinds of dashes do not tell names apart.
@@ -48,4 +48,4 @@ std::string nearest(std::string_view name, std::span<const std::string> known) {
   return found == 1 ? best : "";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Insertions, deletions, replacements and swaps of neighbors that turn a into b (optimal string alignment).
 [[nodiscard]] size_t edit_distance(std::string_view a, std::string_view b);
@@ -17,4 +17,4 @@ namespace partita {
 // near: where more than half of the longer name would have to change.
 [[nodiscard]] std::string nearest(std::string_view name, std::span<const std::string> known);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -72,4 +72,4 @@ std::string plain_integer(std::string_view text) {
   return fmt::format("{}", static_cast<int64_t>(whole));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

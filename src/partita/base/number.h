@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace partita {
+namespace partita::internal {
 
 // The number that the whole text is, in decimal notation; none if there is anything else in it, or if T has no such
 // number. NaN and infinity are numbers for a floating-point T.
@@ -32,4 +32,4 @@ template <class T>
 // "2M", "0x10", "+5". Empty: none that is known.
 [[nodiscard]] std::string plain_integer(std::string_view text);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -61,4 +61,4 @@ void check_output_folder(const fs::path& folder) {
   if (error) fail("cannot make the folder {}: {}", folder.string(), error.message());
 }
 
-}  // namespace partita
+}  // namespace partita::internal

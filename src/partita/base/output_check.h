@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <span>
 
-namespace partita {
+namespace partita::internal {
 
 // Makes the folder of `path`. Error: `path` is a folder, or one of `inputs` (by whatever name), or cannot be written. What
 // is there stays as it is.
@@ -26,4 +26,4 @@ void require_new_folder(const std::filesystem::path& folder);
 // The same, and makes the folder. Error: it cannot be made.
 void check_output_folder(const std::filesystem::path& folder);
 
-}  // namespace partita
+}  // namespace partita::internal

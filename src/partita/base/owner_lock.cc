@@ -20,7 +20,7 @@
 #include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -248,4 +248,4 @@ void OwnerLock::beat() {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

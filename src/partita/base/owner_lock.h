@@ -22,7 +22,7 @@
 #include "partita/base/file.h"
 #include "partita/base/lock_rule.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Who holds a lock, as the file says it.
 struct LockHolder {
@@ -81,4 +81,4 @@ class OwnerLock {
   std::thread heart_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

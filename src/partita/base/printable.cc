@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Character {
@@ -56,4 +56,4 @@ std::string printable(std::string_view text, std::string_view kept) {
 std::string printable(std::string_view text) { return printable(text, "\n\t"); }
 std::string printable_line(std::string_view text) { return printable(text, ""); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Control characters other than newline and tab as \x1b or \u0085, characters that reorder text as \u202e, bytes that are not
 // UTF-8 as \xff. All else, the backslash too, is left as it is.
@@ -17,4 +17,4 @@ namespace partita {
 // The same for a place in a line: newlines and tabs are spelled out too.
 [[nodiscard]] std::string printable_line(std::string_view text);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int kParent = 4, kStarted = 22;  // numbers of fields, from 1; the name is the second
@@ -48,4 +48,4 @@ double process_age() {
   return std::max(0.0, static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - started);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 struct ProcessStat {
   std::string name;     // 15 bytes at most, as the kernel keeps it; it may hold spaces and parentheses
@@ -26,4 +26,4 @@ struct ProcessStat {
 // Seconds, to a hundredth, since this process was started; an exec does not begin it again. 0: the system does not say.
 [[nodiscard]] double process_age();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxBlock = std::array<uint32_t, 4>;
@@ -86,4 +86,4 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return philox_block(key, tensor, step, block);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

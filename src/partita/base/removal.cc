@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,4 +76,4 @@ void remove_on_signals() {
   std::thread([signals] { wait_for(signals); }).detach();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

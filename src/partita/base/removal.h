@@ -9,7 +9,7 @@
 #pragma once
 #include <filesystem>
 
-namespace partita {
+namespace partita::internal {
 
 void add_removal(const std::filesystem::path& path);
 // Of a folder that others may have put something into since it was made.
@@ -19,4 +19,4 @@ void drop_removal(const std::filesystem::path& path);
 // Blocks these signals in the thread that calls it, and so in all that it starts later, and waits for them in another one.
 void remove_on_signals();
 
-}  // namespace partita
+}  // namespace partita::internal

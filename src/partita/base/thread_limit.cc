@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 void require_threads(int64_t count) {
   if (count > kMostThreads)
@@ -44,4 +44,4 @@ void require_threads(int64_t count) {
         count, started.size() + 1);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

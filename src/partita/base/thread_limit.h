@@ -5,11 +5,11 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr int64_t kMostThreads = 1024;  // per process
 
 // Error: more than kMostThreads; the system refuses to start them (ulimit -u, ulimit -v, a control group).
 void require_threads(int64_t count);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 
 class Timer {
  public:
@@ -24,4 +24,4 @@ class Timer {
   Clock::time_point start_ = Clock::now();
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::atomic<bool> wanted = false;
@@ -42,4 +42,4 @@ void TraceSpan::end() const {
                    .end = now});
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct HostSpan {
   std::string name;
@@ -47,4 +47,4 @@ class TraceSpan {
   int64_t index_, begin_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

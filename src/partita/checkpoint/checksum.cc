@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 uint64_t checksum(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
@@ -22,4 +22,4 @@ uint64_t parse_checksum(std::string_view text) {
   return sum;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Bytes of a chunk; the last of a piece may be shorter. Divisible by every element size.
 inline constexpr int64_t kChunkBytes = int64_t{16} << 20;
@@ -30,4 +30,4 @@ inline constexpr int64_t kChunkBytes = int64_t{16} << 20;
 [[nodiscard]] std::string checksum_text(uint64_t);
 [[nodiscard]] uint64_t parse_checksum(std::string_view text);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Damaged : public Error {
  public:
@@ -20,4 +20,4 @@ template <class... Args>
   throw Damaged(fmt::format(format, std::forward<Args>(args)...));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

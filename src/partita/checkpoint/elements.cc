@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 template <class T>
@@ -78,4 +78,4 @@ void from_fp32(ElementType type, std::span<const float> values, std::byte* out) 
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 // f64, f32, f16, bf16: what weights are stored as.
 [[nodiscard]] bool is_floating(ElementType);
@@ -25,4 +25,4 @@ void to_fp32(ElementType, const std::byte* from, int64_t stride, std::span<float
 // `out` takes size_of(type) bytes for each value. Error: not floating.
 void from_fp32(ElementType, std::span<const float> values, std::byte* out);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/manifest.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,6 +158,11 @@ void publish(const fs::path& partial, const fs::path& folder) {
   sync_directory(folder.parent_path());
   if (!replaced.empty()) remove_folder(replaced);
 }
+
+}  // namespace partita::internal
+
+namespace partita {
+using namespace internal;
 
 std::optional<fs::path> find_latest(const fs::path& root) {
   const std::vector<StepFolder> steps = list_steps(root);

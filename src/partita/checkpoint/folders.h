@@ -17,7 +17,7 @@
 
 #include "partita/checkpoint/checkpoint.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct StepFolder {
   int64_t step = 0;
@@ -49,4 +49,4 @@ void remove_checkpoint(const std::filesystem::path& folder);
 // "FOLDER.replaced.partial" for a moment: who is killed then leaves nothing under the name until remove_partials().
 void publish(const std::filesystem::path& partial, const std::filesystem::path& folder);
 
-}  // namespace partita
+}  // namespace partita::internal

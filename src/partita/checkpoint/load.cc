@@ -11,6 +11,7 @@
 #include "partita/checkpoint/tiling.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 namespace fs = std::filesystem;

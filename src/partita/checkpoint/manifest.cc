@@ -13,7 +13,7 @@
 #include "partita/checkpoint/stored_field.h"
 #include "partita/checkpoint/tiling.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ Manifest read_manifest(const fs::path& folder) {
   return manifest;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

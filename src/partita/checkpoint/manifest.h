@@ -23,7 +23,7 @@
 
 #include "partita/checkpoint/state.h"
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr int64_t kMostSteps = 1'000'000'000'000;
@@ -82,4 +82,4 @@ void check_tensors(std::vector<StoredTensor>& tensors);
 // Also checks that the files are there in their length. Error (and not Damaged): the disk or its rights do not let it.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr size_t kNamesShown = 6;
 
@@ -23,4 +23,4 @@ inline void append_list(std::string& text, std::string_view title, std::span<con
   if (items.size() > kNamesShown) text += fmt::format(" and {} more", items.size() - kNamesShown);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

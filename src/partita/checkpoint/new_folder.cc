@@ -7,7 +7,7 @@
 #include "partita/base/removal.h"
 #include "partita/checkpoint/folders.h"
 
-namespace partita {
+namespace partita::internal {
 
 namespace fs = std::filesystem;
 
@@ -42,8 +42,8 @@ NewFolder::~NewFolder() {
 
 void NewFolder::publish() {
   lock_->require();
-  partita::publish(partial_, target_);
+  internal::publish(partial_, target_);
   published_ = true;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

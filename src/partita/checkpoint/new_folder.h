@@ -11,7 +11,7 @@
 #include "partita/base/made_folders.h"
 #include "partita/base/owner_lock.h"
 
-namespace partita {
+namespace partita::internal {
 
 class NewFolder {
  public:
@@ -33,4 +33,4 @@ class NewFolder {
   bool published_ = false;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

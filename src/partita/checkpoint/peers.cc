@@ -8,6 +8,7 @@
 #include "partita/checkpoint/damage.h"
 
 namespace partita {
+using namespace internal;
 
 std::vector<std::string> agree(Peers& peers, const std::function<std::string()>& work) {
   // The first character tells a result from an error, and this from damage.

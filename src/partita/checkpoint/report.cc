@@ -10,7 +10,7 @@
 #include "partita/base/file.h"
 #include "partita/checkpoint/reshard.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Kind {  // "model" of "model/layers.0.mlp.up.weight"
@@ -73,4 +73,4 @@ std::string checkpoint_report(const Manifest& manifest, const ReportOptions& opt
   return text;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/checkpoint/manifest.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ReportOptions {
   bool tensors = true;  // a line for each tensor, after the totals of each kind ("model", "adamw.m")
@@ -15,4 +15,4 @@ struct ReportOptions {
 // Step, ranks, scalars, files, tensors with dtype, shape, bytes and in how many pieces they lie. Ends in a new line.
 [[nodiscard]] std::string checkpoint_report(const Manifest&, const ReportOptions& = {});
 
-}  // namespace partita
+}  // namespace partita::internal

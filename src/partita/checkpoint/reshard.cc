@@ -9,7 +9,7 @@
 
 #include "partita/checkpoint/name_list.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 bool begins_with_any(std::string_view name, std::span<const std::string> prefixes) {
@@ -61,4 +61,4 @@ std::string describe_differences(std::span<const StoredTensor> stored, std::span
 
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/state.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Copy {
   int piece = 0;                        // in the stored tensor's pieces
@@ -31,4 +31,4 @@ struct Copy {
 // "[2, 3]"
 [[nodiscard]] std::string shape_text(std::span<const int64_t> shape);
 
-}  // namespace partita
+}  // namespace partita::internal

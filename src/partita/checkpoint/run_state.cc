@@ -9,7 +9,7 @@
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/stored_field.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::array kKinds = {"gpt2", "llama"};  // in the order of ModelKind
@@ -204,4 +204,4 @@ std::vector<Difference> differences(const std::map<std::string, std::string>& sa
   return list;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct RunState {
   int64_t step = 0, consumed_samples = 0;
@@ -53,4 +53,4 @@ struct Difference {
 [[nodiscard]] std::vector<Difference> differences(const std::map<std::string, std::string>& saved,
                                                   const std::map<std::string, std::string>& now);
 
-}  // namespace partita
+}  // namespace partita::internal

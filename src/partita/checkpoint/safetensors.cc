@@ -12,7 +12,7 @@
 #include "partita/base/json.h"
 #include "partita/checkpoint/damage.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ void SafetensorsWriter::commit() {
   file_.commit();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -23,7 +23,7 @@
 #include "partita/base/dtype.h"
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What the format can hold: more than what Partita computes with.
 enum class ElementType : uint8_t {
@@ -111,4 +111,4 @@ class SafetensorsWriter {
   int64_t expected_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

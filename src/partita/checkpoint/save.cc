@@ -16,6 +16,7 @@
 #include "partita/checkpoint/safetensors.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 void write_weights(const std::filesystem::path& folder, int64_t step, std::span<const ParameterSpec> parameters,
                    const WeightSource& source, const nlohmann::json& scalars) {
@@ -47,4 +47,4 @@ void write_weights(const std::filesystem::path& folder, int64_t step, std::span<
   write_file(folder / kManifestName, manifest_text(manifest));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

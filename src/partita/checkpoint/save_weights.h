@@ -10,11 +10,11 @@
 
 #include "partita/checkpoint/weight_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Fills the folder, which is there and empty, and is complete when this returns. The tensors are "model/NAME" in fp32,
 // one piece each. Errors: those of the source; no room (checked first).
 void write_weights(const std::filesystem::path& folder, int64_t step, std::span<const ParameterSpec>,
                    const WeightSource&, const nlohmann::json& scalars);
 
-}  // namespace partita
+}  // namespace partita::internal

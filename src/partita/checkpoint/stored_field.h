@@ -15,7 +15,7 @@
 #include "partita/base/json.h"
 #include "partita/checkpoint/damage.h"
 
-namespace partita {
+namespace partita::internal {
 
 class StoredField {
  public:
@@ -65,4 +65,4 @@ class StoredField {
   std::string name_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/damage.h"
 
-namespace partita {
+namespace partita::internal {
 
 StoredFiles::StoredFiles(std::filesystem::path folder, const Manifest& manifest)
     : folder_(std::move(folder)), manifest_(manifest), files_(manifest.files.size()) {}
@@ -34,4 +34,4 @@ void StoredFiles::check(const TensorInfo& tensor, const StoredPiece& piece, int6
             open(piece.file).path().string(), piece.key);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

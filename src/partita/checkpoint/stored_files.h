@@ -15,7 +15,7 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 class StoredFiles {
  public:
@@ -37,4 +37,4 @@ class StoredFiles {
   std::set<std::pair<const StoredPiece*, int64_t>> checked_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -47,4 +47,4 @@ StoredTypes stored_types_from(const json& value) try {
   fail("stored_as is {}: names of tensors by element type expected", json_excerpt(value));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct StoredTypes {
   ElementType usual = ElementType::f32;                         // f32, f16 or bf16
@@ -27,4 +27,4 @@ struct StoredTypes {
 // Error: another form, or a type that weights are not exported in.
 [[nodiscard]] StoredTypes stored_types_from(const nlohmann::json&);
 
-}  // namespace partita
+}  // namespace partita::internal

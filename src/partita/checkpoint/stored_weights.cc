@@ -9,7 +9,7 @@
 #include "partita/checkpoint/name_list.h"
 #include "partita/checkpoint/reshard.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kPrefix = "model/";
@@ -71,4 +71,4 @@ void StoredWeights::read(const ParameterSpec& spec, const Box& box, std::span<fl
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

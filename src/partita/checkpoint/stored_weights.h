@@ -11,7 +11,7 @@
 #include "partita/checkpoint/stored_files.h"
 #include "partita/checkpoint/weight_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 class StoredWeights final : public WeightSource {
  public:
@@ -34,4 +34,4 @@ class StoredWeights final : public WeightSource {
   std::unique_ptr<StoredFiles> files_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

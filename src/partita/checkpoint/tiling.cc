@@ -7,7 +7,7 @@
 
 #include "partita/checkpoint/damage.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t row_end(const Box& box) { return box.row + box.rows; }
@@ -88,4 +88,4 @@ std::string box_text(const TensorInfo& tensor, const Box& box) {
   return fmt::format("rows [{}, {}), columns {}", box.row, row_end(box), columns);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

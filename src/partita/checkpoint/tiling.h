@@ -8,7 +8,7 @@
 #include "partita/checkpoint/state.h"
 #include "partita/nn/box.h"
 
-namespace partita {
+namespace partita::internal {
 
 // In time of n log n for n boxes. Damaged: a box is not within the tensor, or elements are in two boxes or in none;
 // names the tensor and the first such rows and columns.
@@ -17,4 +17,4 @@ void check_tiling(const TensorInfo&, std::vector<Box> boxes);
 // "rows [0, 2), columns [3, 5)"; of a vector "elements [3, 5)".
 [[nodiscard]] std::string box_text(const TensorInfo&, const Box&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,6 +5,7 @@
 #include "partita/checkpoint/stored_files.h"
 
 namespace partita {
+using namespace internal;
 
 std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder) {
   std::vector<std::string> problems;

@@ -9,7 +9,7 @@
 
 #include "partita/base/process_stat.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int kMostAncestors = 64;
@@ -54,4 +54,4 @@ std::vector<std::string> process_ancestors() {
   return names;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // Names of programs without their folders, nearest first. Asked for only where it matters.
 using Ancestors = std::function<std::vector<std::string>()>;
@@ -23,4 +23,4 @@ using Ancestors = std::function<std::vector<std::string>()>;
 // Pure. A name of Open MPI's mpirun, or of its daemon on another host.
 [[nodiscard]] bool is_open_mpi_launcher(std::string_view program);
 
-}  // namespace partita
+}  // namespace partita::internal

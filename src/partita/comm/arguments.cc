@@ -3,7 +3,7 @@
 #include "partita/base/error.h"
 #include "partita/comm/ordered_sum.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Extent {
@@ -82,4 +82,4 @@ void check_other(const Communicator& group, const char* call, const char* name, 
   if (rank == group.rank()) fail("{}.{}: {}={} is this rank itself", group.name(), call, name, rank);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

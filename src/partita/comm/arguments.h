@@ -2,7 +2,7 @@
 #pragma once
 #include "partita/comm/communicator.h"
 
-namespace partita {
+namespace partita::internal {
 
 // `where` the backend's tensors lie: host memory, or a device.
 void check_tensor(const Communicator&, const char* call, const at::Tensor&, at::DeviceType where = at::kCPU);
@@ -17,4 +17,4 @@ void check_all_reduce(const Communicator&, const at::Tensor&, at::DeviceType whe
 void check_peer(const Communicator&, const char* call, const char* name, int rank);
 void check_other(const Communicator&, const char* call, const char* name, int rank);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,6 +17,7 @@
 #endif
 
 namespace partita {
+using namespace internal;
 namespace {
 
 #ifdef PARTITA_CUDA

@@ -5,7 +5,7 @@
 #include "partita/comm/cuda/nccl_communicator.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10::Device device,
                                         std::chrono::milliseconds timeout) {
@@ -18,4 +18,4 @@ std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10
 #endif
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,6 +11,7 @@
 #include "partita/comm/hostlist.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // Ports of Slurm jobs: below the range from which Linux hands ports out by itself (32768), in strides that leave

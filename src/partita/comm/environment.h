@@ -47,7 +47,7 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 // outside of srun the process is single.
 // Errors name the variables: set by half, not a number, out of range, contradicting each other, or those of a launcher
 // whose ranks cannot work together here (mpiexec of MPICH, Intel MPI and others).
-[[nodiscard]] Launch detect_launch(const Lookup&, const Ancestors& ancestors);
+[[nodiscard]] Launch detect_launch(const Lookup&, const internal::Ancestors& ancestors);
 
 [[nodiscard]] Launch launch_of_this_process();
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Known {
@@ -39,4 +39,4 @@ std::optional<ForeignLauncher> find_foreign_launcher(const Lookup& lookup) {
   return {};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/comm/environment.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ForeignLauncher {
   std::string name;  // "the mpiexec of MPICH, Intel MPI or another library with PMI"
@@ -20,4 +20,4 @@ struct ForeignLauncher {
 // Pure. The first whose rank is set.
 [[nodiscard]] std::optional<ForeignLauncher> find_foreign_launcher(const Lookup&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/host.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::chrono::seconds kAnswerWithin{25};
@@ -106,4 +106,4 @@ Greeted greet(const Socket& socket, const JobKey& key, const Identity& me, Deadl
   return Greeted::member;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

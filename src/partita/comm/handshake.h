@@ -18,7 +18,7 @@
 #include "partita/comm/job_key.h"
 #include "partita/comm/socket.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Changes with the messages here, those of the rendezvous and of tcp_peer.h.
 inline constexpr std::array<char, 8> kProtocol = {'P', 'A', 'R', 'T', 'I', 'T', 'A', '2'};
@@ -69,4 +69,4 @@ struct Nonces {
 enum class Greeted { member, stranger, other_version };
 [[nodiscard]] Greeted greet(const Socket&, const JobKey&, const Identity& me, Deadline, Identity& other);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/base/log.h"
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr const char* kOwnVariable = "PARTITA_NUM_THREADS";
@@ -110,4 +110,4 @@ int default_workers(const Lookup& lookup) {
   return chosen > 0 ? static_cast<int>(chosen) : host_cores().workers();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -21,7 +21,7 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/world.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ThreadWishes {
   int64_t key = 0;                // train.threads; 0: not set
@@ -52,4 +52,4 @@ HostThreads take_threads(int64_t key);
 // allow.
 [[nodiscard]] int default_workers(const Lookup&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kMostHosts = 1 << 20;  // a damaged list must not fill the memory
@@ -95,4 +95,4 @@ class Parser {
 
 std::vector<std::string> expand_hostlist(std::string_view list) { return Parser(list).hosts(); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 static_assert(std::tuple_size_v<Proof> == crypto_generichash_BYTES);
@@ -73,4 +73,4 @@ std::string random_secret() {
   return text;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 
 #include "partita/comm/environment.h"
 
-namespace partita {
+namespace partita::internal {
 
 using JobKey = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
@@ -31,4 +31,4 @@ using Nonce = std::array<std::byte, 32>;
 [[nodiscard]] Nonce random_nonce();
 [[nodiscard]] std::string random_secret();  // 64 hexadecimal digits
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/comm/mpirun_output.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<std::string> to_launched(std::vector<std::string> arguments) {
   for (std::string& argument : arguments)
@@ -23,4 +23,4 @@ std::vector<std::string> own_arguments(int argc, const char* const* argv) {
   return std::getenv(MpirunOutput::kVariable) != nullptr ? from_launched(std::move(arguments)) : arguments;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

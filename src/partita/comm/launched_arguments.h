@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // Pure. With a = in front of each that begins with -, : or =, or is empty.
 [[nodiscard]] std::vector<std::string> to_launched(std::vector<std::string> arguments);
@@ -16,4 +16,4 @@ namespace partita {
 // Those of this process, without the program's name: a rank that launch() started, or a program that a user did.
 [[nodiscard]] std::vector<std::string> own_arguments(int argc, const char* const* argv);
 
-}  // namespace partita
+}  // namespace partita::internal

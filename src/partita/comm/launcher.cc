@@ -29,6 +29,7 @@
 #include "partita/comm/shared_memory_folder.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 namespace fs = std::filesystem;

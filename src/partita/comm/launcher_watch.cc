@@ -13,7 +13,7 @@
 
 #include "partita/comm/ancestors.h"
 
-namespace partita {
+namespace partita::internal {
 
 void end_with_launcher(int rank) {
   const pid_t parent = getppid();
@@ -36,4 +36,4 @@ void end_with_launcher(int rank) {
   }).detach();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

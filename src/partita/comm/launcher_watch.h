@@ -2,10 +2,10 @@
 // and it would keep its GPU.
 #pragma once
 
-namespace partita {
+namespace partita::internal {
 
 // Watches the parent, from a thread that sleeps until then, where it is mpirun, orted or torchrun. Otherwise does
 // nothing.
 void end_with_launcher(int rank);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include "partita/base/error.h"
 #include "partita/comm/transport.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class LocalTransport final : public Transport {
@@ -28,4 +28,4 @@ class LocalTransport final : public Transport {
 
 std::unique_ptr<Transport> make_local_transport() { return std::make_unique<LocalTransport>(); }
 
-}  // namespace partita
+}  // namespace partita::internal

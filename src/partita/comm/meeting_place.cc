@@ -4,7 +4,7 @@
 
 #include "partita/comm/socket.h"
 
-namespace partita {
+namespace partita::internal {
 
 bool names_loopback(const std::string& host) { return host == "localhost" || is_loopback(host); }
 
@@ -20,4 +20,4 @@ std::vector<std::string> listening_addresses(const Launch& launch, const std::ve
   return mine.empty() ? all : mine;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/comm/environment.h"
 
-namespace partita {
+namespace partita::internal {
 
 inline const std::vector<std::string> kLoopback = {"127.0.0.1", "::1"};
 
@@ -20,4 +20,4 @@ inline const std::vector<std::string> kLoopback = {"127.0.0.1", "::1"};
 // on that host alone.
 [[nodiscard]] bool names_loopback(const std::string& host);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,6 +6,7 @@
 #include "partita/comm/device_communicator.h"
 
 namespace partita {
+using namespace internal;
 
 MeshLayout::MeshLayout(Sizes sizes, int ranks) : sizes_(sizes) {
   if (sizes.data < 1 || sizes.tensor < 1 || sizes.pipeline < 1)

@@ -10,7 +10,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // MPI counts bytes in an int.
@@ -172,4 +172,4 @@ class MpiTransport final : public Transport {
 
 std::unique_ptr<Transport> make_mpi_transport() { return std::make_unique<MpiTransport>(); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,9 +4,9 @@
 
 #include "partita/comm/transport.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Initialises MPI; close() finalises it, so that a process can do this once. Errors: MPI says why it cannot start.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/base/status_line.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // mpirun puts its banners between two lines of dashes.
@@ -121,4 +121,4 @@ void MpirunOutput::whole_line(std::string& shown) {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Knows the texts of Open MPI 4 and 5. Everything else passes through unchanged, without delay: a progress bar too.
 class MpirunOutput {
@@ -45,4 +45,4 @@ class MpirunOutput {
   std::optional<End> end_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/comm/stall.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -200,4 +200,4 @@ Scratch Operations::take_scratch(size_t bytes) {
   return found;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/comm/transport.h"
 #include "partita/device/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 // The ranks of a communicator, as all of its collectives need them.
 struct Group {
@@ -109,4 +109,4 @@ class Operations : public std::enable_shared_from_this<Operations> {
   std::vector<Scratch> free_scratch_;  // kept: fresh pages cost more than the sums made in them
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Accumulators of a block stay in the first-level cache, so that every row is read and the result written once.
@@ -101,4 +101,4 @@ void reduce_rows(Reduce kind, c10::ScalarType to, void* out, c10::ScalarType fro
   call(kind, out, rows, n);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

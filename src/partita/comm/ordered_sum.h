@@ -10,7 +10,7 @@
 
 #include "partita/comm/communicator.h"
 
-namespace partita {
+namespace partita::internal {
 
 // out[i] = (rows[0][i] + rows[1][i]) + rows[2][i] ..., or the maximum (NaN if any is NaN). bf16 and fp16 are added in
 // fp32 and rounded once to nearest even; integers wrap around. `to` is `from`, or fp32 from bf16 and fp16. `out` may be
@@ -21,4 +21,4 @@ void reduce_rows(Reduce, c10::ScalarType to, void* out, c10::ScalarType from, st
 // Error, naming the call, if this pair of types is not supported.
 void check_reducible(const std::string& call, c10::ScalarType to, c10::ScalarType from);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/comm/arguments.h"
 #include "partita/comm/ordered_sum.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Up to here latency decides: one round of messages with all of the data beats two with 1/N each.
@@ -186,4 +186,4 @@ void PeerCommunicator::barrier() {
 
 void PeerCommunicator::progress() { operations_->progress(); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "partita/comm/communicator.h"
 #include "partita/comm/operation.h"
 
-namespace partita {
+namespace partita::internal {
 
 class PeerCommunicator final : public Communicator {
  public:
@@ -44,4 +44,4 @@ class PeerCommunicator final : public Communicator {
   std::vector<int64_t> sent_to_, received_from_;  // messages so far, by peer
 };
 
-}  // namespace partita
+}  // namespace partita::internal

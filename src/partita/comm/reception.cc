@@ -10,7 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -122,4 +122,4 @@ void Reception::drop(const Visitor& visitor, const char* why) {
               peer_address(visitor.socket), why);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/comm/handshake.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Reception {
  public:
@@ -52,4 +52,4 @@ class Reception {
   int strangers_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

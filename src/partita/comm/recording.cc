@@ -8,7 +8,7 @@
 #include "partita/comm/arguments.h"
 #include "partita/comm/ordered_sum.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // `size` equal rows, each the data of this rank.
@@ -106,4 +106,4 @@ int64_t RecordingCommunicator::bytes(const std::string& kind) const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

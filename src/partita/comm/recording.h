@@ -12,7 +12,7 @@
 
 #include "partita/comm/communicator.h"
 
-namespace partita {
+namespace partita::internal {
 
 // One call. `bytes` is the whole of it: of `full`, of `in`, of the tensor.
 struct CollectiveRecord {
@@ -61,4 +61,4 @@ class RecordingCommunicator final : public Communicator {
   std::vector<CollectiveRecord> records_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

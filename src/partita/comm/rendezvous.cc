@@ -14,7 +14,7 @@
 #include "partita/comm/reception.h"
 #include "partita/comm/torchrun_store.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -270,4 +270,4 @@ class Meeting {
 
 Peers meet(const Launch& launch, Deadline deadline) { return Meeting(launch, deadline).run(); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/socket.h"
 
-namespace partita {
+namespace partita::internal {
 
 // By rank; one's own is empty.
 struct Peers {
@@ -22,4 +22,4 @@ struct Peers {
 // meanwhile, two processes have one rank, the ranks run different versions of this program.
 [[nodiscard]] Peers meet(const Launch& launch, Deadline deadline);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/base/status_line.h"
 
-namespace partita {
+namespace partita::internal {
 
 namespace {
 
@@ -29,4 +29,4 @@ std::string Screen::show(std::string_view text, std::string_view status, int wid
   return bytes;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 class Screen {
  public:
@@ -20,4 +20,4 @@ class Screen {
   bool line_begun_ = false;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

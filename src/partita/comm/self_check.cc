@@ -8,6 +8,7 @@
 #include "partita/comm/communicator.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr int64_t kElements = 5;

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // Of a rank's element. Small whole numbers, exact in every dtype however many ranks are added up: ranks from 64 on hold
 // zeros, and 3 * 64 fits uint8 and bf16.
@@ -10,4 +10,4 @@ namespace partita {
   return rank < 64 ? (rank + element) % 4 : 0;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

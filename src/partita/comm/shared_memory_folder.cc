@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ SharedMemoryFolder::~SharedMemoryFolder() {
   close(descriptor_);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

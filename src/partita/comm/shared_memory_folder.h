@@ -7,7 +7,7 @@
 #pragma once
 #include <filesystem>
 
-namespace partita {
+namespace partita::internal {
 
 class SharedMemoryFolder {
  public:
@@ -26,4 +26,4 @@ class SharedMemoryFolder {
   int descriptor_ = -1;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int kBacklog = 1024;
@@ -216,4 +216,4 @@ bool receive_all(const Socket& from, std::span<std::byte> bytes, Deadline deadli
                   [&](size_t at, size_t n) { return recv(from.descriptor(), bytes.data() + at, n, 0); });
 }
 
-}  // namespace partita
+}  // namespace partita::internal

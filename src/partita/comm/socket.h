@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -62,4 +62,4 @@ enum class Connect { connected, refused, unreachable };
 [[nodiscard]] bool send_all(const Socket& to, std::span<const std::byte> bytes, Deadline deadline);
 [[nodiscard]] bool receive_all(const Socket& from, std::span<std::byte> bytes, Deadline deadline);
 
-}  // namespace partita
+}  // namespace partita::internal

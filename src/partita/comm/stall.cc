@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 constexpr char kQuestion = '?', kAnswer = '!';
 }
@@ -53,4 +53,4 @@ std::string stall_message(const std::string& mine, int64_t bytes, std::chrono::m
   return text;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/comm/transport.h"
 
-namespace partita {
+namespace partita::internal {
 
 class StallInquiry {
  public:
@@ -34,4 +34,4 @@ class StallInquiry {
                                         std::span<const int> ranks, int self,
                                         const std::map<int, std::string>& answers);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-namespace partita {
+namespace partita::internal {
 
 template <class Failed>
 void TcpExchange::turn(std::vector<TcpPeer>& peers, std::chrono::microseconds wait,
@@ -39,4 +39,4 @@ void TcpExchange::flush(std::vector<TcpPeer>& peers, Deadline deadline, std::deq
          [](TcpPeer& peer, const std::exception_ptr&) { peer.disconnect(); });
 }
 
-}  // namespace partita
+}  // namespace partita::internal

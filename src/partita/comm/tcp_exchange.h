@@ -13,7 +13,7 @@
 
 #include "partita/comm/tcp_peer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class TcpExchange {
  public:
@@ -34,4 +34,4 @@ class TcpExchange {
   std::vector<pollfd> entries_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

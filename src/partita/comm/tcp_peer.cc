@@ -10,7 +10,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Tags of what is not a message of a collective.
@@ -209,4 +209,4 @@ void TcpPeer::arrived(std::deque<Transport::Letter>& letters) {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

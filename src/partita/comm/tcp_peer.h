@@ -17,7 +17,7 @@
 #include "partita/comm/socket.h"
 #include "partita/comm/transport.h"
 
-namespace partita {
+namespace partita::internal {
 
 class TcpPeer {
  public:
@@ -100,4 +100,4 @@ class TcpPeer {
   size_t staged_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

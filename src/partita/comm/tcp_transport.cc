@@ -13,7 +13,7 @@
 #include "partita/comm/tcp_exchange.h"
 #include "partita/comm/tcp_peer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // A rank that computes reads when it comes to its next message; what is queued for it until then may fill the
@@ -155,4 +155,4 @@ std::unique_ptr<Transport> make_tcp_transport(const Launch& launch, std::chrono:
   return std::make_unique<TcpTransport>(launch, timeout);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,10 +7,10 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/transport.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Rank 0 listens at launch.master_address:master_port, where the others meet. Errors after `timeout`: who did not come,
 // or which address could not be reached.
 [[nodiscard]] std::unique_ptr<Transport> make_tcp_transport(const Launch& launch, std::chrono::milliseconds timeout);
 
-}  // namespace partita
+}  // namespace partita::internal

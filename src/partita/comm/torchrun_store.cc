@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::chrono::milliseconds left_until(Deadline deadline) {
@@ -82,4 +82,4 @@ Publication TorchrunStore::read(Deadline deadline) {
        key_);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

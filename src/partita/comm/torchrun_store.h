@@ -12,7 +12,7 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/socket.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Publication {
   int port = 0;
@@ -45,4 +45,4 @@ class TorchrunStore {
   int rank_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

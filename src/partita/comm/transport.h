@@ -13,7 +13,7 @@
 #include <span>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 // A message matches a receive of the same tag; messages of one tag between two ranks arrive in the order sent.
 struct Tag {
@@ -63,4 +63,4 @@ class Transport {
 // A job of one rank: it has no peer, so nothing is ever sent.
 [[nodiscard]] std::unique_ptr<Transport> make_local_transport();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -21,6 +21,7 @@
 #include "partita/comm/tcp_transport.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // For abort(): the job's connection outlives a World that an exception destroys.

@@ -15,6 +15,7 @@
 #include "partita/optim/loss_scale.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr int64_t kMostProduct = int64_t{1} << 60;

@@ -35,7 +35,7 @@ enum class DataFormat : uint8_t { tokens, prompts };
 struct DataConfig {
   DataFormat format = DataFormat::tokens;
   std::filesystem::path path;        // tokens: prefix of PATH.bin and PATH.idx; prompts: the file
-  ConfigList blend;                  // tokens, in the place of path: weights and prefixes in turn (data/blend.h)
+  internal::ConfigList blend;        // tokens, in the place of path: weights and prefixes in turn (data/blend.h)
   std::filesystem::path validation;  // likewise; empty: a part of `path`
   std::filesystem::path tokenizer;   // tokenizer.json
   std::string split = "969,30,1";    // weights of training, validation and test documents, or examples
@@ -192,10 +192,10 @@ struct Config {
 // given, learns where each value came from. With model.from the defaults of [model] and [lora] are those of that
 // model, and a key that would make another function of its weights is an error.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
-                                 ConfigSources* sources = nullptr);
+                                 internal::ConfigSources* sources = nullptr);
 
 // Valid TOML that load_config reads back to the same values; with sources, each line ends in where its value came from.
-[[nodiscard]] std::string to_toml(const Config& config, const ConfigSources* sources = nullptr);
+[[nodiscard]] std::string to_toml(const Config& config, const internal::ConfigSources* sources = nullptr);
 
 // What a run wrote down by to_toml: nothing but the text is read, not the model that model.from names.
 [[nodiscard]] Config parse_saved_config(std::string_view text, const std::filesystem::path& path);

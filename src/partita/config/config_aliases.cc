@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::array kAliases = {
@@ -239,4 +239,4 @@ constexpr std::array kAliases = {
 
 std::span<const ConfigAlias> config_aliases() { return kAliases; }
 
-}  // namespace partita
+}  // namespace partita::internal

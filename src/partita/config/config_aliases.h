@@ -7,9 +7,9 @@
 
 #include "partita/config/schema.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Names of Hugging Face's Trainer and model configurations, Megatron-LM, DeepSpeed, nanoGPT, Lightning, PEFT.
 [[nodiscard]] std::span<const ConfigAlias> config_aliases();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,4 +70,4 @@ void say_changes(const fs::path& folder, const RunState& saved, const std::map<s
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

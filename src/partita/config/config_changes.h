@@ -13,7 +13,7 @@
 #include "partita/checkpoint/run_state.h"
 #include "partita/config/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ChangedKey {
   std::string key, before, after;  // values as TOML
@@ -35,4 +35,4 @@ struct ChangedKey {
 void say_changes(const std::filesystem::path& folder, const RunState& saved,
                  const std::map<std::string, std::string>& identity, const Config& now);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,6 +12,7 @@
 #include "partita/interop/model_source.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, std::filesystem::path& base) {

@@ -5,7 +5,7 @@
 #include "partita/base/thread_limit.h"
 #include "partita/models/size_limits.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr double kMostSamples = 1 << 30, kMostSteps = 1e12, kMostCount = 1e9, kMostLength = 1e15, kMostRate = 1000;
@@ -67,4 +67,4 @@ void limit_sizes(ConfigSchema& schema) {
   for (const auto& [key, most] : kLimits) schema.at_most(key, most);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

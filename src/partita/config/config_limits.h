@@ -3,8 +3,8 @@
 #pragma once
 #include "partita/config/schema.h"
 
-namespace partita {
+namespace partita::internal {
 
 void limit_sizes(ConfigSchema&);
 
-}  // namespace partita
+}  // namespace partita::internal

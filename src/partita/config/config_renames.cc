@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace partita {
+namespace partita::internal {
 
 std::span<const ConfigRename> config_renames() {
   static constexpr std::array kRenames = {
@@ -23,4 +23,4 @@ std::span<const ConfigRename> config_renames() {
   return kRenames;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,8 +6,8 @@
 
 #include "partita/config/schema.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::span<const ConfigRename> config_renames();
 
-}  // namespace partita
+}  // namespace partita::internal

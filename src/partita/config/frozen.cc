@@ -7,7 +7,7 @@
 #include "partita/base/comma_list.h"
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 bool matches(const std::string& pattern, const std::string& name) {
@@ -34,4 +34,4 @@ void FrozenParameters::check(const std::vector<ParameterSpec>& parameters) const
     fail("train.freeze leaves nothing to train: name fewer parameters");
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/models/lora.h"
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 class FrozenParameters {
  public:
@@ -26,4 +26,4 @@ class FrozenParameters {
   bool adapters_alone_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,9 +13,7 @@
 #include "partita/config/toml_depth.h"
 #include "partita/config/value.h"
 
-namespace partita {
-
-using namespace internal;
+namespace partita::internal {
 
 namespace {
 
@@ -285,4 +283,4 @@ std::string ConfigSchema::markdown() const {
   return out;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

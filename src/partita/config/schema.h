@@ -28,7 +28,7 @@
 #include <variant>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // What numbers are allowed; both ends included unless open.
 struct Range {
@@ -155,4 +155,4 @@ class ConfigSchema {
   std::vector<std::string> notes_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

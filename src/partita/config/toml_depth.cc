@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Where the string ends that begins at `at`: behind its last quote, or, of a string of one line, at the line's end.
@@ -78,4 +78,4 @@ TomlDepth toml_depth(std::string_view text) {
   return most;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

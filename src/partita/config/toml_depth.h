@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 struct TomlDepth {
   int64_t levels = 0;  // the most anywhere; exact for valid TOML, where a header's levels count apart from its keys'
@@ -15,4 +15,4 @@ struct TomlDepth {
 
 [[nodiscard]] TomlDepth toml_depth(std::string_view text);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,9 +12,7 @@
 #include "partita/base/nearest.h"
 #include "partita/base/number.h"
 
-namespace partita {
-
-using namespace internal;
+namespace partita::internal {
 
 namespace {
 
@@ -136,8 +134,6 @@ std::string unquoted(const std::string& text) {
 
 }  // namespace
 
-namespace internal {
-
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -181,8 +177,6 @@ ConfigValue read_as(const ConfigField& field, const std::string& text, std::stri
   return unquoted(text);
 }
 
-}  // namespace internal
-
 bool Range::contains(double value) const {
   return std::isfinite(value) && (least_open ? value > least : value >= least) &&
          (most_open ? value < most : value <= most);
@@ -223,4 +217,4 @@ std::string ConfigField::value() const {
       target);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 BatchPlan make_batch_plan(int64_t global_batch, int64_t micro_batch, int64_t ranks) {
   if (global_batch < 1 || micro_batch < 1 || ranks < 1) {
@@ -19,4 +19,4 @@ BatchPlan make_batch_plan(int64_t global_batch, int64_t micro_batch, int64_t ran
   return {global_batch, micro_batch, ranks};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

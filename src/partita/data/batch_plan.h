@@ -9,7 +9,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 struct BatchPlan {
   int64_t global_batch = 1;  // samples a step, over all ranks
@@ -27,4 +27,4 @@ struct BatchPlan {
   return consumed_samples + (micro_batch_index * plan.ranks + rank) * plan.micro_batch;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

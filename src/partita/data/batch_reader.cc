@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 BatchReader::BatchReader(const SampleSource& source, BatchPlan plan, int64_t rank)
     : source_(&source), plan_(plan), rank_(rank) {
@@ -32,4 +32,4 @@ void BatchReader::read(int64_t consumed_samples, int64_t micro_batch_index, Toke
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

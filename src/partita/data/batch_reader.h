@@ -12,7 +12,7 @@
 #include "partita/data/batch_plan.h"
 #include "partita/data/sample_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TokenBatch {
   int64_t samples = 0, length = 0;
@@ -37,4 +37,4 @@ class BatchReader {
   int64_t rank_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr double kSurplus = 0.005;  // Megatron's mid_level_dataset_surplus
@@ -111,4 +111,4 @@ BlendIndex build_blend_index(std::span<const double> weights, int64_t size) {
   return index;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct BlendPart {
   std::optional<double> weight;  // of all parts, or of none: then each counts by its size
@@ -43,4 +43,4 @@ struct BlendIndex {
 // weights: normalized. They are normalized once more, as they are there.
 [[nodiscard]] BlendIndex build_blend_index(std::span<const double> weights, int64_t size);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/data/order_memory.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string describe(std::span<const double> weights, int64_t size) {
@@ -70,4 +70,4 @@ void BlendedDataset::read(int64_t k, const SampleSlots& out) const {
   parts_[static_cast<size_t>(dataset_[i])].read(sample_[i], out);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

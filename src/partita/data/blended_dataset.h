@@ -14,7 +14,7 @@
 #include "partita/data/blend.h"
 #include "partita/data/gpt_dataset.h"
 
-namespace partita {
+namespace partita::internal {
 
 class BlendedDataset : public SampleSource {
  public:
@@ -45,4 +45,4 @@ class BlendedDataset : public SampleSource {
   std::span<const int64_t> sample_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,6 +9,7 @@
 #include "partita/data/order_memory.h"
 
 namespace partita {
+using namespace internal;
 
 namespace {
 

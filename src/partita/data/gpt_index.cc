@@ -8,6 +8,7 @@
 #include "partita/data/numpy_random.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // Where each sample begins when the sequences are laid end to end, and where the last one ends.

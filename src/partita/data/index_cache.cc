@@ -15,6 +15,7 @@
 #include "partita/base/log.h"
 
 namespace partita {
+using namespace internal;
 namespace fs = std::filesystem;
 namespace {
 

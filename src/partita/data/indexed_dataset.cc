@@ -3,6 +3,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 template <class T>

@@ -50,7 +50,7 @@ class IndexedDataset {
   }
 
   std::filesystem::path prefix_;
-  MappedFile index_, bin_;
+  internal::MappedFile index_, bin_;
   IndexHeader header_;
   int64_t tokens_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian, and so is the code");

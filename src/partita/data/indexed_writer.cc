@@ -8,6 +8,7 @@
 #include "partita/base/log.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr size_t kFlushBytes = size_t{1} << 20;

@@ -60,14 +60,14 @@ class IndexedWriter {
 
   std::filesystem::path prefix_;
   TokenType type_;
-  AtomicFile bin_;
-  std::optional<AtomicFile> index_, sums_file_;  // from finish() on
-  TokenSums sums_;
-  BlockSums block_sums_;
+  internal::AtomicFile bin_;
+  std::optional<internal::AtomicFile> index_, sums_file_;  // from finish() on
+  internal::TokenSums sums_;
+  internal::BlockSums block_sums_;
   bool first_dataset_ = true;
-  std::vector<std::byte> buffer_;  // tokens on their way to the .bin
-  SpillFile lengths_;              // i32 a sequence
-  SpillFile document_ends_;        // i64 a document
+  std::vector<std::byte> buffer_;      // tokens on their way to the .bin
+  internal::SpillFile lengths_;        // i32 a sequence
+  internal::SpillFile document_ends_;  // i64 a document
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
 };
 

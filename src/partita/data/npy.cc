@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 AtomicFile npy_file(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
                     int64_t rows, int64_t columns) {
@@ -22,4 +22,4 @@ AtomicFile npy_file(const std::filesystem::path& path, std::string_view type, st
   return file;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

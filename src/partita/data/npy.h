@@ -13,7 +13,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 // `type` as numpy names it, such as "<i4"; columns 0: 1-D.
 [[nodiscard]] AtomicFile npy_file(const std::filesystem::path& path, std::string_view type,
@@ -27,4 +27,4 @@ requires std::is_integral_v<T>
   return npy_file(path, kType, std::as_bytes(values), columns == 0 ? count : count / columns, columns);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 
 class NumpyRandom {
  public:
@@ -43,4 +43,4 @@ class NumpyRandom {
   std::mt19937 generator_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

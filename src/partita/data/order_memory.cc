@@ -4,7 +4,7 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kTakesAWhile = int64_t{256} << 20;
@@ -30,4 +30,4 @@ void announce_order(const OrderSize& order) {
   log::info("making {}, in {} of memory", what(order), human_bytes(order.bytes));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/base/free_memory.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct OrderSize {
   std::string name;  // of the split
@@ -22,4 +22,4 @@ struct OrderSize {
 // those that wait for its file: they would find the memory taken.
 void announce_order(const OrderSize&);
 
-}  // namespace partita
+}  // namespace partita::internal

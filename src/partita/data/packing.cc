@@ -9,6 +9,7 @@
 #include "partita/data/numpy_random.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // The room of `bins` bins, of which the first with enough is found by a tree of maxima: node i has 2i and 2i + 1 below

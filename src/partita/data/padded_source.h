@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/data/sample_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 class PaddedSource : public SampleSource {
  public:
@@ -34,4 +34,4 @@ class PaddedSource : public SampleSource {
   int64_t samples_, size_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

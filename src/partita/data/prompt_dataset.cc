@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // Packing draws from an order that no epoch has.

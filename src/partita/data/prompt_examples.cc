@@ -10,6 +10,7 @@
 #include "partita/text/text_chunks.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 struct Worker {

@@ -7,6 +7,7 @@
 #include "partita/base/number.h"
 
 namespace partita {
+using namespace internal;
 
 std::string_view name_of(SplitName name) {
   constexpr std::array<std::string_view, 3> kNames = {"train", "valid", "test"};

@@ -11,7 +11,7 @@
 #include "partita/base/number.h"
 #include "partita/data/index_cache.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kTitle = "partita-sums 1";
@@ -205,4 +205,4 @@ int64_t largest_token(TokenType type, std::span<const std::byte> tokens) {
   return -1;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -27,7 +27,7 @@
 #include "partita/data/indexed_format.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TokenSums {
   static constexpr int64_t kBlock = int64_t{1} << 22;
@@ -92,4 +92,4 @@ class BlockSums {
 // The largest of tokens as they are stored; -1: there are none, or all are negative.
 [[nodiscard]] int64_t largest_token(TokenType type, std::span<const std::byte> tokens);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 TokenWindows::TokenWindows(std::shared_ptr<const IndexedDataset> tokens, int64_t sequence_length)
     : tokens_(std::move(tokens)), sequence_length_(sequence_length), begins_{0} {
@@ -40,4 +40,4 @@ void TokenWindows::read(int64_t k, const SampleSlots& out) const {
   pad_from(out, inputs);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "partita/data/indexed_dataset.h"
 #include "partita/data/sample_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 class TokenWindows : public SampleSource {
  public:
@@ -31,4 +31,4 @@ class TokenWindows : public SampleSource {
   std::vector<int64_t> begins_;  // of each sequence among all tokens; one more for the end
 };
 
-}  // namespace partita
+}  // namespace partita::internal

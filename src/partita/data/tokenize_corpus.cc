@@ -14,6 +14,7 @@
 #include "partita/text/text_chunks.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // The documents of a chunk for one key: ids end to end, how many each sequence has, how many sequences each document.

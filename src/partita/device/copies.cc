@@ -7,7 +7,7 @@
 #include "partita/device/cuda/stream.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class DeviceCopies final : public Copies {
@@ -45,4 +45,4 @@ class DeviceCopies final : public Copies {
 
 std::unique_ptr<Copies> make_copies(c10::Device device) { return std::make_unique<DeviceCopies>(device); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/device/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Copies {
  public:
@@ -27,4 +27,4 @@ class Copies {
 // Error: a device that this build has no code for.
 [[nodiscard]] std::unique_ptr<Copies> make_copies(c10::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

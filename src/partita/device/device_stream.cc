@@ -8,7 +8,7 @@
 #include "partita/device/cuda/stream.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // The thread that gives the work is late.
@@ -42,4 +42,4 @@ std::unique_ptr<Stream> make_stream(c10::Device device, StreamUse use) {
   fail("no code for device {} in this build: configure with -DPARTITA_CUDA=ON where nvcc is installed", device.str());
 }
 
-}  // namespace partita
+}  // namespace partita::internal

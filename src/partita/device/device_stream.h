@@ -9,7 +9,7 @@
 
 #include "partita/device/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 // compute: the stream that kernels are given to. concurrent: another one, whose work runs at the same time.
 enum class StreamUse : uint8_t { compute, concurrent };
@@ -17,4 +17,4 @@ enum class StreamUse : uint8_t { compute, concurrent };
 // Error: a device that this build has no code for.
 [[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include "partita/device/cuda/device_trace.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 void start_device_trace([[maybe_unused]] c10::Device device) {
 #ifdef PARTITA_CUDA
@@ -19,4 +19,4 @@ std::vector<DeviceSpan> stop_device_trace([[maybe_unused]] c10::Device device) {
   return {};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

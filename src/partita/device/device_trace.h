@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 enum class DeviceWork : uint8_t { kernel, copy, fill };
 
@@ -26,4 +26,4 @@ struct DeviceSpan {
 void start_device_trace(c10::Device);
 [[nodiscard]] std::vector<DeviceSpan> stop_device_trace(c10::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

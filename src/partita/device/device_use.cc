@@ -12,7 +12,7 @@
 #include "partita/base/cuda_error.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 #ifdef PARTITA_CUDA
 namespace {
 
@@ -60,4 +60,4 @@ int64_t free_device_memory([[maybe_unused]] c10::Device device) {
 #endif
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 // Bytes are the highest since the start of the process, by torch's allocator: allocated to tensors, and reserved from
 // the driver for them. What libraries take from the driver themselves is in neither.
@@ -23,4 +23,4 @@ struct DeviceUse {
 // The CPU has no name and counts nothing.
 [[nodiscard]] DeviceUse device_use(c10::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

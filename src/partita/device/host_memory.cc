@@ -15,7 +15,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kPage = 4096, kPagesAThread = 4096;
@@ -71,4 +71,4 @@ at::Tensor pinned_zeros(int64_t count, DType dtype, at::Device device) {
 
 at::Tensor pinned_bytes(int64_t count, at::Device device) { return zeros(count, at::kByte, !device.is_cpu()); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/base/dtype.h"
 
-namespace partita {
+namespace partita::internal {
 
 // [count] zeros in large pages where the system has them, made by all threads. Error: there is no such room.
 [[nodiscard]] at::Tensor host_zeros(int64_t count, DType);
@@ -18,4 +18,4 @@ namespace partita {
 // Likewise [count] bytes.
 [[nodiscard]] at::Tensor pinned_bytes(int64_t count, at::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

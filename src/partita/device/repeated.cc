@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class RunAnew final : public Repeated {
@@ -75,4 +75,4 @@ void leave_default_stream(c10::Device device) {
   static_cast<void>(device);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-namespace partita {
+namespace partita::internal {
 
 class Repeated {
  public:
@@ -28,4 +28,4 @@ class Repeated {
 // Makes another stream of the device current for this thread, where its default one is.
 void leave_default_stream(c10::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
@@ -28,4 +28,4 @@ DType dtype_of(const at::Tensor& tensor) {
   fail("a tensor of type {}: expected fp32, bf16, fp16, int32, int64 or uint8", c10::toString(tensor.scalar_type()));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

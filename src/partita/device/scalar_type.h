@@ -4,9 +4,9 @@
 
 #include "partita/base/dtype.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] at::ScalarType scalar_type(DType);
 [[nodiscard]] DType dtype_of(const at::Tensor&);  // error: names a type that we do not have
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/base/random.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::atomic<uint32_t> longest = 0;
@@ -28,4 +28,4 @@ std::chrono::microseconds next_stream_delay() {
   return std::chrono::microseconds(bits[0] % 2 == 0 ? 0 : 1 + bits[1] % most);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

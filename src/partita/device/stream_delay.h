@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // From now on, for all streams of this process; on the CPU for those made from now on. 0: none, as at the start.
 void set_stream_delays(int64_t microseconds, uint64_t seed);
@@ -19,4 +19,4 @@ void set_stream_delays(int64_t microseconds, uint64_t seed);
 // How long the next piece of work is held up: the next number of the seed's sequence.
 [[nodiscard]] std::chrono::microseconds next_stream_delay();
 
-}  // namespace partita
+}  // namespace partita::internal

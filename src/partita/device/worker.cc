@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Makes the GPU of the calling thread current where it is called. A new thread begins with the first GPU: copies for
@@ -100,4 +100,4 @@ void Worker::run() {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 
 #include "partita/device/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Worker {
  public:
@@ -40,4 +40,4 @@ class Worker {
   std::thread thread_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/device/host_memory.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps, std::span<const BlockKind> kinds,
                                                     int layers) {
@@ -83,4 +83,4 @@ int64_t ActivationOffload::host_bytes() const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -20,7 +20,7 @@
 #include "partita/nn/buffers.h"
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Of one block.
 struct OffloadedBlock {
@@ -69,4 +69,4 @@ class ActivationOffload {
   std::vector<Event> left_, back_;         // [block]: its last copies
 };
 
-}  // namespace partita
+}  // namespace partita::internal

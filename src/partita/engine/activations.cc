@@ -6,7 +6,7 @@
 
 #include "partita/ops/fp8.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::vector<BufferSpec> filter(const std::vector<BufferSpec>& specs, Keep keep, bool kept) {
@@ -74,4 +74,4 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

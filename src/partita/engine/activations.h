@@ -10,7 +10,7 @@
 
 #include "partita/nn/block.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Activations {
  public:
@@ -45,4 +45,4 @@ class Activations {
   Handed handed_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/ops/fp8.h"
 
-namespace partita {
+namespace partita::internal {
 
 AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device device) {
   int64_t all = 0;
@@ -61,4 +61,4 @@ void AmaxHistory::set(std::span<const float> values) {
   expected().copy_(history_.amax({1}));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

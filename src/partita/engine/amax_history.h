@@ -25,7 +25,7 @@
 #include "partita/nn/block.h"
 #include "partita/ops/fp8.h"
 
-namespace partita {
+namespace partita::internal {
 
 class AmaxHistory {
  public:
@@ -64,4 +64,4 @@ class AmaxHistory {
   bool known_ = false;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

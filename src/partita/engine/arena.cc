@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<Lifetime> kept_lifetimes(const Moments& moments, int slots, std::span<const int64_t> kept_bytes) {
   std::vector<Lifetime> kept;
@@ -68,4 +68,4 @@ Arena make_arena(std::span<const Lifetime> kept, const GradientLifetimes& gradie
   return arena;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

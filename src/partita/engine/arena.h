@@ -15,7 +15,7 @@
 #include "partita/engine/step_plan.h"
 #include "partita/shard/gradient_plan.h"
 
-namespace partita {
+namespace partita::internal {
 
 // [slot * blocks + block]: what each block keeps from its first forward to its last backward in the slot;
 // kept_bytes[block].
@@ -48,4 +48,4 @@ struct Arena {
 
 [[nodiscard]] Arena make_arena(std::span<const Lifetime> kept, const GradientLifetimes&, at::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

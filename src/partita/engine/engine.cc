@@ -14,6 +14,7 @@
 #include "partita/ops/device_values.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {

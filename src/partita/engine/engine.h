@@ -36,7 +36,7 @@ class Engine {
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
 
   // The weights of this rank's slices; optimizer states zero. From the host: set_weights(from_host(read)).
-  void set_weights(const FillWeights& fill) { parameters_.set(fill); }
+  void set_weights(const internal::FillWeights& fill) { parameters_.set(fill); }
   // Weights from their counter-based generator, made on the device that holds them.
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
@@ -52,7 +52,7 @@ class Engine {
 
   // Everything that an identical engine needs to go on. After writing into the values call publish_weights. Offloaded
   // values are in host memory; they are those of the last step, which is waited for.
-  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const { return parameters_.owned_boxes(); }
+  [[nodiscard]] std::vector<internal::OwnedBox> owned_boxes() const { return parameters_.owned_boxes(); }
   void publish_weights() { parameters_.publish(); }
 
   // With delayed scales also AmaxHistory::values; empty without them, and before the first step. If empty, the next
@@ -69,19 +69,19 @@ class Engine {
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const {
     return parameters_.optimizer_state_names();
   }
-  [[nodiscard]] const UnitPlan& plan() const { return plan_.units; }
+  [[nodiscard]] const internal::UnitPlan& plan() const { return plan_.units; }
   [[nodiscard]] EngineMemory memory() const;
-  [[nodiscard]] const UsePlan& uses() const { return plan_.training; }
+  [[nodiscard]] const internal::UsePlan& uses() const { return plan_.training; }
 
  private:
   // Of the block, while those of the next are on their way.
-  [[nodiscard]] Weights use_weights(int block, Pass);
-  void forward(Context&, Activations&, int slot);
+  [[nodiscard]] Weights use_weights(int block, internal::Pass);
+  void forward(Context&, internal::Activations&, int slot);
   // follows_forward: nothing ran between the forward of the micro-batch and its backward.
-  void backward(Context&, const Action&, bool follows_forward);
+  void backward(Context&, const internal::Action&, bool follows_forward);
   // The batch where kernels read it; what was recorded is forgotten where that is elsewhere than before.
   void take(const Batch&, size_t input);
-  [[nodiscard]] Context context(size_t input, Activations&, Mode);
+  [[nodiscard]] Context context(size_t input, internal::Activations&, Mode);
   void accumulate_gradients();  // of all micro-batches that were taken
   // What the step measured of tensors in 8 bits is kept for those to come.
   void record_scales(int64_t update, bool skipped);
@@ -91,19 +91,19 @@ class Engine {
   std::vector<std::unique_ptr<Block>> blocks_;
   Communicator& data_;
   EngineOptions options_;
-  EnginePlan plan_;
-  Arena arena_;
+  internal::EnginePlan plan_;
+  internal::Arena arena_;
   std::unique_ptr<Stream> compute_, communication_;
-  std::unique_ptr<Copies> copies_;                         // null: nothing is offloaded
-  std::unique_ptr<ActivationOffload> activation_offload_;  // null: all that is kept stays on the device
-  Activations activations_;
-  std::unique_ptr<AmaxHistory> scales_;     // null: no fp8, or current scaling
-  std::unique_ptr<Activations> inference_;  // of the last shape asked for in logits()
-  StepMemory now_;
-  Inputs inputs_;                           // [micro-batch]
-  at::Tensor sums_;                         // [2] double: squared norm, loss
-  std::unique_ptr<Repeated> accumulation_;  // null: its work is given to the device call by call
-  ShardedParameters parameters_;            // last: the host's updates end before what they read
+  std::unique_ptr<internal::Copies> copies_;                         // null: nothing is offloaded
+  std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: all that is kept stays on the device
+  internal::Activations activations_;
+  std::unique_ptr<internal::AmaxHistory> scales_;     // null: no fp8, or current scaling
+  std::unique_ptr<internal::Activations> inference_;  // of the last shape asked for in logits()
+  internal::StepMemory now_;
+  internal::Inputs inputs_;                           // [micro-batch]
+  at::Tensor sums_;                                   // [2] double: squared norm, loss
+  std::unique_ptr<internal::Repeated> accumulation_;  // null: its work is given to the device call by call
+  internal::ShardedParameters parameters_;            // last: the host's updates end before what they read
 };
 
 }  // namespace partita

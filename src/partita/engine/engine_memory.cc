@@ -5,6 +5,7 @@
 #include "partita/engine/engine_plan.h"
 
 namespace partita {
+using namespace internal;
 
 EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding& sharding,
                             const EngineOptions& options) {

@@ -26,7 +26,7 @@ namespace partita {
 struct Offload {
   bool optimizer = false;  // master weights, optimizer states and gradients, updated by the host
   int activations = 0;     // what so many layers, the first, keep from forward to backward
-  std::function<std::unique_ptr<Copies>()> copies;  // who makes the copies; empty: make_copies of the device
+  std::function<std::unique_ptr<internal::Copies>()> copies;  // who makes the copies; empty: make_copies of the device
 };
 
 struct EngineOptions {
@@ -41,7 +41,7 @@ struct EngineOptions {
   Keep keep = Keep::all;        // entry: full recomputation
   int entry_layers = 0;         // of the first so many layers the entry alone is kept
   int layers_per_unit = 0;      // gathered and reduced together; 0: automatic
-  std::vector<Action> actions;  // of a step; empty: one_stage(micro_batches)
+  std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
@@ -76,7 +76,7 @@ struct EvalResult {
 };
 
 // Bytes on this rank by owner.
-struct EngineMemory : ParameterMemory {
+struct EngineMemory : internal::ParameterMemory {
   int64_t activations = 0, temporaries = 0;
   int64_t shared = 0;  // of the gradients: in the memory of activations, not in memory of their own
 

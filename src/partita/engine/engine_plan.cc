@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/engine/activations.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Blocks = std::span<const std::unique_ptr<Block>>;
@@ -101,4 +101,4 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   return plan;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/nn/block.h"
 #include "partita/shard/use_plan.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct EnginePlan {
   UnitPlan units;
@@ -42,4 +42,4 @@ struct EnginePlan {
 [[nodiscard]] EnginePlan plan_engine(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                      const EngineOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // rows: tokens of a micro-batch on a rank. A layer's forward and backward are some 27 calls with 6 FLOPs a parameter
 // and token, which at 500 TFLOP/s should last 30 us on average: eager calls cost the host 5-10 us (and some 30 for
@@ -14,4 +14,4 @@ namespace partita {
   return 6.0 * static_cast<double>(parameters_per_layer) * static_cast<double>(rows) / kRate < kCalls * kLongEnough;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

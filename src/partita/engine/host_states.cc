@@ -6,7 +6,7 @@
 
 #include "partita/device/host_memory.h"
 
-namespace partita {
+namespace partita::internal {
 
 HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& copies)
     : copies_(copies), units_(plan.units.size()) {
@@ -59,4 +59,4 @@ int64_t HostStates::bytes() const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

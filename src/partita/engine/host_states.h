@@ -19,7 +19,7 @@
 #include "partita/device/worker.h"
 #include "partita/shard/units.h"
 
-namespace partita {
+namespace partita::internal {
 
 class HostStates {
  public:
@@ -60,4 +60,4 @@ class HostStates {
   Worker worker_;                    // last: it ends before what it works on
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include "partita/base/random.h"
 #include "partita/ops/normal.h"
 
-namespace partita {
+namespace partita::internal {
 
 void initial_weights(at::Tensor out, const ParameterSpec& parameter, uint64_t seed, const Box& box) {
   PARTITA_CHECK(out.numel() == box.count(), "{} elements for {} of {}", out.numel(), box.count(), parameter.name);
@@ -18,4 +18,4 @@ void initial_weights(at::Tensor out, const ParameterSpec& parameter, uint64_t se
     fill_normal(out.narrow(0, run.to, run.count), {.key = key, .first = run.from, .mean = mean, .std = std});
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,10 +10,10 @@
 #include "partita/nn/box.h"
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 // out = the initial values of this box of the parameter, row by row; out [box.count()] fp32, bf16 or fp16, on any
 // device.
 void initial_weights(at::Tensor out, const ParameterSpec&, uint64_t seed, const Box&);
 
-}  // namespace partita
+}  // namespace partita::internal

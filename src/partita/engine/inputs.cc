@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
-namespace partita {
+namespace partita::internal {
 
 bool Inputs::take(const Batch& batch, size_t index) {
   if (inputs_.size() <= index) inputs_.resize(index + 1);
@@ -25,4 +25,4 @@ bool Inputs::take(const Batch& batch, size_t index) {
   return moved;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

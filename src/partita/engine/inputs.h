@@ -11,7 +11,7 @@
 
 #include "partita/nn/block.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Inputs {
  public:
@@ -31,4 +31,4 @@ class Inputs {
   std::vector<Input> inputs_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

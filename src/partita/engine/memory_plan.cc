@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
@@ -37,4 +37,4 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
   return plan;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // A buffer and the moments, numbered in the order of the program, of its first and last use. bytes 0: takes no memory.
 struct Lifetime {
@@ -27,4 +27,4 @@ inline constexpr int64_t kMemoryAlignment = 256;
 // ends, and then begins, first, so that what is left lies together.
 [[nodiscard]] MemoryPlan plan_memory(std::span<const Lifetime>);
 
-}  // namespace partita
+}  // namespace partita::internal

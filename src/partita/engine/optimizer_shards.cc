@@ -10,7 +10,7 @@
 #include "partita/ops/flat.h"
 #include "partita/shard/flat_buffer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // On the host the vectors come first, which the first layer reads: then the next forward follows the update unit by
@@ -179,4 +179,4 @@ OptimizerShards::Bytes OptimizerShards::bytes() const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

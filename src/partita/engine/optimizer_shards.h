@@ -30,7 +30,7 @@
 #include "partita/shard/gradient_store.h"
 #include "partita/shard/weight_store.h"
 
-namespace partita {
+namespace partita::internal {
 
 // [unit]: this rank's slices of master weights on the device, zero. Undefined: the unit is frozen, the weights are
 // their own master weights, or these are on the host.
@@ -105,4 +105,4 @@ class OptimizerShards {
   std::unique_ptr<HostStates> host_;  // null: all lies on the device. Last: its thread ends before what it reads
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/optim/optimizer.h"
 #include "partita/shard/gradient_plan.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t slice_bytes(const Unit& unit, DType dtype) { return unit.layout.slice_count() * size_of(dtype); }
@@ -55,4 +55,4 @@ ParameterMemory predict_parameter_memory(const UnitPlan& plan, const Sharding& s
   return m;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

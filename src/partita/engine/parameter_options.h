@@ -10,7 +10,7 @@
 #include "partita/shard/sharding.h"
 #include "partita/shard/units.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ParameterOptions {
   DType compute = DType::fp32;  // of weights as they are gathered
@@ -38,4 +38,4 @@ struct ParameterMemory {  // bytes on this rank
 // What ShardedParameters will allocate, and what is placed in memory that is given to it. Pure.
 [[nodiscard]] ParameterMemory predict_parameter_memory(const UnitPlan&, const Sharding&, const ParameterOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

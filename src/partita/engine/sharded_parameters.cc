@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
@@ -51,4 +51,4 @@ ParameterMemory ShardedParameters::memory() const {
           .host = states.host + (gradients_ ? gradients_->host_bytes() : 0)};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

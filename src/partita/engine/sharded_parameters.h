@@ -20,7 +20,7 @@
 #include "partita/shard/gradient_store.h"
 #include "partita/shard/weight_store.h"
 
-namespace partita {
+namespace partita::internal {
 
 class ShardedParameters {
  public:
@@ -59,4 +59,4 @@ class ShardedParameters {
   OptimizerShards shards_;                    // last: the host's updates end before what they read
 };
 
-}  // namespace partita
+}  // namespace partita::internal

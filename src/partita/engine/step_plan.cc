@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 StepActions one_stage(int micro_batches) {
   StepActions step;
@@ -97,4 +97,4 @@ int Moments::last_use(int slot, int block) const {
 
 int Moments::first_backward(int block) const { return first_backward_[static_cast<size_t>(block)]; }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/shard/use_plan.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Action {
   Pass pass = Pass::forward;
@@ -81,4 +81,4 @@ class Moments {
   int update_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 Decoder::Decoder(Engine& engine, const ModelConfig& model, DType compute, int64_t most_tokens, at::Device device)
     : engine_(&engine),
@@ -38,4 +38,4 @@ at::Tensor Decoder::append(std::span<const int32_t> tokens) {
   return engine_->logits(batch, vocabulary_, &cache_).view({vocabulary_});
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/models/config.h"
 #include "partita/nn/kv_cache.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Decoder {
  public:
@@ -40,4 +40,4 @@ class Decoder {
   size_t begin_ = 0;  // of the context in text_
 };
 
-}  // namespace partita
+}  // namespace partita::internal

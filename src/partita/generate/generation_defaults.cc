@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config) {
   GenerationChoice choice;
@@ -49,4 +49,4 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
   return choice;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

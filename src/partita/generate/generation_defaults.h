@@ -11,7 +11,7 @@
 #include "partita/generate/sampling.h"
 #include "partita/interop/generation_config.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Options that were given.
 struct GenerationWish {
@@ -30,4 +30,4 @@ struct GenerationChoice {
 // missing in what the model says, means greedy where nothing about sampling was asked for. Pure.
 [[nodiscard]] GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,6 +15,7 @@
 #include "partita/train/memory_forecast.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // What generation_config.json or config.json calls the end of a sequence, one token or several, and what the tokenizer

@@ -8,6 +8,7 @@
 #include "partita/base/random.h"
 
 namespace partita {
+using namespace internal;
 
 void validate(const Sampling& s) {
   if (!(s.temperature >= 0)) fail("temperature {}: expected 0 (greedy) or more", s.temperature);

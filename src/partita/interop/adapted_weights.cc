@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace partita {
+namespace partita::internal {
 
 void AdaptedWeights::check(std::span<const ParameterSpec> wanted) const {
   std::vector<ParameterSpec> base, adapters;
@@ -77,4 +77,4 @@ void MergedWeights::add(const LoraAdapter& adapter, const Box& box, std::span<fl
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

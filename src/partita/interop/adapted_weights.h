@@ -12,7 +12,7 @@
 #include "partita/checkpoint/weight_source.h"
 #include "partita/interop/peft_names.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A parameter comes from `adapters` if it is one (ParameterSpec::adapter), else from `base`.
 class AdaptedWeights final : public WeightSource {
@@ -50,4 +50,4 @@ class MergedWeights final : public WeightSource {
   std::map<std::string, std::vector<LoraAdapter>, std::less<>> by_matrix_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

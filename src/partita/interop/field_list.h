@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class FieldUse : uint8_t {
   read,      // its value is used
@@ -32,4 +32,4 @@ struct KnownField {
   return found == fields.end() ? nullptr : &*found;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,6 +7,7 @@
 #include "partita/interop/json_fields.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 using nlohmann::json;

@@ -32,7 +32,7 @@ struct GenerationConfig {
 };
 
 // Fields that this version knows, of transformers 4 and 5.
-[[nodiscard]] std::span<const KnownField> generation_fields();
+[[nodiscard]] std::span<const internal::KnownField> generation_fields();
 
 // Error: not an object, a field of the wrong type or range; names `path` and the field.
 [[nodiscard]] GenerationConfig parse_generation_config(const nlohmann::json& root, const std::filesystem::path& path);

@@ -10,7 +10,7 @@
 #include "partita/interop/hf_fields.h"
 #include "partita/interop/json_fields.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -224,4 +224,4 @@ std::string hf_config_text(const ModelConfig& model, DType stored, const json& t
   return root.dump(2) + "\n";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include "partita/base/dtype.h"
 #include "partita/models/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct HfConfig {
   ModelConfig model;
@@ -36,4 +36,4 @@ struct HfConfig {
 [[nodiscard]] std::string hf_config_text(const ModelConfig&, DType stored,
                                          const nlohmann::json& tokens = nlohmann::json::object());
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/interop/peft_config.h"
 #include "partita/interop/peft_names.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ void export_peft_adapter(const fs::path& path, const WeightSource& source, const
   folder.publish();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

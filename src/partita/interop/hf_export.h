@@ -21,7 +21,7 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct HfExportOptions {
   ModelConfig model;
@@ -40,4 +40,4 @@ void export_hf_model(const std::filesystem::path& folder, const WeightSource&, c
 void export_peft_adapter(const std::filesystem::path& folder, const WeightSource& adapters, const HfExportOptions&,
                          const LoraConfig&, std::string_view base);
 
-}  // namespace partita
+}  // namespace partita::internal

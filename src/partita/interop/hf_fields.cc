@@ -5,7 +5,7 @@
 
 #include "partita/interop/generation_config.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr FieldUse kRead = FieldUse::read, kHarmless = FieldUse::harmless, kOnly = FieldUse::only;
@@ -184,4 +184,4 @@ std::span<const KnownField> hf_fields(ModelKind kind) {
 
 std::span<const KnownField> hf_rope_fields() { return kRope; }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,11 +8,11 @@
 #include "partita/interop/field_list.h"
 #include "partita/models/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::span<const KnownField> hf_fields(ModelKind);
 
 // Of the object rope_scaling (transformers 4) or rope_parameters (5).
 [[nodiscard]] std::span<const KnownField> hf_rope_fields();
 
-}  // namespace partita
+}  // namespace partita::internal

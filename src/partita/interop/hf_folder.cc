@@ -8,7 +8,7 @@
 #include "partita/base/json.h"
 #include "partita/interop/torch_file.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,4 +121,4 @@ const HfTensor& HfFolder::at(std::string_view name) const {
   return *tensor;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

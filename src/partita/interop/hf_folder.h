@@ -22,7 +22,7 @@
 #include "partita/base/file.h"
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What a file has a checksum of, which is compared when a tensor in it is first read (HfFolder::check).
 struct HfStorage {
@@ -74,4 +74,4 @@ class HfFolder {
   Tensors tensors_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/models/lora.h"
 #include "partita/nn/parts.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Builds the list: ours, theirs.
@@ -105,4 +105,4 @@ bool is_hf_buffer(std::string_view name, ModelKind kind) {
   return name.ends_with("rotary_emb.inv_freq");
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/models/config.h"
 #include "partita/nn/box.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A tensor of theirs that fills rows [row, row + rows) of a parameter of ours (elements, if it has one dimension).
 struct HfPiece {
@@ -50,4 +50,4 @@ inline constexpr std::string_view kHfHead = "lm_head.weight";
 // Tensors of a folder that are no parameters: causal masks and rotary frequencies, which old versions stored.
 [[nodiscard]] bool is_hf_buffer(std::string_view name, ModelKind kind);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/checkpoint/name_list.h"
 #include "partita/checkpoint/reshard.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // A tensor of theirs as our rows see it: element [row, column] is element row * row_stride + column * column_stride. A
@@ -199,4 +199,4 @@ std::vector<std::string> HfWeights::rounded() const {
   return names;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/interop/hf_folder.h"
 #include "partita/interop/hf_names.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What the tensors of a folder are.
 struct HfNaming {
@@ -57,4 +57,4 @@ class HfWeights final : public WeightSource {
   std::map<std::string_view, const HfParameter*> parameters_;  // into naming_
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/base/json.h"
 #include "partita/base/nearest.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -121,4 +121,4 @@ void JsonFields::refuse_missing(std::string_view name) const {
   fail("{}: {} is missing", path_.string(), place_ + std::string(name));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

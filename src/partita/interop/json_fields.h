@@ -19,7 +19,7 @@
 
 #include "partita/interop/field_list.h"
 
-namespace partita {
+namespace partita::internal {
 
 // null, false and what is empty: what a writer puts where a feature is not used.
 [[nodiscard]] bool says_nothing(const nlohmann::json& value);
@@ -69,4 +69,4 @@ class JsonFields {
   std::span<const KnownField> known_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,6 +19,7 @@
 #include "partita/tokenizer/formats/tokenizer_files.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 namespace fs = std::filesystem;

@@ -29,8 +29,8 @@ struct ModelSource {
   // Of a model with adapters, alone; else base is `weights`.
   std::shared_ptr<const WeightSource> base, adapters;
   std::filesystem::path base_path;                   // where the base of adapters lies; else empty
-  StoredTypes stored_as;                             // of the weights, or of those they were imported from
-  StoredTypes adapters_stored_as;                    // of adapters alone
+  internal::StoredTypes stored_as;                   // of the weights, or of those they were imported from
+  internal::StoredTypes adapters_stored_as;          // of adapters alone
   std::vector<std::string> warnings;                 // a line each: what of its configuration was passed over
   nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (interop/hf_config.h)
   GenerationConfig generation;                       // with the ids of config.json where it has none itself

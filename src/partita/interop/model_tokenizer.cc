@@ -3,6 +3,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 
 std::unique_ptr<Tokenizer> load_tokenizer_of(const ModelSource& source, const std::filesystem::path& chosen) {
   const std::filesystem::path path = chosen.empty() ? source.tokenizer : chosen;

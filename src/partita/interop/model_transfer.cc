@@ -15,6 +15,7 @@
 #include "partita/interop/side_files.h"
 
 namespace partita {
+using namespace internal;
 
 namespace fs = std::filesystem;
 

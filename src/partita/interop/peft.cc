@@ -2,7 +2,7 @@
 
 #include "partita/interop/peft_names.h"
 
-namespace partita {
+namespace partita::internal {
 
 HfNaming peft_naming(const ModelConfig& model, const LoraConfig& lora) {
   return {.parameters = peft_parameters(model, lora),
@@ -16,4 +16,4 @@ HfNaming peft_naming(const ModelConfig& model, const LoraConfig& lora) {
               "use the merged model"};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

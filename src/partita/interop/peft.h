@@ -9,9 +9,9 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What the tensors of such a folder are. Errors: those of peft_parameters.
 [[nodiscard]] HfNaming peft_naming(const ModelConfig&, const LoraConfig&);
 
-}  // namespace partita
+}  // namespace partita::internal

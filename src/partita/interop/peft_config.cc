@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/interop/json_fields.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -161,4 +161,4 @@ std::string peft_config_text(const LoraConfig& lora, ModelKind kind, std::string
   return root.dump(2) + "\n";
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "partita/interop/field_list.h"
 #include "partita/models/lora.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct PeftConfig {
   LoraConfig lora;
@@ -36,4 +36,4 @@ struct PeftConfig {
 
 [[nodiscard]] std::string peft_config_text(const LoraConfig&, ModelKind kind, std::string_view base);
 
-}  // namespace partita
+}  // namespace partita::internal

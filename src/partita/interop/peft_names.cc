@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<LoraAdapter> lora_adapters(const ModelConfig& model, const LoraConfig& lora) {
   validate(lora, model.kind);
@@ -50,4 +50,4 @@ std::vector<HfParameter> peft_parameters(const ModelConfig& model, const LoraCon
   return parameters;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

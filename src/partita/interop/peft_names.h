@@ -10,7 +10,7 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct LoraAdapter {
   std::string a, b;    // ours: "layers.0.attention.q.lora_a" [rank, in], ".lora_b" [rows, rank]
@@ -25,4 +25,4 @@ struct LoraAdapter {
 // Our parameters of adapters, each one tensor of adapter_model.safetensors: "base_model.model.MODULE.lora_A.weight".
 [[nodiscard]] std::vector<HfParameter> peft_parameters(const ModelConfig&, const LoraConfig&);
 
-}  // namespace partita
+}  // namespace partita::internal

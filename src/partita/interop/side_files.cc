@@ -8,7 +8,7 @@
 #include "partita/interop/json_fields.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -108,4 +108,4 @@ json token_ids(const ModelSource& source) {
   return tokens;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/interop/model_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 using NamedFiles =
     std::map<std::string, std::filesystem::path>;  // name in the folder, path; a name may have a folder in it
@@ -29,4 +29,4 @@ using NamedFiles =
 // where nothing is known: GPT-2's and Llama's classes would put their own.
 [[nodiscard]] nlohmann::json token_ids(const ModelSource&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/base/foreign_format.h"
 #include "partita/interop/torch_pickle.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
   return tensors;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/checkpoint/safetensors.h"
 #include "partita/interop/zip_archive.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TorchTensor {
   std::string name;
@@ -33,4 +33,4 @@ struct TorchTensor {
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "partita/base/error.h"
 #include "partita/base/printable.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -436,4 +436,4 @@ std::vector<PickledTensor> unpickle_tensors(std::span<const std::byte> pickle, c
   return Unpickler(pickle, path).run();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 
 #include "partita/checkpoint/safetensors.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Element [i, j] is element offset + i strides[0] + j strides[1] of the storage.
 struct PickledTensor {
@@ -36,4 +36,4 @@ struct PickledTensor {
 [[nodiscard]] std::vector<PickledTensor> unpickle_tensors(std::span<const std::byte> pickle,
                                                           const std::filesystem::path& path);
 
-}  // namespace partita
+}  // namespace partita::internal

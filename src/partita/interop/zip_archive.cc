@@ -12,7 +12,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ std::vector<ZipEntry> parse_zip(std::span<const std::byte> file, const fs::path&
   return Parser(file, path).parse();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct ZipEntry {
   std::string name;
@@ -33,4 +33,4 @@ struct ZipEntry {
 void check_zip_crc(std::span<const std::byte> bytes, uint32_t crc, std::string_view name,
                    const std::filesystem::path& path);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/nn/gpt2_layer.h"
 
-namespace partita {
+namespace partita::internal {
 
 EmbeddingOptions embedding_options(const ModelConfig& config, DType compute) {
   return {.vocabulary = config.vocab_size,
@@ -41,4 +41,4 @@ HeadOptions head_options(const ModelConfig& config, DType compute, at::Device de
           .chunk_bytes = head_chunk_bytes(device)};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

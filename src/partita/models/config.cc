@@ -7,6 +7,7 @@
 #include "partita/models/size_limits.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 void require_between(std::string_view name, int64_t value, int64_t least, int64_t most) {

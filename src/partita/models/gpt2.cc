@@ -3,7 +3,7 @@
 #include "partita/models/blocks.h"
 #include "partita/nn/gpt2_layer.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute, const LoraOptions& lora,
                                               at::Device device, bool fp8) {
@@ -16,4 +16,4 @@ std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType c
   return blocks;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,10 +7,10 @@
 #include "partita/nn/block.h"
 #include "partita/nn/linear.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Called by make_blocks (model.h), which has checked the configuration.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig&, DType compute, const LoraOptions&,
                                                             at::Device, bool fp8);
 
-}  // namespace partita
+}  // namespace partita::internal

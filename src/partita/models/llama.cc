@@ -3,7 +3,7 @@
 #include "partita/models/blocks.h"
 #include "partita/nn/llama_layer.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType compute, const LoraOptions& lora,
                                                at::Device device, bool fp8) {
@@ -25,4 +25,4 @@ std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, DType 
   return blocks;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,6 +10,7 @@
 #include "partita/base/random.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr std::array<LoraTarget, 4> kGpt2 = {{{"attention.qkv", "attn.c_attn"},

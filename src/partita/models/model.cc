@@ -6,6 +6,7 @@
 #include "partita/ops/fp8.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {

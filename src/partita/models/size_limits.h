@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr int64_t kMostLayers = 10'000;
 inline constexpr int64_t kMostWidth = int64_t{1} << 22;  // of the residual stream
@@ -12,4 +12,4 @@ inline constexpr int64_t kMostHeads = int64_t{1} << 16;            // also chann
 inline constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;  // also tokens of a vocabulary: ids have 32 bits
 inline constexpr double kMostParameters = 1e15;
 
-}  // namespace partita
+}  // namespace partita::internal

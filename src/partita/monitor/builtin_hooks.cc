@@ -10,7 +10,7 @@
 #include "partita/monitor/progress.h"
 #include "partita/monitor/tensorboard.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class MetricsHook : public Hook {
@@ -193,4 +193,4 @@ Hooks builtin_hooks(const Config& config, const RunInfo& info) {
   return hooks;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/monitor/hooks.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::unique_ptr<Hook> metrics_hook(const RunInfo& info);      // priority 10
 [[nodiscard]] std::unique_ptr<Hook> tensorboard_hook(const RunInfo& info);  // priority 20
@@ -22,4 +22,4 @@ namespace partita {
 // What the configuration asks for.
 [[nodiscard]] Hooks builtin_hooks(const Config& config, const RunInfo& info);
 
-}  // namespace partita
+}  // namespace partita::internal

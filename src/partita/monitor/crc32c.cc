@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::array<uint32_t, 256> kTable = [] {
@@ -23,4 +23,4 @@ uint32_t crc32c(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] uint32_t crc32c(std::span<const std::byte> bytes);
 
-}  // namespace partita
+}  // namespace partita::internal

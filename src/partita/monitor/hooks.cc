@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace partita {
+using namespace internal;
 
 void Hooks::add(std::unique_ptr<Hook> hook) {
   const auto place = std::upper_bound(hooks_.begin(), hooks_.end(), hook->priority(),

@@ -7,7 +7,7 @@
 
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string local_time(std::time_t now) {
@@ -67,4 +67,4 @@ std::string validation_box(const EvalMetrics& eval) {
   return dashes + "\n" + text + "\n" + dashes;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 // The mean of several steps: loss, norm and time are averaged, counters and rate are the last step's.
 class StepWindow {
@@ -36,4 +36,4 @@ class StepWindow {
 // Three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.2E+00 | lm loss PPL: 2.4E+01 | ", dashes.
 [[nodiscard]] std::string validation_box(const EvalMetrics& eval);
 
-}  // namespace partita
+}  // namespace partita::internal

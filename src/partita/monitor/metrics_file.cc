@@ -12,7 +12,7 @@
 #include "partita/base/json.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -174,4 +174,4 @@ std::vector<EvalMetrics> read_evals(const fs::path& path) {
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal

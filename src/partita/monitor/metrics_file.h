@@ -16,7 +16,7 @@
 #include "partita/base/file.h"
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::string to_json(const StepMetrics& step);
 [[nodiscard]] std::string to_json(const EvalMetrics& eval);
@@ -44,4 +44,4 @@ class MetricsFile {
 [[nodiscard]] std::vector<StepMetrics> read_steps(const std::filesystem::path& path);
 [[nodiscard]] std::vector<EvalMetrics> read_evals(const std::filesystem::path& path);
 
-}  // namespace partita
+}  // namespace partita::internal

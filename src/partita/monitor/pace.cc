@@ -7,7 +7,7 @@
 
 #include "partita/monitor/progress.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Of the rate of one large product: what steps of small and middle-sized models reach on CPUs, with all that is not a
@@ -71,4 +71,4 @@ bool built_for_cuda() {
 #endif
 }
 
-}  // namespace partita
+}  // namespace partita::internal

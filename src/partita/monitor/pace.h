@@ -9,7 +9,7 @@
 
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Pace {
   double seconds = 0;  // per step
@@ -38,4 +38,4 @@ struct Pace {
 // Whether this program has code for GPUs.
 [[nodiscard]] bool built_for_cuda();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "partita/base/file.h"
 #include "partita/monitor/metrics_file.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -154,4 +154,4 @@ LossPlot plot_losses(std::span<const fs::path> runs, const LossPlotOptions& opti
   return plot;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 
 #include "partita/monitor/plot_script.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct LossPlot {
   std::filesystem::path svg, png, script;
@@ -29,4 +29,4 @@ struct LossPlotOptions {
 // missing or failing.
 LossPlot plot_losses(std::span<const std::filesystem::path> runs, const LossPlotOptions& options);
 
-}  // namespace partita
+}  // namespace partita::internal

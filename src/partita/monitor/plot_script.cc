@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // More points than columns of the picture only make it large.
@@ -226,4 +226,4 @@ std::string loss_script(std::span<const PlotRun> runs, const PlotContent& conten
          draw("pngcairo size 1350,870 font 'sans,16' background rgb 'white'", ".png");
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 enum class PlotAxis : uint8_t { steps, tokens, samples };
 inline constexpr std::array kPlotAxes = {"steps", "tokens", "samples"};  // names, in the order of PlotAxis
@@ -47,4 +47,4 @@ struct PlotRun {
 // A gnuplot string of any bytes: what is not a letter, digit or plain sign is an octal escape.
 [[nodiscard]] std::string gnuplot_string(const std::string& text);
 
-}  // namespace partita
+}  // namespace partita::internal

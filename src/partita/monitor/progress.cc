@@ -7,7 +7,7 @@
 #include "partita/base/duration.h"
 #include "partita/base/number.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t percent(const Progress& p) { return p.steps > 0 ? std::clamp<int64_t>(100 * p.step / p.steps, 0, 100) : 0; }
@@ -51,4 +51,4 @@ std::string human_count(double value) {
   return fmt::format("{:.2f}G", value * 1e-9);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

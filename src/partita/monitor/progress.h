@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 struct Progress {
   int64_t step = 0, steps = 0;
@@ -29,4 +29,4 @@ struct Progress {
 // "950", "15.0k", "3.25M", "1.20G"
 [[nodiscard]] std::string human_count(double value);
 
-}  // namespace partita
+}  // namespace partita::internal

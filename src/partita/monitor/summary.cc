@@ -6,7 +6,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Owners in a column, their bytes and the share of the sum beside them.
@@ -54,4 +54,4 @@ std::string summary_text(const RunSummary& s) {
   return text;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

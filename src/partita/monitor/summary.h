@@ -25,7 +25,7 @@
 
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct RunSummary {
   int64_t examples = 0;            // training samples of one epoch
@@ -46,4 +46,4 @@ struct RunSummary {
 // Epochs are those begun: the samples that the steps consume, divided by the examples, rounded up.
 [[nodiscard]] std::string summary_text(const RunSummary& summary);
 
-}  // namespace partita
+}  // namespace partita::internal

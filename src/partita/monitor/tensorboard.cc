@@ -16,7 +16,7 @@
 #include "partita/base/log.h"
 #include "partita/monitor/crc32c.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -138,4 +138,4 @@ double TensorBoardWriter::now() const {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

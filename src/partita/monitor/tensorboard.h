@@ -18,7 +18,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TensorBoardOptions {
   int64_t first_step =
@@ -59,4 +59,4 @@ namespace internal {
 [[nodiscard]] uint32_t masked_crc32c(std::span<const std::byte> bytes);
 }  // namespace internal
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 
 Box whole_box(std::span<const int64_t> shape) {
   if (shape.size() < 2) return {.rows = 1, .columns = shape.empty() ? 1 : shape[0]};

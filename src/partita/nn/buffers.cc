@@ -6,6 +6,7 @@
 #include "partita/device/scalar_type.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr int64_t kAlign = 64;

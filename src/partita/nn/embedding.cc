@@ -2,7 +2,7 @@
 
 #include "partita/ops/embedding.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<ParameterSpec> Embedding::parameters() const {
   const Init init{.mean = 0, .std = options_.init_std};
@@ -32,4 +32,4 @@ ResidualGrad Embedding::backward(Weights, ResidualGrad d, Context& context, Save
   return {};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

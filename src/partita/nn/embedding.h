@@ -3,7 +3,7 @@
 #pragma once
 #include "partita/nn/block.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct EmbeddingOptions {
   int64_t vocabulary;
@@ -31,4 +31,4 @@ class Embedding final : public Block {
   EmbeddingOptions options_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

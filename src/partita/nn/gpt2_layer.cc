@@ -6,7 +6,7 @@
 #include "partita/ops/linear_gelu.h"
 #include "partita/ops/matmul.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.down.bias"); }
 
@@ -218,4 +218,4 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/ops/attention.h"
 #include "partita/ops/norm.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Gpt2LayerOptions {
   LayerOptions layer;
@@ -82,4 +82,4 @@ class Gpt2Layer final : public Block {
   Linear qkv_, output_, up_, down_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

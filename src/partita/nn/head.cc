@@ -8,7 +8,7 @@
 #include "partita/ops/matmul.h"
 #include "partita/ops/norm.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Logits of rows [begin, begin + count) of h, in the first `count` rows of `memory`.
@@ -117,4 +117,4 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/nn/block.h"
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 enum class NormKind : uint8_t { layer, rms };
 
@@ -52,4 +52,4 @@ class Head final : public Block {
   HeadOptions options_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

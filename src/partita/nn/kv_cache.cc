@@ -5,6 +5,7 @@
 #include "partita/device/scalar_type.h"
 
 namespace partita {
+using namespace internal;
 
 KvCache make_kv_cache(int64_t layers, Heads heads, Shape capacity, DType dtype, at::Device device) {
   KvCache cache;

@@ -22,6 +22,6 @@ struct KvCache {
 };
 
 // capacity.length: the most positions.
-[[nodiscard]] KvCache make_kv_cache(int64_t layers, Heads, Shape capacity, DType, at::Device = at::kCPU);
+[[nodiscard]] KvCache make_kv_cache(int64_t layers, internal::Heads, Shape capacity, DType, at::Device = at::kCPU);
 
 }  // namespace partita

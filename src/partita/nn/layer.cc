@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/nn/kv_cache.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr uint32_t kPlaces = 3;
@@ -57,4 +57,4 @@ void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, H
   attention_cached(out, qkv, context.cache->keys[index], context.cache->values[index], context.cache->past, heads);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

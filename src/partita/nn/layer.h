@@ -10,7 +10,7 @@
 #include "partita/ops/attention.h"
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct LayerOptions {
   int64_t index;   // of the layer: in names and dropout sites
@@ -46,4 +46,4 @@ enum class DropoutPlace : uint8_t { entry, attention, residual };
 // cache, of what comes behind it.
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads, const Dropout&, Context&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/ops/fp8.h"
 #include "partita/ops/matmul.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTurned is d_y transposed.
@@ -261,4 +261,4 @@ void add_linear_scratch(const LoraOptions& lora, bool fp8, const Shape& shape, c
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -29,7 +29,7 @@
 #include "partita/nn/block.h"
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct LoraOptions {
   int64_t rank = 0;  // 0: no adapters
@@ -144,4 +144,4 @@ struct LinearSizes {
 void add_linear_scratch(const LoraOptions&, bool fp8, const Shape&, const LinearSizes&, DType,
                         std::vector<BufferSpec>&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/ops/fp8.h"
 #include "partita/ops/norm.h"
 
-namespace partita {
+namespace partita::internal {
 
 LlamaLayer::LlamaLayer(LlamaLayerOptions options)
     : options_(std::move(options)),
@@ -199,4 +199,4 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

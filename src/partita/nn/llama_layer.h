@@ -13,7 +13,7 @@
 #include "partita/ops/attention.h"
 #include "partita/ops/rope.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct LlamaLayerOptions {
   LayerOptions layer;
@@ -66,4 +66,4 @@ class LlamaLayer final : public Block {
   Linear qkv_, output_, gate_up_, down_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Cuts [begin, begin + size) of one dimension.
@@ -47,4 +47,4 @@ std::vector<Box> local_boxes(const ParameterSpec& spec, int rank, int ranks) {
   return boxes;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

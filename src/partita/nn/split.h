@@ -11,10 +11,10 @@
 #include "partita/nn/box.h"
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A box of each part, in their order: one above the other they are the matrix that the rank multiplies with. All of the
 // parameter where it is not split. Error: a part has fewer quanta than there are ranks.
 [[nodiscard]] std::vector<Box> local_boxes(const ParameterSpec&, int rank, int ranks);
 
-}  // namespace partita
+}  // namespace partita::internal

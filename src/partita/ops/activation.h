@@ -6,7 +6,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita {
+namespace partita::internal {
 
 // x [N, C] += bias [C] (in place, rounded: backward reads x); out = gelu(x).
 void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias, at::Tensor amax = {});
@@ -21,4 +21,4 @@ void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up,
 // d_bias [C] fp32 (+)= column sums of d [N, C].
 void bias_backward(at::Tensor d, Target d_bias);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct AdamW {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
@@ -24,4 +24,4 @@ struct AdamW {
 void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const AdamW&,
                 const StepScalars* now, const Rounding& = {});
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Heads {
   int64_t heads = 1, kv_heads = 1, head_width = 64;
@@ -33,4 +33,4 @@ void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::
 // all up to their own. past + n <= capacity. One query, or few, read keys and values once, where they lie.
 void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tensor values, int64_t past, Heads);
 
-}  // namespace partita
+}  // namespace partita::internal

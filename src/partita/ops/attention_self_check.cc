@@ -6,7 +6,7 @@
 #include "partita/ops/deterministic.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 void attention_self_check([[maybe_unused]] at::Device device, [[maybe_unused]] DType dtype,
                           [[maybe_unused]] int64_t samples, [[maybe_unused]] int64_t length,
@@ -27,4 +27,4 @@ int64_t reserve_workspace([[maybe_unused]] at::Device device, [[maybe_unused]] D
   return 0;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #include "partita/base/dtype.h"
 #include "partita/ops/attention.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Forward and backward of random values of that shape, without dropout; takes memory for some four of its qkv, and
 // gives it back. Nothing where no library computes it: on the CPU, in fp32. Error: names library, version, shape and
@@ -19,4 +19,4 @@ void attention_self_check(at::Device, DType, int64_t samples, int64_t length, He
 // here, once for the whole run, and plans are made, rather than in the first step. 0 on the CPU.
 int64_t reserve_workspace(at::Device, DType, int64_t samples, int64_t length, Heads, float dropout);
 
-}  // namespace partita
+}  // namespace partita::internal

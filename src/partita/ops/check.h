@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A tensor there, of that shape and dtype.
 inline void check_form(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
@@ -44,4 +44,4 @@ inline at::ScalarType check_activation(const at::Tensor& tensor, const char* nam
   return dtype;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::atomic<bool> wanted = false;
@@ -12,4 +12,4 @@ std::atomic<bool> wanted = false;
 void set_deterministic(bool on) { wanted = on; }
 bool is_deterministic() { return wanted; }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,9 +2,9 @@
 // of it. All others always do.
 #pragma once
 
-namespace partita {
+namespace partita::internal {
 
 void set_deterministic(bool);
 [[nodiscard]] bool is_deterministic();  // false at the start
 
-}  // namespace partita
+}  // namespace partita::internal

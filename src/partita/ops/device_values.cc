@@ -4,7 +4,7 @@
 #include "partita/ops/cuda/values.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 void check_device_values([[maybe_unused]] at::Device device) {
 #ifdef PARTITA_CUDA
@@ -12,4 +12,4 @@ void check_device_values([[maybe_unused]] at::Device device) {
 #endif
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,9 +3,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita {
+namespace partita::internal {
 
 // Error: what a kernel on the device found since the last call, and where.
 void check_device_values(at::Device);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Dropout {
   float p = 0;                       // 0: no dropout, the other fields are not read
@@ -21,4 +21,4 @@ void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita {
+namespace partita::internal {
 
 // out [samples * length, C] = token_table[tokens] + position_table[positions]; tokens, positions [samples, length]
 // int32; tables [V, C], [P, C] in out's dtype. position_table undefined: none. Error: a token outside 0..V-1 or a
@@ -15,4 +15,4 @@ void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, 
 void embedding_backward(Target d_token_table, Target d_position_table, at::Tensor d_out, at::Tensor tokens,
                         at::Tensor positions);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // Elements of a scale, and the places of its numbers. cuBLASLt reads the inverse only from a multiple of 16 bytes.
 inline constexpr int64_t kFp8Scale = 8, kFp8Expected = 0, kFp8Measured = 1, kFp8Inverse = 4;
@@ -51,4 +51,4 @@ struct Fp8 {
 // m, n and k are multiples of 16.
 void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at::Tensor bias = {});
 
-}  // namespace partita
+}  // namespace partita::internal

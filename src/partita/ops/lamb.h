@@ -9,7 +9,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Lamb {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
@@ -35,4 +35,4 @@ struct SquaredNorms {
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb&,
                double ratio, const StepScalars* now, const Rounding& = {});
 
-}  // namespace partita
+}  // namespace partita::internal

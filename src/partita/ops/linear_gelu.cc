@@ -6,7 +6,7 @@
 #include "partita/ops/cuda/matmul.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor w, at::Tensor bias) {
 #ifdef PARTITA_CUDA
@@ -27,4 +27,4 @@ void linear_gelu_backward(at::Tensor d_up, at::Tensor d_y, at::Tensor w, at::Ten
   bias_gelu_backward(d_up, d_up, up, d_bias);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

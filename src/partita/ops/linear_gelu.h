@@ -5,7 +5,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita {
+namespace partita::internal {
 
 // up [N, F] = x [N, C] w^T + bias [F]; out [N, F] = gelu(up).
 void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor w, at::Tensor bias);
@@ -13,4 +13,4 @@ void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor
 // sums of d_up.
 void linear_gelu_backward(at::Tensor d_up, at::Tensor d_y, at::Tensor w, at::Tensor up, Target d_bias);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita {
+namespace partita::internal {
 
 // y [N, out] = x [N, in] w^T (+ bias [out], if defined).
 void linear_forward(at::Tensor y, at::Tensor x, at::Tensor w, at::Tensor bias = {});
@@ -14,4 +14,4 @@ void linear_backward_input(at::Tensor d_x, at::Tensor d_y, at::Tensor w, float s
 // d_w [out, in] (+)= scale * d_y^T x. d_w may be fp32 where d_y and x are half precision: it is added to in fp32.
 void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool accumulate, float scale = 1);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/device/scalar_type.h"
 #include "partita/ops/matmul.h"
 
-namespace partita {
+namespace partita::internal {
 
 double matmul_rate(DType dtype) {
   constexpr int64_t kSize = 768;
@@ -26,4 +26,4 @@ double matmul_rate(DType dtype) {
   return best;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

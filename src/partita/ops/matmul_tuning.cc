@@ -8,7 +8,7 @@
 #include "partita/ops/cuda/matmul_plan.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 
 #ifdef PARTITA_CUDA
 std::string matmul_library(at::Device device) { return device.is_cuda() ? cuda::matmul_library(device) : ""; }
@@ -42,4 +42,4 @@ size_t fastest_candidate(const MatmulTimes& times) {
   return best;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

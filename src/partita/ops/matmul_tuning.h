@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct MatmulTimes {
   std::string product;                           // what it multiplies: the key of a choice
@@ -53,4 +53,4 @@ void use_matmul_algorithms(std::span<const MatmulChoice>);
 // Of at least one value.
 [[nodiscard]] float median_of(std::vector<float>);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "partita/ops/dropout.h"
 #include "partita/ops/target.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct AddNorm {
   // in
@@ -49,4 +49,4 @@ struct AddNormBackward {
 };
 void add_norm_backward(const AddNormBackward&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/base/random.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct NormalSequence {
   PhiloxKey key{};
@@ -22,4 +22,4 @@ struct NormalSequence {
 // out[i] = mean + std * normal(key, first + i), rounded to fp32 and then to out's dtype; out [n] fp32, bf16 or fp16.
 void fill_normal(at::Tensor out, const NormalSequence&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/ops/cpu/products.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::string precision_note(DType compute, bool bf16_instructions) {
   if (compute == DType::bf16 && !bf16_instructions)
@@ -17,4 +17,4 @@ std::string precision_note(DType compute, bool bf16_instructions) {
 
 std::string cpu_precision_note(DType compute) { return precision_note(compute, cpu_products().bf16); }
 
-}  // namespace partita
+}  // namespace partita::internal

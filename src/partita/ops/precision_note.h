@@ -6,7 +6,7 @@
 
 #include "partita/base/dtype.h"
 
-namespace partita {
+namespace partita::internal {
 
 // One sentence where the precision is not faster than fp32; empty where there is nothing to say.
 [[nodiscard]] std::string precision_note(DType compute, bool bf16_instructions);
@@ -14,4 +14,4 @@ namespace partita {
 // Of this CPU.
 [[nodiscard]] std::string cpu_precision_note(DType compute);
 
-}  // namespace partita
+}  // namespace partita::internal

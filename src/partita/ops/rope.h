@@ -12,7 +12,7 @@
 
 #include "partita/ops/attention.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct RopeOptions {
   int64_t head_width = 64;  // even
@@ -40,4 +40,4 @@ void rope_forward(at::Tensor qkv, at::Tensor positions, Heads, const RopeTable&)
 // The gradient through it: turns d_q and d_k back, in place.
 void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads, const RopeTable&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 // Where the elements of a call stand. Read only if the master weights are bf16.
 struct Rounding {
@@ -17,4 +17,4 @@ struct Rounding {
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

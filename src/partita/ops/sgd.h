@@ -8,7 +8,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Sgd {
   double momentum = 0.9;
@@ -22,4 +22,4 @@ struct Sgd {
 void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::Tensor weight, const Sgd&,
               const StepScalars* now, const Rounding& = {});
 
-}  // namespace partita
+}  // namespace partita::internal

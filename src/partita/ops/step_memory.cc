@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
-namespace partita {
+namespace partita::internal {
 
 StepMemory::StepMemory(at::Device device) {
   if (!device.is_cpu())
@@ -19,4 +19,4 @@ const StepScalars* StepMemory::device() const {
   return copy_.defined() ? static_cast<const StepScalars*>(copy_.const_data_ptr()) : &host;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

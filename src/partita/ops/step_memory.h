@@ -9,7 +9,7 @@
 
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 class StepMemory {
  public:
@@ -25,4 +25,4 @@ class StepMemory {
   at::Tensor copy_;  // bytes on the device; undefined on the CPU, where kernels read `host` itself
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/ops/adamw.h"
 #include "partita/optim/runs.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class AdamWOptimizer final : public Optimizer {
@@ -40,4 +40,4 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options) {
   return std::make_unique<AdamWOptimizer>(options);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

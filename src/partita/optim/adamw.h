@@ -4,8 +4,8 @@
 
 #include "partita/optim/optimizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

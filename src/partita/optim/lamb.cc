@@ -9,7 +9,7 @@
 #include "partita/ops/cuda/optimizer.h"
 #endif
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class LambOptimizer final : public Optimizer {
@@ -90,4 +90,4 @@ std::unique_ptr<Optimizer> make_lamb(const OptimizerOptions& options) {
   return std::make_unique<LambOptimizer>(options);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,8 +8,8 @@
 
 #include "partita/optim/optimizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::unique_ptr<Optimizer> make_lamb(const OptimizerOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 
 LossScale first_loss_scale(const LossScaleOptions& options) {
   if (!(options.lowest > 0 && options.lowest <= options.first && options.first <= options.highest))

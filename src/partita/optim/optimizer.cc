@@ -6,7 +6,7 @@
 #include "partita/optim/sgd.h"
 #include "partita/shard/flat_buffer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 void check_share(const char* name, double value) {
@@ -43,4 +43,4 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
   fail("optimizer: unknown kind {}", static_cast<int>(options.kind));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/optim/optimizer_options.h"
 #include "partita/shard/layout.h"
 
-namespace partita {
+namespace partita::internal {
 
 // One rank's slice of one unit.
 struct ShardView {
@@ -52,4 +52,4 @@ class Optimizer {
 // Error: an option out of its range, by name.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/base/random.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::vector<OptimizerRun> optimizer_runs(const Layout& layout, std::span<const Segment> segments, DType master) {
   std::vector<OptimizerRun> runs;
@@ -18,4 +18,4 @@ std::vector<OptimizerRun> optimizer_runs(const Layout& layout, std::span<const S
   return runs;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

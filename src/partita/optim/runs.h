@@ -8,7 +8,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/shard/layout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct OptimizerRun {
   int64_t begin, count;  // in the slice
@@ -21,4 +21,4 @@ struct OptimizerRun {
 // between equals: it is zero in every buffer, and stays so. bf16: one run per segment, rounded by its parameter's bits.
 [[nodiscard]] std::vector<OptimizerRun> optimizer_runs(const Layout&, std::span<const Segment>, DType master);
 
-}  // namespace partita
+}  // namespace partita::internal

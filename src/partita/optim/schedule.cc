@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 double half_cosine(double r) { return 0.5 * (1 + std::cos(std::numbers::pi * r)); }

@@ -6,7 +6,7 @@
 #include "partita/ops/sgd.h"
 #include "partita/optim/runs.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class SgdOptimizer final : public Optimizer {
@@ -36,4 +36,4 @@ class SgdOptimizer final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) { return std::make_unique<SgdOptimizer>(options); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,9 +4,9 @@
 
 #include "partita/optim/optimizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 // momentum 0 has no state.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // What an H100 SXM of 700 W reaches inside a training step, where its clock has fallen to some 1.5 GHz.
@@ -229,4 +229,4 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
 
 std::map<std::string_view, double> family_floors(const StepWork& work) { return Floors(work)(); }
 
-}  // namespace partita
+}  // namespace partita::internal

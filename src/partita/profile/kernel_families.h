@@ -13,7 +13,7 @@
 #include "partita/models/config.h"
 #include "partita/shard/units.h"
 
-namespace partita {
+namespace partita::internal {
 
 namespace family {
 inline constexpr std::string_view kProductsForward = "products, forward", kInputGradients = "products, input gradients",
@@ -58,4 +58,4 @@ struct StepWork {
 // copies, dropout; products and attention in fp32, for which no rate was measured.
 [[nodiscard]] std::map<std::string_view, double> family_floors(const StepWork&);
 
-}  // namespace partita
+}  // namespace partita::internal

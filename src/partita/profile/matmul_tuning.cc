@@ -10,7 +10,7 @@
 #include "partita/base/json.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Tuning takes some 27 steps, a few of them slower, and gains up to 2% of those behind it.
@@ -160,4 +160,4 @@ void MatmulTuner::take(const MatmulTuning& tuning) {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -23,7 +23,7 @@
 #include "partita/config/config.h"
 #include "partita/ops/matmul_tuning.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TunedProduct {
   MatmulChoice choice;
@@ -94,4 +94,4 @@ class MatmulTuner {
   size_t products_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kStep = "step";
@@ -195,4 +195,4 @@ void Profiler::after_step() {
   log::print(table);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -20,7 +20,7 @@
 #include "partita/device/device_trace.h"
 #include "partita/profile/kernel_families.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Profile {
   int64_t steps = 0;
@@ -57,4 +57,4 @@ class Profiler {
   std::vector<HostSpan> steps_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 
 #include "partita/device/scalar_type.h"
 
-namespace partita {
+namespace partita::internal {
 
 at::Tensor flat_zeros(int64_t count, DType dtype, at::Device device) {
   return at::zeros({count}, at::TensorOptions(scalar_type(dtype)).device(device));
@@ -29,4 +29,4 @@ void zero_padding(const Layout& layout, const at::Tensor& buffer) {
 
 void poison(const at::Tensor& buffer) { buffer.fill_(std::nan("")); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/base/dtype.h"
 #include "partita/shard/layout.h"
 
-namespace partita {
+namespace partita::internal {
 
 // [count] of a dtype, zero.
 [[nodiscard]] at::Tensor flat_zeros(int64_t count, DType, at::Device = at::kCPU);
@@ -18,4 +18,4 @@ void zero_padding(const Layout&, const at::Tensor& buffer);
 // Fills with NaN: whoever reads it before writing shows it in the loss.
 void poison(const at::Tensor& buffer);
 
-}  // namespace partita
+}  // namespace partita::internal

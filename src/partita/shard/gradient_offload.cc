@@ -5,7 +5,7 @@
 #include "partita/device/host_memory.h"
 #include "partita/ops/flat.h"
 
-namespace partita {
+namespace partita::internal {
 
 GradientOffload::GradientOffload(const GradientPlan& plan, at::Device device, Communicator& replica, Copies& copies)
     : replica_(replica), copies_(copies), arrived_(plan.slice.size()) {
@@ -39,4 +39,4 @@ void GradientOffload::add_squares(at::Tensor out) const {
     if (host_[u].defined()) out.add_(squares_.narrow(0, static_cast<int64_t>(u), 1));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

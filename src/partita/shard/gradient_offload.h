@@ -10,7 +10,7 @@
 #include "partita/device/stream.h"
 #include "partita/shard/gradient_plan.h"
 
-namespace partita {
+namespace partita::internal {
 
 class GradientOffload {
  public:
@@ -40,4 +40,4 @@ class GradientOffload {
   at::Tensor squares_;            // [units] double
 };
 
-}  // namespace partita
+}  // namespace partita::internal

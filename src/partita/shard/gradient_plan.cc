@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::internal {
 
 GradientPlan plan_gradients(const UnitPlan& plan, const Sharding& sharding, int micro_batches, bool offload) {
   GradientPlan result{.offload = offload, .shared = sharding.gradients || (offload && micro_batches == 1)};
@@ -68,4 +68,4 @@ int64_t count_reductions(const UnitPlan& plan, const GradientPlan& gradients, in
   return gradients.reduction == Reduction::each_then_add ? trained * micro_batches : trained;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

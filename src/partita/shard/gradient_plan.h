@@ -6,7 +6,7 @@
 
 #include "partita/shard/slots.h"
 
-namespace partita {
+namespace partita::internal {
 
 enum class Reduction : uint8_t {
   in_place,       // one rank with buffers of its own: the full gradient is the slice
@@ -46,4 +46,4 @@ struct GradientPlan {
 // Reductions over the ranks of a shard in a step.
 [[nodiscard]] int64_t count_reductions(const UnitPlan&, const GradientPlan&, int micro_batches);
 
-}  // namespace partita
+}  // namespace partita::internal

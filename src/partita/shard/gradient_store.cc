@@ -6,7 +6,7 @@
 #include "partita/ops/matmul.h"
 #include "partita/shard/flat_buffer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // [count] of a dtype in memory that is given, or allocated.
@@ -168,7 +168,7 @@ void GradientStore::sum_of_squares(at::Tensor out) const {
   if (zero_.replica->rank() != 0) return;
   if (offload_) return offload_->add_squares(out);
   for (const UnitGradient& unit : units_)
-    if (unit.slice.defined()) partita::sum_of_squares(unit.slice, out);
+    if (unit.slice.defined()) internal::sum_of_squares(unit.slice, out);
 }
 
 int64_t GradientStore::bytes() const {
@@ -185,4 +185,4 @@ int64_t GradientStore::host_bytes() const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

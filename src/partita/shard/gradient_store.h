@@ -29,7 +29,7 @@
 #include "partita/shard/gradient_plan.h"
 #include "partita/shard/zero.h"
 
-namespace partita {
+namespace partita::internal {
 
 class GradientStore {
  public:
@@ -99,4 +99,4 @@ class GradientStore {
   std::unique_ptr<GradientOffload> offload_;  // null: slices stay on the device
 };
 
-}  // namespace partita
+}  // namespace partita::internal

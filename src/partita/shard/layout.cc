@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -35,4 +35,4 @@ std::vector<Segment> slice_segments(const Layout& layout, int rank) {
   return segments;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Parameters begin at multiples of this many elements (256 bytes in bf16), as do slices.
 inline constexpr int64_t kAlignment = 128;
@@ -34,4 +34,4 @@ struct Segment {
 // What lies in the slice of `rank`, in order; padding is in no segment.
 [[nodiscard]] std::vector<Segment> slice_segments(const Layout&, int rank);
 
-}  // namespace partita
+}  // namespace partita::internal

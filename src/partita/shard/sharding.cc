@@ -3,6 +3,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 
 Sharding zero_sharding(int stage, int data_parallel_ranks) {
   if (stage < 0 || stage > 3) fail("ZeRO stage {}: expected 0, 1, 2 or 3", stage);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace partita {
+namespace partita::internal {
 
 bool SlotPlan::shared(int unit) const {
   return std::ranges::count(slot_of_unit, slot_of_unit[static_cast<size_t>(unit)]) > 1;
@@ -42,4 +42,4 @@ bool is_gathered(const Unit& unit, const Sharding& sharding) {
   return sharding.ranks > 1 || (sharding.weights && unit.pool != BufferPool::persistent);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/shard/units.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct SlotPlan {
   std::vector<int> slot_of_unit;    // -1: the unit has none
@@ -28,4 +28,4 @@ enum class SlotContent : uint8_t { weights, gradients };  // gradients: frozen u
 // Whether a unit's weights are gathered into their slot: there are other ranks, or the slice is outside the slot.
 [[nodiscard]] bool is_gathered(const Unit&, const Sharding&);
 
-}  // namespace partita
+}  // namespace partita::internal

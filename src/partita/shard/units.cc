@@ -7,7 +7,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kCollectiveElements = 30'000'000;
@@ -151,4 +151,4 @@ int first_trainable_block(const UnitPlan& plan) {
   return first;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

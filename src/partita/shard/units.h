@@ -12,7 +12,7 @@
 #include "partita/shard/layout.h"
 #include "partita/shard/sharding.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Which units may take turns in the same buffers (shard/slots.h).
 enum class BufferPool : uint8_t { layers, embedding_and_head, persistent };
@@ -61,4 +61,4 @@ struct BlockParameters {
 // is.
 [[nodiscard]] int first_trainable_block(const UnitPlan&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::internal {
 
 UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<BlockUse> uses, size_t head, int times) {
   const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
@@ -66,4 +66,4 @@ int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UseP
   return count;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

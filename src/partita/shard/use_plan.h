@@ -11,7 +11,7 @@
 
 #include "partita/shard/slots.h"
 
-namespace partita {
+namespace partita::internal {
 
 enum class Pass : uint8_t { forward, backward };
 
@@ -41,4 +41,4 @@ struct UsePlan {
 // Gathers of a step with these uses after which every trained unit is rewritten.
 [[nodiscard]] int64_t count_gathers(const UnitPlan&, const Sharding&, const UsePlan&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include "partita/ops/flat.h"
 #include "partita/shard/flat_buffer.h"
 
-namespace partita {
+namespace partita::internal {
 
 WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options, Stream& compute,
                          Stream& communication)
@@ -122,4 +122,4 @@ int64_t WeightStore::bytes() const {
   return total;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -26,7 +26,7 @@
 #include "partita/shard/use_plan.h"
 #include "partita/shard/zero.h"
 
-namespace partita {
+namespace partita::internal {
 
 class WeightStore {
  public:
@@ -94,4 +94,4 @@ class WeightStore {
   std::vector<std::vector<at::Tensor>> views_;  // [block][parameter], made once
 };
 
-}  // namespace partita
+}  // namespace partita::internal

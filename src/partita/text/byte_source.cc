@@ -18,7 +18,7 @@
 #include "partita/base/file.h"
 #include "partita/base/foreign_format.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kInput = size_t{1} << 18;
@@ -241,4 +241,4 @@ std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path) {
   return std::make_unique<PlainBytes>(std::move(file));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

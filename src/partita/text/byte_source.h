@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class Compression : uint8_t { none, gzip, zstd };
 
@@ -44,4 +44,4 @@ constexpr std::string_view kStandardInput = "-";
 // "-" is standard input.
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& file);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/text/text_lines.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -112,4 +112,4 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
   finish(begin, chunk.text.size(), 0);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

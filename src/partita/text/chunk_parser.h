@@ -14,7 +14,7 @@
 #include "partita/text/text_chunks.h"
 #include "partita/text/text_input.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Why a document is no good: where, and a sentence.
 struct TextProblem {
@@ -48,4 +48,4 @@ class ChunkParser {
   JsonLineParser json_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct JsonLineParser::Simdjson {
   simdjson::dom::parser dom;
@@ -158,4 +158,4 @@ void JsonLineParser::unescape_keeping_bytes(std::string_view raw, std::string& o
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 
 #include "partita/text/text_input.h"
 
-namespace partita {
+namespace partita::internal {
 
 class JsonLineParser {
  public:
@@ -49,4 +49,4 @@ class JsonLineParser {
 // "invalid UTF-8 (0xFF): ...": what is said of such a byte, in JSON lines and text.
 [[nodiscard]] std::string invalid_utf8_message(char byte);
 
-}  // namespace partita
+}  // namespace partita::internal

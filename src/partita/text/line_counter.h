@@ -12,7 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/text/chunk_parser.h"
 
-namespace partita {
+namespace partita::internal {
 
 class LineCounter {
  public:
@@ -34,4 +34,4 @@ class LineCounter {
   int64_t lines_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

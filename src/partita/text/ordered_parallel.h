@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 template <class Produce, class Work, class Consume>
 void ordered_parallel(int workers, Produce produce, Work work, Consume consume) {
@@ -97,4 +97,4 @@ void ordered_parallel(int workers, Produce produce, Work work, Consume consume) 
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 
 #include "partita/text/byte_source.h"
 
-namespace partita {
+namespace partita::internal {
 
 class ReadAhead {
  public:
@@ -90,4 +90,4 @@ class ReadAhead {
   std::jthread thread_;  // last: it uses all of the above
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,6 +11,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // Megatron's --lang names languages as punkt does.

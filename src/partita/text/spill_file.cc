@@ -8,7 +8,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 SpillFile::SpillFile(std::filesystem::path directory) : directory_(std::move(directory)) {
   std::string name = (directory_ / ".partita-XXXXXX").string();
@@ -48,4 +48,4 @@ void SpillFile::read_back(const std::function<void(std::span<const std::byte>)>&
   buffer_.clear();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

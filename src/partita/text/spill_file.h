@@ -15,7 +15,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 class SpillFile {
  public:
@@ -42,4 +42,4 @@ class SpillFile {
   int64_t written_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

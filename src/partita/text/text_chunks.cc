@@ -13,7 +13,7 @@
 #include "partita/text/byte_source.h"
 #include "partita/text/text_lines.h"
 
-namespace partita {
+namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
@@ -311,4 +311,4 @@ std::optional<TextChunk> ChunkReader::next() {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

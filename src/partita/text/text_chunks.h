@@ -19,7 +19,7 @@
 #include "partita/text/read_ahead.h"
 #include "partita/text/text_input.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Whole documents of one file.
 struct TextChunk {
@@ -71,4 +71,4 @@ class ChunkReader {
   std::unique_ptr<FileChunks> current_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

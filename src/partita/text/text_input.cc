@@ -12,6 +12,7 @@
 #include "partita/text/byte_source.h"
 
 namespace partita {
+using namespace internal;
 namespace fs = std::filesystem;
 namespace {
 

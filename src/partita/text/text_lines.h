@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Behind the line's '\n', or the text's end.
 [[nodiscard]] inline size_t line_end(std::string_view text, size_t at) {
@@ -19,4 +19,4 @@ namespace partita {
   return line;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

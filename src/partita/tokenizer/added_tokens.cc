@@ -4,7 +4,7 @@
 
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 unsigned char byte_at(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
@@ -144,4 +144,4 @@ void AddedTokens::split(std::string_view text, bool allow_special, std::vector<P
   if (done < text.size()) parts.push_back({done, text.size(), std::nullopt});
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/tokenizer/tokenizer.h"
 #include "partita/unicode/code_point_set.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct AddedToken {
   std::string content;
@@ -71,4 +71,4 @@ class AddedTokens {
   bool any_ordinary_ = false;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

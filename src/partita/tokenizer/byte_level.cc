@@ -4,7 +4,7 @@
 
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr bool is_printable(int byte) {
@@ -58,4 +58,4 @@ const std::array<uint8_t, 256>& byte_level_alphabet() {
   return alphabet;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::string to_printable(std::string_view bytes);
 
@@ -21,4 +21,4 @@ namespace partita {
 // The 256 bytes ordered by their printable characters: ids 0 .. 255 of GPT-2 and of what train_bpe makes.
 [[nodiscard]] const std::array<uint8_t, 256>& byte_level_alphabet();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] inline std::string byte_token_name(unsigned char byte) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -21,4 +21,4 @@ namespace partita {
   return static_cast<unsigned char>(high << 4 | low);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/tokenizer/normalizer.h"
 #include "partita/tokenizer/split/pre_tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // The value of a digit of "<0x0A>": upper case alone, as vocabularies have it, or lower.
@@ -38,4 +38,4 @@ std::string Decoder::finish(std::string text) const {
   return text.erase(0, std::min(strip_front, spaces));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct Decoder {
   std::vector<std::pair<std::string, std::string>> replacements;  // in each token, in this order
@@ -27,4 +27,4 @@ struct Decoder {
   [[nodiscard]] std::string finish(std::string text) const;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

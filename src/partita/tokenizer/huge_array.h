@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 
 template <class T>
 class HugeArray {
@@ -62,4 +62,4 @@ class HugeArray {
   size_t size_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

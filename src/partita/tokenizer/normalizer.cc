@@ -3,7 +3,7 @@
 #include "partita/base/error.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string stripped(const StripStep& step, std::string_view text) {
@@ -75,4 +75,4 @@ std::string Normalizer::apply(std::string_view text) const {
   return std::string(apply(text, buffers));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/tokenizer/split/pre_tokenizer.h"
 #include "partita/unicode/normal_forms.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct PrependStep {
   std::string text;  // in front of a text that is not empty
@@ -43,4 +43,4 @@ struct Normalizer {
   [[nodiscard]] std::string_view apply(std::string_view text, Buffers& buffers) const;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class PipelineEncoder final : public Encoder {
@@ -123,4 +123,4 @@ std::string Pipeline::decode(std::span<const TokenId> ids) const {
   return parts_.decoder->finish(first + Tokenizer::decode(ids.subspan(1)));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

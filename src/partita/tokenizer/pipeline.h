@@ -16,7 +16,7 @@
 #include "partita/tokenizer/split/pre_tokenizer.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct PipelineParts {
   std::unique_ptr<Tokenizer> model;  // encodes a piece of normalised text
@@ -56,4 +56,4 @@ class Pipeline final : public Tokenizer {
   std::optional<TokenId> end_of_document_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

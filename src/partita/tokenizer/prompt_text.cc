@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // <|name|>, as most chat formats spell their markers: from `at` on, nothing where there is none.

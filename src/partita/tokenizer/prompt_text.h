@@ -51,7 +51,7 @@ class PromptEncoder {
 
   std::vector<TokenId> in_front_;
   std::unique_ptr<Encoder> encoder_;
-  AddedTokens plain_;                              // special tokens that are ordinary text here
+  internal::AddedTokens plain_;                    // special tokens that are ordinary text here
   std::unordered_map<std::string, bool> markers_;  // whether each is a token of the tokenizer
   bool switched_off_ = false;
   std::optional<UnreadMarkers> unread_;

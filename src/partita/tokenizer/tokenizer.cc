@@ -11,6 +11,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece.h"
 
 namespace partita {
+using namespace internal;
 namespace fs = std::filesystem;
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

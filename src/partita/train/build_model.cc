@@ -12,6 +12,7 @@
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita {
+using namespace internal;
 
 Keep keep_of(Recompute recompute) {
   switch (recompute) {

@@ -4,7 +4,7 @@
 
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 int64_t checkpoint_bytes(std::span<const ParameterSpec> parameters, const StoredSizes& sizes) {
   int64_t bytes = 0;
@@ -35,4 +35,4 @@ std::string disk_warning(int64_t bytes, const Config& c, int64_t steps, int64_t 
       count, count == 1 ? "" : "s", human_bytes(bytes), c.run.directory.string(), human_bytes(free));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/config/config.h"
 #include "partita/nn/parameter.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct StoredSizes {
   DType weights = DType::fp32;  // of what is not trained
@@ -29,4 +29,4 @@ struct StoredSizes {
 // Empty: they fit. Pure.
 [[nodiscard]] std::string disk_warning(int64_t checkpoint_bytes, const Config&, int64_t steps, int64_t free);
 
-}  // namespace partita
+}  // namespace partita::internal

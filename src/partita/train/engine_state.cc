@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class TensorMemory final : public PieceMemory {
@@ -80,4 +80,4 @@ State saved_state(const Engine& engine, Part part, int replica, int replicas) {
   return make_state(engine, part, replica, replicas);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

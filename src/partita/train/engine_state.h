@@ -3,7 +3,7 @@
 #include "partita/checkpoint/state.h"
 #include "partita/engine/engine.h"
 
-namespace partita {
+namespace partita::internal {
 
 // all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has
 // of its own.
@@ -19,4 +19,4 @@ enum class Part : uint8_t { all, adapters };
 // each box, so that every element is written once.
 [[nodiscard]] State saved_state(const Engine&, Part, int replica, int replicas);
 
-}  // namespace partita
+}  // namespace partita::internal

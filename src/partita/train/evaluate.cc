@@ -25,6 +25,7 @@
 #include "partita/train/training_data.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 constexpr int64_t kMostByDefault = 1024;

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <ctime>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
@@ -117,4 +117,4 @@ std::string interrupt_notice(double step_seconds, bool saves) {
                      saves ? ", then saving a checkpoint" : "; checkpoint.on_interrupt=false, so nothing is saved");
 }
 
-}  // namespace partita
+}  // namespace partita::internal

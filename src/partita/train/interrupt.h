@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 enum class SignalAnswer : uint8_t { stop, end, ignore };
 
@@ -45,4 +45,4 @@ void set_interrupt_notice(const std::string& text);
 // known.
 [[nodiscard]] std::string interrupt_notice(double step_seconds, bool saves);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #include "partita/base/file.h"
 #include "partita/base/json.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,4 +49,4 @@ void write_lineage(const fs::path& run, const Lineage& lineage) {
   write_file(run / kName, json.dump(2) + "\n");
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct Rewind {
   int64_t from = 0, to = 0;    // steps
@@ -35,4 +35,4 @@ struct Lineage {
 [[nodiscard]] Lineage read_lineage(const std::filesystem::path& run);
 void write_lineage(const std::filesystem::path& run, const Lineage&);
 
-}  // namespace partita
+}  // namespace partita::internal

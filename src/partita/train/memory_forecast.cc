@@ -14,7 +14,7 @@
 #include "partita/models/model.h"
 #include "partita/train/token_samples.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int kBatchArrays = 3;  // tokens, labels, positions, of int32
@@ -250,4 +250,4 @@ std::string require_inference_memory(const InferenceSize& s, int64_t ranks, int 
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal

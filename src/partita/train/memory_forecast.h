@@ -19,7 +19,7 @@
 #include "partita/monitor/metrics.h"
 #include "partita/train/build_model.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Of one rank. device: where the run computes, the host's memory on the CPU. host: in the host's memory besides.
 struct MemoryForecast {
@@ -73,4 +73,4 @@ struct MemorySaving {
 // Says one of the warnings of all ranks, which need the same; on the rank that calls it.
 void say_memory_warning(std::span<const std::string> of_ranks);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/train/build_model.h"
 #include "partita/train/token_samples.h"
 
-namespace partita {
+namespace partita::internal {
 
 int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
   const TrainConfig& t = config.train;
@@ -41,4 +41,4 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
   return workspace;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

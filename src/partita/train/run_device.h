@@ -10,7 +10,7 @@
 #include "partita/comm/communicator.h"
 #include "partita/config/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Says which devices there are, checks that they compute what they should (debug.self_check), and takes the scratch
 // memory of their libraries, whose bytes it returns. Where steps will be recorded (records_steps) it leaves the default
@@ -18,4 +18,4 @@ namespace partita {
 // time. Error: kernels.tune_matmul is true on the CPU or in a deterministic run.
 [[nodiscard]] int64_t prepare_device(const Config&, at::Device, Communicator& data, Peers&);
 
-}  // namespace partita
+}  // namespace partita::internal

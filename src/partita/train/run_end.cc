@@ -10,7 +10,7 @@
 #include "partita/base/printable.h"
 #include "partita/monitor/progress.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string figures(const RunEnd& e) {
@@ -55,4 +55,4 @@ std::vector<std::string> closing_lines(const RunEnd& e) {
   return lines;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/monitor/hooks.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct RunEnd {
   int64_t first_step = 0, step = 0, total = 0;  // this process began behind first_step
@@ -31,4 +31,4 @@ struct RunEnd {
 // Of a run that took so long in this process.
 [[nodiscard]] RunEnd run_end(const TrainerView&, double seconds);
 
-}  // namespace partita
+}  // namespace partita::internal

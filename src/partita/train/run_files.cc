@@ -9,7 +9,7 @@
 #include "partita/interop/side_files.h"
 #include "partita/tokenizer/formats/tokenizer_files.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& folder) {
@@ -56,4 +56,4 @@ void write_run_files(const Config& config, int64_t resumed_step) {
   copy_generation(config);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,9 +8,9 @@
 #pragma once
 #include "partita/config/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Writes them into the run's folder, which exists. The run continues behind `resumed_step`; 0: it begins.
 void write_run_files(const Config&, int64_t resumed_step);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 
-namespace partita {
+namespace partita::internal {
 
 namespace fs = std::filesystem;
 
@@ -32,4 +32,4 @@ RunFolder::RunFolder(fs::path path) : path_(fs::absolute(std::move(path)).lexica
   remove_all_abandoned(path_);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

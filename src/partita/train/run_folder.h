@@ -12,7 +12,7 @@
 #include "partita/base/made_folders.h"
 #include "partita/base/owner_lock.h"
 
-namespace partita {
+namespace partita::internal {
 
 class RunFolder {
  public:
@@ -29,4 +29,4 @@ class RunFolder {
   std::unique_ptr<OwnerLock> lock_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/train/disk_forecast.h"
 #include "partita/train/memory_forecast.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::vector<MemoryOwner> memory_table(const EngineMemory& m, int64_t workspace) {
@@ -74,4 +74,4 @@ void announce_run(const Config& config, const RunInfo& info, const Engine& engin
     log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

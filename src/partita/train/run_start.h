@@ -12,7 +12,7 @@
 #include "partita/engine/engine.h"
 #include "partita/monitor/metrics.h"
 
-namespace partita {
+namespace partita::internal {
 
 // `step` and `samples`: where the run starts.
 [[nodiscard]] RunInfo run_info(const Config&, const Engine&, const Communicator& ranks, const at::Device&, int64_t step,
@@ -22,4 +22,4 @@ namespace partita {
 // device's libraries.
 void announce_run(const Config&, const RunInfo&, const Engine&, int64_t examples, int64_t workspace);
 
-}  // namespace partita
+}  // namespace partita::internal

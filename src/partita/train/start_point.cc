@@ -13,7 +13,7 @@
 #include "partita/train/start_rule.h"
 #include "partita/train/trainer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ void go_back_behind(const Config& config, const fs::path& checkpoint, const std:
   log::warn("it is kept as {}, and the run goes back to the checkpoint before it", aside.string());
 }
 
-}  // namespace partita
+}  // namespace partita::internal

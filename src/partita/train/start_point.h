@@ -11,7 +11,7 @@
 
 #include "partita/config/config.h"
 
-namespace partita {
+namespace partita::internal {
 
 // With run.fork the configuration of the new run: in that folder, from checkpoint.resume or else the newest checkpoint
 // of run.directory. Otherwise the same. Errors: the folder is the run's own; checkpoint.resume is "never".
@@ -27,4 +27,4 @@ void go_back_behind(const Config&, const std::filesystem::path& checkpoint, cons
 // The folder of the run that a checkpoint belongs to: RUN/checkpoints/step-....
 [[nodiscard]] std::filesystem::path run_of(const std::filesystem::path& checkpoint);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 StartDecision refuse(std::string message) { return {.kind = StartKind::refuse, .message = std::move(message)}; }
@@ -50,4 +50,4 @@ StartDecision decide_start(const StartView& v) {
                   *v.named, *v.newest, *v.newest));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace partita {
+namespace partita::internal {
 
 struct StartView {
   std::string resume;             // checkpoint.resume as given: "auto", "never" or a path
@@ -40,4 +40,4 @@ struct StartDecision {
 
 [[nodiscard]] StartDecision decide_start(const StartView&);
 
-}  // namespace partita
+}  // namespace partita::internal

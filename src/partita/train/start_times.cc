@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace partita {
+namespace partita::internal {
 
 std::string StartTimes::text() const {
   double total = 0;
@@ -14,4 +14,4 @@ std::string StartTimes::text() const {
   return fmt::format("first step after {:.2f} s: {}", total, parts);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class StartTimes {
  public:
@@ -21,4 +21,4 @@ class StartTimes {
   std::vector<std::pair<std::string, double>> phases_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

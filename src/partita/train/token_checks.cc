@@ -10,7 +10,7 @@
 #include "partita/data/token_sums.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kMostSearched = int64_t{1} << 30;
@@ -73,4 +73,4 @@ void check_token_file(const IndexedDataset& tokens, const Config& config, int ra
   if (sums) warn_of_another_tokenizer(*sums, tokens, config);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

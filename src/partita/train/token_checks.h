@@ -8,7 +8,7 @@
 #include "partita/config/config.h"
 #include "partita/data/indexed_dataset.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Error: a token that the model does not know; with data.verify, a byte that does not have its checksum, of the part
 // that this rank of several looks at. Rank 0 warns where the files were made with another tokenizer than
@@ -22,4 +22,4 @@ struct LargestToken {
 };
 [[nodiscard]] LargestToken find_largest_token(const IndexedDataset& tokens, int64_t most_bytes);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/data/blended_dataset.h"
 #include "partita/train/token_checks.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr const char* kNoCache = "none";
@@ -94,4 +94,4 @@ TokenSamples open_token_samples(const Config& config, SplitName split, std::span
   return found;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/data/sample_source.h"
 #include "partita/data/split.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Whether documents within a sample see each other: those of token files, and those packed from prompts.
 [[nodiscard]] Documents documents_of(const DataConfig&);
@@ -30,4 +30,4 @@ struct TokenSamples {
 [[nodiscard]] TokenSamples open_token_samples(const Config& config, SplitName split, std::span<const int64_t> planned,
                                               int rank = 0, int ranks = 1);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -44,6 +44,7 @@
 #include "partita/train/training_data.h"
 
 namespace partita {
+using namespace internal;
 namespace {
 
 // So many steps in a row without an update: the run has diverged, and more steps change nothing.

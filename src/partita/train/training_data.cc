@@ -10,7 +10,7 @@
 #include "partita/data/prompt_dataset.h"
 #include "partita/train/token_samples.h"
 
-namespace partita {
+namespace partita::internal {
 
 Batch view_of(TokenBatch& buffer) {
   const auto view = [&](std::vector<int32_t>& values) {
@@ -112,4 +112,4 @@ std::vector<Batch> TrainingData::validation(int64_t index) {
   return read(*valid_reader_, index * plan_.global_batch);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/data/batch_reader.h"
 #include "partita/nn/block.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Where a run stands.
 struct RunPosition {
@@ -56,4 +56,4 @@ class TrainingData {
 // A micro-batch as the engine takes it: views of the buffer.
 [[nodiscard]] Batch view_of(TokenBatch& buffer);
 
-}  // namespace partita
+}  // namespace partita::internal

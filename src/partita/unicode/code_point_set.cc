@@ -5,7 +5,7 @@
 
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::array<std::string_view, 30> kNames = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
@@ -74,4 +74,4 @@ CodePointSet CodePointSet::complement() const {
   return result;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class CodePointSet {
  public:
@@ -39,4 +39,4 @@ class CodePointSet {
   std::vector<Range> ranges_;  // in any order
 };
 
-}  // namespace partita
+}  // namespace partita::internal

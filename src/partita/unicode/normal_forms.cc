@@ -11,7 +11,7 @@
 #include "partita/unicode/normal_form_tables.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using internal::normal_form_tables;
@@ -213,4 +213,4 @@ bool is_punctuation(char32_t c) {
   return ascii_sign || contains(normal_form_tables.punctuation, c);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
@@ -22,4 +22,4 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 // General category P (as of Unicode 8.0), and the signs of ASCII that are no letters or digits.
 [[nodiscard]] bool is_punctuation(char32_t code_point);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 unsigned char byte_at(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
@@ -103,7 +103,7 @@ std::string replace_invalid_utf8(std::string_view text) {
   return out;
 }
 
-const internal::ClassTable& internal::class_table() {
+const internal::ClassTable& class_table() {
   static const ClassTable table = [] {
     ClassTable made{};
     for (const ClassRange& range : class_ranges) {
@@ -114,7 +114,7 @@ const internal::ClassTable& internal::class_table() {
   return table;
 }
 
-const internal::CategoryTable& internal::category_table() {
+const internal::CategoryTable& category_table() {
   static const CategoryTable table = [] {
     CategoryTable made{};
     for (const CategoryRange& range : category_ranges()) {
@@ -125,4 +125,4 @@ const internal::CategoryTable& internal::category_table() {
   return table;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class CharClass : uint8_t { other, letter, number, space };  // categories L*, N*; property White_Space (25)
 
@@ -49,7 +49,6 @@ void append_utf8(std::string& out, char32_t code_point);
 // With U+FFFD for each maximal ill-formed part (the Unicode standard's and the Web's practice).
 [[nodiscard]] std::string replace_invalid_utf8(std::string_view text);
 
-namespace internal {
 struct ClassRange {
   char32_t first, last;
   CharClass value;
@@ -69,10 +68,9 @@ struct CategoryRange {
 
 using CategoryTable = std::array<Category, kInvalidByte + 1>;
 [[nodiscard]] const CategoryTable& category_table();
-}  // namespace internal
 
-[[nodiscard]] inline CharClass char_class(char32_t code_point) { return internal::class_table()[code_point]; }
+[[nodiscard]] inline CharClass char_class(char32_t code_point) { return class_table()[code_point]; }
 [[nodiscard]] inline bool is_space(char32_t code_point) { return char_class(code_point) == CharClass::space; }
-[[nodiscard]] inline Category category(char32_t code_point) { return internal::category_table()[code_point]; }
+[[nodiscard]] inline Category category(char32_t code_point) { return category_table()[code_point]; }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include "partita/comm/cuda/ordered_sum.h"
 #include "partita/comm/world.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Up to here latency decides: everyone gets all of the data at once.
@@ -370,4 +370,4 @@ void NcclCommunicator::barrier() {
   host_->barrier();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

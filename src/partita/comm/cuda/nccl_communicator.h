@@ -26,7 +26,7 @@
 #include "partita/comm/cuda/watchdog.h"
 #include "partita/device/cuda/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -94,4 +94,4 @@ class NcclCommunicator final : public Communicator {
   int exceptions_ = 0;                            // under way when it was made
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -8,7 +8,7 @@
 
 #include "partita/base/cuda_error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int kThreads = 256;
@@ -123,4 +123,4 @@ void reduce_rows_on_device(Reduce kind, c10::ScalarType to, void* out, c10::Scal
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,11 +7,11 @@
 
 #include "partita/comm/communicator.h"
 
-namespace partita {
+namespace partita::internal {
 
 // out[i] = (row 0 + row 1) + row 2 ..., or the maximum. Row r lies at `rows` + r * n elements, but this rank's own at
 // `mine`. Dtypes: check_reducible() of comm/ordered_sum.h. out may be `mine`.
 void reduce_rows_on_device(Reduce, c10::ScalarType to, void* out, c10::ScalarType from, const void* rows,
                            const void* mine, int rank, int ranks, int64_t n, cudaStream_t);
 
-}  // namespace partita
+}  // namespace partita::internal

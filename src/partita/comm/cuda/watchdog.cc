@@ -10,7 +10,7 @@
 #include "partita/base/log.h"
 #include "partita/comm/world.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{100};
@@ -118,4 +118,4 @@ void Watchdog::fail_with(std::string message, std::unique_lock<std::mutex>& lock
   if (!stop_ && !noticed_) World::abort(1);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -22,7 +22,7 @@
 
 #include "partita/device/cuda/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 class Watchdog {
  public:
@@ -88,4 +88,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 #include "partita/base/cuda_error.h"
 #include "partita/base/trace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 void check(CUptiResult result, const char* call) {
@@ -138,4 +138,4 @@ std::vector<DeviceSpan> stop_trace() {
   return spans;
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

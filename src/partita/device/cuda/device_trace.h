@@ -4,9 +4,9 @@
 
 #include "partita/device/device_trace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void start_trace();
 [[nodiscard]] std::vector<DeviceSpan> stop_trace();
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -3,7 +3,7 @@
 #include "partita/base/cuda_error.h"
 #include "partita/device/cuda/spin.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 __device__ uint64_t nanoseconds() {
@@ -25,4 +25,4 @@ void spin(std::chrono::microseconds time, cudaStream_t stream) {
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace partita
+}  // namespace partita::internal

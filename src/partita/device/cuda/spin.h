@@ -4,9 +4,9 @@
 
 #include <chrono>
 
-namespace partita {
+namespace partita::internal {
 
 // The stream does nothing for so long. No time: no kernel.
 void spin(std::chrono::microseconds, cudaStream_t);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/device/cuda/spin.h"
 #include "partita/device/stream_delay.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Events that nobody holds, by device. Making one costs more than recording it.
@@ -94,4 +94,4 @@ void CudaStream::run(const std::function<void()>& work) {
   work();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 
 #include "partita/device/stream.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What a device can wait for while the calling thread goes on.
 struct DeviceEvent : EventState {
@@ -51,4 +51,4 @@ class CudaStream final : public Stream {
   c10::cuda::CUDAStream stream_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // gelu(x) = x (1 + tanh u) / 2 = x s with s = 1 / (1 + e^(-2u)) and u = kRoot (x + kCubic x^3), kRoot = sqrt(2 / pi).
@@ -156,11 +156,11 @@ void swiglu_backward_rows(const at::Tensor& d_gate_up, const at::Tensor& d_out, 
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(bias_gelu_rows);
@@ -258,5 +258,5 @@ void bias_backward(at::Tensor d, Target d_bias) {
   sums.add_to(0, d_bias);
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -4,7 +4,7 @@
 
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct AdamFactors {
   // In double from t alone, so that a resumed run and any layout have the same.
@@ -36,4 +36,4 @@ struct LambFactors {
   float step;  // learning rate * ratio
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "partita/ops/cpu/optimizer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 void adamw_elements(const OptimizerProblem& p, const AdamWFactors& factor, int64_t begin, int64_t end) {
@@ -35,11 +35,11 @@ void adamw_elements(const OptimizerProblem& p, const AdamWFactors& factor, int64
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(adamw_elements);
@@ -61,5 +61,5 @@ void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradie
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

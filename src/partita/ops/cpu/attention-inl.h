@@ -17,7 +17,7 @@
 #include "partita/ops/cpu/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 HWY_INLINE int64_t even(int64_t n) { return n + n % 2; }
 
@@ -100,7 +100,7 @@ HWY_INLINE float softmax_row(const float* scores, const float* multiplier, float
   return largest + std::log(total);
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_ATTENTION_INL_H_

@@ -25,7 +25,7 @@
 #include "partita/ops/cpu/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 struct WideKeys;
@@ -220,11 +220,11 @@ void attention_backward_heads(const AttentionProblem& p, int64_t begin, int64_t 
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(attention_backward_heads);
@@ -245,5 +245,5 @@ void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

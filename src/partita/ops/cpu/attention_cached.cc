@@ -20,7 +20,7 @@
 #include "partita/ops/cpu/dtype-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 struct Queries;
@@ -112,11 +112,11 @@ void attention_few_heads(const AttentionProblem& p, int64_t begin, int64_t end) 
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(attention_few_heads);
@@ -163,5 +163,5 @@ void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tenso
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

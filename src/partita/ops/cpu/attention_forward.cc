@@ -23,7 +23,7 @@
 #include "partita/ops/cpu/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 struct WideKeys;
@@ -123,11 +123,11 @@ void attention_forward_heads(const AttentionProblem& p, int64_t begin, int64_t e
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(attention_forward_heads);
@@ -146,5 +146,5 @@ void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads
   attention_tiles(AttentionProblem(out, log_sum, qkv, heads, dropout, first_keys));
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

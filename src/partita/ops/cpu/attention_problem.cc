@@ -4,7 +4,7 @@
 
 #include "partita/ops/cpu/products.h"
 
-namespace partita {
+namespace partita::internal {
 
 AttentionProblem::AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed,
                                    const Heads& all, const Dropout& dropped, const at::Tensor& the_first_keys)
@@ -42,4 +42,4 @@ bool AttentionProblem::has_bf16_tiles() const {
   return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && cpu_products().bf16;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

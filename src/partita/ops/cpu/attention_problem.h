@@ -4,7 +4,7 @@
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/mask.h"
 
-namespace partita {
+namespace partita::internal {
 
 // Vectors of one head of one sample, token by token.
 template <class T>
@@ -74,4 +74,4 @@ struct AttentionProblem {
 // Forward by products of tiles, all heads.
 void attention_tiles(const AttentionProblem&);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,14 +2,14 @@
 #pragma once
 #include "partita/ops/check.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A dense row-major tensor of that shape and dtype.
 inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   check_dense(tensor, name, shape, dtype, at::kCPU);
 }
 inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
-  partita::check_columns(tensor, name, shape, dtype, at::kCPU);
+  internal::check_columns(tensor, name, shape, dtype, at::kCPU);
 }
 inline void check_optional(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   if (tensor.defined()) check_tensor(tensor, name, shape, dtype);
@@ -24,4 +24,4 @@ inline void check_indices(const at::Tensor& indices, const char* name, int64_t l
            i / indices.size(1), i % indices.size(1), limit - 1);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

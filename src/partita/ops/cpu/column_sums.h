@@ -16,7 +16,7 @@
 #include "partita/ops/cpu/scratch.h"
 #include "partita/ops/target.h"
 
-namespace partita {
+namespace partita::internal {
 
 // At least kLeastRows rows a chunk, and at most kMostChunks chunks.
 struct RowChunks {
@@ -63,4 +63,4 @@ class ColumnSums {
   float* partial_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

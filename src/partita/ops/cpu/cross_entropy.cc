@@ -21,7 +21,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // Exponentials of one row, and the maximum that each block of them is relative to.
@@ -125,11 +125,11 @@ void cross_entropy_rows(const at::Tensor& logits, const int32_t* labels, float w
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(cross_entropy_rows);
@@ -157,5 +157,5 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
   *loss.mutable_data_ptr<double>() += sum;
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -14,7 +14,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 // Multipliers of the elements first .. first + count - 1 of a sample, in `buffer` (count + kMaskPadding floats).
 HWY_INLINE const float* dropout_multipliers(const Mask& mask, int64_t sample, int64_t first, int64_t count,
@@ -35,7 +35,7 @@ HWY_INLINE const float* dropout_multipliers(const Mask& mask, int64_t sample, in
   return buffer + (first - 8 * begin);
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_DROPOUT_INL_H_

@@ -20,7 +20,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 struct DropoutMultipliers;
@@ -50,11 +50,11 @@ void drop_rows(const at::Tensor& out, const at::Tensor& in, const RowMask& mask,
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(drop_rows);
@@ -84,5 +84,5 @@ void dropout_add(at::Tensor out, at::Tensor in, const Dropout& dropout) {
   drop(out, in, dropout, true);
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

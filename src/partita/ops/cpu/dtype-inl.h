@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 // f(T{}); the tensor is fp32, bf16 or fp16, as check_activation makes sure.
 template <class F>
@@ -27,7 +27,7 @@ HWY_INLINE void with_type_of(const at::Tensor& tensor, F&& f) {
   }
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_DTYPE_INL_H_

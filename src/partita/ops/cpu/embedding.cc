@@ -20,7 +20,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 void gather_rows(const at::Tensor& out, const at::Tensor& token_table, const at::Tensor& position_table,
@@ -56,11 +56,11 @@ void sum_rows_into(float* sum, bool accumulate, const at::Tensor& d, const int32
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(gather_rows);
@@ -149,5 +149,5 @@ void embedding_backward(Target d_token_table, Target d_position_table, at::Tenso
   backward_of_table(d_position_table, d_out, positions, "position");
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -16,7 +16,7 @@
 
 #ifndef PARTITA_OPS_CPU_FEW_ROWS_H_
 #define PARTITA_OPS_CPU_FEW_ROWS_H_
-namespace partita {
+namespace partita::internal {
 
 struct FewRows {
   at::Tensor y, x, w;
@@ -25,11 +25,11 @@ struct FewRows {
   float scale;
 };
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // PARTITA_OPS_CPU_FEW_ROWS_H_
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // Four sums keep the CPU's multipliers busy while the weights are read one after the other.
@@ -68,11 +68,11 @@ void few_rows_widen(const at::Tensor& x, float* to) {
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(few_rows_columns);
@@ -94,5 +94,5 @@ void linear_few_rows(const at::Tensor& y, const at::Tensor& x, const at::Tensor&
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita {
+namespace partita::internal {
 
 // For more rows a product of blocks is faster.
 constexpr int64_t kFewRows = 4;
@@ -12,4 +12,4 @@ constexpr int64_t kFewRows = 4;
 // are dense, rows of y may be apart.
 void linear_few_rows(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, bool accumulate, float scale);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -22,7 +22,7 @@
 #include "partita/ops/cpu/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 void add_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, int64_t end) {
@@ -65,11 +65,11 @@ double squares_of(const at::Tensor& in, int64_t begin, int64_t end) {
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(add_elements);
@@ -127,5 +127,5 @@ void cast(at::Tensor out, at::Tensor in) {
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -19,7 +19,7 @@
 #endif
 #include "partita/ops/device.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr uint32_t kMagnitude = 0x7FFFFFFFU;
@@ -131,4 +131,4 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
   out.copy_(product);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

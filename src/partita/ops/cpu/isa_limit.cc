@@ -9,7 +9,7 @@
 // After targets.h.
 #include <hwy/targets.h>
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr const char* kVariable = "PARTITA_MAX_ISA";
@@ -46,4 +46,4 @@ void check_isa_limit() {
     fail("{} is '{}': expected baseline, avx2, avx512 or avx512_bf16, or leave it unset", kVariable, value);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

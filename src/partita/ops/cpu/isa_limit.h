@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 struct IsaLimit {
   std::string_view name;
@@ -26,4 +26,4 @@ bool apply_isa_limit();
 // Error: the variable has another value than the ones above.
 void check_isa_limit();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include "partita/ops/cpu/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // One for both passes: what is measured is what is subtracted.
@@ -61,11 +61,11 @@ void lamb_elements(const OptimizerProblem& p, const LambFactors& factor, int64_t
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(squared_norms);
@@ -114,5 +114,5 @@ void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradien
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -7,7 +7,7 @@
 #include "partita/ops/cpu/philox_stream.h"
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct Mask {
   PhiloxKey key{};
@@ -34,4 +34,4 @@ inline constexpr int64_t kMaskPadding = kNumberPadding;
           dropout_scale(dropout.p)};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #endif
 #include "partita/ops/device.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 template <class T, class Purpose>
@@ -114,4 +114,4 @@ void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool a
   add_into(d_w.view({-1}), product.view({-1}), accumulate);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -23,7 +23,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // Multipliers of up to kRowsAtOnce rows.
@@ -211,11 +211,11 @@ void add_norm_backward_rows(const AddNormBackward& op, const RowMask& mask, int6
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(add_norm_rows);
@@ -302,5 +302,5 @@ void add_norm_backward(const AddNormBackward& op) {
   if (op.amax.defined()) fp8_measure(op.amax, op.dropout.p > 0 ? op.d_branch : op.d_residual);
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -21,7 +21,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 #define PARTITA_NORMAL_INLINE HWY_INLINE
@@ -113,11 +113,11 @@ void normal_elements(const at::Tensor& out, const NormalSequence& s, int64_t beg
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(normal_elements);
@@ -135,5 +135,5 @@ void fill_normal(at::Tensor out, const NormalSequence& sequence) {
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -13,7 +13,7 @@
 #include "partita/ops/cpu/stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 template <class T, class W, class G>
 struct Elements {
@@ -64,7 +64,7 @@ HWY_INLINE V adam_quotient(const AdamFactors& factor, const Moments& now) {
   return hn::Div(now.m, hn::MulAdd(hn::Sqrt(now.v), constant(factor.root_correction), constant(factor.epsilon)));
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_OPTIMIZER_INL_H_

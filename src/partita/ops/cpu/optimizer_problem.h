@@ -8,7 +8,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita {
+namespace partita::internal {
 
 // A thread is not woken for fewer elements.
 inline constexpr int64_t kLeastOptimizerElements = 16384;
@@ -54,4 +54,4 @@ struct OptimizerProblem {
   int64_t step, first;  // key of their counter; index of the first element in the whole parameter
 };
 
-}  // namespace partita
+}  // namespace partita::internal

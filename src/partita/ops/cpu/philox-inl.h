@@ -13,7 +13,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 using DU64 = hn::ScalableTag<uint64_t>;
 using VU64 = hn::Vec<DU64>;
@@ -100,7 +100,7 @@ HWY_INLINE const uint16_t* philox_numbers(const PhiloxStream& stream, int64_t fi
   return buffer + (first - 8 * begin);
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_PHILOX_INL_H_

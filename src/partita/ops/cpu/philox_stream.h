@@ -2,7 +2,7 @@
 #pragma once
 #include "partita/base/random.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct PhiloxStream {
   PhiloxKey key{};
@@ -15,4 +15,4 @@ struct PhiloxStream {
 // Numbers are made in whole vectors of blocks, from the start of a block: so many elements more than asked for.
 inline constexpr int64_t kNumberPadding = 128;
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/ops/cpu/onednn.h"
 #include "partita/ops/cpu/tile_matmul.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr int64_t kSize = 32;
@@ -55,4 +55,4 @@ const CpuProducts& cpu_products() {
   return products;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 //   if (cpu_products().bf16) ...   // multiply bf16 as it is; else widen to fp32
 #pragma once
 
-namespace partita {
+namespace partita::internal {
 
 struct CpuProducts {
   bool bf16 = false;         // oneDNN multiplies bf16 by instructions of that type (AVX512_BF16, AMX)
@@ -14,4 +14,4 @@ struct CpuProducts {
 // Error: PARTITA_MAX_ISA (isa_limit.h) has an unknown value.
 [[nodiscard]] const CpuProducts& cpu_products();
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -25,7 +25,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // Each head's pairs (a, b) of a row become (a cos - b sin, b cos + a sin); `direction` -1 turns them back.
@@ -57,11 +57,11 @@ void turn_rows(const at::Tensor& qkv, const int32_t* positions, const Heads& hea
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(turn_rows);
@@ -140,5 +140,5 @@ void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads heads, const Ro
   turn(d_qkv, positions, heads, table, "d_qkv", -1);
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

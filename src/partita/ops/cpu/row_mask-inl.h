@@ -10,7 +10,7 @@
 #include "partita/ops/cpu/row_mask.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 // Multipliers of the C elements of a row, in `buffer` (C + kMaskPadding floats).
 HWY_INLINE const float* row_multipliers(const RowMask& rows, int64_t row, int64_t C, float* buffer) {
@@ -18,7 +18,7 @@ HWY_INLINE const float* row_multipliers(const RowMask& rows, int64_t row, int64_
   return dropout_multipliers(rows.mask, sample, (row % rows.length) * C, C, buffer);
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_ROW_MASK_INL_H_

@@ -4,7 +4,7 @@
 #include "partita/ops/cpu/mask.h"
 #include "partita/ops/dropout.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct RowMask {
   RowMask(const Dropout& dropout, int64_t rows) : samples(sample_ids(dropout)) {
@@ -22,4 +22,4 @@ struct RowMask {
   int64_t length = 1;  // rows a sample
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace partita {
+namespace partita::internal {
 
 template <class T, class Purpose>
 [[nodiscard]] T* scratch(int64_t count) {
@@ -22,4 +22,4 @@ template <class T, class Purpose>
   return memory.get();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "partita/ops/cpu/optimizer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 void sgd_elements(const OptimizerProblem& p, const SgdFactors& factor, int64_t begin, int64_t end) {
@@ -38,11 +38,11 @@ void sgd_elements(const OptimizerProblem& p, const SgdFactors& factor, int64_t b
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(sgd_elements);
@@ -67,5 +67,5 @@ void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::T
   });
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

@@ -1,7 +1,7 @@
 // What a step of gradient descent multiplies with, the same for all elements of a run.
 #pragma once
 
-namespace partita {
+namespace partita::internal {
 
 struct SgdFactors {
   float gradient;  // the clip factor
@@ -9,4 +9,4 @@ struct SgdFactors {
   float rate;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
@@ -145,7 +145,7 @@ HWY_INLINE V exp(V x) {
   return hn::IfThenZeroElse(tiny, hn::BitCast(D(), bits));
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_SIMD_INL_H_

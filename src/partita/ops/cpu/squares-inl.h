@@ -11,7 +11,7 @@
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Squares of fp32 are exact in fp64, and do not overflow.
@@ -36,7 +36,7 @@ HWY_INLINE double sum_of_squares(const float* in, int64_t n) {
   return sum;
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_SQUARES_INL_H_

@@ -17,7 +17,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 // fp32 bits plus 16 random ones: the upper half is v rounded up with the probability that its lower half says. It
 // passes from the largest number to infinity as rounding does; infinity, whose lower half is 0, stays; NaN becomes
@@ -73,7 +73,7 @@ HWY_INLINE void for_rounded(const OptimizerProblem& p, int64_t begin, const at::
   }
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_STOCHASTIC_INL_H_

@@ -7,9 +7,9 @@
 
 #include "partita/ops/cpu/isa_limit.h"
 
-namespace partita {
+namespace partita::internal {
 
 // In every file with kernels, so that whatever program has some obeys the limit: before main, once.
 inline const bool kIsaLimitApplied = apply_isa_limit();
 
-}  // namespace partita
+}  // namespace partita::internal

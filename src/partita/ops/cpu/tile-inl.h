@@ -9,7 +9,7 @@
 #include "partita/ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 
 // out [columns, rows] = transpose of in [rows, columns]; leading dimensions in 32-bit words.
 HWY_INLINE void transpose_words(const uint32_t* in, int64_t ld_in, int64_t rows, int64_t columns, uint32_t* out,
@@ -87,7 +87,7 @@ HWY_INLINE void transpose_left(const at::BFloat16* in, int64_t ld_in, int64_t ro
                   reinterpret_cast<uint32_t*>(out), ld_out / 2);
 }
 
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_OPS_CPU_TILE_INL_H_

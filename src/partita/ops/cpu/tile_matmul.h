@@ -8,7 +8,7 @@
 #pragma once
 #include <ATen/native/CPUBlas.h>
 
-namespace partita {
+namespace partita::internal {
 
 inline void tile_matmul(int64_t M, int64_t N, int64_t K, const float* a, int64_t lda, const float* b, int64_t ldb,
                         float* c, int64_t ldc, bool add) {
@@ -22,4 +22,4 @@ inline void tile_matmul(int64_t M, int64_t N, int64_t K, const at::BFloat16* a, 
 inline void tile_matmul_done(float) { at::native::cpublas::brgemm_release(/*is_vnni=*/false); }
 inline void tile_matmul_done(at::BFloat16) { at::native::cpublas::brgemm_release(/*is_vnni=*/true); }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/ops/cpu/products.h"
 #include "partita/ops/cpu/scratch.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // Rows and columns of a block. Large enough that widening is small compared with the product, small enough for caches.
@@ -63,4 +63,4 @@ void wide_matmul(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, 
     }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -6,7 +6,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita {
+namespace partita::internal {
 
 // y (+)= scale * a b, all fp32: dense, or transposed views of dense matrices; rows of y may be apart.
 void matmul_fp32(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale);
@@ -15,4 +15,4 @@ void matmul_fp32(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, 
 // fp32. Memory for three blocks is kept by the thread.
 void wide_matmul(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/ops/cuda/gelu.cuh"
 #include "partita/ops/cuda/launch.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 // Which eight elements a thread has: packs never cross the end of a row.
@@ -165,4 +165,4 @@ void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up,
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

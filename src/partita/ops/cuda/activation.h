@@ -4,7 +4,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void bias_gelu_forward(at::Tensor out, at::Tensor x, at::Tensor bias, at::Tensor amax = {});
 void gelu_recompute(at::Tensor out, at::Tensor x);
@@ -13,4 +13,4 @@ void swiglu_forward(at::Tensor out, at::Tensor gate_up, at::Tensor amax = {});
 void swiglu_backward(at::Tensor d_gate_up, at::Tensor d_out, at::Tensor gate_up, at::Tensor amax = {});
 void bias_backward(at::Tensor d, Target d_bias);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -7,7 +7,7 @@
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kBlockRows = kThreads / kWarp;  // rows of a block's threads; a warp has 32 packs of a row
@@ -127,4 +127,4 @@ void bias_backward(at::Tensor d, Target d_bias) {
   });
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -2,7 +2,7 @@
 #pragma once
 #include "partita/ops/step_scalars.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 struct AdamFactors {
   float gradient;  // the clip factor
@@ -40,4 +40,4 @@ __device__ __forceinline__ float adam_quotient(const AdamFactors& f, const float
   return __fdiv_rn(state[0], __fmaf_rn(__fsqrt_rn(state[1]), f.root_correction, f.epsilon));
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -2,7 +2,7 @@
 #include "partita/ops/cuda/optimizer.cuh"
 #include "partita/ops/cuda/optimizer.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 struct AdamWRule {
@@ -37,4 +37,4 @@ void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradie
   launch_step(p, AdamWRule{{adamw.beta1, adamw.beta2, adamw.epsilon}, adamw.weight_decay});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -7,7 +7,7 @@
 #pragma once
 #include "partita/ops/cuda/device.cuh"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 template <class T, int n>
 __device__ __forceinline__ uint32_t larger(uint32_t largest, const Pack<T, n>& pack) {
@@ -42,4 +42,4 @@ __device__ __forceinline__ void record_amax(float* amax, uint32_t largest) {
   if (lane == 0 && largest > *static_cast<volatile unsigned*>(bits)) atomicMax(bits, largest);
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -11,7 +11,7 @@
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream(); }
@@ -215,4 +215,4 @@ int64_t attention_workspace(at::ScalarType dtype, int64_t samples, int64_t lengt
   return most;
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -14,7 +14,7 @@
 #include "partita/base/random.h"
 #include "partita/ops/cuda/attention_plain.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kLanes = 32;
@@ -348,4 +348,4 @@ void launch_cudnn_seed(int64_t* to, uint32_t site, const StepScalars* now, const
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -13,7 +13,7 @@
 #include "partita/ops/attention.h"
 #include "partita/ops/cuda/dropout.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // first_keys are numbers that the host does not look at: one outside 0 .. t is taken as the nearest of these.
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads, const Dropout&,
@@ -31,4 +31,4 @@ void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tenso
 [[nodiscard]] int64_t attention_workspace(at::ScalarType, int64_t samples, int64_t length, Heads, float dropout,
                                           bool deterministic);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

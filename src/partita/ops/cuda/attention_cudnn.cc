@@ -14,7 +14,7 @@
 #include "partita/ops/cuda/attention_problem.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
@@ -213,4 +213,4 @@ void run_cudnn(const CudnnPlan& plan, const AttentionProblem& p) {
   if (error.is_bad()) fail("cuDNN: attention failed: {}", error.get_message());
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

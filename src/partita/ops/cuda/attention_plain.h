@@ -7,7 +7,7 @@
 
 #include "partita/ops/step_scalars.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // Vectors of heads: where they begin, and how many elements lie from one to the next.
 struct HeadVectors {
@@ -45,4 +45,4 @@ void launch_append(PlainAttention::Type, const HeadVectors& from, const HeadVect
 // Two numbers of a cuDNN dropout mask: seed and offset.
 void launch_cudnn_seed(int64_t* to, uint32_t site, const StepScalars* now, const int64_t* sample_ids, cudaStream_t);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

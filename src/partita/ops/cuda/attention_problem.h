@@ -5,7 +5,7 @@
 #include "partita/ops/attention.h"
 #include "partita/ops/cuda/dropout.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // The operands of one call, checked.
 struct AttentionProblem {
@@ -35,4 +35,4 @@ void run_cudnn(const CudnnPlan&, const AttentionProblem&);
 // cuDNN's seed and offset of a dropout mask, two int64 on the device.
 void write_cudnn_seed(int64_t* seed_and_offset, const Dropout&);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -17,7 +17,7 @@
 #include "partita/ops/cuda/normal.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 // Attention of some samples, in memory of its own.
@@ -99,4 +99,4 @@ int64_t reserve_workspace(at::ScalarType dtype, int64_t samples, int64_t length,
   return workspace_bytes();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

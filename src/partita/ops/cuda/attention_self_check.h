@@ -4,7 +4,7 @@
 
 #include "partita/ops/attention.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // Of cuDNN's attention from our own kernels, for the numbers of a seed: the largest over heads and blocks of positions
 // of the root mean square of the errors relative to that of the values. Of the last sample.
@@ -21,4 +21,4 @@ void attention_self_check(at::ScalarType, int64_t samples, int64_t length, Heads
 [[nodiscard]] int64_t reserve_workspace(at::ScalarType, int64_t samples, int64_t length, Heads, float dropout,
                                         bool deterministic);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

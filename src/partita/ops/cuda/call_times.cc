@@ -4,7 +4,7 @@
 
 #include "partita/base/cuda_error.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 cudaEvent_t CallTimes::record(cudaStream_t stream) {
   cudaEvent_t event = nullptr;
@@ -29,4 +29,4 @@ std::vector<std::vector<float>> CallTimes::take() {
   return milliseconds;
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

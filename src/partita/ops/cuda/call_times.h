@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 class CallTimes {
  public:
@@ -33,4 +33,4 @@ class CallTimes {
   std::vector<Call> open_;
 };
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

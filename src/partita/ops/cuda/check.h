@@ -3,17 +3,17 @@
 #include "partita/base/cuda_error.h"
 #include "partita/ops/check.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // A dense row-major tensor of that shape and dtype.
 inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   check_dense(tensor, name, shape, dtype, at::kCUDA);
 }
 inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
-  partita::check_columns(tensor, name, shape, dtype, at::kCUDA);
+  internal::check_columns(tensor, name, shape, dtype, at::kCUDA);
 }
 inline void check_optional(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   if (tensor.defined()) check_tensor(tensor, name, shape, dtype);
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

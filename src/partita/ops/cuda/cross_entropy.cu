@@ -7,7 +7,7 @@
 #include "partita/ops/cuda/values.cuh"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
@@ -181,4 +181,4 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
   add_partial_sums(losses, n, 1, loss.mutable_data_ptr<double>());
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -5,7 +5,7 @@
 #include "partita/base/label.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted
 // rows of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in
@@ -13,4 +13,4 @@ namespace partita::cuda {
 // check_values() (ops/cuda/values.h), and its row ignored.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

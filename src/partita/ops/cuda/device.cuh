@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 inline constexpr int kWarp = 32;
 
@@ -153,4 +153,4 @@ __device__ __forceinline__ N block_sum(N x, N* partial) {
   return warp_sum(lane < warps ? partial[lane] : N{0});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

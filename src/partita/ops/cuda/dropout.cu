@@ -3,7 +3,7 @@
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/mask.cuh"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 // Sample blockIdx.y: its `count` elements lie side by side, so that packs fall together with Philox's blocks whatever C
@@ -51,4 +51,4 @@ void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout) {
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout& dropout) { drop<false>(out, in, dropout); }
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout& dropout) { drop<true>(out, in, dropout); }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -3,8 +3,8 @@
 #pragma once
 #include "partita/ops/dropout.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 using partita::Dropout;
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -4,11 +4,11 @@
 
 #include "partita/ops/cuda/dropout.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // out [N, C] = mask * scale * in; out may be in. p == 0: a copy.
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

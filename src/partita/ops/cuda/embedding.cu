@@ -7,7 +7,7 @@
 #include "partita/ops/cuda/values.cuh"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 template <class T>
@@ -225,4 +225,4 @@ void embedding_backward(Target d_token_table, Target d_position_table, at::Tenso
   backward_of_table(d_position_table, d_out, positions, "d_position_table");
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

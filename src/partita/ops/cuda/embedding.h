@@ -5,7 +5,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, at::Tensor token_table,
                        at::Tensor position_table);
@@ -14,4 +14,4 @@ void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, 
 void embedding_backward(Target d_token_table, Target d_position_table, at::Tensor d_out, at::Tensor tokens,
                         at::Tensor positions);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -5,7 +5,7 @@
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kPack = 4;                // elements: 16 bytes of fp32, 8 of half precision
@@ -119,4 +119,4 @@ void cast(at::Tensor out, at::Tensor in) {
   });
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -2,7 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // out [n] fp32 (+)= in [n] (fp32, bf16 or fp16).
 void add_into(at::Tensor out, at::Tensor in, bool accumulate);
@@ -11,4 +11,4 @@ void sum_of_squares(at::Tensor in, at::Tensor out);
 // out [n] = in [n], rounded to nearest even; fp32, bf16 and fp16 either way.
 void cast(at::Tensor out, at::Tensor in);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

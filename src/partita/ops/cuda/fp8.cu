@@ -6,7 +6,7 @@
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/launch.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kTile = 128;             // rows and columns of a block's tile
@@ -198,4 +198,4 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

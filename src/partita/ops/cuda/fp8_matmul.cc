@@ -4,7 +4,7 @@
 #include "partita/ops/cuda/fp8.h"
 #include "partita/ops/cuda/matmul_plan.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void check_fp8_device(at::Device device) {
   int major = 0, minor = 0;
@@ -44,4 +44,4 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
                .scale_b = a.scale.const_data_ptr<float>() + kFp8Inverse});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

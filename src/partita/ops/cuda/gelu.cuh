@@ -2,7 +2,7 @@
 #pragma once
 #include "partita/ops/cuda/device.cuh"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 inline constexpr float kLog2E = 1.44269504F;
 
@@ -27,4 +27,4 @@ __device__ __forceinline__ float gelu_slope(float x) {
 
 __device__ __forceinline__ float sigmoid(float x) { return logistic_of_power(-kLog2E * x); }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

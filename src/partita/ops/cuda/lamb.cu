@@ -4,7 +4,7 @@
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int64_t kPartialSum = 32768;  // elements of one partial sum of squares
@@ -110,4 +110,4 @@ void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradien
   launch_step(p, LambRule{{lamb.beta1, lamb.beta2, lamb.epsilon}, lamb.weight_decay, norms.const_data_ptr<double>()});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

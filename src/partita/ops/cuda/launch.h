@@ -13,7 +13,7 @@
 // After a launch: were its arguments valid?
 #define PARTITA_LAUNCHED() PARTITA_CUDA_CHECK(cudaGetLastError())
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 inline constexpr int kThreads = 256;  // a block of element-wise kernels
 
@@ -71,4 +71,4 @@ template <class Kernel>
   return std::max(1, blocks) * multiprocessors();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -9,7 +9,7 @@
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/cuda/dropout.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 struct MaskArguments {
   const StepScalars* now = nullptr;
@@ -91,4 +91,4 @@ class Mask {
   int64_t sample_ = 0, place_ = 0;
 };
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -5,7 +5,7 @@
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/cuda/matmul_plan.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 const void* data(const at::Tensor& tensor) { return tensor.const_data_ptr(); }
@@ -145,4 +145,4 @@ void linear_gelu_backward_input(at::Tensor d_up, at::Tensor d_y, at::Tensor w, a
               {.a = data(w), .b = data(d_y), .out = mutable_data(d_up), .aux = mutable_data(up)});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

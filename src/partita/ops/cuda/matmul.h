@@ -3,7 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void linear_forward(at::Tensor y, at::Tensor x, at::Tensor w, at::Tensor bias = {});
 void linear_add(at::Tensor y, at::Tensor x, at::Tensor w, float scale);
@@ -18,4 +18,4 @@ void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor
 // d_up [N, F] = (d_y [N, C] w [C, F]) * gelu'(up), w that of the linear behind the GELU. d_up may not be up.
 void linear_gelu_backward_input(at::Tensor d_up, at::Tensor d_y, at::Tensor w, at::Tensor up);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

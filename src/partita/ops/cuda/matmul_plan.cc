@@ -18,7 +18,7 @@
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 void check(cublasStatus_t status, const char* call) {
@@ -295,4 +295,4 @@ void use_algorithms(std::span<const MatmulChoice> choices) {
   for (auto& [product, plan] : plans().made) plans().choose_wanted(product, plan);
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

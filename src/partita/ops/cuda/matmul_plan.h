@@ -14,7 +14,7 @@
 
 #include "partita/ops/matmul_tuning.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 enum class Epilogue : uint8_t { none, bias, gelu, gelu_backward };
 
@@ -56,4 +56,4 @@ void set_trial(int round);
 [[nodiscard]] std::vector<MatmulTimes> take_times();
 void use_algorithms(std::span<const MatmulChoice>);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -5,11 +5,11 @@
 
 #include "partita/ops/norm.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void add_norm_forward(const AddNorm&);
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
                     at::Tensor norm_bias);
 void add_norm_backward(const AddNormBackward&);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

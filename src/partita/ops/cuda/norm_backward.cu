@@ -6,7 +6,7 @@
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kVectors = 3;  // d_weight, d_norm_bias, d_bias
@@ -209,4 +209,4 @@ void add_norm_backward(const AddNormBackward& op) {
   with_type(dtype, [&]<class T>(T) { run<T>(op, mask); });
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -4,7 +4,7 @@
 #include "partita/ops/cuda/norm.h"
 #include "partita/ops/cuda/norm_problem.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 template <class T>
@@ -173,4 +173,4 @@ void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at:
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

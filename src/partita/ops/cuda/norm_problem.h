@@ -5,7 +5,7 @@
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/cuda/launch.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 inline constexpr int kMostNormThreads = 512;
 
@@ -45,4 +45,4 @@ inline void check_norm_bias(const at::Tensor& norm_bias, const at::Tensor& mean,
   PARTITA_CHECK(!norm_bias.defined(), "a norm_bias without a mean: layer norm has both, RMS norm neither");
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

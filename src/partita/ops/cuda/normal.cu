@@ -2,7 +2,7 @@
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/normal.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 #define PARTITA_NORMAL_INLINE __device__ __forceinline__
@@ -80,4 +80,4 @@ void fill_normal(at::Tensor out, const NormalSequence& s) {
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -2,8 +2,8 @@
 #pragma once
 #include "partita/ops/normal.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void fill_normal(at::Tensor out, const NormalSequence&);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

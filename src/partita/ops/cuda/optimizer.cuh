@@ -20,7 +20,7 @@
 #include "partita/ops/rounding.h"
 #include "partita/ops/step_scalars.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 struct OptimizerState {
   const char* name;
@@ -182,4 +182,4 @@ void launch_step(const OptimizerProblem& p, const Rule& rule) {
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

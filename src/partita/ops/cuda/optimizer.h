@@ -7,7 +7,7 @@
 #include "partita/ops/lamb.h"
 #include "partita/ops/sgd.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const AdamW&,
                 const StepScalars* now, const Rounding& = {});
@@ -23,4 +23,4 @@ void lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor grad
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb&,
                at::Tensor norms, const StepScalars* now, const Rounding& = {});
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -4,7 +4,7 @@
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/values.cuh"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr uint32_t kHeads =
@@ -118,4 +118,4 @@ void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads heads, const Ro
   turn(d_qkv, positions, heads, table, "d_qkv", -1);
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -5,10 +5,10 @@
 
 #include "partita/ops/rope.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // The table of partita::make_rope_table, copied to the device.
 void rope_forward(at::Tensor qkv, at::Tensor positions, Heads, const RopeTable&);
 void rope_backward(at::Tensor d_qkv, at::Tensor positions, Heads, const RopeTable&);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

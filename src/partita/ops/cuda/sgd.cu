@@ -1,7 +1,7 @@
 #include "partita/ops/cuda/optimizer.cuh"
 #include "partita/ops/cuda/optimizer.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 template <int kMomenta>
@@ -39,4 +39,4 @@ void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::T
               SgdRule<1>{weight_decay, share});
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -3,7 +3,7 @@
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/launch.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 constexpr int kSumThreads = 1024;
@@ -69,4 +69,4 @@ void add_column_sums(const float* partial, int64_t parts, int vectors, int64_t c
   PARTITA_LAUNCHED();
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

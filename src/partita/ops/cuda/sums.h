@@ -5,7 +5,7 @@
 
 #include "partita/ops/target.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // out[v] += sum over parts of partial[part * vectors + v], in double; one launch.
 void add_partial_sums(const double* partial, int64_t parts, int vectors, double* out);
@@ -17,4 +17,4 @@ struct ColumnTargets {
 };
 void add_column_sums(const float* partial, int64_t parts, int vectors, int64_t columns, const ColumnTargets& targets);
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -7,7 +7,7 @@
 
 #include "partita/ops/cuda/check.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 ValueError* value_error() {
   static std::mutex mutex;
@@ -41,4 +41,4 @@ void check_values() {
        found.place % found.length, found.limit - 1);
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

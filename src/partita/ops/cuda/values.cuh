@@ -2,7 +2,7 @@
 #pragma once
 #include "partita/ops/cuda/values.h"
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // Whether value lies in 0..limit-1; if not, it is noted unless another was before.
 __device__ __forceinline__ bool check_value(int32_t value, int64_t limit, ValueKind kind, int64_t place, int64_t length,
@@ -14,4 +14,4 @@ __device__ __forceinline__ bool check_value(int32_t value, int64_t limit, ValueK
   return false;
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

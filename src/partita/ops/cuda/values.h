@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 enum class ValueKind : int32_t { fine, token, position, label };
 
@@ -22,4 +22,4 @@ struct ValueError {
 // Waits for the current stream. Error: what a kernel found since the last call, and where.
 void check_values();
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 namespace {
 
 struct Blocks {
@@ -43,4 +43,4 @@ int64_t workspace_bytes() {
   return sum;
 }
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace partita::cuda {
+namespace partita::internal::cuda {
 
 // Least size of the block: what cuBLASLt's algorithms may use.
 inline constexpr int64_t kMatmulWorkspace = int64_t{64} << 20;
@@ -18,4 +18,4 @@ inline constexpr int64_t kMatmulWorkspace = int64_t{64} << 20;
 // Bytes held on the current device, for all streams.
 [[nodiscard]] int64_t workspace_bytes();
 
-}  // namespace partita::cuda
+}  // namespace partita::internal::cuda

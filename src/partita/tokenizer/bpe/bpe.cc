@@ -4,7 +4,7 @@
 #include "partita/tokenizer/added_tokens.h"
 #include "partita/tokenizer/bpe/bpe_encoder.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::optional<TokenId> end_of_document_of(const BpeModel& model) {
@@ -53,4 +53,4 @@ std::string_view ByteLevelBpe::bytes_of(TokenId id) const {
   return model_.tokens[static_cast<size_t>(id)];
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/tokenizer/split/splitter.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct ByteLevelBpeOptions {
   SplitPattern pattern = SplitPattern::gpt2;
@@ -52,4 +52,4 @@ class ByteLevelBpe final : public Tokenizer {
   std::optional<TokenId> end_of_document_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include "partita/tokenizer/bpe/bpe.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kSlack = ShortPretokens::kInside + 1;  // ids written past the end, and overwritten
@@ -101,4 +101,4 @@ std::span<const TokenId> BpeEncoder::merge(std::string_view pretoken) {
   return merged_;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

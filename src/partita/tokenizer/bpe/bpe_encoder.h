@@ -10,7 +10,7 @@
 #include "partita/tokenizer/split/pretoken_scanner.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class ByteLevelBpe;
 
@@ -38,4 +38,4 @@ class BpeEncoder final : public Encoder {
   std::vector<TokenId> found_;  // of the window
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kShort = 32;     // bytes up to which looking through all pairs beats a heap
@@ -94,4 +94,4 @@ void BpeMerger::merge_list(std::string_view pretoken, Queue& queue, std::vector<
   for (uint32_t i = 0; i != kNone; i = nodes_[i].after) ids.push_back(nodes_[i].id);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

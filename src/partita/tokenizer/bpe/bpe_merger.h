@@ -9,7 +9,7 @@
 #include "partita/tokenizer/bpe/pair_queues.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class BpeMerger {
  public:
@@ -32,4 +32,4 @@ class BpeMerger {
   PairHeap heap_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/tokenizer/byte_level.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::unordered_map<std::string_view, TokenId> token_ids(const BpeModel& model) {
   std::vector<bool> special(model.tokens.size());
@@ -72,4 +72,4 @@ void validate(const BpeModel& model, std::string_view origin) {
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

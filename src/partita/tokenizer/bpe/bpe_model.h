@@ -10,7 +10,7 @@
 
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct BpeMerge {
   TokenId left, right;  // become
@@ -45,4 +45,4 @@ void validate(const BpeModel& model, std::string_view origin);
 // Token bytes -> id, special tokens left out. The views are into `model`.
 [[nodiscard]] std::unordered_map<std::string_view, TokenId> token_ids(const BpeModel& model);
 
-}  // namespace partita
+}  // namespace partita::internal

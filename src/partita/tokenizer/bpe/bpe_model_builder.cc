@@ -6,7 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/tokenizer/byte_level.h"
 
-namespace partita {
+namespace partita::internal {
 
 void BpeModelBuilder::add_token(std::string name, int64_t id) {
   if (id < 0 || id > std::numeric_limits<TokenId>::max()) {
@@ -97,4 +97,4 @@ BpeModel BpeModelBuilder::build() {
   return model;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

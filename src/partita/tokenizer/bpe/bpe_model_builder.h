@@ -9,7 +9,7 @@
 
 #include "partita/tokenizer/bpe/bpe_model.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What the names of tokens are.
 enum class TokenNames {
@@ -51,4 +51,4 @@ class BpeModelBuilder {
   std::vector<BpeMerge> merges_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include "partita/tokenizer/split/gpt2_split.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;  // of a long text, for one thread
@@ -254,4 +254,4 @@ BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOpt
   return model;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

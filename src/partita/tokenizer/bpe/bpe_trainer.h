@@ -20,7 +20,7 @@
 
 #include "partita/tokenizer/bpe/bpe_model.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct PretokenCount {
   std::string pretoken;
@@ -59,4 +59,4 @@ void check(const BpeTrainerOptions& options);
 [[nodiscard]] BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOptions& options,
                                  const std::function<void(int64_t, int64_t)>& progress = {});
 
-}  // namespace partita
+}  // namespace partita::internal

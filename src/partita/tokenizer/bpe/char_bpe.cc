@@ -7,7 +7,7 @@
 #include "partita/tokenizer/bpe/char_bpe_encoder.h"
 #include "partita/tokenizer/byte_tokens.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 class Encoding final : public Encoder {
@@ -156,4 +156,4 @@ std::string_view CharBpe::bytes_of(TokenId id) const {
   return model_.tokens[static_cast<size_t>(id)];
 }
 
-}  // namespace partita
+}  // namespace partita::internal

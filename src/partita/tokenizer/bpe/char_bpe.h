@@ -19,7 +19,7 @@
 #include "partita/tokenizer/bpe/char_bpe_table.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct CharBpeOptions {
   bool byte_fallback = false;       // a character that is no token becomes its bytes' tokens <0x00> .. <0xFF>
@@ -53,4 +53,4 @@ class CharBpe final : public Tokenizer {
   CharBpeTable table_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

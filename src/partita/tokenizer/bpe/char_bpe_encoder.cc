@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 void UnknownChars::append(std::string_view characters, bool after_unknown, std::vector<TokenId>& ids) const {
   switch (as) {
@@ -104,4 +104,4 @@ std::span<const TokenId> CharBpeEncoder::look_up(std::string_view unit, const Un
   return *known;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 #include "partita/tokenizer/bpe/unit_cache.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What characters that are no token become.
 struct UnknownChars {
@@ -80,4 +80,4 @@ class CharBpeEncoder {
 void append_symbols(const CharBpeTable& table, std::string_view text, size_t begin, size_t end,
                     std::vector<SymbolAt>& symbols);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 
 #include "partita/tokenizer/bpe/char_bpe_table.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct SymbolAt {
   Symbol symbol;
@@ -139,4 +139,4 @@ void CharBpeMerger::merge(const CharBpeTable& table, std::vector<SymbolAt>& symb
   std::erase_if(symbols, [](const SymbolAt& s) { return s.symbol == kGone; });
 }
 
-}  // namespace partita
+}  // namespace partita::internal

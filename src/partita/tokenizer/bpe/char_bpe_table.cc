@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-namespace partita {
+namespace partita::internal {
 
 CharBpeTable::CharBpeTable(std::span<const Char> chars, std::span<const SymbolMerge> merges, CharJoins joins)
     : joins_(std::move(joins)) {
@@ -31,4 +31,4 @@ CharBpeTable::CharBpeTable(std::span<const Char> chars, std::span<const SymbolMe
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 
 #include "partita/tokenizer/bpe/char_joins.h"
 
-namespace partita {
+namespace partita::internal {
 
 using Symbol = int32_t;
 inline constexpr Symbol kNoSymbol = -1;  // and below: symbols that never merge
@@ -76,4 +76,4 @@ class CharBpeTable {
   CharJoins joins_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

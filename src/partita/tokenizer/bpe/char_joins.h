@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 // Bytes of the character at text[at], by its first byte alone, and not beyond the text: ill-formed UTF-8 falls apart
 // in some way.
@@ -137,4 +137,4 @@ class CharJoins {
   int shift_ = 58;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 MergeTable::MergeTable(const BpeModel& model, const std::array<TokenId, 256>& byte_tokens)
     : byte_tokens_(byte_tokens), byte_ranks_(size_t{1} << 16), joins_(size_t{1} << 16) {
@@ -42,4 +42,4 @@ MergeTable::MergeTable(const BpeModel& model, const std::array<TokenId, 256>& by
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

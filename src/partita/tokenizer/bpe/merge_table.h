@@ -13,7 +13,7 @@
 #include "partita/tokenizer/bpe/bpe_model.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class MergeTable {
  public:
@@ -62,4 +62,4 @@ class MergeTable {
   std::vector<TokenId> results_;  // by rank; empty where the rank is the result
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 struct RankedPair {
   uint32_t rank, place;
@@ -79,4 +79,4 @@ class RankLists {
   size_t lowest_word_ = 0;  // no list of a lower one is full
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class PretokenCache {
  public:
@@ -78,4 +78,4 @@ class PretokenCache {
   size_t used_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/tokenizer/huge_array.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class ShortPretokens {
  public:
@@ -123,4 +123,4 @@ class ShortPretokens {
   std::vector<TokenId> more_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

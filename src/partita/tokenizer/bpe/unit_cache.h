@@ -20,7 +20,7 @@
 
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class UnitCache {
  public:
@@ -149,4 +149,4 @@ class UnitCache {
   size_t used_ = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -10,7 +10,7 @@
 #include "partita/tokenizer/formats/json_node.h"
 #include "partita/tokenizer/formats/tokenizer_files.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";
@@ -87,4 +87,4 @@ void save_gpt2_files(const BpeModel& model, const std::filesystem::path& vocab, 
   write_file(merges, out);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

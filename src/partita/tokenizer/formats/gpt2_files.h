@@ -9,7 +9,7 @@
 
 #include "partita/tokenizer/bpe/bpe_model.h"
 
-namespace partita {
+namespace partita::internal {
 
 // "<|endoftext|>" is special if no merge makes it. Error: names the file and the line or token.
 [[nodiscard]] BpeModel load_gpt2_files(const std::filesystem::path& vocab, const std::filesystem::path& merges);
@@ -19,4 +19,4 @@ void save_gpt2_files(const BpeModel& model, const std::filesystem::path& vocab, 
 // The same, before there is a model.
 void check_special_for_gpt2_files(const std::vector<std::string>& special);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 
-namespace partita {
+namespace partita::internal {
 
 JsonNode::JsonNode(const json& value, std::string origin, std::string path)
     : value_(value), origin_(std::move(origin)), path_(std::move(path)) {
@@ -44,4 +44,4 @@ std::string JsonNode::path_of(std::string_view name) const {
 
 std::string JsonNode::shown(const json& value) { return json_excerpt(value); }
 
-}  // namespace partita
+}  // namespace partita::internal

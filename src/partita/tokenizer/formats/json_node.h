@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 class JsonNode {
  public:
@@ -56,4 +56,4 @@ class JsonNode {
   std::string origin_, path_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

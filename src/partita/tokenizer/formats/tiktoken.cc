@@ -10,7 +10,7 @@
 #include "partita/tokenizer/formats/tokenizer_files.h"
 #include "partita/tokenizer/pipeline.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // RFC 4648, section 4; padding may be left out. Nothing where it is malformed.
@@ -184,4 +184,4 @@ std::unique_ptr<Tokenizer> load_tiktoken(const std::filesystem::path& path, std:
   return std::make_unique<Pipeline>(std::move(parts));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include "partita/tokenizer/bpe/bpe_model.h"
 #include "partita/tokenizer/split/splitter.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TiktokenKind {
   std::string_view name;
@@ -46,4 +46,4 @@ struct TiktokenKind {
 // The tokens of the file, with the merges that its ranks amount to. `origin` begins the messages.
 [[nodiscard]] BpeModel parse_tiktoken(std::string_view text, std::string_view origin);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -3,7 +3,7 @@
 
 #include "partita/tokenizer/formats/tiktoken.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Special = TiktokenKind::Special;
@@ -88,4 +88,4 @@ std::vector<TiktokenKind> tiktoken_kinds() {
           {"qwen", SplitPattern::qwen2, 151643, qwen_special, ""}};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

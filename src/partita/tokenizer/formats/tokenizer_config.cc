@@ -8,7 +8,7 @@
 #include "partita/base/log.h"
 #include "partita/tokenizer/formats/json_node.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -165,4 +165,4 @@ void check_tokenizer_config(const TokenizerConfig& config, const Tokenizer& toke
               missing);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

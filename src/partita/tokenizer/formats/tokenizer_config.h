@@ -16,7 +16,7 @@
 #include "partita/tokenizer/formats/tokenizer_files.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct TokenizerConfig {
   std::filesystem::path file;  // or the folder, if it has only the others; empty: it has none
@@ -41,4 +41,4 @@ struct TokenizerConfig {
 // they are ordinary text, and transformers would add them.
 void check_tokenizer_config(const TokenizerConfig& config, const Tokenizer& tokenizer, TokenizerFormat format);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -9,7 +9,7 @@
 #include "partita/tokenizer/formats/tiktoken.h"
 #include "partita/tokenizer/sentencepiece/sentencepiece.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TokenizerFiles find_tokenizer_files(const fs::path& path) {
   return {looks_like_sentencepiece(head) ? TokenizerFormat::sentencepiece : TokenizerFormat::json, path, {}, ""};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

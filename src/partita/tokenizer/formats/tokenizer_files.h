@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 enum class TokenizerFormat {
   json,           // tokenizer_json.h
@@ -40,4 +40,4 @@ struct TokenizerFiles {
 // The file in a folder, if it has a tokenizer.
 [[nodiscard]] std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -16,7 +16,7 @@
 #include "partita/tokenizer/pipeline.h"
 #include "partita/tokenizer/unigram/unigram.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -241,4 +241,4 @@ BpeModel load_tokenizer_json(const std::filesystem::path& path) {
   return parse_tokenizer_json_model(read_tokenizer_file(path), path.string());
 }
 
-}  // namespace partita
+}  // namespace partita::internal

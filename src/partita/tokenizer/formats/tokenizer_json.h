@@ -22,7 +22,7 @@
 
 #include "partita/tokenizer/bpe/bpe_model.h"
 
-namespace partita {
+namespace partita::internal {
 
 [[nodiscard]] std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path);
 // The same from the file's content; `origin` begins the messages.
@@ -36,4 +36,4 @@ namespace partita {
 void save_tokenizer_json(const BpeModel& model, const std::filesystem::path& path);
 [[nodiscard]] std::string format_tokenizer_json(const BpeModel& model);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -5,7 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using nlohmann::json;
@@ -313,4 +313,4 @@ SurroundingTokens read_post_processor(const JsonNode& root) {
   return tokens;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

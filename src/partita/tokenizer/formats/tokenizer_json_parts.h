@@ -10,7 +10,7 @@
 #include "partita/tokenizer/normalizer.h"
 #include "partita/tokenizer/split/pre_tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 // `root` is the file.
 [[nodiscard]] Normalizer read_normalizer(const JsonNode& root);
@@ -24,4 +24,4 @@ struct SurroundingTokens {
 };
 [[nodiscard]] SurroundingTokens read_post_processor(const JsonNode& root);
 
-}  // namespace partita
+}  // namespace partita::internal

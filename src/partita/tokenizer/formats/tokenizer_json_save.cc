@@ -8,7 +8,7 @@
 #include "partita/tokenizer/byte_level.h"
 #include "partita/tokenizer/formats/tokenizer_json.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
@@ -71,4 +71,4 @@ void save_tokenizer_json(const BpeModel& model, const std::filesystem::path& pat
   write_file(path, format_tokenizer_json(model));
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 // A unit of darts-clone's double array: bit 31 tells leaves, which hold a value, from nodes, which hold the byte that
@@ -85,4 +85,4 @@ bool PrecompiledCharsmap::may_begin_with(std::string_view bytes) const {
   return true;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class PrecompiledCharsmap {
  public:
@@ -40,4 +40,4 @@ class PrecompiledCharsmap {
   std::string replacements_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

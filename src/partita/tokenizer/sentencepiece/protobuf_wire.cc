@@ -5,7 +5,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr uint64_t kVarint = 0, kFixed64 = 1, kBytes = 2, kGroupBegin = 3, kGroupEnd = 4, kFixed32 = 5;
@@ -81,4 +81,4 @@ std::optional<ProtobufField> ProtobufReader::next() {
   return std::nullopt;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

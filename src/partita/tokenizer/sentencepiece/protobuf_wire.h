@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class ProtobufKind : uint8_t { varint, fixed64, bytes, fixed32 };  // bytes: strings and messages as well
 
@@ -45,4 +45,4 @@ class ProtobufReader {
   std::string origin_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

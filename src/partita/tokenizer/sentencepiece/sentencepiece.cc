@@ -8,7 +8,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_unigram.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using PieceType = SentencePieceModel::PieceType;
@@ -157,4 +157,4 @@ bool looks_like_sentencepiece(std::string_view head) {
   return head[4 + text] == kField2 || head[4 + text] == kField3;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -17,7 +17,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_pieces.h"
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
@@ -61,4 +61,4 @@ class SentencePieceTokenizer final : public Tokenizer {
 // text (tiktoken) or JSON?
 [[nodiscard]] bool looks_like_sentencepiece(std::string_view head);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/tokenizer/bpe/char_bpe_merger.h"
 #include "partita/tokenizer/sentencepiece/sentencepiece_normalizer.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using PieceType = SentencePieceModel::PieceType;
@@ -211,4 +211,4 @@ std::unique_ptr<SentencePieceSegmenter> SentencePieceBpe::make_segmenter() const
   return std::make_unique<SentencePieceBpeSegmenter>(*this);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

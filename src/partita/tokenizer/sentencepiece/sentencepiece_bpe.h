@@ -13,7 +13,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_pieces.h"
 #include "partita/tokenizer/unigram/byte_trie.h"
 
-namespace partita {
+namespace partita::internal {
 
 class SentencePieceBpe final : public SentencePieceAlgorithm {
  public:
@@ -32,4 +32,4 @@ class SentencePieceBpe final : public SentencePieceAlgorithm {
   CharBpeTable table_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/tokenizer/byte_tokens.h"
 #include "partita/tokenizer/sentencepiece/protobuf_wire.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 using Model = SentencePieceModel;
@@ -170,4 +170,4 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, std::string
   return model;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -13,7 +13,7 @@
 
 #include "partita/tokenizer/tokenizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct SentencePieceNormalizerSpec {
   std::string precompiled_charsmap;
@@ -59,4 +59,4 @@ struct SentencePieceModel {
 // there twice, no or several unknown pieces, byte pieces without byte_fallback or less than all 256 with it.
 [[nodiscard]] SentencePieceModel parse_sentencepiece_model(std::string_view bytes, std::string_view origin);
 
-}  // namespace partita
+}  // namespace partita::internal

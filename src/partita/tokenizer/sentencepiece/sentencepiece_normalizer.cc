@@ -5,7 +5,7 @@
 
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
@@ -146,4 +146,4 @@ void SentencePieceNormalizer::normalize(std::string_view text, std::string& out)
   if (add_space_ && space_behind_) out += space_;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

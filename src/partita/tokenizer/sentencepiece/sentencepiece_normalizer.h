@@ -16,7 +16,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "partita/tokenizer/unigram/byte_trie.h"
 
-namespace partita {
+namespace partita::internal {
 
 inline constexpr std::string_view kSpaceBlock = "\xE2\x96\x81";  // U+2581
 
@@ -57,4 +57,4 @@ class SentencePieceNormalizer {
   std::array<bool, 128> plain_{};  // ASCII in front of ASCII that no rule and no user-defined symbol begins with
 };
 
-}  // namespace partita
+}  // namespace partita::internal

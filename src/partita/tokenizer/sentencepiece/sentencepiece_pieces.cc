@@ -2,7 +2,7 @@
 
 #include "partita/tokenizer/sentencepiece/sentencepiece_normalizer.h"
 
-namespace partita {
+namespace partita::internal {
 
 std::string spaces_for_blocks(std::string_view text) {
   std::string out;
@@ -40,4 +40,4 @@ UnknownChars sentencepiece_unknown(const SentencePieceModel& model) {
   return unknown;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

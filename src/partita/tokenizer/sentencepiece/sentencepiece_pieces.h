@@ -9,7 +9,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "partita/tokenizer/unigram/byte_trie.h"
 
-namespace partita {
+namespace partita::internal {
 
 // With ' ' for each U+2581.
 [[nodiscard]] std::string spaces_for_blocks(std::string_view text);
@@ -34,4 +34,4 @@ class SentencePieceAlgorithm {
   [[nodiscard]] virtual std::unique_ptr<SentencePieceSegmenter> make_segmenter() const = 0;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

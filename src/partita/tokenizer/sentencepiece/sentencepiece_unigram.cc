@@ -9,7 +9,7 @@
 #include "partita/tokenizer/bpe/unit_cache.h"
 #include "partita/tokenizer/unigram/unigram_certainty.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr float kUnknownPenalty = 10, kResetBeyond = 100000;
@@ -133,4 +133,4 @@ std::unique_ptr<SentencePieceSegmenter> SentencePieceUnigram::make_segmenter() c
   return std::make_unique<SentencePieceUnigramSegmenter>(*this);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

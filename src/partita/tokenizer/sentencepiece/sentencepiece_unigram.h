@@ -9,7 +9,7 @@
 #include "partita/tokenizer/sentencepiece/sentencepiece_pieces.h"
 #include "partita/tokenizer/unigram/unigram_lattice.h"
 
-namespace partita {
+namespace partita::internal {
 
 class SentencePieceUnigram final : public SentencePieceAlgorithm {
  public:
@@ -24,4 +24,4 @@ class SentencePieceUnigram final : public SentencePieceAlgorithm {
   std::vector<float> scores_;  // by id, as the lattice adds them
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -22,7 +22,7 @@
 #include "partita/unicode/unicode.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -149,7 +149,7 @@ HWY_INLINE void class_masks(std::string_view text, size_t bytes, ClassMasks* mas
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_TOKENIZER_CLASS_MASKS_INL_H_

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // 's|'t|'re|'ve|'m|'ll|'d at text[at], which is an apostrophe: its bytes, 0 if there is none.
 [[nodiscard]] inline size_t contraction_bytes(std::string_view text, size_t at) {
@@ -23,4 +23,4 @@ namespace partita {
   return contraction_bytes({lower, 1 + two.size()}, 0);
 }
 
-}  // namespace partita
+}  // namespace partita::internal

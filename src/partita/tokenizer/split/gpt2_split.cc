@@ -5,7 +5,7 @@
 #include "partita/tokenizer/split/contractions.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -45,4 +45,4 @@ size_t gpt2_safe_cut(std::string_view text, size_t from) {
   return text.size();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // The end of the pretoken that begins at `begin` < text.size(). Looks at no byte before `begin`.
 [[nodiscard]] size_t gpt2_pretoken_end(std::string_view text, size_t begin);
@@ -23,4 +23,4 @@ namespace partita {
 // there is none): between an ASCII character that is no space and an ASCII space.
 [[nodiscard]] size_t gpt2_safe_cut(std::string_view text, size_t from);
 
-}  // namespace partita
+}  // namespace partita::internal

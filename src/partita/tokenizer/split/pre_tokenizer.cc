@@ -7,7 +7,7 @@
 #include "partita/unicode/normal_forms.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 struct Part {
@@ -223,4 +223,4 @@ std::vector<std::string_view> PreTokenizer::split(std::string_view text, bool at
   return pieces;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -18,7 +18,7 @@
 #include "partita/tokenizer/split/regex.h"
 #include "partita/tokenizer/split/splitter.h"
 
-namespace partita {
+namespace partita::internal {
 
 // What becomes of the matches of a pattern.
 enum class SplitBehavior {
@@ -81,4 +81,4 @@ struct PreTokenizer {
                                                     std::deque<std::string>& arena) const;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include "partita/tokenizer/split/pretoken_starts-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // Up to where a window that does not reach the text's end shows what begins a pretoken: to the beginning of its last
@@ -78,11 +78,11 @@ size_t window_bounds(SplitPattern pattern, std::string_view text, size_t bytes, 
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace partita {
+namespace partita::internal {
 namespace {
 
 HWY_EXPORT(window_bounds);
@@ -125,5 +125,5 @@ PretokenScanner::Window PretokenScanner::scan(std::string_view text, size_t begi
   return {base, std::span(bounds_).first(count), begin + bounds_[count - 1]};
 }
 
-}  // namespace partita
+}  // namespace partita::internal
 #endif  // HWY_ONCE

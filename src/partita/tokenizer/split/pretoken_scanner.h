@@ -19,7 +19,7 @@
 
 #include "partita/tokenizer/split/splitter.h"
 
-namespace partita {
+namespace partita::internal {
 
 class PretokenScanner {
  public:
@@ -45,4 +45,4 @@ class PretokenScanner {
   std::vector<uint32_t> bounds_;  // room for those of a window
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -20,7 +20,7 @@
 #include "partita/tokenizer/split/contractions.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace partita::HWY_NAMESPACE {
+namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
 // The first `bytes` of a text; their masks, with an empty block behind the last; starts as many.
@@ -197,7 +197,7 @@ HWY_INLINE void llama3_starts(const MaskWindow& w, const Llama3Kind& kind, bool 
 }
 
 }  // namespace
-}  // namespace partita::HWY_NAMESPACE
+}  // namespace partita::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // PARTITA_TOKENIZER_PRETOKEN_STARTS_INL_H_

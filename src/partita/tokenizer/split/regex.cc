@@ -7,7 +7,7 @@
 #include "partita/tokenizer/split/regex_translation.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr size_t kStackStart = size_t{32} << 10, kStackMost = size_t{64} << 20;
@@ -98,4 +98,4 @@ void Regex::find_in_valid(std::string_view text, size_t offset, std::vector<Matc
   }
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class Regex {
  public:
@@ -37,4 +37,4 @@ class Regex {
   std::unique_ptr<Code> code_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

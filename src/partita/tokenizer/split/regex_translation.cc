@@ -6,7 +6,7 @@
 #include "partita/unicode/code_point_set.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 std::string escaped(char32_t c) { return fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(c)); }
@@ -297,4 +297,4 @@ std::string translate_regex(std::string_view regex, std::string_view origin) {
   return Translator(regex, origin).translate();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 // Error: begins with `origin` and says which part is not supported: scripts and other properties, \b, back
 // references, named groups, nested and intersected classes, classes where case is ignored, {n}? and {n,m}+.
 [[nodiscard]] std::string translate_regex(std::string_view regex, std::string_view origin);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include "partita/tokenizer/split/gpt2_split.h"
 #include "partita/unicode/unicode.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
@@ -207,4 +207,4 @@ std::optional<SplitPattern> find_split_pattern(std::string_view regex) {
   return std::nullopt;
 }
 
-}  // namespace partita
+}  // namespace partita::internal

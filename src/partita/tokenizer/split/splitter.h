@@ -21,7 +21,7 @@
 #include <optional>
 #include <string_view>
 
-namespace partita {
+namespace partita::internal {
 
 enum class SplitPattern : uint8_t {
   whole,   // the text is one pretoken
@@ -39,4 +39,4 @@ enum class SplitPattern : uint8_t {
 // By the regular expression, as tokenizer.json (Split) writes it: nothing where the dialects differ.
 [[nodiscard]] std::optional<SplitPattern> find_split_pattern(std::string_view regex);
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace partita {
+namespace partita::internal {
 
 class ByteTrieBuilder {
  public:
@@ -96,4 +96,4 @@ ByteTrie::ByteTrie(std::vector<String> strings) : empty_(strings.empty()) {
   nodes_.shrink_to_fit();
 }
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace partita {
+namespace partita::internal {
 
 class ByteTrie {
  public:
@@ -48,4 +48,4 @@ class ByteTrie {
   bool empty_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/tokenizer/byte_tokens.h"
 
-namespace partita {
+namespace partita::internal {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
@@ -124,4 +124,4 @@ std::string_view Unigram::bytes_of(TokenId id) const {
   return model_.tokens[static_cast<size_t>(id)];
 }
 
-}  // namespace partita
+}  // namespace partita::internal

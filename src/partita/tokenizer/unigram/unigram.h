@@ -17,7 +17,7 @@
 #include "partita/tokenizer/tokenizer.h"
 #include "partita/tokenizer/unigram/unigram_lattice.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct UnigramModel {
   std::vector<std::string> tokens;  // UTF-8
@@ -46,4 +46,4 @@ class Unigram final : public Tokenizer {
   std::optional<std::array<TokenId, 256>> bytes_;  // with byte_fallback
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace partita {
+namespace partita::internal {
 
 UnigramCertainty::Certain UnigramCertainty::segment(const UnigramLattice<float>& lattice, std::string_view unit) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -46,4 +46,4 @@ UnigramCertainty::Certain UnigramCertainty::segment(const UnigramLattice<float>&
   return {pieces_, most > 0 ? static_cast<float>(0.999 * most) : 0.0F};
 }
 
-}  // namespace partita
+}  // namespace partita::internal

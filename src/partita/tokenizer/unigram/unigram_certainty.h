@@ -15,7 +15,7 @@
 
 #include "partita/tokenizer/unigram/unigram_lattice.h"
 
-namespace partita {
+namespace partita::internal {
 
 class UnigramCertainty {
  public:
@@ -35,4 +35,4 @@ class UnigramCertainty {
   std::vector<UnigramPiece> pieces_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -4,7 +4,7 @@
 
 #include "partita/base/error.h"
 
-namespace partita {
+namespace partita::internal {
 
 template <class Score>
 UnigramLattice<Score>::UnigramLattice(std::span<const ScoredPiece> pieces, Score unknown_score, Score reset_beyond)
@@ -57,4 +57,4 @@ std::span<const UnigramPiece> UnigramLattice<Score>::segment(std::string_view un
 template class UnigramLattice<float>;   // SentencePiece
 template class UnigramLattice<double>;  // Hugging Face's tokenizers
 
-}  // namespace partita
+}  // namespace partita::internal

@@ -19,7 +19,7 @@
 #include "partita/tokenizer/tokenizer.h"
 #include "partita/tokenizer/unigram/byte_trie.h"
 
-namespace partita {
+namespace partita::internal {
 
 struct UnigramPiece {
   uint32_t begin, end;  // in the unit
@@ -89,4 +89,4 @@ class UnigramLattice {
   CharJoins joins_;
 };
 
-}  // namespace partita
+}  // namespace partita::internal
