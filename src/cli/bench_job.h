@@ -58,7 +58,7 @@ struct BenchJob {
   const BenchArguments& arguments;
   BenchShape shape;
   World world = World::connect({});
-  at::Device device = take_device(parse_device(arguments.device), world);
+  at::Device device = select_device(parse_device(arguments.device), world);
   std::unique_ptr<Communicator> data;
   std::unique_ptr<Communicator> self;
   std::vector<Batch> batches;

@@ -56,7 +56,7 @@ void run(const CLI::App& command, Arguments a) {
   World world = World::connect({});
   if (world.size() > 1) fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
   take_threads(world, 0);
-  const c10::Device device = take_device(parse_device(a.compute.device), world);
+  const c10::Device device = select_device(parse_device(a.compute.device), world);
   const std::unique_ptr<Communicator> self = on_device(world.group("self", {0}), device);
   Generator generator = Generator::open(a.paths, *self, parse_dtype(a.compute.precision), device);
   log::info("{} on {}", generator.path().string(), describe_device(device));

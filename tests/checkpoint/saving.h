@@ -24,7 +24,7 @@ inline std::filesystem::path save(const std::filesystem::path& root, int64_t ste
     rank.state.scalars = {{"step", step}, {"seed", 0xFFFFFFFFFFFFFFFFU}, {"loss", 0.1}};
   }
   run_ranks(ranks, [&](Peers& peers) {
-    const State& state = layout[static_cast<size_t>(peers.rank())].state;
+    const CheckpointContents& state = layout[static_cast<size_t>(peers.rank())].state;
     EXPECT_EQ(save_checkpoint(root, step, state, peers, retention), root / step_folder_name(step));
   });
   return root / step_folder_name(step);

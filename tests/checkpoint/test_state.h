@@ -14,7 +14,7 @@
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
 #include "partita/base/file.h"
-#include "partita/checkpoint/state.h"
+#include "partita/checkpoint/contents.h"
 #include "tests/support/boxes.h"
 
 namespace partita::internal::test {
@@ -64,7 +64,7 @@ class GlobalValues {
 
 // Boxes of tensors, each with its memory.
 struct RankMemory {
-  State state;
+  CheckpointContents state;
   std::vector<std::vector<std::byte>> memory;
 
   RankMemory() = default;

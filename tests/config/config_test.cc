@@ -75,9 +75,9 @@ TEST(LoadConfig, EveryChoiceReadsAsItsEnumerator) {
   EXPECT_EQ(with("--kernels.cuda_graph=auto").kernels.cuda_graph, Switch::automatic);
   EXPECT_EQ(with("--kernels.cuda_graph=true").kernels.cuda_graph, Switch::on);
   EXPECT_EQ(with("--kernels.cuda_graph=false").kernels.cuda_graph, Switch::off);
-  EXPECT_EQ(with("--train.device=auto").train.device, DeviceWish::automatic);
-  EXPECT_EQ(with("--train.device=cpu").train.device, DeviceWish::cpu);
-  EXPECT_EQ(with("--train.device=cuda").train.device, DeviceWish::cuda);
+  EXPECT_EQ(with("--train.device=auto").train.device, DeviceRequest::automatic);
+  EXPECT_EQ(with("--train.device=cpu").train.device, DeviceRequest::cpu);
+  EXPECT_EQ(with("--train.device=cuda").train.device, DeviceRequest::cuda);
   EXPECT_EQ(with("--memory.recompute=none").memory.recompute, Recompute::none);
   EXPECT_EQ(with("--memory.recompute=selective").memory.recompute, Recompute::selective);
   EXPECT_EQ(with("--memory.recompute=mlp").memory.recompute, Recompute::mlp);

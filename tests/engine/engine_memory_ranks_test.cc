@@ -24,7 +24,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
                              .stage = stage,
                              .micro_batches = micro_batches,
                              .keep = keep,
-                             .entry_layers = keep == Keep::selective ? 2 : 0,
+                             .full_recompute_layers = keep == Keep::selective ? 2 : 0,
                              .compute = compute,
                              .states = states,
                              .offload = {.optimizer = offload > 0, .activations = offload == 2 ? 4 : 0, .copies = {}}};

@@ -40,7 +40,7 @@ TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
   EngineOptions options = small();
   options.frozen = [](const ParameterSpec& s) { return !s.name.starts_with("layers.2.mlp"); };
   options.keep = Keep::attention;
-  options.entry_layers = 4;
+  options.full_recompute_layers = 4;
   const EnginePlan p = plan(options);
   EXPECT_EQ(p.blocks.first_trainable, 3);
   EXPECT_THAT(p.blocks.backward_reads, ElementsAre(false, false, false, true, true, true, true));
@@ -54,7 +54,7 @@ TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
 TEST(EnginePlan, EntryLayersKeepNoMoreThanTheOthers) {
   EngineOptions options = small();
   options.keep = Keep::nothing;
-  options.entry_layers = 9;
+  options.full_recompute_layers = 9;
   EXPECT_THAT(plan(options).keeps, Each(Keep::nothing));
 }
 

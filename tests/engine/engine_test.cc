@@ -47,7 +47,7 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (int64_t rank : {0, 3}) {
       std::vector<StepResult> expected;
-      for (const auto& [keep, entry_layers] :
+      for (const auto& [keep, full_recompute_layers] :
            {std::pair(Keep::all, 0), std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
             std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
         const EngineCase c{.kind = kind,
@@ -55,7 +55,7 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
                            .samples = 3,
                            .micro_batches = 2,
                            .keep = keep,
-                           .entry_layers = entry_layers,
+                           .full_recompute_layers = full_recompute_layers,
                            .dropout = 0.2};
         const auto engine = make(c);
         const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
@@ -120,8 +120,10 @@ TEST_F(EngineTest, RecomputationKeepsLess) {
   EXPECT_LT(3 * bytes(Keep::entry), bytes(Keep::attention));
 
   // Layers are alike: each that keeps its entry alone saves the same.
-  const auto with = [&](int entry_layers) {
-    return make({.samples = 4, .keep = Keep::attention, .entry_layers = entry_layers})->memory().activations;
+  const auto with = [&](int full_recompute_layers) {
+    return make({.samples = 4, .keep = Keep::attention, .full_recompute_layers = full_recompute_layers})
+        ->memory()
+        .activations;
   };
   EXPECT_EQ(with(2) - with(4), with(0) - with(2));
   EXPECT_EQ(with(5), bytes(Keep::entry));

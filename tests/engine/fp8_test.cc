@@ -95,10 +95,10 @@ TEST_F(Fp8EngineTest, RecomputationGivesTheSameBits) {
       c.dropout = 0.2;
       c.lora = {.rank = rank, .dropout = 0.2, .targets = kind == ModelKind::gpt2 ? "c_attn,c_fc" : "q_proj,down_proj"};
       const auto expected = run(c, 3);
-      for (const auto& [keep, entry_layers] : {std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
-                                               std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
+      for (const auto& [keep, full_recompute_layers] : {std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
+                                                        std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
         c.keep = keep;
-        c.entry_layers = entry_layers;
+        c.full_recompute_layers = full_recompute_layers;
         expect_same(run(c, 3), expected);
       }
     }

@@ -48,7 +48,7 @@ struct EngineCase {
   int micro_batches = 1;
   bool fp32_gradients = false;
   Keep keep = Keep::all;
-  int entry_layers = 0;
+  int full_recompute_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
   bool fp8 = false;  // of a model whose sizes allow it; so must the rows of a micro-batch
   bool delayed_scales = false;
@@ -88,7 +88,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .states = c.states,
                               .fp32_gradients = c.fp32_gradients,
                               .keep = c.keep,
-                              .entry_layers = c.entry_layers,
+                              .full_recompute_layers = c.full_recompute_layers,
                               .layers_per_unit = c.layers_per_unit,
                               .actions = c.actions,
                               .optimizer = {.kind = c.optimizer},

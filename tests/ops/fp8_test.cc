@@ -87,7 +87,7 @@ TEST(Fp8, EveryBf16ValueIsRoundedToTheNearest) {
     for (float amax : {448.0F, 0.37F, 60000.0F}) {
       const at::Tensor rows = empty8({256, 256}, format), columns = empty8({256, 256}, format);
       at::Tensor scale = scale_with(amax);
-      fp8_quantise(rows, columns, scale, x);
+      fp8_quantize(rows, columns, scale, x);
       const float factor = fp8_scale(amax, format);
       EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Inverse], 1 / factor);
       for (int i = 0; i < 65536; ++i) {
@@ -107,23 +107,23 @@ TEST(Fp8, InfinityAndNaNAreMeasuredAndSpread) {
     fp8_measure(scale.narrow(0, 0, 1), x);
     EXPECT_FALSE(std::isfinite(scale.const_data_ptr<float>()[0]));
     const at::Tensor rows = empty8({16, 32}, at::kFloat8_e5m2);
-    fp8_quantise(rows, {}, scale, x);
+    fp8_quantize(rows, {}, scale, x);
     for (int64_t i = 0; i < x.numel(); ++i) EXPECT_EQ(byte(rows, i), 0x7F);
     EXPECT_TRUE(std::isnan(scale.const_data_ptr<float>()[kFp8Inverse]));
   }
 }
 
-TEST(Fp8, QuantiseMeasuresInPassing) {
+TEST(Fp8, QuantizeMeasuresInPassing) {
   at::Tensor x = random({32, 48}, at::kBFloat16, 4), scale = scale_with(0.5F);
   x.mutable_data_ptr<at::BFloat16>()[1000] = -9.0F;  // 18 times what was expected: the last value in range
   const at::Tensor rows = empty8({32, 48}, at::kFloat8_e4m3fn);
-  fp8_quantise(rows, {}, scale, x);
+  fp8_quantize(rows, {}, scale, x);
   EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 0);
-  fp8_quantise(rows, {}, scale, x, true);
+  fp8_quantize(rows, {}, scale, x, true);
   EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 9);
   EXPECT_EQ(scale.const_data_ptr<float>()[0], 0.5F);
   EXPECT_EQ(byte(rows, 1000), 0x80 | last_of(at::kFloat8_e4m3fn));
-  fp8_quantise({}, empty8({48, 32}, at::kFloat8_e4m3fn), scale, random({32, 48}, at::kBFloat16, 5), true);
+  fp8_quantize({}, empty8({48, 32}, at::kFloat8_e4m3fn), scale, random({32, 48}, at::kBFloat16, 5), true);
   EXPECT_EQ(scale.const_data_ptr<float>()[kFp8Measured], 9);
 }
 
@@ -157,8 +157,8 @@ TEST(Fp8, ProductsOfWhatTheBytesStandFor) {
       fp8_measure(a_scale.narrow(0, 0, 1), a);
       fp8_measure(b_scale.narrow(0, 0, 1), b);
       const at::Tensor a8 = empty8({m, k}, format), b8 = empty8({n, k}, at::kFloat8_e4m3fn);
-      fp8_quantise(a8, {}, a_scale, a);
-      fp8_quantise(b8, {}, b_scale, b);
+      fp8_quantize(a8, {}, a_scale, a);
+      fp8_quantize(b8, {}, b_scale, b);
       const at::Tensor old = random({m, n}, at::kFloat, 7);
       const at::Tensor out = accumulate ? old.clone() : reference::nan({m, n});
       fp8_matmul(out, {a8, a_scale}, {b8, b_scale}, accumulate);
@@ -176,8 +176,8 @@ TEST(Fp8, ProductsOfWhatTheBytesStandFor) {
 
 TEST(Fp8, WrongSizesAreErrors) {
   at::Tensor scale = scale_with(1);
-  EXPECT_THROW(fp8_quantise(empty8({8, 16}, at::kFloat8_e5m2), {}, scale, random({8, 16}, at::kBFloat16, 8)), Error);
-  EXPECT_THROW(fp8_quantise({}, {}, scale, random({16, 16}, at::kBFloat16, 8)), Error);
+  EXPECT_THROW(fp8_quantize(empty8({8, 16}, at::kFloat8_e5m2), {}, scale, random({8, 16}, at::kBFloat16, 8)), Error);
+  EXPECT_THROW(fp8_quantize({}, {}, scale, random({16, 16}, at::kBFloat16, 8)), Error);
   const Fp8 gradient{empty8({16, 16}, at::kFloat8_e5m2), scale};
   EXPECT_THROW(fp8_matmul(at::empty({16, 16}, at::TensorOptions(at::kFloat)), gradient, gradient, false), Error);
 }

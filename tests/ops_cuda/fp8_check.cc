@@ -31,11 +31,11 @@ at::Tensor zero_scale(at::Device device) {
 Fp8 measured_rows(const at::Tensor& x, at::ScalarType format) {
   const Fp8 made{empty8(x.sizes(), format, x.device()), zero_scale(x.device())};
   fp8_measure(made.scale.narrow(0, 0, 1), x);
-  fp8_quantise(made.values, {}, made.scale, x);
+  fp8_quantize(made.values, {}, made.scale, x);
   return made;
 }
 
-void check_quantise(Report& report, at::ScalarType dtype, at::ScalarType format, int64_t R, int64_t C,
+void check_quantize(Report& report, at::ScalarType dtype, at::ScalarType format, int64_t R, int64_t C,
                     const std::string& kind) {
   const std::string name = text_of(dtype, {R, C}) + " " + at::toString(format) + kind;
   at::Tensor x = normal({R, C}, dtype, 0, kind == " small" ? 1e-7 : 3);
@@ -45,14 +45,14 @@ void check_quantise(Report& report, at::ScalarType dtype, at::ScalarType format,
   const at::Tensor on_x = to_device(x), scale = zero_scale(at::kCPU);
   fp8_measure(scale.narrow(0, 0, 1), x);
   const at::Tensor rows = empty8({R, C}, format, at::kCPU), columns = empty8({C, R}, format, at::kCPU);
-  fp8_quantise(rows, columns, scale, x, true);
+  fp8_quantize(rows, columns, scale, x, true);
   for (const auto& [with_rows, with_columns] :
        {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
     const at::Tensor on_rows = with_rows ? empty8({R, C}, format, at::kCUDA) : at::Tensor(),
                      on_columns = with_columns ? empty8({C, R}, format, at::kCUDA) : at::Tensor();
     const at::Tensor on_scale = zero_scale(at::kCUDA);
     fp8_measure(on_scale.narrow(0, 0, 1), on_x);
-    fp8_quantise(on_rows, on_columns, on_scale, on_x, true);
+    fp8_quantize(on_rows, on_columns, on_scale, on_x, true);
     if (kind == " nan" || kind == " inf") {
       for (const int64_t place : {kFp8Expected, kFp8Measured})
         report.add(!std::isfinite(on_scale[place].item<float>()), "fp8 measured " + name,
@@ -73,8 +73,8 @@ void check_all_values(Report& report, at::ScalarType format) {
     const at::Tensor scale = zero_scale(at::kCPU);
     scale.mutable_data_ptr<float>()[0] = amax;
     const at::Tensor rows = empty8({256, 256}, format, at::kCPU), on_rows = empty8({256, 256}, format, at::kCUDA);
-    fp8_quantise(rows, {}, scale, x);
-    fp8_quantise(on_rows, {}, to_device(scale), to_device(x));
+    fp8_quantize(rows, {}, scale, x);
+    fp8_quantize(on_rows, {}, to_device(scale), to_device(x));
     expect_same_bits(report, fmt::format("all bf16 values {} {}", at::toString(format), amax), bytes(on_rows),
                      bytes(rows));
   }
@@ -159,7 +159,7 @@ void check_fp8(Report& report) {
       for (const auto& [R, C] :
            {std::pair<int64_t, int64_t>{16, 16}, {48, 144}, {128, 128}, {144, 112}, {272, 400}, {1040, 16}})
         for (const char* kind : {"", " small", " zero", " inf", " nan"})
-          check_quantise(report, dtype, format, R, C, kind);
+          check_quantize(report, dtype, format, R, C, kind);
   }
   for (const auto& [m, n, k] :
        {std::tuple<int64_t, int64_t, int64_t>{16, 16, 16}, {48, 80, 176}, {256, 512, 1024}, {16, 2048, 128}})
@@ -184,24 +184,24 @@ void time_fp8() {
                      d = at::randn({N, l.out}, half);
     // A few large values, as gradients have: the others lie far below the scale.
     d.mul_(at::randn({N, 1}, half).exp_()).mul_(1e-4);
-    const auto quantised = [&](const std::string& what, const at::Tensor& t, at::ScalarType format) {
+    const auto quantized = [&](const std::string& what, const at::Tensor& t, at::ScalarType format) {
       const Fp8 rows{empty8(t.sizes(), format, at::kCUDA), zero_scale(at::kCUDA)},
           columns{empty8({t.size(1), t.size(0)}, format, at::kCUDA), rows.scale};
       const double elements = static_cast<double>(t.numel());
       time_kernel(name + what + " measured", 2 * elements, [&] { fp8_measure(rows.scale.narrow(0, 0, 1), t); });
       time_kernel(name + what + " rows, columns", 4 * elements,
-                  [&] { fp8_quantise(rows.values, columns.values, rows.scale, t); });
+                  [&] { fp8_quantize(rows.values, columns.values, rows.scale, t); });
       time_kernel(name + what + " both, measured", 4 * elements,
-                  [&] { fp8_quantise(rows.values, columns.values, rows.scale, t, true); });
-      time_kernel(name + what + " rows", 3 * elements, [&] { fp8_quantise(rows.values, {}, rows.scale, t); });
-      time_kernel(name + what + " columns", 3 * elements, [&] { fp8_quantise({}, columns.values, rows.scale, t); });
+                  [&] { fp8_quantize(rows.values, columns.values, rows.scale, t, true); });
+      time_kernel(name + what + " rows", 3 * elements, [&] { fp8_quantize(rows.values, {}, rows.scale, t); });
+      time_kernel(name + what + " columns", 3 * elements, [&] { fp8_quantize({}, columns.values, rows.scale, t); });
       const at::Tensor zeros = rows.values.to(at::kFloat).eq(0);
       fmt::print("{:<58} {:9.3f} % zeros\n", name + what, 100 * zeros.to(at::kFloat).mean().item<float>());
       return std::pair(rows, columns);
     };
-    const auto [x8, x8t] = quantised("x", x, at::kFloat8_e4m3fn);
-    const auto [w8, w8t] = quantised("w", w, at::kFloat8_e4m3fn);
-    const auto [d8, d8t] = quantised("gradient", d, at::kFloat8_e5m2);
+    const auto [x8, x8t] = quantized("x", x, at::kFloat8_e4m3fn);
+    const auto [w8, w8t] = quantized("w", w, at::kFloat8_e4m3fn);
+    const auto [d8, d8t] = quantized("gradient", d, at::kFloat8_e5m2);
     const at::Tensor y = at::empty_like(d), d_x = at::empty_like(x), d_w = at::empty_like(w),
                      d_w32 = at::zeros(w.sizes(), half.dtype(at::kFloat));
     const double flops = 2.0 * static_cast<double>(N) * static_cast<double>(l.in) * static_cast<double>(l.out);

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "partita/checkpoint/contents.h"
 #include "partita/checkpoint/peers.h"
-#include "partita/checkpoint/state.h"
 
 namespace partita {
 
@@ -38,8 +38,8 @@ struct Retention {
 // complete. Errors, each before anything older is touched, with the partial folder removed: pieces that do not cover
 // the tensors exactly once; tensors or scalars that differ between ranks; not enough free space (needed, free), checked
 // before the first byte is written; any failure to write.
-std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, const State&, Peers&,
-                                      const Retention& = {});
+std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, const CheckpointContents&,
+                                      Peers&, const Retention& = {});
 
 struct LoadOptions {
   // Stored tensors whose names begin so are not wanted ("adamw."): not an error, not read.
@@ -50,8 +50,8 @@ struct LoadOptions {
 // (wanted.scalars is not read). All or nothing: everything is checked, checksums of what this rank reads included,
 // before the first byte of memory is written on any rank. Errors: tensors that are missing, extra, of another shape or
 // dtype, by name; truncated, changed or missing files, by file and tensor (Damaged).
-[[nodiscard]] nlohmann::json load_checkpoint(const std::filesystem::path& folder, const State& wanted, Peers&,
-                                             const LoadOptions& = {});
+[[nodiscard]] nlohmann::json load_checkpoint(const std::filesystem::path& folder, const CheckpointContents& wanted,
+                                             Peers&, const LoadOptions& = {});
 
 // The scalars alone: what is needed before the model exists.
 [[nodiscard]] nlohmann::json read_scalars(const std::filesystem::path& folder);

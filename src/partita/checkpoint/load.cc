@@ -29,7 +29,7 @@ struct ByteCopy {
   }
 };
 
-void check_same_model(const fs::path& folder, const Manifest& manifest, const State& wanted,
+void check_same_model(const fs::path& folder, const Manifest& manifest, const CheckpointContents& wanted,
                       const LoadOptions& options) {
   const std::string differences = describe_differences(manifest.tensors, wanted.tensors, options.ignore);
   if (!differences.empty())
@@ -38,7 +38,7 @@ void check_same_model(const fs::path& folder, const Manifest& manifest, const St
 }
 
 // Checks what this rank will read, checksums included, and lists what it will copy.
-std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, const State& wanted) {
+std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, const CheckpointContents& wanted) {
   std::map<std::string_view, const StoredTensor*> stored;
   for (const StoredTensor& tensor : manifest.tensors) stored.emplace(tensor.info.name, &tensor);
 
@@ -64,7 +64,8 @@ std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, cons
 
 }  // namespace
 
-nlohmann::json load_checkpoint(const fs::path& folder, const State& wanted, Peers& peers, const LoadOptions& options) {
+nlohmann::json load_checkpoint(const fs::path& folder, const CheckpointContents& wanted, Peers& peers,
+                               const LoadOptions& options) {
   Manifest manifest;
   std::optional<StoredFiles> files;
   std::vector<ByteCopy> copies;

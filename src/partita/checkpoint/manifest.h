@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "partita/checkpoint/state.h"
+#include "partita/checkpoint/contents.h"
 
 namespace partita::internal {
 

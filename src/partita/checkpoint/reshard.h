@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "partita/checkpoint/contents.h"
 #include "partita/checkpoint/manifest.h"
-#include "partita/checkpoint/state.h"
 
 namespace partita::internal {
 

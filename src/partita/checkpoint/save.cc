@@ -22,11 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-int64_t bytes_of(const State& state, const Piece& piece) {
+int64_t bytes_of(const CheckpointContents& state, const Piece& piece) {
   return piece.box.count() * size_of(state.tensors[static_cast<size_t>(piece.tensor)].dtype);
 }
 
-void check_pieces(const State& state) {
+void check_pieces(const CheckpointContents& state) {
   for (const Piece& piece : state.pieces) {
     PARTITA_CHECK(piece.tensor >= 0 && piece.tensor < std::ssize(state.tensors), "tensor {}", piece.tensor);
     PARTITA_CHECK(piece.data || piece.elsewhere || piece.box.count() == 0, "no data for '{}'",
@@ -44,7 +44,7 @@ json tensors_to_json(const std::vector<TensorInfo>& tensors) {
 }
 
 // The file of this rank.
-std::vector<SafetensorsEntry> entries_of(const State& state) {
+std::vector<SafetensorsEntry> entries_of(const CheckpointContents& state) {
   std::vector<SafetensorsEntry> entries;
   for (const Piece& piece : state.pieces) {
     if (piece.box.count() == 0) continue;
@@ -55,7 +55,7 @@ std::vector<SafetensorsEntry> entries_of(const State& state) {
 }
 
 // What a rank tells the others before anything is written.
-json describe(int64_t step, const State& state) {
+json describe(int64_t step, const CheckpointContents& state) {
   json pieces = json::array();
   int64_t bytes = 0;
   for (const Piece& piece : state.pieces) {
@@ -84,7 +84,7 @@ int64_t prepare_folders(const fs::path& root, const fs::path& partial) {
 }
 
 // The manifest as it will be, its checksums still zero. The same on every rank.
-Manifest plan_manifest(int64_t step, const State& state, const std::vector<json>& ranks) {
+Manifest plan_manifest(int64_t step, const CheckpointContents& state, const std::vector<json>& ranks) {
   Manifest manifest{step, static_cast<int>(ranks.size()), state.scalars, {}, {}};
   for (const TensorInfo& tensor : state.tensors) manifest.tensors.push_back({tensor, {}});
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -125,7 +125,7 @@ std::span<const std::byte> read_chunk(const Piece& piece, int64_t bytes, int64_t
 }
 
 // Writes this rank's file; returns the checksums of its chunks, one after the other.
-std::vector<uint64_t> write_pieces(const fs::path& partial, const State& state, int rank) {
+std::vector<uint64_t> write_pieces(const fs::path& partial, const CheckpointContents& state, int rank) {
   if (!fs::is_directory(partial))
     fail("{} was made by rank 0 but is not visible here: checkpoints need a folder that all ranks share",
          partial.string());
@@ -214,7 +214,7 @@ std::vector<json> parse_all(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& root, int64_t step, const State& state, Peers& peers,
+fs::path save_checkpoint(const fs::path& root, int64_t step, const CheckpointContents& state, Peers& peers,
                          const Retention& retention) {
   const bool leader = peers.rank() == 0;
   const fs::path folder = root / step_folder_name(step), partial = partial_path(folder);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/checkpoint/state.h"
+#include "partita/checkpoint/contents.h"
 #include "partita/nn/box.h"
 
 namespace partita::internal {

@@ -69,18 +69,18 @@ void check_all_alike(c10::Device device, World& world) {
 
 }  // namespace
 
-DeviceWish parse_device(std::string_view text) {
-  if (text == "auto") return DeviceWish::automatic;
-  if (text == "cpu") return DeviceWish::cpu;
-  if (text == "cuda") return DeviceWish::cuda;
+DeviceRequest parse_device(std::string_view text) {
+  if (text == "auto") return DeviceRequest::automatic;
+  if (text == "cpu") return DeviceRequest::cpu;
+  if (text == "cuda") return DeviceRequest::cuda;
   fail("device '{}': auto, cpu or cuda expected", text);
 }
 
-c10::Device choose_device(DeviceWish wish, const DeviceFacts& facts) {
+c10::Device choose_device(DeviceRequest wish, const DeviceFacts& facts) {
   const c10::Device cpu(c10::kCPU);
-  if (wish == DeviceWish::cpu) return cpu;
+  if (wish == DeviceRequest::cpu) return cpu;
   if (facts.built && facts.gpus == 1 && facts.own) return c10::Device(c10::kCUDA, 0);
-  if (wish == DeviceWish::automatic && (!facts.built || facts.gpus < facts.local_size)) return cpu;
+  if (wish == DeviceRequest::automatic && (!facts.built || facts.gpus < facts.local_size)) return cpu;
   if (!facts.built)
     fail(
         "device cuda: this build has no code for GPUs: build with PARTITA_CUDA=1 where nvcc is found, or use device "
@@ -98,8 +98,8 @@ bool is_own_gpu(std::span<const std::string> only_gpus, int rank) {
   return !mine.empty() && std::ranges::count(only_gpus, mine) == 1;
 }
 
-c10::Device take_device(DeviceWish wish, World& world) {
-  if (wish == DeviceWish::cpu) return c10::kCPU;
+c10::Device select_device(DeviceRequest wish, World& world) {
+  if (wish == DeviceRequest::cpu) return c10::kCPU;
   const DeviceFacts facts{.built = kBuilt,
                           .gpus = visible_gpus(),
                           .local_rank = world.launch().local_rank,

@@ -71,7 +71,7 @@ struct TrainConfig {
   std::string freeze;   // comma-separated patterns of parameters that are not trained: "embedding.*,layers.0.*"
   int64_t seed = 1234;  // of initial weights and dropout
   int64_t threads = 0;  // per rank; 0: as the environment says
-  DeviceWish device = DeviceWish::automatic;
+  DeviceRequest device = DeviceRequest::automatic;
 };
 
 struct PrecisionConfig {

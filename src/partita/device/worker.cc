@@ -62,8 +62,8 @@ class Worker::Task final : public EventState {
 };
 
 Worker::Worker()
-    : thread_([this, take_device = take_device_of_this_thread()] {
-        take_device();
+    : thread_([this, select_device = take_device_of_this_thread()] {
+        select_device();
         run();
       }) {}
 

@@ -21,7 +21,7 @@ at::Tensor bytes(int64_t count, at::Device device) {
 }
 
 // What blocks hand on.
-std::vector<BufferSpec> handed_specs(const Shape& shape, int64_t width, DType dtype) {
+std::vector<BufferSpec> output_specs(const Shape& shape, int64_t width, DType dtype) {
   const std::vector<int64_t> stream = {shape.rows(), width};
   return {{"branch", stream, dtype},
           {"d_sum", stream, dtype},
@@ -41,7 +41,7 @@ std::vector<int64_t> Activations::kept_bytes(std::span<const std::unique_ptr<Blo
 Activations::TemporaryBytes Activations::temporary_bytes(std::span<const std::unique_ptr<Block>> blocks,
                                                          const Shape& shape, std::span<const Keep> keeps, int64_t width,
                                                          DType dtype) {
-  TemporaryBytes most{.handed = bytes_of(handed_specs(shape, width, dtype))};
+  TemporaryBytes most{.outputs = bytes_of(output_specs(shape, width, dtype))};
   for (size_t b = 0; b < blocks.size(); ++b) {
     most.shared = std::max(most.shared, bytes_of(filter(blocks[b]->saved(shape), keeps[b], false)));
     most.scratch = std::max(most.scratch, bytes_of(blocks[b]->scratch(shape)));
@@ -55,8 +55,8 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
     : shape_(shape), temporary_bytes_(temporary_bytes(blocks, shape, keeps, width, dtype)) {
   const at::Tensor shared_memory = bytes(temporary_bytes_.shared, device),
                    scratch_memory = bytes(temporary_bytes_.scratch, device), none = bytes(0, device);
-  const std::vector<at::Tensor> out = carve(bytes(temporary_bytes_.handed, device), handed_specs(shape, width, dtype));
-  handed_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
+  const std::vector<at::Tensor> out = carve(bytes(temporary_bytes_.outputs, device), output_specs(shape, width, dtype));
+  outputs_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (const auto& block : blocks) scratch_.push_back(carve(scratch_memory, block->scratch(shape)));
   for (size_t i = 0; i < kept_memory.size(); ++i) {
     const size_t b = i % blocks.size();

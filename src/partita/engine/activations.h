@@ -19,8 +19,8 @@ class Activations {
                                                        std::span<const Keep> keeps);
   // What no block keeps, of a micro-batch of this shape: shared by all blocks, scratch, and what they hand on.
   struct TemporaryBytes {
-    int64_t shared = 0, scratch = 0, handed = 0;
-    [[nodiscard]] int64_t total() const { return shared + scratch + handed; }
+    int64_t shared = 0, scratch = 0, outputs = 0;
+    [[nodiscard]] int64_t total() const { return shared + scratch + outputs; }
   };
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                       std::span<const Keep> keeps, int64_t width, DType);
@@ -34,7 +34,7 @@ class Activations {
     return saved_[static_cast<size_t>(slot) * scratch_.size() + static_cast<size_t>(block)];
   }
   [[nodiscard]] std::span<const at::Tensor> scratch(int block) const { return scratch_[static_cast<size_t>(block)]; }
-  [[nodiscard]] const Handed& handed() const { return handed_; }
+  [[nodiscard]] const OutputBuffers& outputs() const { return outputs_; }
   [[nodiscard]] int64_t temporary_bytes() const { return temporary_bytes_.total(); }
 
  private:
@@ -42,7 +42,7 @@ class Activations {
   TemporaryBytes temporary_bytes_;
   std::vector<Saved> saved_;                      // [slot * blocks + block]
   std::vector<std::vector<at::Tensor>> scratch_;  // [block]
-  Handed handed_;
+  OutputBuffers outputs_;
 };
 
 }  // namespace partita::internal

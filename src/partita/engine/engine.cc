@@ -81,7 +81,7 @@ void Engine::initialize(uint64_t seed) {
 }
 
 void Engine::take(const Batch& batch, size_t input) {
-  if (inputs_.take(batch, input) && accumulation_) accumulation_->forget();
+  if (inputs_.take(batch, input) && accumulation_) accumulation_->invalidate();
 }
 
 Context Engine::context(size_t input, Activations& activations, Mode mode) {
@@ -92,7 +92,7 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
   return {.mode = mode,
           .batch = &in.batch,
           .now = now_.device(),
-          .handed = activations.handed(),
+          .outputs = activations.outputs(),
           .scratch = {},
           .samples = in.samples,
           .loss = sums_.narrow(0, 1, 1),
@@ -170,7 +170,7 @@ int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
 void Engine::record_steps(bool on) {
   if (!options_.graph || on == (accumulation_ != nullptr)) return;
   if (!on) return accumulation_.reset();
-  accumulation_ = make_repeated(options_.device);
+  accumulation_ = make_graph_runner(options_.device);
 }
 
 void Engine::accumulate_gradients() {
@@ -195,13 +195,13 @@ void Engine::record_scales(int64_t update, bool skipped) {
   if (skipped) return scales_->skip();
   const bool knew = scales_->known();
   scales_->record(update, data_, *compute_);
-  if (!knew && accumulation_) accumulation_->forget();  // nothing is measured beforehand any more
+  if (!knew && accumulation_) accumulation_->invalidate();  // nothing is measured beforehand any more
 }
 
 void Engine::set_amax_history(std::span<const float> values) {
   if (!scales_) return;
   scales_->set(values);
-  if (accumulation_) accumulation_->forget();
+  if (accumulation_) accumulation_->invalidate();
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {

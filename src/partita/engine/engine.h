@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "partita/device/repeated.h"
+#include "partita/device/graph_runner.h"
 #include "partita/engine/activation_offload.h"
 #include "partita/engine/activations.h"
 #include "partita/engine/amax_history.h"
@@ -100,10 +100,10 @@ class Engine {
   std::unique_ptr<internal::AmaxHistory> scales_;     // null: no fp8, or current scaling
   std::unique_ptr<internal::Activations> inference_;  // of the last shape asked for in logits()
   internal::StepMemory now_;
-  internal::Inputs inputs_;                           // [micro-batch]
-  at::Tensor sums_;                                   // [2] double: squared norm, loss
-  std::unique_ptr<internal::Repeated> accumulation_;  // null: its work is given to the device call by call
-  internal::ShardedParameters parameters_;            // last: the host's updates end before what they read
+  internal::Inputs inputs_;                              // [micro-batch]
+  at::Tensor sums_;                                      // [2] double: squared norm, loss
+  std::unique_ptr<internal::GraphRunner> accumulation_;  // null: its work is given to the device call by call
+  internal::ShardedParameters parameters_;               // last: the host's updates end before what they read
 };
 
 }  // namespace partita

@@ -37,10 +37,10 @@ struct EngineOptions {
   // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round
   // stochastically.
   DType states = DType::fp32;
-  bool fp32_gradients = false;  // also where they need not be: nothing is added to them but once, by the ranks
-  Keep keep = Keep::all;        // entry: full recomputation
-  int entry_layers = 0;         // of the first so many layers the entry alone is kept
-  int layers_per_unit = 0;      // gathered and reduced together; 0: automatic
+  bool fp32_gradients = false;    // also where they need not be: nothing is added to them but once, by the ranks
+  Keep keep = Keep::all;          // entry: full recomputation
+  int full_recompute_layers = 0;  // of the first so many layers the entry alone is kept
+  int layers_per_unit = 0;        // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;

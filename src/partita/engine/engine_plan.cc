@@ -41,7 +41,8 @@ std::vector<Keep> plan_keeps(std::span<const BlockKind> kinds, int first_trainab
   std::vector<Keep> keeps(kinds.size(), options.keep);
   int layers = 0;
   for (size_t b = 0; b < kinds.size(); ++b)
-    if (kinds[b] == BlockKind::layer && layers++ < options.entry_layers) keeps[b] = std::min(options.keep, Keep::entry);
+    if (kinds[b] == BlockKind::layer && layers++ < options.full_recompute_layers)
+      keeps[b] = std::min(options.keep, Keep::entry);
   for (size_t b = 0; b < keeps.size() && static_cast<int>(b) < first_trainable; ++b) keeps[b] = Keep::nothing;
   return keeps;
 }

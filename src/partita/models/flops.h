@@ -30,8 +30,8 @@ enum class AttentionCount : uint8_t { full, causal };
 
 // What backward makes again for one token, full attention: the products and attentions that are not kept. A layer of
 // which nothing but the entry is kept counts by convention as its share of a whole forward, a third of training_flops.
-// The first `entry_layers` layers are such whatever `keep` says.
-[[nodiscard]] double repeated_flops(const ModelConfig&, int64_t length, Keep keep, int64_t entry_layers);
+// The first `full_recompute_layers` layers are such whatever `keep` says.
+[[nodiscard]] double repeated_flops(const ModelConfig&, int64_t length, Keep keep, int64_t full_recompute_layers);
 
 // Dense FLOP/s of a card by the name that its driver gives it, from the maker's data sheet, in the dtype of the
 // compute: half precision on tensor cores, fp32 without them, since no product of ours is made in TF32. fp8 has twice

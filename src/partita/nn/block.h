@@ -37,7 +37,7 @@ struct Batch {
 };
 
 // The residual stream between blocks is sum + dropout(branch + bias), not yet added: the next block's first kernel adds
-// and normalises in one pass, and knows the bias and the dropout. sum undefined: zero.
+// and normalizes in one pass, and knows the bias and the dropout. sum undefined: zero.
 struct Residual {
   at::Tensor sum, branch;  // [rows, width]
 };
@@ -49,7 +49,7 @@ struct ResidualGrad {
 };
 
 // What a block hands on. The engine owns these three, and blocks overwrite them in turn.
-struct Handed {
+struct OutputBuffers {
   at::Tensor branch, d_sum, d_branch;  // [rows, width]
   at::Tensor scale;                    // [kFp8Scale] fp32, of the gradient of a branch
 };
@@ -67,7 +67,7 @@ struct Context {
   Mode mode = Mode::train;
   const Batch* batch = nullptr;
   const StepScalars* now = nullptr;
-  Handed handed;
+  OutputBuffers outputs;
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
   at::Tensor samples;                   // batch->samples on the device: [samples] int64
   at::Tensor loss;                      // [1] double: the head adds its sum over counted tokens

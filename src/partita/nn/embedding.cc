@@ -21,9 +21,9 @@ std::vector<ParameterSpec> Embedding::parameters() const {
 }
 
 Residual Embedding::forward(Weights w, Residual, Context& context, Saved&) const {
-  embedding_forward(context.handed.branch, context.batch->tokens, context.batch->positions, w[kToken],
+  embedding_forward(context.outputs.branch, context.batch->tokens, context.batch->positions, w[kToken],
                     options_.positions > 0 ? w[kPosition] : at::Tensor());
-  return {.sum = {}, .branch = context.handed.branch};
+  return {.sum = {}, .branch = context.outputs.branch};
 }
 
 ResidualGrad Embedding::backward(Weights, ResidualGrad d, Context& context, Saved&, Grads& grads) const {

@@ -136,8 +136,8 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
                     .rstd = saved[kRstd1],
                     .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
   middle(w, context, saved, false);
-  down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
-  return {.sum = saved[kR2], .branch = context.handed.branch};
+  down_.forward(w, context.outputs.branch, saved[kActivated], context, saved);
+  return {.sum = saved[kR2], .branch = context.outputs.branch};
 }
 
 void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
@@ -166,7 +166,7 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
 ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
   const int64_t n = saved[kR1].size(0);
   const at::Tensor &d_h = context.scratch[kBranch], &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
-  const Handed& out = context.handed;
+  const OutputBuffers& out = context.outputs;
 
   if (down_.adapters() == 0 && !down_.is_fp8(n)) {
     grads.matmul(kDown, d.branch, saved[kActivated]);

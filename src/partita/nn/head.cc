@@ -101,7 +101,7 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
     grads.matmul(kTable, logits, h.narrow(0, begin, count));
   }
   const Dropout entry = dropout_at(options_.entry_dropout, options_.entry_site, context);
-  const Handed& out = context.handed;
+  const OutputBuffers& out = context.outputs;
   add_norm_backward({.d_normed = d_normed,
                      .d_sum = {},
                      .residual = saved[kR],

@@ -12,8 +12,8 @@
 namespace partita::internal {
 namespace {
 
-// Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTurned is d_y transposed.
-enum Scratch : uint8_t { kLow, kWide, kRows, kTurned, kMatrix };
+// Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTransposed is d_y transposed.
+enum Scratch : uint8_t { kLow, kWide, kRows, kTransposed, kMatrix };
 constexpr int64_t kLinearScales = kScalesOfLinear * kFp8Scale;
 
 // The first elements of a temporary as [rows, columns].
@@ -137,15 +137,15 @@ at::Tensor Linear::temporary(const Context& context, int place, int64_t rows, in
 }
 
 void Linear::keep_input(at::Tensor x, const Context& context, Saved& saved) const {
-  if (keeps_transposed(x.size(0))) quantise({}, transposed_input(saved), kInput, x, context, saved, true, false);
+  if (keeps_transposed(x.size(0))) quantize({}, transposed_input(saved), kInput, x, context, saved, true, false);
 }
 
-at::Tensor Linear::quantise(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x,
+at::Tensor Linear::quantize(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x,
                             const Context& context, const Saved& saved, bool made, bool fresh) const {
   const at::Tensor its = scale(context, saved, which);
   const bool delayed = context.scales.defined();
   if (fresh && (delayed ? !context.scales_known : !made)) fp8_measure(its.narrow(0, kFp8Expected, 1), x);
-  fp8_quantise(rows, columns, its, x, fresh && delayed && context.mode == Mode::train);
+  fp8_quantize(rows, columns, its, x, fresh && delayed && context.mode == Mode::train);
   return its;
 }
 
@@ -155,9 +155,9 @@ void Linear::forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Ten
       adapters_.empty() && context.mode == Mode::train && (again || saved.kept[static_cast<size_t>(transposed_)]);
   const at::Tensor rows = temporary(context, kRows, x.size(0), spec_.in, at::kFloat8_e4m3fn),
                    matrix = temporary(context, kMatrix, out(), spec_.in, at::kFloat8_e4m3fn);
-  const at::Tensor x_scale = quantise(rows, read_later ? transposed_input(saved) : at::Tensor(), kInput, x, context,
+  const at::Tensor x_scale = quantize(rows, read_later ? transposed_input(saved) : at::Tensor(), kInput, x, context,
                                       saved, spec_.measured, !again);
-  const at::Tensor w_scale = quantise(matrix, {}, kWeight, w, context, saved, false, !again);
+  const at::Tensor w_scale = quantize(matrix, {}, kWeight, w, context, saved, false, !again);
   fp8_matmul(y, {rows, x_scale}, {matrix, w_scale}, false, bias);
 }
 
@@ -166,18 +166,18 @@ void Linear::backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::
   const int64_t n = d_y.size(0);
   const at::Tensor rows = temporary(context, kRows, n, out(), at::kFloat8_e5m2);
   const bool trained = d_w.gradient.defined();
-  const at::Tensor turned = trained ? temporary(context, kTurned, out(), n, at::kFloat8_e5m2) : at::Tensor();
+  const at::Tensor turned = trained ? temporary(context, kTransposed, out(), n, at::kFloat8_e5m2) : at::Tensor();
   if (d_scale.defined())
-    fp8_quantise(rows, turned, d_scale, d_y);
+    fp8_quantize(rows, turned, d_scale, d_y);
   else
-    d_scale = quantise(rows, turned, kGradient, d_y, context, saved, false, true);
+    d_scale = quantize(rows, turned, kGradient, d_y, context, saved, false, true);
   if (trained) {
-    if (!adapters_.empty()) quantise({}, transposed_input(saved), kInput, x, context, saved, true, false);
+    if (!adapters_.empty()) quantize({}, transposed_input(saved), kInput, x, context, saved, true, false);
     fp8_matmul(d_w.gradient, {turned, d_scale}, {transposed_input(saved), scale(context, saved, kInput)},
                d_w.accumulate);
   }
   const at::Tensor matrix = temporary(context, kMatrix, spec_.in, out(), at::kFloat8_e4m3fn);
-  const at::Tensor w_scale = quantise({}, matrix, kWeight, w, context, saved, true, false);
+  const at::Tensor w_scale = quantize({}, matrix, kWeight, w, context, saved, true, false);
   fp8_matmul(d_x, {rows, d_scale}, {matrix, w_scale}, false);
 }
 
@@ -244,7 +244,7 @@ void begin_scales(const Context& context, const at::Tensor& scales) {
 }
 
 at::Tensor begin_branch_scale(const Context& context, bool fp8) {
-  return fp8 && !context.scales.defined() ? context.handed.scale.zero_() : at::Tensor();
+  return fp8 && !context.scales.defined() ? context.outputs.scale.zero_() : at::Tensor();
 }
 
 void add_linear_scratch(const LoraOptions& lora, bool fp8, const Shape& shape, const LinearSizes& sizes, DType dtype,

@@ -14,7 +14,7 @@
 //
 // With fp8 the three products of W are in 8 bits (ops/fp8.h), where the sizes allow it; adapters are not. What backward
 // needs of x is then x transposed, in 8 bits, kept in its place: x itself is kept only where adapters read it. Scales
-// of x, W and d_y are kept too, so that what is quantised again gets the same bits. The kernel that makes x or d_y
+// of x, W and d_y are kept too, so that what is quantized again gets the same bits. The kernel that makes x or d_y
 // measures it, if it can:
 //
 //   begin_scales(context, saved[kScales]);                    // at the start of each forward
@@ -109,7 +109,7 @@ class Linear {
   [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
   // Its scale, and x in 8 bits by it. made: measured by the kernel that made it; fresh: not in a recomputation, nor of
   // what the same micro-batch has rounded before.
-  at::Tensor quantise(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
+  at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
                       bool made, bool fresh) const;
   void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,
                    Saved&, bool again) const;
@@ -132,7 +132,7 @@ inline constexpr int64_t kScalesOfLinear = 3;
 [[nodiscard]] BufferSpec linear_scales(int linears, bool fp8);
 // Current scaling: nothing is measured yet.
 void begin_scales(const Context&, const at::Tensor& scales);
-// Where the kernel that makes the gradient of the branch below measures it (Handed::scale), set to nothing measured.
+// Where the kernel that makes the gradient of the branch below measures it (OutputBuffers::scale), set to nothing measured.
 // Undefined without fp8, and with delayed scaling.
 [[nodiscard]] at::Tensor begin_branch_scale(const Context&, bool fp8);
 

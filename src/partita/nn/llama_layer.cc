@@ -85,7 +85,7 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
          layer_dropout(layer(), DropoutPlace::attention, context), context);
-  const at::Tensor& output = context.handed.branch;  // what entered was added to r1
+  const at::Tensor& output = context.outputs.branch;  // what entered was added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
@@ -118,8 +118,8 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
                     .rstd = saved[kRstd1],
                     .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
   middle(w, context, saved, false);
-  down_.forward(w, context.handed.branch, saved[kActivated], context, saved);
-  return {.sum = saved[kR2], .branch = context.handed.branch};
+  down_.forward(w, context.outputs.branch, saved[kActivated], context, saved);
+  return {.sum = saved[kR2], .branch = context.outputs.branch};
 }
 
 void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
@@ -147,7 +147,7 @@ void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
 ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
   const int64_t n = saved[kR1].size(0);
   const auto& scratch = context.scratch;
-  const Handed& out = context.handed;
+  const OutputBuffers& out = context.outputs;
 
   // What nobody reads again gives its place to its gradient; adapters read the input of their linear again.
   const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];

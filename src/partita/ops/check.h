@@ -9,8 +9,8 @@
 namespace partita::internal {
 
 // A tensor there, of that shape and dtype.
-inline void check_form(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
-                       at::DeviceType where) {
+inline void check_layout(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
+                         at::DeviceType where) {
   PARTITA_CHECK(tensor.defined(), "{} is missing", name);
   PARTITA_CHECK(tensor.device().type() == where, "{} is on {}", name, tensor.device().str());
   PARTITA_CHECK(tensor.sizes() == shape, "{}: shape [{}], expected [{}]", name, fmt::join(tensor.sizes(), ", "),
@@ -22,14 +22,14 @@ inline void check_form(const at::Tensor& tensor, const char* name, at::IntArrayR
 // The same, dense and row-major.
 inline void check_dense(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
                         at::DeviceType where) {
-  check_form(tensor, name, shape, dtype, where);
+  check_layout(tensor, name, shape, dtype, where);
   PARTITA_CHECK(tensor.is_contiguous(), "{} is not contiguous", name);
 }
 
 // The same, or columns of a wider matrix: rows may lie further apart.
 inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
                           at::DeviceType where) {
-  check_form(tensor, name, shape, dtype, where);
+  check_layout(tensor, name, shape, dtype, where);
   PARTITA_CHECK(tensor.is_contiguous() || (tensor.stride(1) == 1 && tensor.stride(0) >= tensor.size(1)),
                 "{} has strides [{}]: the elements of a row must lie side by side, and rows must not overlap", name,
                 fmt::join(tensor.strides(), ", "));

@@ -2,15 +2,15 @@
 // scale a tensor: E4M3 (values up to 448) for activations and weights, E5M2 (up to 57344) for gradients.
 //
 //   fp8_measure(x_scale.narrow(0, 0, 1), x);                        // the largest magnitude of x
-//   fp8_quantise(x8, x8_transposed, x_scale, x);                    // both in one pass over x
+//   fp8_quantize(x8, x8_transposed, x_scale, x);                    // both in one pass over x
 //   fp8_matmul(y, {x8, x_scale}, {w8, w_scale}, false);             // y = x w^T
 //   fp8_matmul(d_x, {d_y8, d_y_scale}, {w8_transposed, w_scale}, false);
 //   fp8_matmul(d_w, {d_y8_transposed, d_y_scale}, {x8_transposed, x_scale}, true);
 //
 // A scale is a few fp32 numbers where the tensor lies, so that the host never waits: at kFp8Expected the largest
 // magnitude, of this very tensor (current scaling), which the kernel that makes it measures or fp8_measure, or of the
-// steps before (delayed scaling); at kFp8Measured what fp8_quantise itself measured; and at kFp8Inverse what a value of
-// 8 bits is multiplied with to get back, which fp8_quantise writes. Scales are powers of two: scaling rounds nothing,
+// steps before (delayed scaling); at kFp8Measured what fp8_quantize itself measured; and at kFp8Inverse what a value of
+// 8 bits is multiplied with to get back, which fp8_quantize writes. Scales are powers of two: scaling rounds nothing,
 // and a floating format loses no precision by it, at most one binade at its lower end.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -40,7 +40,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x);
 // value in it: rows [R, C] and columns [C, R], both of at::kFloat8_e4m3fn or both of at::kFloat8_e5m2; one may be
 // undefined. scale[kFp8Inverse] = 1 / fp8_scale(scale[0]). measure: fp8_measure(scale[kFp8Measured], x) in the same
 // pass. R and C are multiples of 16.
-void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure = false);
+void fp8_quantize(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure = false);
 
 struct Fp8 {
   at::Tensor values;  // [rows, k]

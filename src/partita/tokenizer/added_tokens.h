@@ -27,7 +27,7 @@ struct AddedToken {
   bool single_word = false;  // only where no \w stands beside it
   bool lstrip = false;       // takes the white space in front with it
   bool rstrip = false;       // or behind
-  bool normalized = false;   // is looked for in the normalised text, and normalised itself
+  bool normalized = false;   // is looked for in the normalized text, and normalized itself
   bool special = false;      // ordinary text unless EncodeOptions::allow_special
 };
 

@@ -19,7 +19,7 @@
 namespace partita::internal {
 
 struct PipelineParts {
-  std::unique_ptr<Tokenizer> model;  // encodes a piece of normalised text
+  std::unique_ptr<Tokenizer> model;  // encodes a piece of normalized text
   std::vector<AddedToken> added;
   Normalizer normalizer;
   // Cuts text for the model; nothing: the model cuts by itself.

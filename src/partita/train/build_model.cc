@@ -73,7 +73,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .states = c.precision.states,
           .fp32_gradients = c.precision.fp32_gradients,
           .keep = keep_of(c.memory.recompute),
-          .entry_layers = static_cast<int>(c.memory.recompute_full_layers),
+          .full_recompute_layers = static_cast<int>(c.memory.recompute_full_layers),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
           .device = device,
           .optimizer = {.kind = c.optimizer.kind,

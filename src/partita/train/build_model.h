@@ -15,7 +15,7 @@ namespace partita {
 // Of a layer in the middle, with its adapters.
 [[nodiscard]] int64_t parameters_per_layer(const Config&);
 
-// Whether forward and backward of a run are recorded as a graph (device/repeated.h). Pure. Error: kernels.cuda_graph asks
+// Whether forward and backward of a run are recorded as a graph (device/graph_runner.h). Pure. Error: kernels.cuda_graph asks
 // for it where it cannot be.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 

@@ -71,7 +71,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   if (options.batches < 0 || options.batches > kMost)
     fail("{} batches: 0 (all) to {} expected", options.batches, kMost);
   take_threads(world, 0);
-  const at::Device device = take_device(options.device, world);
+  const at::Device device = select_device(options.device, world);
   if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
   const Mesh mesh(world, {.data = world.size()}, device);
   const std::unique_ptr<Communicator> self = on_device(world.group("self", {world.rank()}), device);

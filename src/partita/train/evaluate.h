@@ -29,7 +29,7 @@ struct EvaluateOptions {
   int64_t micro_batch = 4;      // samples a rank computes at once
   int64_t batches = 0;          // the first so many times micro_batch samples; 0: all
   DType precision = DType::fp32;
-  DeviceWish device = DeviceWish::automatic;
+  DeviceRequest device = DeviceRequest::automatic;
   int zero_stage = 0;  // 3: each rank holds its part of the weights alone
 };
 

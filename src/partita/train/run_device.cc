@@ -3,7 +3,7 @@
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
 #include "partita/device/device_stream.h"
-#include "partita/device/repeated.h"
+#include "partita/device/graph_runner.h"
 #include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/precision_note.h"

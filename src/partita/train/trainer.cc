@@ -31,7 +31,7 @@
 #include "partita/profile/matmul_tuning.h"
 #include "partita/profile/profile.h"
 #include "partita/train/build_model.h"
-#include "partita/train/engine_state.h"
+#include "partita/train/engine_checkpoint.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/memory_forecast.h"
 #include "partita/train/run_device.h"
@@ -56,7 +56,7 @@ class TrainingRun {
       : config_(forked(std::move(config))),
         extra_(std::move(extra)),
         local_ranks_(world.launch().local_size),
-        device_(take_device(config_.train.device, world)),
+        device_(select_device(config_.train.device, world)),
         mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
         self_(on_device(world.group("self", {world.rank()}), device_, timeout_of(config_))),
         peers_(mesh_.data()),
@@ -192,7 +192,7 @@ class TrainingRun {
   }
 
   void resume(const std::filesystem::path& folder) {
-    (void)load_checkpoint(folder, wanted_state(*engine_, own_part()), peers_);
+    (void)load_checkpoint(folder, wanted_contents(*engine_, own_part()), peers_);
     engine_->publish_weights();
     engine_->set_amax_history(saved_.amax_history);
     log::info("resuming from {}", folder.string());
@@ -300,7 +300,8 @@ class TrainingRun {
   void save() {
     if (folder_) folder_->lock().require();
     const bool replicated = config_.parallel.zero_stage == 0;
-    State state = saved_state(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
+    CheckpointContents state =
+        saved_contents(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
     state.scalars = to_json(RunState{.step = step_,
                                      .consumed_samples = consumed_samples_,
                                      .planned_samples = data_->planned_samples(),

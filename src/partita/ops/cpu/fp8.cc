@@ -76,7 +76,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
   *amax.mutable_data_ptr<float>() = std::bit_cast<float>(largest);
 }
 
-void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure) {
+void fp8_quantize(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure) {
   PARTITA_CHECK(x.defined() && x.dim() == 2 && x.element_size() == 2 && x.is_floating_point(),
                 "x must be a matrix of bf16 or fp16");
   PARTITA_CHECK(rows.defined() || columns.defined(), "rows or columns must be there");
@@ -84,7 +84,7 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   PARTITA_CHECK(is_fp8(some), "dtype {}, expected Float8_e4m3fn or Float8_e5m2", at::toString(some.scalar_type()));
   const int64_t R = x.size(0), C = x.size(1);
   PARTITA_CHECK(R % 16 == 0 && C % 16 == 0 && R > 0 && C > 0, "x is [{}, {}]: expected multiples of 16", R, C);
-  PARTITA_DISPATCH(x, fp8_quantise(rows, columns, scale, x, measure));
+  PARTITA_DISPATCH(x, fp8_quantize(rows, columns, scale, x, measure));
   const at::ScalarType format = some.scalar_type();
   check_tensor(x, "x", {R, C}, x.scalar_type());
   check_optional(rows, "rows", {R, C}, format);

@@ -61,7 +61,7 @@ HWY_INLINE float variance_of(const T* r, float mean, int64_t C) {
 
 // RMS norm: mean 0 and no bias.
 template <class T>
-HWY_INLINE void normalise(T* normed, const T* r, const T* weight, const T* bias, float mean, float rstd, int64_t C) {
+HWY_INLINE void normalize(T* normed, const T* r, const T* weight, const T* bias, float mean, float rstd, int64_t C) {
   if (bias == nullptr)
     return for_vectors(C, [&](int64_t i, auto part) {
       store(hn::Mul(hn::Mul(load(r + i, part), constant(rstd)), load(weight + i, part)), normed + i, part);
@@ -90,7 +90,7 @@ void forward_as(const AddNorm& op, const RowMask& mask, int64_t begin, int64_t e
     const float rstd = 1 / std::sqrt(variance_of(r, mean, C) + static_cast<float>(op.epsilon));
     if (means != nullptr) means[row] = mean;
     rstds[row] = rstd;
-    normalise(normed + row * C, r, weight, norm_bias, mean, rstd, C);
+    normalize(normed + row * C, r, weight, norm_bias, mean, rstd, C);
   }
 }
 
@@ -106,7 +106,7 @@ void recompute_as(const AddNorm& op, int64_t begin, int64_t end) {
   const float *mean = data_or_null<float>(op.mean), *rstd = op.rstd.const_data_ptr<float>();
   T* normed = op.normed.mutable_data_ptr<T>();
   for (int64_t row = begin; row < end; ++row)
-    normalise(normed + row * C, residual + row * C, weight, norm_bias, mean != nullptr ? mean[row] : 0, rstd[row], C);
+    normalize(normed + row * C, residual + row * C, weight, norm_bias, mean != nullptr ? mean[row] : 0, rstd[row], C);
 }
 
 void recompute_rows(const AddNorm& op, int64_t begin, int64_t end) {

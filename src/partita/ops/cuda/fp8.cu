@@ -30,7 +30,7 @@ __device__ __forceinline__ float scale_of(float amax) {
 
 // Four values as bytes, the first lowest.
 template <__nv_fp8_interpretation_t kFormat>
-__device__ __forceinline__ uint32_t quantise(const float* x, float scale) {
+__device__ __forceinline__ uint32_t quantize(const float* x, float scale) {
   const uint32_t low = __nv_cvt_float2_to_fp8x2({x[0] * scale, x[1] * scale}, __NV_SATFINITE, kFormat);
   const uint32_t high = __nv_cvt_float2_to_fp8x2({x[2] * scale, x[3] * scale}, __NV_SATFINITE, kFormat);
   return low | high << 16;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void transpose(uint32_t (&row)[4]) {
   row[2] = __byte_perm(c, d, 0x5410), row[3] = __byte_perm(c, d, 0x7632);
 }
 
-struct Quantise {
+struct Quantize {
   uint8_t *rows, *columns;  // either may be null
   float* scale;
   float* measured;  // may be null
@@ -54,7 +54,7 @@ struct Quantise {
 // A tile a block, a square of 8 x 8 a thread: read and written by rows, turned in registers, and written by columns
 // from shared memory, so that both ways a line of 128 bytes is written as a whole.
 template <class T, __nv_fp8_interpretation_t kFormat, bool kColumns>
-__global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Quantise q) {
+__global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Quantize q) {
   // Column c of the tile; its piece of 8 bytes from rows 8 p .. lies at p ^ (c / 8), which spreads a warp over all
   // banks.
   __shared__ alignas(16) uint2 turned[kColumns ? kTile : 1][kSides];
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kThreads) quantise_kernel(const T* x, const Qu
     for (int r = 0; r < kSide; ++r) {
       float value[kSide];
       widen(packs[r], value);
-      left[r] = quantise<kFormat>(value, scale);
-      right[r] = quantise<kFormat>(value + 4, scale);
+      left[r] = quantize<kFormat>(value, scale);
+      right[r] = quantize<kFormat>(value + 4, scale);
       if (q.rows != nullptr)
         *reinterpret_cast<uint2*>(q.rows + (row + r) * q.C + column) = make_uint2(left[r], right[r]);
     }
@@ -167,7 +167,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
   PARTITA_LAUNCHED();
 }
 
-void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure) {
+void fp8_quantize(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Tensor x, bool measure) {
   const at::ScalarType dtype = check_activation(x, "x"), format = (rows.defined() ? rows : columns).scalar_type();
   const int64_t R = x.size(0), C = x.size(1);
   check_tensor(x, "x", {R, C}, dtype);
@@ -175,7 +175,7 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   check_optional(columns, "columns", {C, R}, format);
   check_tensor(scale, "scale", {kFp8Scale}, at::kFloat);
   PARTITA_CHECK(aligned(x, rows, columns), "x, rows and columns must begin at multiples of 16 bytes");
-  const Quantise arguments{.rows = rows.defined() ? static_cast<uint8_t*>(rows.mutable_data_ptr()) : nullptr,
+  const Quantize arguments{.rows = rows.defined() ? static_cast<uint8_t*>(rows.mutable_data_ptr()) : nullptr,
                            .columns = columns.defined() ? static_cast<uint8_t*>(columns.mutable_data_ptr()) : nullptr,
                            .scale = scale.mutable_data_ptr<float>(),
                            .measured = measure ? scale.mutable_data_ptr<float>() + kFp8Measured : nullptr,
@@ -183,7 +183,7 @@ void fp8_quantise(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
                            .C = C};
   const dim3 grid(static_cast<unsigned>(divide_up(C, kTile)), static_cast<unsigned>(divide_up(R, kTile)));
   const auto launch = [&]<class T, class Format, class Columns>(T, Format, Columns) {
-    quantise_kernel<T, Format::value, Columns::value>
+    quantize_kernel<T, Format::value, Columns::value>
         <<<grid, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(x.const_data_ptr<T>(), arguments);
   };
   const auto with_format = [&]<class T>(T) {

@@ -172,9 +172,9 @@ void run(const AddNormBackward& op, const MaskArguments& mask) {
       .mask = mask};
   const bool whole = C % 8 == 0 && aligned(op.d_normed, op.d_sum, op.residual, op.weight, op.d_residual) &&
                      (op.dropout.p == 0 || aligned(op.d_branch));
-  const RowForm form = row_form(C, whole);
+  const RowLayout form = row_form(C, whole);
   int64_t blocks = 0;
-  with_form(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
+  with_layout(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
     with_bool(op.mean.defined(), [&]<class Mean>(Mean) {
       const auto kernel = add_norm_backward_kernel<T, Packs::value, Mean::value, Whole::value>;
       blocks = std::min(N, resident_blocks(kernel, form.threads));

@@ -20,7 +20,7 @@ struct Forward {
 
 // weight and bias of a norm, applied to a pack; gives its largest magnitude.
 template <bool kAligned, class T>
-__device__ __forceinline__ uint32_t normalise(T* normed, const float (&x)[8], const T* weight, const T* bias,
+__device__ __forceinline__ uint32_t normalize(T* normed, const float (&x)[8], const T* weight, const T* bias,
                                               float mean, float rstd, int64_t column, int64_t count) {
   float w[8], b[8], y[8];
   widen(load<kAligned, 8>(weight + column, count), w);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(const Forwar
     const int64_t column = 8 * (int64_t{k} * blockDim.x + threadIdx.x), count = a.C - column;
     if (count > 0)
       largest =
-          max(largest, normalise<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column, count));
+          max(largest, normalize<kAligned>(a.normed + begin, x[k], a.weight, a.norm_bias, mean, rstd, column, count));
   }
   if (a.amax != nullptr) record_amax(a.amax, largest);
 }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) norm_recompute_kernel(const Forward<
   const int64_t column = 8 * (pack % packs), count = a.C - column;
   float x[8];
   widen(load<kAligned, 8>(a.residual + row * a.C + column, count), x);
-  normalise<kAligned>(a.normed + row * a.C, x, a.weight, a.norm_bias, a.mean != nullptr ? a.mean[row] : 0, a.rstd[row],
+  normalize<kAligned>(a.normed + row * a.C, x, a.weight, a.norm_bias, a.mean != nullptr ? a.mean[row] : 0, a.rstd[row],
                       column, count);
 }
 
@@ -123,7 +123,7 @@ void add_norm_forward(const AddNorm& op) {
   const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
   const bool whole = C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
-  const RowForm form = row_form(C, whole);
+  const RowLayout form = row_form(C, whole);
   with_type(dtype, [&]<class T>(T) {
     const Forward<T> arguments{.sum = data_or_null<T>(op.sum),
                                .branch = op.branch.const_data_ptr<T>(),
@@ -138,7 +138,7 @@ void add_norm_forward(const AddNorm& op) {
                                .C = C,
                                .epsilon = static_cast<float>(op.epsilon),
                                .mask = mask};
-    with_form(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
+    with_layout(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
       add_norm_kernel<T, Packs::value, Whole::value>
           <<<static_cast<unsigned>(N), form.threads, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments);
     });

@@ -10,12 +10,12 @@ namespace partita::internal::cuda {
 inline constexpr int kMostNormThreads = 512;
 
 // A block has a row in its registers: a thread holds `packs` times 8 elements, `threads` * 8 apart.
-struct RowForm {
+struct RowLayout {
   int threads, packs;  // packs: 1, 2 or 4
 };
 
 // One pack a thread while two or more blocks of a multiprocessor still have registers.
-[[nodiscard]] inline RowForm row_form(int64_t C, bool whole) {
+[[nodiscard]] inline RowLayout row_form(int64_t C, bool whole) {
   const int64_t packs = std::max<int64_t>(1, divide_up(C, 8));
   PARTITA_CHECK(packs <= 4 * kMostNormThreads, "norm of {} channels: at most {} are supported on a device", C,
                 4 * 8 * kMostNormThreads);
@@ -27,7 +27,7 @@ struct RowForm {
 // f(std::integral_constant<int, packs>, std::bool_constant<whole>); rows that are not whole packs are rare, and have
 // one form.
 template <class F>
-void with_form(const RowForm& form, bool whole, F&& f) {
+void with_layout(const RowLayout& form, bool whole, F&& f) {
   if (!whole) return f(std::integral_constant<int, 4>{}, std::false_type{});
   if (form.packs == 1) return f(std::integral_constant<int, 1>{}, std::true_type{});
   if (form.packs == 2) return f(std::integral_constant<int, 2>{}, std::true_type{});

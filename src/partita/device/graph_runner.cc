@@ -1,4 +1,4 @@
-#include "partita/device/repeated.h"
+#include "partita/device/graph_runner.h"
 
 #include "partita/base/error.h"
 #ifdef PARTITA_CUDA
@@ -9,14 +9,14 @@
 namespace partita::internal {
 namespace {
 
-class RunAnew final : public Repeated {
+class EagerRunner final : public GraphRunner {
  public:
   void run(const std::function<void()>& work) override { work(); }
-  void forget() override {}
+  void invalidate() override {}
 };
 
 #ifdef PARTITA_CUDA
-class Graph final : public Repeated {
+class Graph final : public GraphRunner {
  public:
   void run(const std::function<void()>& work) override {
     if (runs_ < kBefore) {
@@ -40,7 +40,7 @@ class Graph final : public Repeated {
     }
     graph_->replay();
   }
-  void forget() override {
+  void invalidate() override {
     graph_.reset();
     runs_ = 0;
   }
@@ -54,8 +54,8 @@ class Graph final : public Repeated {
 
 }  // namespace
 
-std::unique_ptr<Repeated> make_repeated(c10::Device device) {
-  if (device.is_cpu()) return std::make_unique<RunAnew>();
+std::unique_ptr<GraphRunner> make_graph_runner(c10::Device device) {
+  if (device.is_cpu()) return std::make_unique<EagerRunner>();
 #ifdef PARTITA_CUDA
   if (device.is_cuda()) {
     PARTITA_CHECK(c10::cuda::getCurrentCUDAStream(device.index()) != c10::cuda::getDefaultCUDAStream(device.index()),

@@ -1,6 +1,6 @@
 // An engine as a checkpoint sees it: named global tensors and the boxes of them on this rank.
 #pragma once
-#include "partita/checkpoint/state.h"
+#include "partita/checkpoint/contents.h"
 #include "partita/engine/engine.h"
 
 namespace partita::internal {
@@ -14,9 +14,9 @@ enum class Part : uint8_t { all, adapters };
 
 // What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
 // "adamw.v/NAME". After loading call engine.publish_weights().
-[[nodiscard]] State wanted_state(const Engine&, Part);
+[[nodiscard]] CheckpointContents wanted_contents(const Engine&, Part);
 // Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of
 // each box, so that every element is written once.
-[[nodiscard]] State saved_state(const Engine&, Part, int replica, int replicas);
+[[nodiscard]] CheckpointContents saved_contents(const Engine&, Part, int replica, int replicas);
 
 }  // namespace partita::internal

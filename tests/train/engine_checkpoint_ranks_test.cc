@@ -1,5 +1,5 @@
 // What a checkpoint has of an engine, on one rank and on several.
-#include "partita/train/engine_state.h"
+#include "partita/train/engine_checkpoint.h"
 
 #include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ TEST(EngineState, AdaptersAreAllAdapters) {
                            return !p.name.ends_with(".lora_b");
                          }});
     std::set<std::string> names;
-    for (const TensorInfo& tensor : wanted_state(engine, Part::adapters).tensors) names.insert(tensor.name);
+    for (const TensorInfo& tensor : wanted_contents(engine, Part::adapters).tensors) names.insert(tensor.name);
     EXPECT_THAT(names,
                 testing::ElementsAre("adamw.m/layers.0.attention.qkv.lora_b", "adamw.m/layers.1.attention.qkv.lora_b",
                                      "adamw.v/layers.0.attention.qkv.lora_b", "adamw.v/layers.1.attention.qkv.lora_b",
@@ -46,7 +46,7 @@ TEST(EngineState, ReplicasShareWhatTheyWrite) {
     std::vector<TensorInfo> tensors;
     std::vector<std::vector<Box>> boxes;
     for (int replica = 0; replica < replicas; ++replica) {
-      const State state = saved_state(engine, Part::all, replica, replicas);
+      const CheckpointContents state = saved_contents(engine, Part::all, replica, replicas);
       tensors = state.tensors;
       boxes.resize(tensors.size());
       for (const Piece& piece : state.pieces) {

@@ -1,4 +1,4 @@
-#include "partita/train/engine_state.h"
+#include "partita/train/engine_checkpoint.h"
 
 #include <ATen/ops/from_blob.h>
 
@@ -34,8 +34,8 @@ int64_t begin_of_share(const Box& box, int replica, int replicas) {
   return box.rows < replicas ? begin : begin / box.columns * box.columns;
 }
 
-State make_state(const Engine& engine, Part part, int replica, int replicas) {
-  State state;
+CheckpointContents make_state(const Engine& engine, Part part, int replica, int replicas) {
+  CheckpointContents state;
   std::vector<std::string> prefixes = {"model"};
   for (const std::string& name : engine.optimizer_state_names()) prefixes.push_back(name);
 
@@ -75,8 +75,8 @@ std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
   return std::make_shared<TensorMemory>(values);
 }
 
-State wanted_state(const Engine& engine, Part part) { return make_state(engine, part, 0, 1); }
-State saved_state(const Engine& engine, Part part, int replica, int replicas) {
+CheckpointContents wanted_contents(const Engine& engine, Part part) { return make_state(engine, part, 0, 1); }
+CheckpointContents saved_contents(const Engine& engine, Part part, int replica, int replicas) {
   return make_state(engine, part, replica, replicas);
 }
 

@@ -1,6 +1,6 @@
 // What a checkpoint holds, seen from the engine: named global tensors, and the boxes of them that this rank has.
 //
-//   State state;
+//   CheckpointContents state;
 //   state.tensors = {{"model/norm.weight", {768}, DType::fp32}, {"adamw.m/norm.weight", {768}, DType::fp32}};
 //   const Box half{.rows = 1, .column = 384, .columns = 384};
 //   state.pieces = {{0, half, master}, {1, half, m}};                // this rank holds the second half of both
@@ -58,7 +58,7 @@ struct Piece {
   std::shared_ptr<PieceMemory> elsewhere = nullptr;  // where data is null
 };
 
-struct State {
+struct CheckpointContents {
   std::vector<TensorInfo> tensors;
   std::vector<Piece> pieces;
   nlohmann::json scalars = nlohmann::json::object();  // finite numbers, strings, arrays, objects
