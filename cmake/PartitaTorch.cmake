@@ -1,12 +1,9 @@
-# libtorch from the pip wheel, linked directly: its own CMake package demands a CUDA toolkit.
-# PARTITA_TORCH names the folder that holds include/ and lib/ (scripts/setup.sh fills .deps/torch).
-set(PARTITA_TORCH "$ENV{PARTITA_TORCH}" CACHE PATH "folder of torch: holds include/ and lib/")
-if(NOT PARTITA_TORCH)
-  set(PARTITA_TORCH "${CMAKE_SOURCE_DIR}/.deps/torch/torch" CACHE PATH "" FORCE)
-endif()
+# partita_torch: libtorch from the pip wheel in PARTITA_TORCH, linked directly, because its own CMake package demands a
+# CUDA toolkit. Included by the project itself and, installed, by find_package(Partita).
 if(NOT EXISTS "${PARTITA_TORCH}/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "PARTITA_TORCH=${PARTITA_TORCH} holds no lib/libtorch_cpu.so. Run 'make setup', or pass "
-                      "-DPARTITA_TORCH=FOLDER where FOLDER holds torch's include/ and lib/.")
+  message(FATAL_ERROR "PARTITA_TORCH=${PARTITA_TORCH} holds no lib/libtorch_cpu.so. Pass "
+                      "-DPARTITA_TORCH=FOLDER where FOLDER holds torch's include/ and lib/ (in Partita's own folder "
+                      "'make setup' installs it).")
 endif()
 
 # Headers and kernels that we call are of this version.
@@ -27,11 +24,11 @@ endif()
 
 # The wheel brings headers of its own fmt. Those of the system's, which we link, must be found first.
 find_path(FMT_FOLDER fmt/format.h REQUIRED)
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
-file(CREATE_LINK ${FMT_FOLDER}/fmt ${CMAKE_BINARY_DIR}/include/fmt SYMBOLIC)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/partita_include)
+file(CREATE_LINK ${FMT_FOLDER}/fmt ${CMAKE_BINARY_DIR}/partita_include/fmt SYMBOLIC)
 
 add_library(partita_torch INTERFACE)
-target_include_directories(partita_torch SYSTEM BEFORE INTERFACE ${CMAKE_BINARY_DIR}/include)
+target_include_directories(partita_torch SYSTEM BEFORE INTERFACE ${CMAKE_BINARY_DIR}/partita_include)
 target_include_directories(partita_torch SYSTEM INTERFACE
   ${PARTITA_TORCH}/include ${PARTITA_TORCH}/include/torch/csrc/api/include)
 # torch's libgomp comes first, so that a process has one OpenMP runtime and one pool of threads.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
@@ -40,12 +39,6 @@ Batch random_batch(const BenchShape& s, uint64_t seed) {
   }
   for (int64_t i = 0; i < s.batch; ++i) batch.samples.push_back(i);
   return batch;
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace
@@ -104,11 +97,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-BenchJob::BenchJob(const BenchArguments& a)
-    : arguments(a),
-      shape(parse_bench_shape(a.shape)),
-      data(on_device(world.group("data", all_ranks(world.size())), device)),
-      self(on_device(world.group("self", {world.rank()}), device)) {
+BenchJob::BenchJob(const BenchArguments& a) : arguments(a), shape(parse_bench_shape(a.shape)), mesh(world, device) {
   log::configure(world.rank(), world.size());
   take_threads(world, 0);
   if (a.tune && (device.is_cpu() || a.deterministic))
@@ -126,8 +115,8 @@ namespace {
 Config fitting_config(const BenchJob& job, Recompute recompute) {
   const int ranks = job.world.size();
   const Config config = bench_config(job.arguments, job.shape, recompute, ranks);
-  job.data->barrier();  // all have freed the memory of the run before
-  CommunicatorPeers peers(*job.data);
+  job.mesh.data().barrier();  // all have freed the memory of the run before
+  CommunicatorPeers peers(job.mesh.data());
   // Together: none allocates while another one still looks.
   const std::vector<std::string> warnings =
       agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
@@ -138,16 +127,12 @@ Config fitting_config(const BenchJob& job, Recompute recompute) {
 }  // namespace
 
 BenchModel::BenchModel(BenchJob& job, Recompute recompute)
-    : job_(job),
-      config_(fitting_config(job, recompute)),
-      engine_(build_training_engine(config_,
-                                    make_zero(static_cast<int>(config_.parallel.zero_stage), *job.self, *job.data),
-                                    *job.data, job.device)) {
+    : job_(job), config_(fitting_config(job, recompute)), engine_(build_training_engine(config_, job.mesh)) {
   engine_->initialize(0);
 }
 
 void BenchModel::step() {
-  job_.data->barrier();
+  job_.mesh.data().barrier();
   const Timer timer;
   const auto k = static_cast<int64_t>(losses_.size());
   const StepResult r = engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
@@ -157,7 +142,7 @@ void BenchModel::step() {
 
 void BenchModel::tune() {
   MatmulTuner tuner(
-      *job_.data, {.name = matmul_library(job_.device)},
+      job_.mesh.data(), {.name = matmul_library(job_.device)},
       {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune, .record_steps = [this](bool on) {
          engine_->record_steps(on);
        }});
@@ -252,7 +237,7 @@ void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
   }
   at::Tensor bytes = at::tensor({use.allocated, use.reserved}, at::kLong);
   CpuStream stream;
-  job_.data->all_reduce(bytes, Reduce::max, stream).wait();
+  job_.mesh.data().all_reduce(bytes, Reduce::max, stream).wait();
   line["peak_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[0]) / (1 << 30);
   line["reserved_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[1]) / (1 << 30);
 }

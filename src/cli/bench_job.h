@@ -17,8 +17,7 @@
 #include <vector>
 
 #include "partita/comm/device.h"
-#include "partita/comm/device_communicator.h"
-#include "partita/comm/world.h"
+#include "partita/comm/mesh.h"
 #include "partita/train/build_model.h"
 
 namespace partita::cli {
@@ -59,8 +58,7 @@ struct BenchJob {
   BenchShape shape;
   World world = World::connect({});
   at::Device device = select_device(parse_device(arguments.device), world);
-  std::unique_ptr<Communicator> data;
-  std::unique_ptr<Communicator> self;
+  Mesh mesh;
   std::vector<Batch> batches;
 };
 

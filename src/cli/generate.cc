@@ -13,9 +13,8 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
-#include "partita/comm/device_communicator.h"
 #include "partita/comm/host_threads.h"
-#include "partita/comm/world.h"
+#include "partita/comm/mesh.h"
 #include "partita/generate/generation_defaults.h"
 #include "partita/generate/generator.h"
 
@@ -57,8 +56,8 @@ void run(const CLI::App& command, Arguments a) {
   if (world.size() > 1) fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
   take_threads(world, 0);
   const c10::Device device = select_device(parse_device(a.compute.device), world);
-  const std::unique_ptr<Communicator> self = on_device(world.group("self", {0}), device);
-  Generator generator = Generator::open(a.paths, *self, parse_dtype(a.compute.precision), device);
+  const Mesh mesh = Mesh::alone(world, device);
+  Generator generator = Generator::open(a.paths, mesh, parse_dtype(a.compute.precision));
   log::info("{} on {}", generator.path().string(), describe_device(device));
   const GenerationChoice choice = choose_generation(wish_of(command, a), generator.published());
   if (!choice.published.empty()) log::info("{}", choice.published);

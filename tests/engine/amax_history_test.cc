@@ -48,7 +48,7 @@ class AmaxHistoryTest : public testing::Test {
 
   std::vector<std::unique_ptr<Block>> blocks_;
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Communicator> self_ = world_.self();
   CpuStream stream_;
 };
 

@@ -22,7 +22,7 @@ std::string all_targets(ModelKind kind) {
 class EngineTest : public testing::Test {
  protected:
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Communicator> self_ = world_.self();
 
   std::unique_ptr<Engine> make(const EngineCase& c) { return test::make_engine(c, *self_, *self_); }
 

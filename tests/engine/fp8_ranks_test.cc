@@ -26,7 +26,7 @@ void expect_equal_on_ranks(const std::vector<float>& values, Communicator& data)
 }
 
 TEST(Fp8Ranks, StagesAreTheSameRun) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const auto data = test_world().group("data", test_ranks());
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const auto& [kind, delayed] :
@@ -57,7 +57,7 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
 
 // What is infinite on one rank alone is rounded into range there: all ranks must skip the step, and forget it.
 TEST(Fp8Ranks, WhatIsNotFiniteOnOneRankSkipsTheStepOnAll) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const auto data = test_world().group("data", test_ranks());
   const int rank = test_world().rank(), ranks = test_world().size();
   const test::EngineCase c{

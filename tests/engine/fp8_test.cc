@@ -18,7 +18,7 @@ using test::EngineCase;
 class Fp8EngineTest : public testing::Test {
  protected:
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Communicator> self_ = world_.self();
 
   std::unique_ptr<Engine> make(const EngineCase& c) { return test::make_engine(c, *self_, *self_); }
   std::vector<StepResult> run(const EngineCase& c, int64_t steps) {

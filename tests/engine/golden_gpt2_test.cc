@@ -72,7 +72,7 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
 
   SafetensorsFile file_{std::filesystem::path(PARTITA_SOURCE_DIR) / "tests/golden/gpt2.safetensors"};
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Communicator> self_ = world_.self();
   std::unique_ptr<Engine> engine_;
   std::vector<int32_t> tokens_, labels_, positions_;
   Batch batch_;

@@ -15,8 +15,7 @@ namespace {
 using test::EngineCase;
 
 TEST(Offload, EveryStageGivesTheSameBits) {
-  const std::unique_ptr<Communicator> self = test_world().group("self", {test_world().rank()}),
-                                      data = test_world().group("data", test_ranks());
+  const std::unique_ptr<Communicator> self = test_world().self(), data = test_world().group("data", test_ranks());
   const int ranks = data->size(), rank = data->rank();
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, 3})
@@ -101,8 +100,7 @@ class WholeStepCopies final : public Copies {
 
 // A gather waits for its unit in the thread that issues everything: the host has all updates by then, and goes on.
 TEST(Offload, UpdatesGoOnWhileUnitsAreGathered) {
-  const std::unique_ptr<Communicator> self = test_world().group("self", {test_world().rank()}),
-                                      data = test_world().group("data", test_ranks());
+  const std::unique_ptr<Communicator> self = test_world().self(), data = test_world().group("data", test_ranks());
   const int ranks = data->size(), rank = data->rank();
   for (int stage = 0; stage <= 3; ++stage) {
     // Weights are their own master weights: no update waits for the staging memory of an earlier one.

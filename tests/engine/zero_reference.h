@@ -14,7 +14,7 @@ namespace partita::internal::test {
 inline constexpr int64_t kGlobalBatch = 12;  // divides by 1, 2, 3 and 4 ranks
 
 struct Groups {
-  std::unique_ptr<Communicator> self = test_world().group("self", {test_world().rank()});
+  std::unique_ptr<Communicator> self = test_world().self();
   std::unique_ptr<Communicator> data = test_world().group("data", test_ranks());
 };
 

@@ -62,9 +62,8 @@ class DecoderTest : public testing::TestWithParam<ModelKind> {
 
   ModelConfig model_ = small_model(GetParam());
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
-  std::unique_ptr<Engine> engine_ = build_inference_engine(model_, {}, DType::fp32, {.samples = 1, .length = 1},
-                                                           make_zero(0, *self_, *self_), *self_);
+  Mesh mesh_{world_};
+  std::unique_ptr<Engine> engine_ = build_inference_engine(model_, {}, DType::fp32, {.samples = 1, .length = 1}, mesh_);
 };
 
 // Greedy text, beyond the model's positions, equals that of logits that are computed anew for every token.

@@ -46,7 +46,7 @@ struct Case {
 
 class GradientStoreTest : public testing::Test {
  protected:
-  std::unique_ptr<Communicator> self_ = test_world().group("self", {test_world().rank()});
+  std::unique_ptr<Communicator> self_ = test_world().self();
   std::unique_ptr<Communicator> data_ = test_world().group("data", test_ranks());
   const std::vector<BlockParameters> blocks_ = model();
 

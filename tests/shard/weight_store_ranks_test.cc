@@ -20,7 +20,7 @@ bool poisoned(const at::Tensor& weight) { return at::isnan(weight).all().item<bo
 // A frozen unit reaches below the first block with a backward: it is released where backward reads it last, so that
 // whoever takes its slot next waits for that.
 TEST(WeightStore, ReleasesAUnitBehindItsLastReader) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const auto data = test_world().group("data", test_ranks());
   const std::vector<BlockParameters> blocks = {{BlockKind::embedding, {matrix("table", false)}},
                                                {BlockKind::layer, {matrix("w1", false)}},
@@ -58,7 +58,7 @@ TEST(WeightStore, ReleasesAUnitBehindItsLastReader) {
 }
 
 TEST(WeightStore, UsesComeInTheOrderOfThePlan) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const std::vector<BlockParameters> blocks = {{BlockKind::layer, {matrix("a", true)}},
                                                {BlockKind::layer, {matrix("b", true)}}};
   const UnitPlan plan = plan_units(blocks, {});

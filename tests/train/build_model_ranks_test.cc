@@ -13,16 +13,15 @@ namespace {
 
 // The layers share the memory of one: nothing outlives it, and the loss is a training engine's.
 TEST(BuildModel, InferenceKeepsNoActivations) {
-  const auto self = test_world().group("self", {test_world().rank()});
-  const auto data = test_world().group("data", test_ranks());
+  const Mesh mesh(test_world());
   const TemporaryDirectory folder;  // of this rank
   write_file(folder / "a.jsonl", test::small_prompts(60));
   for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
-    const Config c = test::small_prompt_config(folder / "a.jsonl", kind);
-    TrainingData batches(c, data->rank(), data->size());
-    const Zero zero = make_zero(3, *self, *data);
-    const auto training = build_training_engine(c, zero, *data);
-    const auto inference = build_inference_engine(c.model, {}, DType::fp32, {.samples = 1, .length = 24}, zero, *data);
+    Config c = test::small_prompt_config(folder / "a.jsonl", kind);
+    c.parallel.zero_stage = 3;
+    TrainingData batches(c, mesh.data().rank(), mesh.data().size());
+    const auto training = build_training_engine(c, mesh);
+    const auto inference = build_inference_engine(c.model, {}, DType::fp32, {.samples = 1, .length = 24}, mesh, 3);
     for (Engine* engine : {training.get(), inference.get()}) engine->initialize(5);
     const Batch batch = batches.training(0)[0];
     EXPECT_GT(training->memory().activations, 0);

@@ -71,10 +71,10 @@ TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {
 class TrainingEngine : public testing::Test {
  protected:
   std::string error_with(const Config& c) {
-    return error_message([&] { (void)build_training_engine(c, make_zero(0, *self_, *self_), *self_); });
+    return error_message([&] { (void)build_training_engine(c, mesh_); });
   }
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  Mesh mesh_{world_};
 };
 
 TEST_F(TrainingEngine, HasNothingToOffloadOnTheCpu) {

@@ -17,7 +17,7 @@ namespace {
 
 // Frozen adapters belong to the adapters: without them nobody could use the trained ones.
 TEST(EngineState, AdaptersAreAllAdapters) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const auto data = test_world().group("data", test_ranks());
   const ModelConfig model{.layers = 2, .hidden_size = 24, .heads = 3, .vocab_size = 31, .max_length = 8};
   for (const int stage : {0, 1, 3}) {
@@ -38,7 +38,7 @@ TEST(EngineState, AdaptersAreAllAdapters) {
 
 // Ranks that hold the same slices write each element once, and matrices by whole rows.
 TEST(EngineState, ReplicasShareWhatTheyWrite) {
-  const auto self = test_world().group("self", {test_world().rank()});
+  const auto self = test_world().self();
   const ModelConfig model{.layers = 2, .hidden_size = 24, .heads = 3, .vocab_size = 31, .max_length = 8};
   const Engine engine(make_blocks(model, DType::fp32), make_zero(0, *self, *self), *self,
                       {.shape = {.samples = 1, .length = 8}, .width = 24});

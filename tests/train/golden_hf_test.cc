@@ -123,7 +123,7 @@ class GoldenHf : public testing::TestWithParam<Case> {
   std::unique_ptr<SafetensorsFile> adapters_;
   LoraConfig lora_;
   World world_ = World::connect({});
-  std::unique_ptr<Communicator> self_ = world_.group("self", {0});
+  std::unique_ptr<Communicator> self_ = world_.self();
   std::unique_ptr<Engine> engine_;
   std::vector<int32_t> tokens_, labels_, positions_;
   Batch batch_;

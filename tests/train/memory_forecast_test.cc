@@ -50,13 +50,13 @@ TEST(MemoryForecast, OfModelsOfAnySize) {
 // The same as the engine has measured of its own tensors, on the way that a run takes.
 TEST(MemoryForecast, IsWhatARunAllocates) {
   World world = World::connect({});
-  const auto self = world.group("self", {0});
+  const Mesh mesh(world);
   for (const int64_t stage : {0, 2, 3})
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       Config c = config_of(5, 32, 61);
       c.parallel.zero_stage = stage;
       c.memory.recompute = recompute;
-      const auto engine = build_training_engine(c, make_zero(static_cast<int>(stage), *self, *self), *self);
+      const auto engine = build_training_engine(c, mesh);
       const MemoryForecast forecast = forecast_training(c, 1, at::kCPU);
       const std::vector<MemoryOwner> taken = memory_owners(engine->memory());
       for (const MemoryOwner& o : taken) EXPECT_EQ(owner(forecast, o.name), o.bytes) << o.name << " at " << stage;
@@ -105,8 +105,8 @@ TEST(MemoryForecast, OfInference) {
   InferenceSize size{.model = c.model, .shape = {.samples = 2, .length = 16}, .cached_tokens = 10};
   const MemoryForecast f = forecast_inference(size, 1, at::kCPU);
   World world = World::connect({});
-  const auto self = world.group("self", {0});
-  const auto engine = build_inference_engine(c.model, {}, DType::fp32, size.shape, make_zero(0, *self, *self), *self);
+  const Mesh mesh(world);
+  const auto engine = build_inference_engine(c.model, {}, DType::fp32, size.shape, mesh);
   EXPECT_EQ(owner(f, "weights"), engine->memory().weights);
   EXPECT_EQ(owner(f, "temporaries"), engine->memory().temporaries);
   EXPECT_EQ(owner(f, "keys and values"), 2 * 5 * 32 * 10 * 4);

@@ -10,9 +10,10 @@
 namespace partita::internal {
 namespace {
 
-std::vector<StepResult> run(const Config& config, int stage, Communicator& self, Communicator& data) {
-  TrainingData batches(config, data.rank(), data.size());
-  const auto engine = build_training_engine(config, make_zero(stage, self, data), data);
+std::vector<StepResult> run(Config config, int stage, const Mesh& mesh) {
+  config.parallel.zero_stage = stage;
+  TrainingData batches(config, mesh.data().rank(), mesh.data().size());
+  const auto engine = build_training_engine(config, mesh);
   engine->initialize(5);
   std::vector<StepResult> results;
   for (int64_t step = 0; step < config.train.steps; ++step) {
@@ -23,17 +24,16 @@ std::vector<StepResult> run(const Config& config, int stage, Communicator& self,
 }
 
 TEST(Prompts, EveryLayoutIsTheSingleProcessRun) {
-  const auto self = test_world().group("self", {test_world().rank()});
-  const auto data = test_world().group("data", test_ranks());
+  const Mesh alone = Mesh::alone(test_world()), mesh(test_world());
   const TemporaryDirectory folder;  // of this rank
   write_file(folder / "a.jsonl", test::small_prompts(60));
   for (const bool packed : {false, true}) {
     Config c = test::small_prompt_config(folder / "a.jsonl", ModelKind::llama);
     c.data.packing = packed;
-    const std::vector<StepResult> expected = run(c, 0, *self, *self);
+    const std::vector<StepResult> expected = run(c, 0, alone);
     EXPECT_NE(expected[0].tokens, expected[1].tokens);
     for (const int stage : {0, 2, 3}) {
-      const std::vector<StepResult> found = run(c, stage, *self, *data);
+      const std::vector<StepResult> found = run(c, stage, mesh);
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].tokens, expected[i].tokens);
         EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-5 * expected[i].loss) << "stage " << stage << ", step " << i;

@@ -28,11 +28,11 @@ struct Outcome {
 
 // One step over one epoch of the file, as one batch.
 Outcome epoch_step(Config c, World& world, bool packed) {
-  const std::unique_ptr<Communicator> self = world.group("self", {0});
+  const Mesh mesh(world);
   c.data.packing = packed;
   c.train.micro_batch = c.train.global_batch = TrainingData(c, 0, 1).examples();
   TrainingData data(c, 0, 1);
-  const auto engine = build_training_engine(c, make_zero(0, *self, *self), *self);
+  const auto engine = build_training_engine(c, mesh);
   engine->initialize(5);
   Outcome outcome{.result = engine->step(data.training(0), {.learning_rate = 0.1F, .clip = 0}), .weights = {}};
   for (const OwnedBox& run : engine->owned_boxes()) {

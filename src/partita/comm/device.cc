@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -54,9 +53,7 @@ std::string only_gpu() { return {}; }
 // What each rank says.
 std::vector<std::string> gather(World& world, const char* name, const std::string& mine) {
   if (world.size() == 1) return {mine};
-  std::vector<int> all(static_cast<size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return gather_strings(*world.group(name, all), mine);
+  return gather_strings(*world.everyone(name), mine);
 }
 
 void check_all_alike(c10::Device device, World& world) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/base/host.h"
@@ -84,11 +83,9 @@ HostThreads take_threads(World& world, int64_t key) {
   if (world.size() == 1) return take_threads(key);
   const ThreadWishes wishes = thread_wishes(key, process_environment());
   const HostCores host = host_cores();
-  std::vector<int> everyone(static_cast<size_t>(world.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
   const std::string machine = host_name() + ' ';
   const std::vector<std::string> all =
-      gather_strings(*world.group("threads", everyone), fmt::format("{}{}", machine, fmt::join(host.cores, ",")));
+      gather_strings(*world.everyone("threads"), fmt::format("{}{}", machine, fmt::join(host.cores, ",")));
   std::vector<std::vector<int>> cores;
   size_t index = 0;
   for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -1,7 +1,5 @@
 #include "partita/comm/mesh.h"
 
-#include <numeric>
-
 #include "partita/base/error.h"
 #include "partita/comm/device_communicator.h"
 
@@ -45,13 +43,25 @@ std::vector<int> MeshLayout::pipeline_group(int rank) const {
 }
 
 Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chrono::milliseconds timeout)
-    : layout_(sizes, world.size()) {
-  std::vector<int> everyone(static_cast<size_t>(world.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  world_ = world.group("world", everyone);
-  data_ = on_device(world.group("dp", layout_.data_group(world.rank())), device, timeout);
-  tensor_ = world.group("tp", layout_.tensor_group(world.rank()));
-  pipeline_ = world.group("pp", layout_.pipeline_group(world.rank()));
+    : layout_(sizes, world.size()), device_(device) {
+  world_ = world.everyone("world");
+  self_ = on_device(world.self(), device, timeout);
+  // A group of one rank is this rank's own.
+  const auto group = [&](const char* name, const std::vector<int>& ranks) {
+    return ranks.size() == 1 ? nullptr : on_device(world.group(name, ranks), device, timeout);
+  };
+  data_ = group("dp", layout_.data_group(world.rank()));
+  tensor_ = group("tp", layout_.tensor_group(world.rank()));
+  pipeline_ = group("pp", layout_.pipeline_group(world.rank()));
 }
+
+Mesh Mesh::alone(World& world, c10::Device device) {
+  Mesh mesh(MeshLayout({}, 1), device);
+  mesh.world_ = world.self();
+  mesh.self_ = on_device(world.self(), device);
+  return mesh;
+}
+
+Mesh::Mesh(World& world, c10::Device device) : Mesh(world, {.data = world.size()}, device) {}
 
 }  // namespace partita

@@ -46,21 +46,33 @@ class MeshLayout {
 // This rank's communicators. Every rank of the job makes the same meshes in the same order; the World outlives them.
 class Mesh {
  public:
-  // `device`: of the tensors of data(); all others carry those of the host. Errors: as MeshLayout's and on_device's.
+  // `device`: where the tensors of all groups but world() are, which carries those of the host. Errors: as MeshLayout's
+  // and on_device's.
   Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device = c10::kCPU,
        std::chrono::milliseconds timeout = std::chrono::minutes(10));
+  // All ranks are data parallel.
+  explicit Mesh(World& world, c10::Device device = c10::kCPU);
+  // This rank by itself, whatever the others do.
+  [[nodiscard]] static Mesh alone(World& world, c10::Device device = c10::kCPU);
 
   [[nodiscard]] const MeshLayout& layout() const { return layout_; }
   [[nodiscard]] MeshLayout::Position position() const { return layout_.position(world_->rank()); }
 
-  [[nodiscard]] Communicator& data() const { return *data_; }          // "dp"
-  [[nodiscard]] Communicator& tensor() const { return *tensor_; }      // "tp"
-  [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // "pp"
-  [[nodiscard]] Communicator& world() const { return *world_; }        // "world"
+  [[nodiscard]] c10::Device device() const { return device_; }
+
+  [[nodiscard]] Communicator& data() const { return data_ ? *data_ : *self_; }              // "dp"
+  [[nodiscard]] Communicator& tensor() const { return tensor_ ? *tensor_ : *self_; }        // "tp"
+  [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }  // "pp"
+  [[nodiscard]] Communicator& self() const { return *self_; }                               // this rank alone
+  [[nodiscard]] Communicator& world() const { return *world_; }
 
  private:
+  Mesh(MeshLayout layout, c10::Device device) : layout_(layout), device_(device) {}
+
   MeshLayout layout_;
-  std::unique_ptr<Communicator> world_, data_, tensor_, pipeline_;
+  c10::Device device_;
+  std::unique_ptr<Communicator> world_, self_;
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_;  // null: of this rank alone
 };
 
 }  // namespace partita

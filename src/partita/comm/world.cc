@@ -80,9 +80,7 @@ World World::connect(const Options& options) {
   if (launch.kind != Launch::Kind::single) end_with_launcher(launch.rank);
   World world(std::move(implementation));
   if (world.launch().uses_mpi()) {
-    std::vector<int> all(static_cast<size_t>(world.size()));
-    std::iota(all.begin(), all.end(), 0);
-    world.implementation_->end = world.group("end", all);
+    world.implementation_->end = world.everyone("end");
   }
   return world;
 }
@@ -105,6 +103,12 @@ World::~World() {
 int World::rank() const { return implementation_->launch.rank; }
 int World::size() const { return implementation_->launch.size; }
 const Launch& World::launch() const { return implementation_->launch; }
+
+std::unique_ptr<Communicator> World::everyone(std::string name) {
+  std::vector<int> ranks(static_cast<size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return group(std::move(name), ranks);
+}
 
 std::unique_ptr<Communicator> World::group(std::string name, const std::vector<int>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {

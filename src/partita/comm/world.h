@@ -2,7 +2,7 @@
 //
 //   int main() try {
 //     World world = World::connect({});             // finds its rank from Open MPI, Slurm, torchrun, or is alone
-//     Mesh mesh(world, {.data = world.size()});
+//     Mesh mesh(world);                             // all ranks are data parallel
 //     mesh.data().barrier();
 //   } catch (const std::exception& error) {
 //     std::fprintf(stderr, "%s\n", error.what());   // an error of one rank
@@ -41,6 +41,9 @@ class World {
   // A communicator over these world ranks (ascending, containing this rank), in the same order on all of them.
   // No messages are exchanged.
   [[nodiscard]] std::unique_ptr<Communicator> group(std::string name, const std::vector<int>& ranks);
+  // A communicator over all ranks, and one of this rank alone.
+  [[nodiscard]] std::unique_ptr<Communicator> everyone(std::string name);
+  [[nodiscard]] std::unique_ptr<Communicator> self() { return group("self", {rank()}); }
 
   // Takes the whole job down at once, connected or not: for main's last resort after an error on this rank, whose World
   // is gone by then. Prints nothing. `cause`: the error; over sockets the other ranks name it.

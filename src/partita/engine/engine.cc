@@ -52,6 +52,7 @@ int64_t valid_tokens(const at::Tensor& labels) {
 Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data,
                const EngineOptions& options)
     : blocks_(std::move(blocks)),
+      zero_(zero),
       data_(data),
       options_(options),
       plan_(plan_engine(blocks_, zero.sharding, options)),

@@ -69,6 +69,7 @@ class Engine {
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const {
     return parameters_.optimizer_state_names();
   }
+  [[nodiscard]] const Zero& zero() const { return zero_; }
   [[nodiscard]] const internal::UnitPlan& plan() const { return plan_.units; }
   [[nodiscard]] EngineMemory memory() const;
   [[nodiscard]] const internal::UsePlan& uses() const { return plan_.training; }
@@ -89,6 +90,7 @@ class Engine {
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
   std::vector<std::unique_ptr<Block>> blocks_;
+  Zero zero_;
   Communicator& data_;
   EngineOptions options_;
   internal::EnginePlan plan_;

@@ -45,7 +45,10 @@ double GenerateReport::tokens_per_second() const {
   return tokens > 1 && seconds > 0 ? static_cast<double>(tokens - 1) / seconds : 0;
 }
 
-Generator Generator::open(const Paths& paths, Communicator& self, DType compute, at::Device device) {
+Generator Generator::open(const Paths& paths, const Mesh& mesh, DType compute) {
+  if (mesh.data().size() != 1)
+    fail("generation runs on one rank, found a mesh of {}: use Mesh::alone(world)", mesh.data().size());
+  const at::Device device = mesh.device();
   const ModelSource source = open_model(paths.path, paths.base);
   show_warnings(source);
   Generator g;
@@ -59,8 +62,7 @@ Generator Generator::open(const Paths& paths, Communicator& self, DType compute,
   require_threads(at::get_num_threads());
   say_memory_warning(std::array{require_inference_memory(
       {.model = source.model, .lora = source.lora, .compute = compute, .shape = {}}, 1, 1, device)});
-  g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1},
-                                     make_zero(0, self, self), self, device);
+  g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1}, mesh);
   load_weights(*g.engine_, source, 0);
   return g;
 }

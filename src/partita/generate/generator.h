@@ -1,6 +1,6 @@
 // Text from a trained model.
 //
-//   Generator generator = Generator::open({.path = "runs/quickstart"}, *self);
+//   Generator generator = Generator::open({.path = "runs/quickstart"}, mesh);
 //   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
 //                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
 //   // "In the beginning", then what the model adds
@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 
+#include "partita/comm/mesh.h"
 #include "partita/engine/engine.h"
 #include "partita/generate/sampling.h"
 #include "partita/interop/generation_config.h"
@@ -41,10 +42,9 @@ class Generator {
     std::filesystem::path base;  // of adapters; empty: where they say
     std::filesystem::path tokenizer;  // empty: the one that lies there
   };
-  // `self` carries tensors of the device (comm/device_communicator.h); keys and values are kept in `compute`. Errors: those
+  // It computes on mesh.device(), and the mesh outlives it; keys and values are kept in `compute`. Errors: a mesh of several ranks; those
   // of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
-  [[nodiscard]] static Generator open(const Paths&, Communicator& self, DType compute = DType::fp32,
-                                      at::Device = at::kCPU);
+  [[nodiscard]] static Generator open(const Paths&, const Mesh&, DType compute = DType::fp32);
 
   // Hands on the prompt, once all warnings about it are said, then each piece of text as soon as its bytes are whole
   // characters. A text longer than the model's positions continues with the last half of them as context (decoder.h). An

@@ -96,18 +96,29 @@ std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device 
   return make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off);
 }
 
-std::unique_ptr<Engine> build_training_engine(const Config& c, const Zero& zero, Communicator& data,
-                                              at::Device device) {
+std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, int zero_stage, EngineOptions options,
+                                    const ModelBuild& build) {
+  options.width = model.hidden_size;
+  options.device = mesh.device();
+  auto engine = std::make_unique<Engine>(make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8),
+                                         make_zero(zero_stage, mesh.self(), mesh.data()), mesh.data(), options);
+  engine->initialize(options.seed);
+  return engine;
+}
+
+std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh) {
+  const at::Device device = mesh.device();
   if (device.is_cpu() && (c.memory.offload_optimizer || c.memory.offload_activations > 0))
     fail("memory.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
          c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
   std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
-  const EngineOptions options = training_options(c, data.size(), device);
+  const EngineOptions options = training_options(c, mesh.data().size(), device);
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
   FrozenParameters(c.train.freeze, c.lora).check(parameters);
-  return std::make_unique<Engine>(std::move(blocks), zero, data, options);
+  const Zero zero = make_zero(static_cast<int>(c.parallel.zero_stage), mesh.self(), mesh.data());
+  return std::make_unique<Engine>(std::move(blocks), zero, mesh.data(), options);
 }
 
 EngineOptions inference_options(const ModelConfig& model, DType compute, Shape shape, at::Device device) {
@@ -121,9 +132,10 @@ EngineOptions inference_options(const ModelConfig& model, DType compute, Shape s
 }
 
 std::unique_ptr<Engine> build_inference_engine(const ModelConfig& model, const LoraConfig& lora, DType compute,
-                                               Shape shape, const Zero& zero, Communicator& data, at::Device device) {
-  return std::make_unique<Engine>(make_blocks(model, compute, lora, device), zero, data,
-                                  inference_options(model, compute, shape, device));
+                                               Shape shape, const Mesh& mesh, int zero_stage) {
+  return std::make_unique<Engine>(make_blocks(model, compute, lora, mesh.device()),
+                                  make_zero(zero_stage, mesh.self(), mesh.data()), mesh.data(),
+                                  inference_options(model, compute, shape, mesh.device()));
 }
 
 void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {

@@ -1,13 +1,29 @@
-// From a configuration to an engine.
+// From a model, or the configuration of a run, to an engine.
+//
+//   auto engine = make_engine(gpt2_small(), mesh, /*zero_stage=*/3,
+//                             {.shape = {.samples = 8, .length = 1024}, .compute = DType::bf16});
 #pragma once
 #include <memory>
 #include <vector>
 
+#include "partita/comm/mesh.h"
 #include "partita/config/config.h"
 #include "partita/engine/engine.h"
 #include "partita/interop/model_source.h"
 
 namespace partita {
+
+struct ModelBuild {
+  LoraConfig lora;   // rank 0: no adapters
+  bool fp8 = false;  // matmuls of the layers' linears in fp8; compute must be bf16
+};
+
+// An engine that trains the model with initial weights of options.seed, or infers where options.training is false, at
+// ZeRO stage 0 to 3 over mesh.data(). It computes on mesh.device(); options.device and options.width are taken from the
+// mesh and the model. The mesh outlives the engine; all ranks call it together. Errors: those of validate(ModelConfig),
+// make_zero and Engine.
+[[nodiscard]] std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&, int zero_stage, EngineOptions,
+                                                  const ModelBuild& = {});
 
 // What blocks keep from forward to backward under a mode of recomputation.
 [[nodiscard]] Keep keep_of(Recompute);
@@ -27,14 +43,12 @@ namespace partita {
 
 // The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there;
 // offload on the CPU; as records_steps; sizes that products in 8 bits do not have.
-[[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Zero&, Communicator& data,
-                                                            at::Device = at::kCPU);
+[[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Mesh&);
 
 // An engine that computes losses and logits, in batches of `shape`. It has memory for weights and for one block's
 // activations at a time, none for training.
 [[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute,
-                                                             Shape, const Zero&, Communicator& data,
-                                                             at::Device = at::kCPU);
+                                                             Shape, const Mesh&, int zero_stage = 0);
 
 // The engine's weights from the source; adapters that it does not have begin as those of seed. Errors: as
 // WeightSource::check.

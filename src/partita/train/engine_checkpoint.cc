@@ -2,11 +2,16 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/checkpoint/communicator_peers.h"
+#include "partita/checkpoint/manifest.h"
+#include "partita/checkpoint/run_state.h"
 
-namespace partita::internal {
+namespace partita {
+namespace internal {
 namespace {
 
 class TensorMemory final : public PieceMemory {
@@ -76,8 +81,40 @@ std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
 }
 
 CheckpointContents wanted_contents(const Engine& engine, Part part) { return make_state(engine, part, 0, 1); }
+CheckpointContents saved_contents(const Engine& engine, Part part) {
+  const Communicator& replicas = *engine.zero().replica;
+  return saved_contents(engine, part, replicas.rank(), replicas.size());
+}
 CheckpointContents saved_contents(const Engine& engine, Part part, int replica, int replicas) {
   return make_state(engine, part, replica, replicas);
 }
 
-}  // namespace partita::internal
+}  // namespace internal
+
+using namespace internal;
+
+std::filesystem::path save_engine(const Engine& engine, const ModelConfig& model, const Mesh& mesh,
+                                  const std::filesystem::path& run, EnginePosition at, const Retention& retention) {
+  if (std::ranges::any_of(engine.parameters(), &ParameterSpec::adapter))
+    fail("save_engine: the engine has adapters, which train() saves; or merge them first");
+  CheckpointContents contents = saved_contents(engine, Part::all);
+  contents.scalars = to_json(RunState{
+      .step = at.step, .consumed_samples = at.consumed_samples, .amax_history = engine.amax_history(), .model = model});
+  CommunicatorPeers peers(mesh.data());
+  return save_checkpoint(run / "checkpoints", at.step, contents, peers, retention);
+}
+
+std::optional<EnginePosition> resume_engine(Engine& engine, const ModelConfig& model, const Mesh& mesh,
+                                            const std::filesystem::path& run) {
+  CommunicatorPeers peers(mesh.data());
+  const auto folder = find_latest(run / "checkpoints", peers);
+  if (!folder) return std::nullopt;
+  const RunState saved = run_state(read_manifest(*folder), *folder);
+  check_same_model(saved, model, {}, *folder);
+  (void)load_checkpoint(*folder, wanted_contents(engine, Part::all), peers);
+  engine.publish_weights();
+  engine.set_amax_history(saved.amax_history);
+  return EnginePosition{.step = saved.step, .consumed_samples = saved.consumed_samples};
+}
+
+}  // namespace partita

@@ -1,9 +1,36 @@
-// An engine as a checkpoint sees it: named global tensors and the boxes of them on this rank.
+// Saving an engine and continuing from a checkpoint.
+//
+//   const EnginePosition start = resume_engine(engine, model, mesh, "runs/mine").value_or(EnginePosition{});
+//   for (int64_t step = start.step; step < steps; ++step) ...
+//   save_engine(engine, model, mesh, "runs/mine", {.step = steps, .consumed_samples = steps * 64});
 #pragma once
-#include "partita/checkpoint/contents.h"
-#include "partita/engine/engine.h"
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 
-namespace partita::internal {
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/contents.h"
+#include "partita/comm/mesh.h"
+#include "partita/engine/engine.h"
+#include "partita/models/config.h"
+
+namespace partita {
+
+struct EnginePosition {
+  int64_t step = 0, consumed_samples = 0;
+};
+
+// Writes weights and optimizer states as RUN/checkpoints/step-STEP, which resume_engine continues from on any number of
+// ranks, and which `partita eval`, `generate`, `export` and open_model read. All ranks call it together. Returns the
+// checkpoint. Errors: those of save_checkpoint; an engine with adapters (train() saves these).
+std::filesystem::path save_engine(const Engine&, const ModelConfig&, const Mesh&, const std::filesystem::path& run,
+                                  EnginePosition, const Retention& = {});
+
+// Loads the newest checkpoint of RUN; none where there is none. All ranks call it together. Errors: those of
+// find_latest and load_checkpoint; a checkpoint of another model.
+std::optional<EnginePosition> resume_engine(Engine&, const ModelConfig&, const Mesh&, const std::filesystem::path& run);
+
+namespace internal {
 
 // all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has
 // of its own.
@@ -15,8 +42,10 @@ enum class Part : uint8_t { all, adapters };
 // What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
 // "adamw.v/NAME". After loading call engine.publish_weights().
 [[nodiscard]] CheckpointContents wanted_contents(const Engine&, Part);
-// Its share of what is written: where `replicas` ranks hold the same slices, rank `replica` writes its equal part of
-// each box, so that every element is written once.
+// Its share of what is written: where several ranks hold the same slices, each writes its equal part of each box, so
+// that every element is written once.
+[[nodiscard]] CheckpointContents saved_contents(const Engine&, Part);
 [[nodiscard]] CheckpointContents saved_contents(const Engine&, Part, int replica, int replicas);
 
-}  // namespace partita::internal
+}  // namespace internal
+}  // namespace partita

@@ -10,7 +10,6 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/communicator_peers.h"
-#include "partita/comm/device_communicator.h"
 #include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/data/batch_reader.h"
@@ -73,8 +72,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   take_threads(world, 0);
   const at::Device device = select_device(options.device, world);
   if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
-  const Mesh mesh(world, {.data = world.size()}, device);
-  const std::unique_ptr<Communicator> self = on_device(world.group("self", {world.rank()}), device);
+  const Mesh mesh(world, device);
   const ModelSource source = open_model(model, options.base);
   if (world.rank() == 0) show_warnings(source);
   const int64_t length = sequence_length_of(options, source.model);
@@ -91,9 +89,9 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
                                     world.size(), world.launch().local_size, device);
   });
   if (world.rank() == 0) say_memory_warning(warnings);
-  const auto engine = build_inference_engine(source.model, source.lora, options.precision,
-                                             {.samples = options.micro_batch, .length = length},
-                                             make_zero(options.zero_stage, *self, mesh.data()), mesh.data(), device);
+  const auto engine =
+      build_inference_engine(source.model, source.lora, options.precision,
+                             {.samples = options.micro_batch, .length = length}, mesh, options.zero_stage);
   load_weights(*engine, source, 0);
 
   const int64_t at_once = options.micro_batch * world.size();

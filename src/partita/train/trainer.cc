@@ -19,7 +19,6 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/run_state.h"
 #include "partita/comm/device.h"
-#include "partita/comm/device_communicator.h"
 #include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/config/config_changes.h"
@@ -58,7 +57,6 @@ class TrainingRun {
         local_ranks_(world.launch().local_size),
         device_(select_device(config_.train.device, world)),
         mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
-        self_(on_device(world.group("self", {world.rank()}), device_, timeout_of(config_))),
         peers_(mesh_.data()),
         loss_scale_(first_loss_scale(loss_scale_options())) {}
 
@@ -131,10 +129,7 @@ class TrainingRun {
         config_, mesh_.data().rank(), mesh_.data().size(),
         RunPosition{.step = step_, .consumed_samples = consumed_samples_, .planned_samples = saved_.planned_samples});
     start_times_.add("data", timer.lap());
-    if (!engine_)
-      engine_ =
-          build_training_engine(config_, make_zero(static_cast<int>(config_.parallel.zero_stage), *self_, mesh_.data()),
-                                mesh_.data(), device_);
+    if (!engine_) engine_ = build_training_engine(config_, mesh_);
     start_times_.add("memory", timer.lap());
     set_weights(from);
     start_times_.add("weights", timer.lap());
@@ -299,9 +294,7 @@ class TrainingRun {
 
   void save() {
     if (folder_) folder_->lock().require();
-    const bool replicated = config_.parallel.zero_stage == 0;
-    CheckpointContents state =
-        saved_contents(*engine_, own_part(), replicated ? peers_.rank() : 0, replicated ? peers_.size() : 1);
+    CheckpointContents state = saved_contents(*engine_, own_part());
     state.scalars = to_json(RunState{.step = step_,
                                      .consumed_samples = consumed_samples_,
                                      .planned_samples = data_->planned_samples(),
@@ -359,7 +352,6 @@ class TrainingRun {
   int local_ranks_;                    // on this machine
   at::Device device_;
   Mesh mesh_;
-  std::unique_ptr<Communicator> self_;
   CommunicatorPeers peers_;
   std::unique_ptr<TrainingData> data_;
   std::unique_ptr<Engine> engine_;
@@ -385,9 +377,7 @@ TrainOutcome train(Config config, World& world, Hooks extra) {
   log::configure(world.rank(), world.size());
   take_threads(world, config.train.threads);
   if (config.debug.self_check && world.size() > 1) {
-    std::vector<int> all;
-    for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
-    self_check(*world.group("self-check", all));
+    self_check(*world.everyone("self-check"));
   }
   set_deterministic(config.kernels.deterministic);
   set_stream_delays(config.debug.delay_streams, static_cast<uint64_t>(world.rank()));

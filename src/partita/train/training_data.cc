@@ -1,7 +1,6 @@
 #include "partita/train/training_data.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 
@@ -12,20 +11,9 @@
 
 namespace partita::internal {
 
-Batch view_of(TokenBatch& buffer) {
-  const auto view = [&](std::vector<int32_t>& values) {
-    return values.empty() ? at::Tensor() : at::from_blob(values.data(), {buffer.samples, buffer.length}, at::kInt);
-  };
-  return {.tokens = view(buffer.tokens),
-          .labels = view(buffer.labels),
-          .positions = view(buffer.positions),
-          .samples = buffer.sample_ids,
-          .first_keys = view(buffer.first_keys)};
-}
-
 TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position)
-    : plan_(make_batch_plan(config.train.global_batch, config.train.micro_batch, ranks)),
-      buffers_(static_cast<size_t>(plan_.accumulation())) {
+    : global_batch_(config.train.global_batch) {
+  const BatchSizes sizes{.global_batch = global_batch_, .micro_batch = config.train.micro_batch};
   const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
   const int64_t samples = position.consumed_samples + steps_left * config.train.global_batch;
   planned_ = std::move(position.planned_samples);
@@ -34,8 +22,8 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
     open_prompts(config, planned_.back(), rank == 0);
   else
     open_tokens(config, rank, ranks);
-  train_reader_ = std::make_unique<BatchReader>(*train_, plan_, rank);
-  if (valid_) valid_reader_ = std::make_unique<BatchReader>(*valid_, plan_, rank);
+  train_loader_.emplace(std::move(train_), sizes, rank, ranks);
+  if (valid_) valid_loader_.emplace(std::move(valid_), sizes, rank, ranks);
   identity_["data.seed"] = std::to_string(config.data.seed);
   identity_["data.separate_documents"] = documents_of(config.data) == Documents::separate ? "true" : "false";
   if (config.data.validation.empty()) identity_["data.split"] = config.data.split;
@@ -95,21 +83,11 @@ void TrainingData::open_prompts(const Config& config, int64_t samples, bool warn
   }
 }
 
-std::vector<Batch> TrainingData::read(const BatchReader& reader, int64_t consumed_samples) {
-  std::vector<Batch> batches;
-  for (int64_t m = 0; m < plan_.accumulation(); ++m) {
-    TokenBatch& buffer = buffers_[static_cast<size_t>(m)];
-    reader.read(consumed_samples, m, buffer);
-    batches.push_back(view_of(buffer));
-  }
-  return batches;
-}
-
-std::vector<Batch> TrainingData::training(int64_t consumed_samples) { return read(*train_reader_, consumed_samples); }
+std::vector<Batch> TrainingData::training(int64_t consumed_samples) { return train_loader_->read(consumed_samples); }
 
 std::vector<Batch> TrainingData::validation(int64_t index) {
-  PARTITA_CHECK(valid_reader_ != nullptr, "no validation data was asked for");
-  return read(*valid_reader_, index * plan_.global_batch);
+  PARTITA_CHECK(valid_loader_.has_value(), "no validation data was asked for");
+  return valid_loader_->read(index * global_batch_);
 }
 
 }  // namespace partita::internal

@@ -5,12 +5,12 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "partita/config/config.h"
-#include "partita/data/batch_reader.h"
-#include "partita/nn/block.h"
+#include "partita/train/batch_loader.h"
 
 namespace partita::internal {
 
@@ -42,18 +42,13 @@ class TrainingData {
  private:
   void open_tokens(const Config&, int rank, int ranks);
   void open_prompts(const Config&, int64_t samples, bool warns);
-  [[nodiscard]] std::vector<Batch> read(const BatchReader&, int64_t consumed_samples);
 
-  BatchPlan plan_;
-  std::unique_ptr<SampleSource> train_, valid_;
-  std::unique_ptr<BatchReader> train_reader_, valid_reader_;
-  std::vector<TokenBatch> buffers_;  // one a micro-batch
+  int64_t global_batch_;
+  std::unique_ptr<SampleSource> train_, valid_;  // until the loaders have them
+  std::optional<BatchLoader> train_loader_, valid_loader_;
   std::vector<int64_t> planned_;
   int64_t examples_ = 0;
   std::map<std::string, std::string> identity_;
 };
-
-// A micro-batch as the engine takes it: views of the buffer.
-[[nodiscard]] Batch view_of(TokenBatch& buffer);
 
 }  // namespace partita::internal

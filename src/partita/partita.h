@@ -1,0 +1,53 @@
+// Partita as a library: everything in namespace partita, by one include. docs/library.md shows how to use it, and
+// examples/ has programs. What is in partita::internal may change without notice.
+//
+//   subject                 headers
+//   ranks and devices       comm/world.h, comm/mesh.h, comm/communicator.h, comm/device.h
+//   models                  models/config.h, models/presets.h, models/lora.h, models/model.h; own blocks: nn/block.h
+//   training                train/build_model.h (make_engine), engine/engine.h, train/batch_loader.h, optim/schedule.h
+//   whole runs              config/config.h, train/trainer.h, monitor/hooks.h, train/evaluate.h
+//   checkpoints             train/engine_checkpoint.h, checkpoint/checkpoint.h
+//   others' models          interop/model_source.h, interop/model_transfer.h
+//   text and tokens         tokenizer/tokenizer.h, data/indexed_writer.h, data/indexed_dataset.h, data/gpt_dataset.h,
+//                           data/prompt_dataset.h, data/tokenize_corpus.h
+//   generation              generate/generator.h
+#pragma once
+
+// IWYU pragma: begin_exports
+#include "partita/base/dtype.h"
+#include "partita/base/error.h"
+#include "partita/base/log.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/comm/communicator.h"
+#include "partita/comm/device.h"
+#include "partita/comm/mesh.h"
+#include "partita/comm/world.h"
+#include "partita/config/config.h"
+#include "partita/data/gpt_dataset.h"
+#include "partita/data/indexed_dataset.h"
+#include "partita/data/indexed_writer.h"
+#include "partita/data/prompt_dataset.h"
+#include "partita/data/sample_source.h"
+#include "partita/data/tokenize_corpus.h"
+#include "partita/engine/engine.h"
+#include "partita/generate/generator.h"
+#include "partita/interop/model_source.h"
+#include "partita/interop/model_tokenizer.h"
+#include "partita/interop/model_transfer.h"
+#include "partita/models/config.h"
+#include "partita/models/flops.h"
+#include "partita/models/lora.h"
+#include "partita/models/model.h"
+#include "partita/models/presets.h"
+#include "partita/monitor/hooks.h"
+#include "partita/monitor/metrics.h"
+#include "partita/nn/block.h"
+#include "partita/optim/schedule.h"
+#include "partita/shard/zero.h"
+#include "partita/tokenizer/tokenizer.h"
+#include "partita/train/batch_loader.h"
+#include "partita/train/build_model.h"
+#include "partita/train/engine_checkpoint.h"
+#include "partita/train/evaluate.h"
+#include "partita/train/trainer.h"
+// IWYU pragma: end_exports
