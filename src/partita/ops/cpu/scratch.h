@@ -1,7 +1,7 @@
 // Kernel workspace, kept between calls, one buffer per thread and purpose: fresh large buffers would cost a page fault
 // per 4 KiB.
 //
-//   float* rows = scratch<float, struct NormRow>(count);     // valid until the thread's next call with this type and tag
+//   float* rows = scratch<float, struct NormRow>(count);     // valid until the thread's next call with the same tag
 #pragma once
 #include <hwy/aligned_allocator.h>
 
