@@ -2,7 +2,7 @@
 //
 //   std::unique_ptr<Optimizer> optimizer = make_optimizer({.kind = OptimizerKind::lamb});
 //   view.states = optimizer->make_states(layout.slice_count(), DType::fp32);                // zero
-//   if (optimizer->needs_norms()) optimizer->measure(view, norms, now);    // all units, then all-reduce over the shards
+//   if (optimizer->needs_norms()) optimizer->measure(view, norms, now);    // all units, then all-reduce over shards
 //   optimizer->step(view, norms, now);
 //
 // Formulas, dtypes and rounding: ops/adamw.h, ops/sgd.h and ops/lamb.h.
