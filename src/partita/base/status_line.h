@@ -4,7 +4,7 @@
 //   PARTITA_STATUS_LINES   set: log::status(text) writes kStatusMark, the text and a newline to stderr
 //   PARTITA_TERMINAL_WIDTH columns available to a rank at startup
 //   PARTITA_TERMINAL       the terminal's path, if the rank can open it, to follow size changes
-//   PARTITA_ONE_TERMINAL   set: stdout and stderr share a terminal, so log::print() also writes to stderr, in order
+//   PARTITA_ONE_TERMINAL   set: stdout and stderr share a terminal, so log::print() writes to stderr, to preserve order
 #pragma once
 #include <string_view>
 

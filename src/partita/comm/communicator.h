@@ -6,8 +6,8 @@
 //
 // Contract of every call:
 // * Every rank of the group makes the same calls in the same order with the same sizes and dtypes.
-// * Tensors must be contiguous, and stay alive and untouched until the returned Event (this exact handle) has been
-//   waited for. The collective starts after the work already on `stream`.
+// * Tensors must be contiguous, and stay alive and untouched until the returned Event has been waited for (every Event
+//   itself: waiting for a later one is not enough). The collective starts after the work already on `stream`.
 // * Sums are computed in rank order, half precision in fp32, and rounded once: the same bits on all ranks in all runs.
 // * dtypes: fp32, bf16, fp16, fp64, int32, int64, uint8. No averaging: callers scale.
 #pragma once

@@ -12,7 +12,7 @@ namespace partita {
 
 struct LaunchOptions {
   std::string host_file;          // Open MPI's format, "node1 slots=4" per line; empty: this machine
-  std::string bind = "none";      // none, core, socket or numa: pins each rank. core: as many as its threads
+  std::string bind = "none";      // none, core, socket or numa: pins each rank; core: one core per thread
   bool output_is_needed = false;  // Error at the end if the ranks' output cannot be written
 };
 

@@ -32,8 +32,8 @@ class World {
   World(World&&) noexcept;
   World& operator=(World&&) noexcept;
   // Shuts down in order with the other ranks; communicators are unusable afterwards. A rank that does not shut down
-  // within the timeout, or ends otherwise, ends the job with an error that names it. While an exception is being
-  // handled, does not wait for the others: leaves the connections to abort().
+  // within the timeout, or ends otherwise, ends the job with an error that names it. During stack unwinding it
+  // does not wait for the others, but leaves the connections to abort().
   ~World();
 
   [[nodiscard]] int rank() const;

@@ -129,7 +129,7 @@ void Engine::forward(Context& context, Activations& activations, int slot) {
 
 void Engine::backward(Context& context, const Action& action, bool follows_forward) {
   ResidualGrad g;
-  // Shared memory still holds what the forward of the last layer wrote.
+  // The shared buffers still hold what the forward of the last layer wrote.
   bool shared_is_filled = follows_forward;
   for (int b = blocks() - 1; b >= plan_.blocks.first_trainable; --b) {
     const Weights w = use_weights(b, Pass::backward);

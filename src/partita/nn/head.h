@@ -35,7 +35,7 @@ class Head final : public Block {
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
   Residual forward(Weights, Residual, Context&, Saved&) const override;
-  // A no-op since backward's inputs are all saved; also leaves the last layer's shared memory intact.
+  // A no-op since backward's inputs are all saved; also preserves what the last layer left in shared buffers.
   void recompute(Weights, Context&, Saved&) const override {}
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
 

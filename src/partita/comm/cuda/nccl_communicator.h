@@ -40,7 +40,7 @@ class NcclCommunicator final : public Communicator {
   // Uses the current device. `host`: a communicator of the same ranks, each on a device of its own. Collective. Error:
   // NCCL does not start.
   NcclCommunicator(std::unique_ptr<Communicator> host, const Options&);
-  // Waits for pending collectives, unless one has failed or an exception is being handled.
+  // Waits for pending collectives, unless one has failed or the stack is unwinding.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;

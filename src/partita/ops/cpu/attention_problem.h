@@ -64,7 +64,7 @@ struct AttentionProblem {
   at::Tensor keys, values;  // generation only: [samples, kv_heads, capacity, head_width]
   int64_t past = 0;         // cached positions before those of qkv
   int64_t samples, length, heads, kv_heads, head_width;
-  at::Tensor first_keys;  // undefined: 0 for all
+  at::Tensor first_keys;  // undefined: all 0
   const int32_t* first_key_data = nullptr;
   Dropout dropout;
   Mask mask;
