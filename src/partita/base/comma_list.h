@@ -1,4 +1,4 @@
-// Items with commas between them, as options and configurations have them.
+// Comma-separated items, as in options and configurations.
 //
 //   comma_list("c_attn, c_proj")   // {"c_attn", "c_proj"}
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace partita::internal {
 
-// Without the spaces around each. An empty item is one too: "" has one, "a," two. The views are into `text`.
+// Strips the spaces around each item. Empty items count: "" has one, "a," two. The views point into `text`.
 [[nodiscard]] std::vector<std::string_view> comma_list(std::string_view text);
 
 }  // namespace partita::internal

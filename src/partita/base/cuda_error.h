@@ -1,4 +1,4 @@
-// Calls of the CUDA runtime that must succeed; for files of the CUDA build only.
+// Checks CUDA runtime calls; only for files of the CUDA build.
 //
 //   PARTITA_CUDA_CHECK(cudaEventRecord(event, stream));
 #pragma once

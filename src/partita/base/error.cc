@@ -5,7 +5,7 @@
 namespace partita::internal {
 namespace {
 
-// The path within the project: where it was built is nobody's affair.
+// The path within the project, without the build machine's folders.
 std::string_view within_project(std::string_view file) {
   const size_t sources = file.rfind("/src/");
   return sources == file.npos ? file : file.substr(sources + 1);

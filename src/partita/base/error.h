@@ -1,4 +1,4 @@
-// Errors of the project: an exception that says what was expected, what was found and what to do, in one line.
+// Project errors: exceptions that say in one line what was expected, what was found and what to do.
 //
 //   if (tokens % ranks != 0) fail("global batch {} is not divisible by {} ranks: use {}", batch, ranks, better);
 //
@@ -16,13 +16,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The command line is wrong: exit code 2.
+// Wrong command line: exit code 2.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-// Raised in the place of the work when the user asked to stop (Ctrl-C twice) or a peer has failed.
+// Thrown instead of continuing when the user asked to stop (Ctrl-C twice) or a peer has failed.
 class Interrupted : public Error {
  public:
   using Error::Error;
@@ -39,7 +39,8 @@ namespace internal {
 
 }  // namespace partita
 
-// An invariant of our own code, not of the user's input: names the place. PARTITA_CHECK(a == b, "a {} b {}", a, b).
+// Checks an invariant of our own code, not of user input; reports the source line. PARTITA_CHECK(a == b, "a {} b {}",
+// a, b).
 #define PARTITA_CHECK(condition, ...)                                                                   \
   do {                                                                                                  \
     if (!(condition)) [[unlikely]]                                                                      \

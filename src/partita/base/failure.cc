@@ -32,7 +32,7 @@ struct Sentence {
   std::string_view words, sentence;
 };
 
-// The first whose words are in the text counts.
+// The first entry whose words occur in the text applies.
 constexpr std::array<Sentence, 20> kSentences = {{
     {"CUDA out of memory",
      "the GPU is out of memory: lower train.micro_batch or train.sequence_length, set memory.recompute=full, "
@@ -59,7 +59,8 @@ constexpr std::array<Sentence, 20> kSentences = {{
     {"CUBLAS", "a matrix product on the GPU failed: check nvidia-smi and the free memory of the GPU"},
     {"cuDNN", "attention on the GPU failed: check the versions of driver and cuDNN, and the free memory of the GPU"},
     {"CUDNN", "attention on the GPU failed: check the versions of driver and cuDNN, and the free memory of the GPU"},
-    // oneDNN's texts have no name in them: "could not create a primitive descriptor", "could not generate a kernel".
+    // oneDNN's messages do not mention oneDNN: "could not create a primitive descriptor", "could not generate a
+    // kernel".
     {"could not create a", kOneDnn},
     {"could not execute a", kOneDnn},
     {"could not generate a", kOneDnn},
@@ -72,7 +73,7 @@ bool wants_all() {
   return level != nullptr && std::string_view(level) == "debug";
 }
 
-// "sentence (library text)", and all of the text where it was asked for.
+// "sentence (library text)"; the full text if requested.
 std::string with_text(std::string_view sentence, std::string_view text) {
   std::string out(sentence);
   if (const std::string line = first_line_of(text); !line.empty()) out += " (" + line + ")";
@@ -80,7 +81,7 @@ std::string with_text(std::string_view sentence, std::string_view text) {
   return out;
 }
 
-// ", which asked for 1.2 GiB": of the number in torch's "you tried to allocate 1288490188 bytes".
+// ", which asked for 1.2 GiB", from torch's "you tried to allocate 1288490188 bytes".
 std::string asked_for(std::string_view text) {
   constexpr std::string_view kWords = "you tried to allocate ";
   const size_t at = text.find(kWords);
@@ -113,7 +114,7 @@ constexpr int64_t kLeastFree = int64_t{64} << 20;
 
 std::string of_library(std::string_view text) {
   const std::string sentence = explain_library_text(text);
-  // What cannot allocate does not always say so: oneDNN "could not execute a primitive".
+  // A failed allocation is not always reported as such: oneDNN "could not execute a primitive".
   if (sentence == kOneDnn && free_for_process(memory_limits(), 1).bytes < kLeastFree)
     return with_text(out_of_memory(""), text);
   if (sentence.empty()) return with_text("an unexpected error in a library" + std::string(kReport), text);
@@ -128,7 +129,7 @@ std::string first_line_of(std::string_view text) {
   if (const size_t stack = text.find("Exception raised from"); stack != std::string_view::npos)
     text = text.substr(0, stack);
   if (const size_t place = text.find(" (function at "); place != std::string_view::npos) text = text.substr(0, place);
-  // "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: ..." begins with a place in a file of others.
+  // "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: ..." begins with a library's source location.
   if (text.starts_with("[enforce fail at "))
     if (const size_t end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
   while (!text.empty() && (text.back() == ' ' || text.back() == '.' || text.back() == '\r')) text.remove_suffix(1);

@@ -45,7 +45,7 @@ void require_regular(const FileDescriptor& file, const fs::path& path) {
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-// The path is a regular file, and it is this one: nobody has removed or replaced it since it was opened.
+// Whether the path still refers to this regular file: it has not been removed or replaced since it was opened.
 bool is_still_at(const FileDescriptor& file, const fs::path& path) {
   struct stat opened {
   }, named{};
@@ -53,13 +53,13 @@ bool is_still_at(const FileDescriptor& file, const fs::path& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-// No other machine writes to it, so that the kernel knows every lock.
+// Whether no other machine writes to the file system, so that the kernel knows every lock.
 bool is_of_this_machine(const fs::path& folder) {
   constexpr uint32_t kF2fs = 0xF2F52010, kXfs = 0x58465342, kZfs = 0x2FC12FC1, kBcachefs = 0xCA451A4E;
   struct statfs info {};
   if (::statfs(folder.c_str(), &info) != 0) return false;
   switch (static_cast<uint32_t>(info.f_type)) {
-    case EXT4_SUPER_MAGIC:  // ext2 and ext3 too
+    case EXT4_SUPER_MAGIC:  // also ext2 and ext3
     case BTRFS_SUPER_MAGIC:
     case OVERLAYFS_SUPER_MAGIC:
     case TMPFS_MAGIC:
@@ -74,7 +74,7 @@ bool is_of_this_machine(const fs::path& folder) {
   }
 }
 
-// Removes the files of the folder whose names `is_temporary` and whose writers are gone.
+// Removes files in the folder whose names match `is_temporary` and whose writers are gone.
 template <class IsTemporary>
 int remove_abandoned(const fs::path& folder, const IsTemporary& is_temporary) {
   if (!is_of_this_machine(folder)) return 0;
@@ -82,7 +82,7 @@ int remove_abandoned(const fs::path& folder, const IsTemporary& is_temporary) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (!is_temporary(entry->path().filename().string())) continue;
-    // Opening must not wait (a pipe) and must not follow a link.
+    // Opening must not block (pipes) or follow links.
     const FileDescriptor file(::open(entry->path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_still_at(file, entry->path())) continue;
     if (::unlink(entry->path().c_str()) == 0) ++removed;
@@ -90,7 +90,7 @@ int remove_abandoned(const fs::path& folder, const IsTemporary& is_temporary) {
   return removed;
 }
 
-// "1234-0.tmp": what AtomicFile appends to the path and a dot.
+// "1234-0.tmp": AtomicFile appends a dot and this to the path.
 bool is_temporary_ending(std::string_view ending) {
   const auto digits = [&ending] {
     const size_t count = std::min(ending.find_first_not_of("0123456789"), ending.size());
@@ -121,7 +121,7 @@ std::string io_reason(int error) {
 std::string read_file(const fs::path& path) {
   const FileDescriptor file = open_for_reading(path);
   std::string content(static_cast<size_t>(size_of_regular_file(file, path)), '\0');
-  // The size is a hint only: /proc files say 0, and a file may grow while it is read.
+  // The size is only a hint: it is 0 for /proc files, and a file may grow while being read.
   size_t done = 0;
   for (;;) {
     if (done == content.size()) content.resize(content.size() + 4096);
@@ -161,7 +161,7 @@ void require_free_bytes(const fs::path& path, int64_t bytes) {
 
 void sync_directory(const fs::path& directory) {
   const FileDescriptor handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some network file systems know no fsync of a directory (EINVAL): their rename is durable already.
+  // Some network file systems do not support fsync on directories (EINVAL): their renames are already durable.
   if (!handle || (::fsync(handle.get()) != 0 && errno != EINVAL)) {
     fail("cannot write to {}: {}", directory.string(), io_reason(errno));
   }
@@ -177,15 +177,15 @@ void FileDescriptor::close(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
-  // Created with the mode that the user's umask gives any new file (mkstemp would make it private); the name holds
-  // the process, so that ranks that write beside each other never meet.
+  // Created with the mode given by the user's umask (mkstemp would make it private); the name contains the process id,
+  // so that ranks writing next to each other never collide.
   for (int attempt = 0; !file_; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), io_reason(errno));
-    // The lock says that the writer lives. Who removes abandoned files may have been quicker; where there are no locks,
-    // nobody removes any.
+    // The lock shows that the writer is alive. A cleanup may have removed the file before it was locked; without lock
+    // support, nothing is ever cleaned up.
     if (file_ &&
         (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !is_still_at(file_, temporary_)))
       file_ = {};
@@ -210,7 +210,7 @@ FileLock::FileLock(fs::path path) : path_(std::move(path)) {
       file_ = {};
       return;
     }
-    // Who had it before has removed it: the next one to wait for is another file of this name.
+    // Otherwise the previous holder has removed it: the file to wait for is a new one of this name.
     if (is_still_at(file_, path_)) return;
   }
 }
@@ -268,7 +268,7 @@ void AtomicFile::publish() {
 
 bool AtomicFile::publish_new() {
   PARTITA_CHECK(synced_ && !temporary_.empty(), "publish of {} without sync, or twice", path_.string());
-  // A file system without hard links may know the other way.
+  // File systems without hard links may support the alternative.
   const bool linked = ::link(temporary_.c_str(), path_.c_str()) == 0;
   if (!linked && errno == EEXIST) return false;
   if (linked) {
@@ -284,7 +284,7 @@ bool AtomicFile::publish_new() {
 void AtomicFile::close_published() {
   drop_removal(temporary_);
   temporary_.clear();
-  file_.close(path_);  // not before: it holds the lock
+  file_.close(path_);  // not earlier, since it holds the lock
   sync_directory(directory_of(path_));
 }
 
@@ -294,11 +294,11 @@ void AtomicFile::commit() {
 }
 
 MappedFile::MappedFile(fs::path path, Access access) : path_(std::move(path)) {
-  // What lies there may be a pipe, which must not be waited for.
+  // The path may be a pipe, which must not block.
   const FileDescriptor file = open_for_reading(path_, O_NONBLOCK);
   require_regular(file, path_);
   const auto size = static_cast<size_t>(size_of_regular_file(file, path_));
-  if (size == 0) return;  // mmap refuses an empty range
+  if (size == 0) return;  // mmap rejects empty ranges
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED)
     fail("cannot map {} ({}): {}", path_.string(), human_bytes(int64_t(size)), io_reason(errno));

@@ -1,13 +1,13 @@
-// Files: whole reads, crash-safe writes, read-only maps, free space. Every error names the file and the cause.
+// Files: whole reads, crash-safe writes, read-only mappings, free space. Every error names the file and the cause.
 //
 //   std::string text = read_file("configs/quickstart.toml");
-//   write_file("run/config.toml", text);                       // complete under its name, or not there at all
+//   write_file("run/config.toml", text);                       // all or nothing
 //   MappedFile tokens("data/text.bin");
 //   std::span<const uint16_t> ids = tokens.as<uint16_t>(header_bytes, count);
 //
 //   AtomicFile out("model.safetensors");                       // a large file, piece by piece
 //   for (auto piece : pieces) out.write(piece);
-//   out.commit();                                              // without it the destructor removes what was written
+//   out.commit();                                              // without it the destructor removes the partial file
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,24 +22,24 @@
 
 namespace partita::internal {
 
-// The whole file. Error: missing, unreadable, a directory.
+// Reads the whole file. Error: missing, unreadable, a directory.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 
-// Replaces `path` in one step: a temporary file beside it, fsync, rename, fsync of the directory. A reader, or a
-// machine that loses power, sees the old content or the new one. Error (disk full, no such directory): `path` is as
-// it was and the temporary file is gone.
+// Replaces `path` atomically: a temporary file next to it, fsync, rename, fsync of the directory. A reader, or a
+// machine that loses power, sees either the old or the new content. Error (disk full, no such directory): `path` is
+// unchanged and the temporary file is removed.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
-// Bytes that an unprivileged user may still write where `path` is or will be (its nearest existing parent).
+// Bytes that an unprivileged user can still write at `path` (of its nearest existing parent).
 [[nodiscard]] int64_t free_bytes(const std::filesystem::path& path);
 
 // Error unless `bytes` more fit: "run/checkpoints: 12.3 GiB needed, 4.0 GiB free: ...".
 void require_free_bytes(const std::filesystem::path& path, int64_t bytes);
 
-// What an errno of a file means, as the end of a sentence; a full disk, a quota and a size limit also say what to do.
+// Explains a file's errno, as the end of a sentence; for a full disk, a quota and a size limit also what to do.
 [[nodiscard]] std::string io_reason(int error);
 
-// Makes a created, renamed or removed name in the directory durable.
+// Makes a created, renamed or removed directory entry durable.
 void sync_directory(const std::filesystem::path& directory);
 
 // An owned file descriptor.
@@ -56,16 +56,16 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
-  // Closes now. Error: what the kernel reports late (NFS, quotas); `path` is for the message.
+  // Closes now. Error: delayed kernel errors (NFS, quotas); `path` is for the message.
   void close(const std::filesystem::path& path);
 
  private:
   int fd_ = -1;
 };
 
-// For a short stretch of work that processes do in turn (for what one of them owns while it runs: OwnerLock): a file
-// that is locked until this object is destroyed, which removes it. A dead process's lock is free. held() is false where
-// the file cannot be written or the file system has no locks. Some network file systems lock for one machine only.
+// Mutual exclusion for short operations (OwnerLock is for long-lived ownership): the file stays locked until this
+// object is destroyed, which removes it. The lock of a dead process is free. held() is false if the file cannot be
+// written or the file system has no locks. Some network file systems lock within one machine only.
 class FileLock {
  public:
   explicit FileLock(std::filesystem::path path);  // waits for its turn
@@ -74,7 +74,7 @@ class FileLock {
   ~FileLock();
 
   [[nodiscard]] bool held() const { return static_cast<bool>(file_); }
-  [[nodiscard]] bool waited() const { return waited_; }  // somebody else had it before
+  [[nodiscard]] bool waited() const { return waited_; }  // another process held it first
 
  private:
   std::filesystem::path path_;
@@ -82,18 +82,18 @@ class FileLock {
   bool waited_ = false;
 };
 
-// Removes the file of a FileLock that a process which was killed left behind; does nothing where it is held.
+// Removes a FileLock's file left behind by a killed process; does nothing while it is held.
 void remove_abandoned_lock(const std::filesystem::path& path);
 
-// Removes the temporary files that writers of `path` left behind when they were killed, and returns how many. A writer
-// at work has its file locked. A lock is sure to be seen by everybody only on a file system that one machine has for
-// itself; on any other (NFS, Lustre, FUSE, ...) nothing is removed.
+// Removes temporary files left behind by killed writers of `path`, and returns their number. Active writers hold a lock
+// on their file. Locks are reliably visible only on file systems private to one machine; on others (NFS, Lustre, FUSE,
+// ...) nothing is removed.
 int remove_abandoned(const std::filesystem::path& path);
-// The same for every file in the folder, not in the folders within it.
+// The same for every file in the folder, not in subfolders.
 int remove_all_abandoned(const std::filesystem::path& folder);
 
-// A file written piece by piece that appears under its name only by commit(), or its two halves: several files that
-// belong together are first all synced, which takes long and may fail, and then published one after the other.
+// A file written in pieces that appears under its name only on commit(). commit() can be split: a set of files is first
+// synced, which takes long and may fail, and then published one by one.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -109,11 +109,12 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes))); }
   [[nodiscard]] int64_t size() const { return size_; }  // bytes written so far
-  // Makes the content durable; nothing is written after it. Error: a full disk, also one that is found late.
+  // Makes the content durable; nothing may be written afterwards. Error: a full disk, even if reported late.
   void sync();
-  // After sync: rename, fsync of the directory.
+  // Rename and fsync of the directory; requires sync().
   void publish();
-  // The same, but what has the name already stays: false, and this file is none. Error: a file system that cannot.
+  // Like publish(), but never replaces an existing file: returns false and discards this one. Error: not supported by
+  // the file system.
   bool publish_new();
   // sync and publish.
   void commit();
@@ -128,10 +129,10 @@ class AtomicFile {
   bool synced_ = false;
 };
 
-// A file mapped for reading. Pages come in when touched; the address is stable when the object is moved.
+// A read-only file mapping. Pages are loaded when touched; the address stays valid when the object is moved.
 class MappedFile {
  public:
-  enum class Access { sequential, random };  // how the kernel reads ahead
+  enum class Access { sequential, random };  // readahead hint for the kernel
 
   MappedFile() = default;
   explicit MappedFile(std::filesystem::path path, Access access = Access::random);
@@ -148,8 +149,8 @@ class MappedFile {
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  // `count` values of T that start `offset` bytes into the file. Error: they reach beyond its end (the file is cut
-  // short), or `offset` is not aligned for T.
+  // `count` values of T starting at byte `offset`. Error: they extend past the end of the file (truncated), or `offset`
+  // is misaligned for T.
   template <class T>
   requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::span<const T> as(int64_t offset, int64_t count) const {

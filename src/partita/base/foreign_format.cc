@@ -14,7 +14,7 @@ struct Magic {
   ForeignFormat format;
 };
 
-// The few lines of text that a clone without Git LFS has in the place of a large file.
+// The short text that a clone without Git LFS has in place of a large file.
 constexpr Magic kLfsPointer = {0,
                                "version https://git-lfs.github.com/spec/"sv,
                                {"a Git LFS pointer, not the file itself",
@@ -31,10 +31,10 @@ constexpr std::string_view kArrowStream =
 constexpr std::string_view kExtract = "Extract the text first";
 constexpr std::string_view kToText = "Extract its text first";
 
-// Of several bytes that no text begins with: a word alone ("ORC") is not enough.
+// Several bytes that no text begins with: a word alone ("ORC") is not enough.
 constexpr Magic kMagics[] = {
     kLfsPointer,
-    {0, "PAR1\x15"sv, {"an Apache Parquet file", kParquet}},  // and the first field of a page or footer: an integer
+    {0, "PAR1\x15"sv, {"an Apache Parquet file", kParquet}},  // plus the first field of a page or footer: an integer
     {0, "ARROW1\0\0"sv, {"an Apache Arrow (Feather) file", kFeather}},
     {0, "FEA1"sv, {"a Feather file", kFeather}},
     {0, "\xFF\xFF\xFF\xFF"sv, {"an Apache Arrow stream, as `datasets` stores it", kArrowStream}},
@@ -77,13 +77,13 @@ bool is_bzip2(std::string_view head) {
   return head.size() > 3 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9';
 }
 
-// What torch.save and pickle.dump write: a protocol from 2 on, then a frame, a dictionary, a module's name or a number.
+// Output of torch.save and pickle.dump: protocol 2 or later, then a frame, dictionary, module name or number.
 bool is_pickle(std::string_view head) {
   return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5 &&
          (head[2] == '\x95' || head[2] == '}' || head[2] == 'c' || head[2] == '\x8A' || head[2] == ']');
 }
 
-// What no terminal may show as it is: bash, zsh and ksh read it from escapes.
+// Characters unsafe for terminals, as escapes that bash, zsh and ksh understand.
 std::string escaped_word(std::string_view text) {
   std::string word = "$'";
   for (const char c : text) {
@@ -128,7 +128,7 @@ std::string describe(const ForeignFormat& format, std::string_view name, std::st
 
 std::string shell_word(std::string_view file) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  std::string word = file.starts_with('-') ? "./" : "";  // no option of a command
+  std::string word = file.starts_with('-') ? "./" : "";  // must not look like an option
   word += file;
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   if (printable_line(word) != word) return escaped_word(word);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty: not there. Files of /proc and /sys have no size, so they are read to their end.
+// Empty if it does not exist. Files in /proc and /sys have no size, so they are read to their end.
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -28,7 +28,7 @@ std::optional<int64_t> first_number(std::string_view text) {
   return value;
 }
 
-// The number behind `name` in lines "name number".
+// The number after `name` in lines "name number".
 int64_t counter(std::string_view text, std::string_view name) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -40,13 +40,13 @@ int64_t counter(std::string_view text, std::string_view name) {
   return 0;
 }
 
-// What one group may still take; nothing where it has no limit.
+// Bytes still free in one group; nullopt without a limit.
 std::optional<int64_t> free_of_group(const fs::path& group, bool version_2, int64_t swap) {
   const std::optional<int64_t> limit =
       first_number(text_of(group / (version_2 ? "memory.max" : "memory.limit_in_bytes")));
   const std::optional<int64_t> used =
       first_number(text_of(group / (version_2 ? "memory.current" : "memory.usage_in_bytes")));
-  // Version 1 says "no limit" by a number near the largest.
+  // Version 1 expresses "no limit" as a number near the maximum.
   if (!limit || !used || *limit > (int64_t{1} << 60)) return std::nullopt;
   const std::string statistics = text_of(group / "memory.stat");
   const char* prefix = version_2 ? "" : "total_";
@@ -61,10 +61,10 @@ std::optional<int64_t> free_of_group(const fs::path& group, bool version_2, int6
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *used - files)) + swappable;
 }
 
-// Of the group and those above it, the least.
+// The minimum over the group and its parents.
 std::optional<int64_t> free_up_to(const fs::path& root, std::string_view group, bool version_2, int64_t swap) {
   std::optional<int64_t> least;
-  // A container sees its own group as the root, whatever its name outside.
+  // A container sees its own group as the root, whatever its name is outside.
   const fs::path below = fs::path(group).relative_path();
   fs::path path = below.empty() ? root : root / below;
   if (std::error_code ignored; !fs::exists(path, ignored)) path = root;
@@ -101,7 +101,7 @@ int64_t kilobytes_line(std::string_view text, std::string_view name) {
 
 std::vector<MemoryLimit> control_group_limits(const fs::path& root, std::string_view membership, int64_t swap) {
   std::vector<MemoryLimit> limits;
-  // Lines "0::/group" of version 2, "4:memory:/group" of version 1.
+  // Lines "0::/group" for version 2, "4:memory:/group" for version 1.
   for (size_t at = 0; at < membership.size();) {
     const size_t end = std::min(membership.find('\n', at), membership.size());
     const std::string_view line = membership.substr(at, end - at);

@@ -1,4 +1,4 @@
-// How much memory this process may still take, and what limits it.
+// How much memory this process can still allocate, and which limit applies.
 //
 //   const FreeMemory free = free_for_process(memory_limits(), ranks_on_this_machine);
 //   if (needed > free.bytes) fail("{} needed, {} free ({})", human_bytes(needed), human_bytes(free.bytes), free.limit);
@@ -16,25 +16,26 @@ namespace partita::internal {
 struct MemoryLimit {
   std::string name;          // for messages: "the memory of this machine", "the limit of the control group"
   int64_t free = 0;          // bytes
-  bool per_process = false;  // else the ranks of a machine share it
+  bool per_process = false;  // false: shared by the ranks of a machine
 };
 
-// Those that are set: memory that is available or can be swapped out for it; the control group's (version 2 or 1, with
-// those above it); of this process its address space (ulimit -v) and its data (ulimit -d). A limit that cannot be read
-// is not among them.
+// The limits in effect: available memory of the machine (including what can be swapped out for it); control groups
+// (version 2 or 1, including parents); this process's address space (ulimit -v) and data (ulimit -d). Unreadable limits
+// are omitted.
 [[nodiscard]] std::vector<MemoryLimit> memory_limits();
 
 struct FreeMemory {
   int64_t bytes = std::numeric_limits<int64_t>::max();
-  std::string limit;  // the name of the limit that decides; empty: none is known
+  std::string limit;  // name of the tightest limit; empty: none known
 };
-// For each of `processes` that want the same: the least. Pure.
+// The minimum for each of `processes` with equal needs. Pure.
 [[nodiscard]] FreeMemory free_for_process(std::span<const MemoryLimit>, int processes);
 
-// The parts, for tests. Bytes of a line "MemAvailable:   123 kB" of /proc/meminfo or /proc/self/status; -1: not there.
+// Helpers, exposed for tests. Bytes of a line "MemAvailable:   123 kB" in /proc/meminfo or /proc/self/status; -1: not
+// found.
 [[nodiscard]] int64_t kilobytes_line(std::string_view text, std::string_view name);
-// Limits of the control groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup).
-// Pages of files count as free: the kernel drops them. swap: bytes of the machine's swap that are free.
+// Limits of the control groups in `membership` (the text of /proc/self/cgroup), below `root` (/sys/fs/cgroup). Page
+// cache counts as free, since the kernel can drop it. swap: bytes of free swap on the machine.
 [[nodiscard]] std::vector<MemoryLimit> control_group_limits(const std::filesystem::path& root,
                                                             std::string_view membership, int64_t swap);
 

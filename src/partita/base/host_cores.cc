@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostCpus = 1 << 16;  // in a list that is taken seriously
+constexpr int kMostCpus = 1 << 16;  // maximum accepted in a list
 
 std::vector<int> affinity() {
   std::vector<int> cpus;
-  for (int size = 1024; cpus.empty() && size <= kMostCpus; size *= 2) {  // the kernel refuses sets that are too small
+  for (int size = 1024; cpus.empty() && size <= kMostCpus; size *= 2) {  // the kernel rejects sets that are too small
     cpu_set_t* set = CPU_ALLOC(size);
     const size_t bytes = CPU_ALLOC_SIZE(size);
     if (set != nullptr && sched_getaffinity(0, bytes, set) == 0)
@@ -35,7 +35,7 @@ std::vector<int> affinity() {
   return cpus;
 }
 
-// With OMP_PROC_BIND or OMP_PLACES OpenMP binds the first thread to one place as it is loaded, and the others to
+// With OMP_PROC_BIND or OMP_PLACES, OpenMP binds the first thread to one place at load time, and other threads to
 // theirs: the process may use all places.
 std::vector<int> with_openmp_places(std::vector<int> cpus) {
   const auto count = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_num_places"));
@@ -60,7 +60,7 @@ std::optional<std::string> first_line(const fs::path& path) {
   return line;
 }
 
-// "150000 100000" (version 2), "max 100000", or two files (version 1), of which -1 is no limit.
+// "150000 100000" (version 2), "max 100000", or two files (version 1), where -1 means no limit.
 double quota_of(const fs::path& group) {
   std::optional<double> time, period;
   if (const auto line = first_line(group / "cpu.max")) {
@@ -74,7 +74,7 @@ double quota_of(const fs::path& group) {
   return time && period && *time > 0 && *period > 0 ? *time / *period : std::numeric_limits<double>::infinity();
 }
 
-// The least of the process's groups and all above them; 0: none has a limit.
+// The minimum over the process's groups and their parents; 0: no limit.
 double least_quota(const fs::path& root) {
   double least = std::numeric_limits<double>::infinity();
   std::ifstream groups(root / "proc/self/cgroup");
@@ -114,7 +114,7 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
     if (next != end && *next != ',') return {};
     at = next == end ? end : next + 1;
-    if (next != end && at == end) return {};  // a comma at the end
+    if (next != end && at == end) return {};  // trailing comma
   }
   return cpus;
 }

@@ -1,5 +1,5 @@
-// The processors that this process may use: by its affinity (taskset, mpirun's and srun's binding, cpusets of
-// containers) and by the processor time that its control groups grant.
+// CPUs available to this process: limited by affinity (taskset, binding by mpirun and srun, container cpusets) and by
+// the CPU quota of its control groups.
 //
 //   const HostCores host = host_cores();
 //   fmt::print("{} CPUs on {} cores\n", host.cpus.size(), host.cores.size());
@@ -11,22 +11,21 @@
 namespace partita::internal {
 
 struct HostCores {
-  std::vector<int> cpus;   // logical, ascending
-  std::vector<int> cores;  // each once, ascending, by the lowest CPU number of its hardware threads
-  double quota = 0;        // CPUs' worth of time; 0: no limit
+  std::vector<int> cpus;   // logical CPUs, ascending
+  std::vector<int> cores;  // physical cores, ascending, each given as its lowest CPU number
+  double quota = 0;        // in CPUs; 0: no limit
 
-  // How many processes or threads of text work run at once: hardware threads count, a part of a quota as a whole. At
-  // least 1.
+  // Number of workers for text processing: counts hyperthreads and rounds the quota up. At least 1.
   [[nodiscard]] int workers() const;
 };
 
-// Of the calling thread. What /proc and /sys do not tell is taken as: no hardware threads, no quota.
+// For the calling thread. Missing information in /proc and /sys is taken as no hyperthreads, no quota.
 [[nodiscard]] HostCores host_cores();
 
-// The same by the files below `root`, with the affinity given. For tests.
+// The same with files below `root` and a given affinity. For tests.
 [[nodiscard]] HostCores host_cores(std::vector<int> affinity, const std::filesystem::path& root);
 
-// "0-3,8" as 0 1 2 3 8; what is not such a list: empty.
+// Parses "0-3,8" as 0 1 2 3 8; empty if malformed.
 [[nodiscard]] std::vector<int> parse_cpu_list(std::string_view);
 
 }  // namespace partita::internal

@@ -8,7 +8,7 @@
 namespace partita::internal {
 namespace {
 
-// A word of letters, digits, '-', '_' and '.', which neither begins nor ends with a dot.
+// A word of letters, digits, '-', '_' and '.' that neither begins nor ends with a dot.
 bool is_word(std::string_view word) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   return !word.empty() && word.front() != '.' && word.back() != '.' && word.front() != '-' &&

@@ -1,4 +1,4 @@
-// Names of the Hugging Face hub, which people give where a folder or file is expected: nothing is fetched from there.
+// Hints for Hugging Face hub names given where a local folder or file is expected: nothing is downloaded.
 //
 //   fail("{}: no such folder{}", path.string(), hub_hint(path));
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace partita::internal {
 
-// ": names of the hub are not fetched, ..." with the command that fetches, where the path looks like such a name
-// ("gpt2", "meta-llama/Llama-3.2-1B"); else empty.
+// If the path looks like a hub name ("gpt2", "meta-llama/Llama-3.2-1B"): ": names of the hub are not fetched, ..." with
+// the download command; else empty.
 [[nodiscard]] std::string hub_hint(const std::filesystem::path& path);
 
 }  // namespace partita::internal

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// ":3:14", the place of byte `at` (counted from 1, as the parser does) in the text.
+// ":3:14": line and column of byte `at` (counted from 1, as in the parser).
 std::string line_and_column(std::string_view text, size_t at) {
   const std::string_view before = text.substr(0, at > 0 ? at - 1 : 0);
   const size_t newline = before.rfind('\n');
@@ -23,7 +23,7 @@ std::string line_and_column(std::string_view text, size_t at) {
                      newline == std::string_view::npos ? before.size() + 1 : before.size() - newline);
 }
 
-// Without the library's own prefix: "[json.exception.parse_error.101] parse error at line 1, column 2: ".
+// Strips the library's prefix: "[json.exception.parse_error.101] parse error at line 1, column 2: ".
 std::string_view reason(std::string_view what) {
   if (const size_t bracket = what.find("] "); what.starts_with('[') && bracket != std::string_view::npos)
     what.remove_prefix(bracket + 2);
@@ -43,7 +43,7 @@ std::string_view hint(std::string_view text, size_t at) {
 
 json parse_json(std::string_view text, std::string_view origin) {
   refuse_lfs_pointer(text, origin, "JSON");
-  std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open
+  std::vector<std::unordered_set<std::string>> keys;  // per open object
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
     using Event = json::parse_event_t;
     if ((event == Event::object_start || event == Event::array_start) && depth >= kNestingLimit)
@@ -59,7 +59,7 @@ json parse_json(std::string_view text, std::string_view origin) {
   } catch (const json::parse_error& error) {
     fail("{}{}: not valid JSON: {}{}", origin, line_and_column(text, error.byte), reason(error.what()),
          hint(text, error.byte));
-  } catch (const json::exception& error) {  // a number that no double holds
+  } catch (const json::exception& error) {  // a number out of double's range
     fail("{}: not valid JSON: {}", origin, reason(error.what()));
   }
 }
@@ -87,7 +87,7 @@ std::string json_excerpt(const json& value) {
   const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   if (text.size() <= 60) return text;
   size_t end = 57;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a character
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
   return text.substr(0, end) + "...";
 }
 

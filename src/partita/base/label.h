@@ -1,10 +1,10 @@
-// What all layers agree on about labels, the tokens that a model is to predict.
+// Conventions for labels, the tokens that a model has to predict, shared by all layers.
 #pragma once
 #include <cstdint>
 
 namespace partita::internal {
 
-// A position with this label counts for nothing, in loss, gradient and number of tokens: padding, or a prompt.
+// Excludes a position from loss, gradient and token count: padding, or a prompt.
 inline constexpr int32_t kIgnoredLabel = -1;
 
 }  // namespace partita::internal

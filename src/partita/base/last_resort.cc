@@ -19,7 +19,7 @@
 namespace partita::internal {
 namespace {
 
-// Nothing here may need memory: fixed texts, and calls that a signal handler may make.
+// Nothing here may allocate: fixed texts, and async-signal-safe calls only.
 constexpr const char* kOutOfMemory =
     "partita: out of memory: the system gave this process no more; use a smaller model or smaller batches, fewer "
     "threads, or raise the limit (ulimit -v, the control group)\n";
@@ -30,7 +30,7 @@ constexpr int64_t kLeastLeft = int64_t{256} << 20;
 constexpr size_t kReserve = size_t{1} << 20;
 
 void (*end_process)(int) = nullptr;
-std::atomic<void*> reserve = nullptr;  // let go when memory runs out: what the error message is made in
+std::atomic<void*> reserve = nullptr;  // freed when memory runs out, to build the error message
 
 void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
 
@@ -66,7 +66,7 @@ void on_terminate() {
   end_with_error();
 }
 
-// The first number of /proc/self/statm: pages of address space.
+// The first number in /proc/self/statm: pages of address space.
 int64_t used_address_space() {
   const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
@@ -81,17 +81,17 @@ int64_t used_address_space() {
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define PARTITA_ADDRESS_SANITIZER  // clang's; gcc defines __SANITIZE_ADDRESS__
+#define PARTITA_ADDRESS_SANITIZER  // for clang; gcc defines __SANITIZE_ADDRESS__
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(PARTITA_ADDRESS_SANITIZER)
-constexpr bool kAddressSanitizer = true;  // its own report says more, and of overflows of the stack too
+constexpr bool kAddressSanitizer = true;  // its own report is better, also for stack overflows
 #else
 constexpr bool kAddressSanitizer = false;
 #endif
 
 struct sigaction earlier {
-};  // of SIGSEGV: what the environment had installed before, such as a profiler or another sanitizer
+};  // of SIGSEGV: handlers installed earlier by the environment, such as a profiler or sanitizer
 
 void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   rlimit limit{};
@@ -102,8 +102,8 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   }
   say(kSegmentationFault);
   sigaction(signal, &earlier, nullptr);
-  // The instruction that failed is met again when this returns, and ends in the earlier handler, or a core dump, with
-  // its address. A signal that was sent would not come again.
+  // On return the faulting instruction runs again and ends in the earlier handler, or a core dump, with its address. A
+  // signal sent by a process would not recur.
   if (info->si_code <= 0) raise(signal);
 }
 
@@ -111,7 +111,7 @@ void install_fault_handler() {
   struct sigaction now {};
   if (kAddressSanitizer || sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_sigaction == on_segmentation_fault) return;
   earlier = now;
-  // On a stack of its own: the other may be what ran out.
+  // On a separate stack, since the regular one may have overflowed.
   static std::array<std::byte, size_t{64} << 10> stack;
   const stack_t own{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
   sigaltstack(&own, nullptr);

@@ -1,25 +1,23 @@
-// What ends the process where no exception can be caught any more: one sentence and an exit code in place of "terminate
+// Ends the process where exceptions can no longer be caught: with one sentence and an exit code instead of "terminate
 // called" and a signal.
 //
 //   int main(int argc, char** argv) {
 //     install_last_resort(World::abort);
 //
-// That is an exception that leaves a thread, or is thrown where there is no memory to handle it; and a segmentation
-// fault of a process that has used up its memory, which is how a library fails that does not check what malloc returns.
-// Any other segmentation fault is an error of this program: it says so and ends by its signal, so that a core dump
-// shows the place. A handler that was installed before, by a tool in the environment, has its turn then; under
-// AddressSanitizer there is its own alone.
+// Covers exceptions that leave a thread or that cannot be handled for lack of memory, and segmentation faults of a
+// process that has used up its memory, the typical failure of a library that ignores a failed malloc. Any other
+// segmentation fault is a bug in this program: it says so and dies by the signal, so that a core dump shows the
+// location; handlers installed earlier by external tools still run, and under AddressSanitizer only its own.
 #pragma once
 #include <cstdint>
 
 namespace partita::internal {
 
-// Before threads are started; the last call counts. `end` ends the process, and the job with it, by an exit code; null:
-// the process alone.
+// Call before threads are started; the last call wins. `end` ends the process and the job with an exit code; null: the
+// process only.
 void install_last_resort(void (*end)(int exit_code));
 
-// Whether so little is left of a limit on the memory of the process (bytes; 0: no limit) that an allocation may have
-// failed. Pure.
+// Whether memory use is so close to the process's limit (bytes; 0: no limit) that an allocation may have failed. Pure.
 [[nodiscard]] bool is_nearly_used_up(int64_t limit, int64_t used);
 
 }  // namespace partita::internal

@@ -11,7 +11,7 @@ LockDecision wait_until(const LockView& v, double limit) {
 
 LockDecision decide_lock(const LockView& v, const LockTimes& times) {
   if (v.kernel == KernelLock::held) {
-    // Where the holder's machine has died, the server of the file system lets go of its locks only after a while.
+    // If the holder's machine has died, the file server releases its locks only after some time.
     const bool silent = v.holder && !v.same_machine && !v.beats;
     if (v.stopping) return wait_until(v, times.stopping);
     return wait_until(v, silent ? times.stale : times.grace);

@@ -45,10 +45,10 @@ spdlog::level::level_enum spdlog_level(Level level) {
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-// stdout and stderr share a terminal: whoever writes takes the status line away before, and puts it back after.
+// stdout and stderr share a terminal: every write removes the status line first and restores it afterwards.
 class Terminal {
  public:
-  // 0, or why it did not arrive.
+  // Returns 0, or errno.
   int write(std::FILE* file, std::string_view text) {
     const std::lock_guard lock(mutex_);
     erase();
@@ -86,7 +86,7 @@ class Terminal {
   std::string status_;
 };
 
-// 80 where the terminal does not say; 0: it is not one.
+// 80 if the terminal does not tell; 0: not a terminal.
 int columns_of(int file) {
   winsize size{};
   if (::isatty(file) == 0 || ::ioctl(file, TIOCGWINSZ, &size) != 0) return 0;
@@ -120,7 +120,7 @@ struct Logger {
     set_pattern("");
     if (!level) logger.warn("PARTITA_LOG={} is unknown: expected debug, info, warn, error or off", wanted);
   }
-  // Levels are named where they matter: an information is the message alone.
+  // Levels other than info are shown with their name.
   void set_pattern(const std::string& who) {
     class Severity : public spdlog::custom_flag_formatter {
      public:
@@ -189,7 +189,7 @@ int terminal_width() {
     return columns > 0 ? std::max(columns - kFreeColumns, 1) : std::atoi(told);
   }
   const char* kind = std::getenv("TERM");
-  if (kind != nullptr && std::string_view(kind) == "dumb") return 0;  // it shows no line that is taken back
+  if (kind != nullptr && std::string_view(kind) == "dumb") return 0;  // it cannot erase lines
   return columns_of(STDERR_FILENO);
 }
 

@@ -1,11 +1,11 @@
-// Messages to the user, and the one place that writes to the terminal.
+// User messages, and the only code that writes to the terminal.
 //
-//   log::configure(world.rank(), world.size());          // others than rank 0 show warnings and errors only
+//   log::configure(world.rank(), world.size());          // ranks other than 0 show only warnings and errors
 //   log::info("resuming from {}", folder.string());      // stderr: "[12:34:56] resuming from runs/a/step-00000100"
-//   log::print(line);                                     // stdout, the line alone, rank 0 only: for scripts
-//   log::status("[####      ] 40% ...");                  // a last line on the terminal that messages do not tear
+//   log::print(line);                                     // stdout, the bare line, rank 0 only: for scripts
+//   log::status("[####      ] 40% ...");                  // last line of the terminal, kept below all messages
 //
-// PARTITA_LOG=debug|info|warn|error|off sets what stderr shows (info). Any thread. See printable.h for names.
+// PARTITA_LOG=debug|info|warn|error|off sets the stderr level (default: info). Thread-safe. See printable.h for names.
 #pragma once
 #include <fmt/format.h>
 
@@ -21,7 +21,8 @@ enum class Level : uint8_t { debug, info, warn, error, off };
 
 [[nodiscard]] std::optional<Level> parse_level(std::string_view name);
 
-// Which rank this process is: rank 0 shows what its level allows, the others warnings and errors, marked "[rank 3]".
+// Sets this process's rank: rank 0 shows messages at its level, other ranks only warnings and errors, marked "[rank
+// 3]".
 void configure(int rank, int ranks);
 void set_level(Level level);
 [[nodiscard]] bool enabled(Level level);
@@ -45,18 +46,18 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
   if (enabled(Level::error)) write(Level::error, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A line (or several) on stdout, flushed, from rank 0 only and at every level.
+// Prints one or more lines to stdout, flushed, on rank 0 only and at every level.
 void print(std::string_view text);
-// Why something that was printed did not arrive (errno: a full disk, a reader that has gone); 0: all did. The first
-// such loss is also a warning.
+// errno of the first failed print (a full disk, a closed reader); 0: none failed. The first failure also logs a
+// warning.
 [[nodiscard]] int print_error();
 
-// Keeps `line` as the last line of the terminal: messages appear above it. Empty: no more. Does nothing where stderr is
-// no terminal.
+// Keeps `line` as the last line of the terminal, below all messages. Empty: removes it. No-op if stderr is not a
+// terminal.
 void status(std::string_view line);
 
-// Columns of the terminal behind stderr; 0: it is none. mpirun hides the terminal from its ranks behind a pipe:
-// `partita launch` tells them of it by PARTITA_TERMINAL_WIDTH.
+// Columns of stderr's terminal; 0: not a terminal. mpirun hides the terminal from its ranks behind a pipe, so `partita
+// launch` passes its width in PARTITA_TERMINAL_WIDTH.
 [[nodiscard]] int terminal_width();
 
 }  // namespace partita::log

@@ -26,7 +26,7 @@ MadeFolders::~MadeFolders() { take_back(); }
 
 void MadeFolders::take_back() {
   for (const fs::path& path : made_) {
-    ::rmdir(path.c_str());  // takes no folder that holds anything, and nothing else
+    ::rmdir(path.c_str());  // removes only empty folders
     drop_removal(path);
   }
 }

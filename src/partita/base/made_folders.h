@@ -1,9 +1,9 @@
-// Folders that are made for an output, and taken back where nothing comes into them.
+// Creates folders for an output, and removes them if they stay empty.
 //
-//   const MadeFolders made("runs/new");        // makes runs/ and runs/new, if they do not exist
-//   ...                                        // an Error here leaves neither behind
+//   const MadeFolders made("runs/new");        // creates runs/ and runs/new if they do not exist
+//   ...                                        // an Error here removes both again
 //
-// The destructor removes those that it made and that are empty then; so does a signal (removal.h).
+// The destructor removes the folders that it created if they are still empty; so does a signal (removal.h).
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -12,7 +12,7 @@ namespace partita::internal {
 
 class MadeFolders {
  public:
-  // Makes `folder` and those above it. Error: it cannot be made.
+  // Creates `folder` and its parents. Error: it cannot be created.
   explicit MadeFolders(const std::filesystem::path& folder);
   MadeFolders(const MadeFolders&) = delete;
   MadeFolders& operator=(const MadeFolders&) = delete;
@@ -21,7 +21,7 @@ class MadeFolders {
  private:
   void take_back();
 
-  std::vector<std::filesystem::path> made_;  // the deepest first; absolute
+  std::vector<std::filesystem::path> made_;  // deepest first; absolute
 };
 
 }  // namespace partita::internal

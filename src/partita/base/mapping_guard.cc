@@ -13,7 +13,7 @@
 namespace partita::internal {
 namespace {
 
-// A list that a signal handler walks while other threads change it: entries are never freed, but used again.
+// A list that a signal handler walks while other threads change it: entries are never freed, only reused.
 struct Entry {
   std::atomic<uintptr_t> begin{0};  // 0: not in use
   std::atomic<size_t> bytes{0};
@@ -26,7 +26,7 @@ std::atomic<Entry*> first_entry{nullptr};
 std::mutex changing;
 
 void write_text(const char* text) {
-  // What was not written cannot be helped.
+  // Write errors cannot be handled here.
   static_cast<void>(!::write(STDERR_FILENO, text, std::strlen(text)));
 }
 
@@ -42,7 +42,7 @@ void end_with_name(int signal, siginfo_t* info, void*) {
         "is used, and start again\n");
     ::_exit(1);
   }
-  // Of something else: as without a handler.
+  // Not in a registered mapping: behave as without a handler.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -54,11 +54,11 @@ void enter_mapping(const void* begin, size_t bytes, const std::string& name) {
   Entry* entry = first_entry.load();
   while (entry != nullptr && entry->begin.load() != 0) entry = entry->next;
   const bool is_new = entry == nullptr;
-  if (is_new) entry = new Entry;          // for good: the handler may be looking at it
-  entry->storage = printable_line(name);  // now: a signal handler can make no text
+  if (is_new) entry = new Entry;          // never freed: the handler may be reading it
+  entry->storage = printable_line(name);  // formatted now, since a signal handler cannot
   entry->name = entry->storage.c_str();
   entry->bytes = bytes;
-  entry->begin = reinterpret_cast<uintptr_t>(begin);  // last: from now on it is found
+  entry->begin = reinterpret_cast<uintptr_t>(begin);  // last: makes the entry visible
   if (!is_new) return;
   entry->next = first_entry.load();
   first_entry = entry;

@@ -7,7 +7,7 @@
 namespace partita::internal {
 namespace {
 
-// Case and the two kinds of dashes do not tell names apart.
+// Ignores case and the difference between '-' and '_'.
 std::string folded(std::string_view name) {
   std::string out(name);
   for (char& c : out) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -17,7 +17,7 @@ std::string folded(std::string_view name) {
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table: a swap looks two rows back.
+  // Three rows of the table suffice: a swap looks two rows back.
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Groups of three digits: "1,000,000", "1_000", "1 000", "1'000".
+// Removes thousands separators: "1,000,000", "1_000", "1 000", "1'000".
 std::string without_separators(std::string_view text) {
   const size_t first = text.find_first_of(",_ '");
   if (first == std::string_view::npos || first == 0 || first > 3) return "";
@@ -65,7 +65,7 @@ std::string plain_integer(std::string_view text) {
     text.remove_suffix(1);
   }
   const std::optional<double> value = parse_number<double>(text);
-  constexpr double kExact = 9007199254740992.0;  // up to here every integer is a double
+  constexpr double kExact = 9007199254740992.0;  // up to here every integer is exact in a double
   if (!value || !(std::abs(*value * factor) <= kExact)) return "";
   const double whole = std::round(*value * factor);
   if (std::abs(whole - *value * factor) > 1e-6) return "";

@@ -1,7 +1,7 @@
-// Numbers as people write them on a command line or in a configuration.
+// Parses numbers from command lines and configurations.
 //
 //   parse_number<int64_t>("12")    // 12
-//   parse_number<int64_t>("1e3")   // none: an integer has digits only
+//   parse_number<int64_t>("1e3")   // nullopt: an integer has digits only
 //   plain_integer("1,000")         // "1000": what was probably meant
 #pragma once
 #include <charconv>
@@ -12,8 +12,8 @@
 
 namespace partita::internal {
 
-// The number that the whole text is, in decimal notation; none if there is anything else in it, or if T has no such
-// number. NaN and infinity are numbers for a floating-point T.
+// Parses the whole text as a decimal number; nullopt if anything else is in it or it is out of T's range. A
+// floating-point T accepts NaN and infinity.
 template <class T>
 [[nodiscard]] std::optional<T> parse_number(std::string_view text) {
   T value{};
@@ -22,14 +22,14 @@ template <class T>
   return value;
 }
 
-// The value, and every NaN without its sign, which means nothing: for texts, where it would be "-nan".
+// The value, with the meaningless sign of a NaN removed, so that texts never show "-nan".
 [[nodiscard]] double plain_nan(double value);
 
-// Digits, with a minus or without: an integer, even if no type can hold it.
+// Whether the text is an integer, digits with an optional minus, even if no type can hold it.
 [[nodiscard]] bool is_integer_text(std::string_view text);
 
-// The integer that a text of another notation means, with its digits alone: "1,000", "1_000", "1e3", "64.0", "4k",
-// "2M", "0x10", "+5". Empty: none that is known.
+// The digits of an integer in another notation: "1,000", "1_000", "1e3", "64.0", "4k", "2M", "0x10", "+5". Empty: not
+// recognized.
 [[nodiscard]] std::string plain_integer(std::string_view text);
 
 }  // namespace partita::internal

@@ -26,7 +26,7 @@ void check_output_file(const fs::path& path, std::span<const fs::path> inputs) {
     if (fs::equivalent(path, input, ignored))
       fail("{} is an input and would be replaced: give another output", path.string());
   make_folder_of(path);
-  const AtomicFile writable(path);  // and gone again
+  const AtomicFile writable(path);  // removed right away
 }
 
 void check_new_file(const fs::path& path, std::span<const fs::path> inputs) {

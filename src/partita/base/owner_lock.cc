@@ -24,9 +24,9 @@ namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kLength = 512;  // of the file
+constexpr size_t kLength = 512;  // of the file in bytes
 constexpr std::chrono::milliseconds kLook{200};
-constexpr double kQuiet = 1;  // seconds of waiting that need no word
+constexpr double kQuiet = 1;  // seconds of waiting before a message is shown
 
 std::string first_line(const char* path) {
   try {
@@ -37,7 +37,7 @@ std::string first_line(const char* path) {
   }
 }
 
-// The moment a process was started; empty: there is none of that number.
+// Start time of a process; empty: no such process.
 std::string start_of(int64_t process) {
   const auto stat = process_stat(process);
   return stat ? fmt::format("{}", stat->started) : "";
@@ -57,8 +57,7 @@ std::string local_time() {
   return text.data();
 }
 
-// Seconds from the last change of the file to now, by the clock that dates files here: another machine's may differ
-// from this one's.
+// Seconds since the file's last change, by the file system's clock, which may be another machine's.
 double age_of(const FileDescriptor& file, const fs::path& path) {
   fs::path probe = path;
   probe += fmt::format(".{}-0.tmp", ::getpid());
@@ -88,7 +87,7 @@ bool is_at(const FileDescriptor& file, const fs::path& path) {
          opened.st_ino == named.st_ino;
 }
 
-// False: errno says why, also where there was room for a part.
+// False on failure, including a partial write; errno has the reason.
 bool write_start(const FileDescriptor& file, std::string_view text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = ::pwrite(file.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
@@ -157,7 +156,7 @@ std::string describe(const LockHolder& h) {
 OwnerLock::OwnerLock(fs::path path, Options options)
     : path_(std::move(path)), options_(std::move(options)), holder_(this_process()) {
   acquire();
-  // Signals are for the threads that work: a handler here would run on a stack of its own size.
+  // Signals are for the worker threads: a handler here would run on this thread's small stack.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -202,7 +201,7 @@ void OwnerLock::acquire() {
     if (decision == LockDecision::take_over)
       log::info("{} was in use by {}, which is gone: continuing", options_.what, who);
     if (!write_start(file_, to_text(holder_))) fail("cannot write {}: {}", path_.string(), io_reason(errno));
-    // Where the kernel's lock does not reach another machine, two may come this far: the last to write has it.
+    // If the kernel's lock does not reach other machines, two processes may get this far: the last writer wins.
     if (found && !view.same_machine) std::this_thread::sleep_for(std::chrono::seconds(1));
     if (is_ours()) return;
   }
@@ -218,7 +217,7 @@ OwnerLock::~OwnerLock() {
   if (is_ours()) ::unlink(path_.c_str());
 }
 
-// Nobody else's file has the name, and nobody else's text is in it; the number of heartbeats is only of this process.
+// Whether the file still has the name and holds this process's text; the heartbeat counter is ignored.
 bool OwnerLock::is_ours() {
   if (!is_at(file_, path_)) return false;
   const auto found = parse_lock_holder(read_start(file_));
@@ -242,9 +241,9 @@ void OwnerLock::say_stopping() {
 void OwnerLock::beat() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.beat, [this] { return done_; })) {
-    if (!is_ours()) continue;  // require() says so; or its disk is away for a while
+    if (!is_ours()) continue;  // require() will report it; or its disk is temporarily unavailable
     ++holder_.beats;
-    (void)write_start(file_, to_text(holder_));  // the next one may work
+    (void)write_start(file_, to_text(holder_));  // on failure, the next one may work
   }
 }
 

@@ -1,14 +1,14 @@
-// Ownership of something that one process has for as long as it runs: a run's folder. Whoever comes second is refused,
-// and told who has it. Not for a short stretch of work that processes do in turn, such as writing a shared file: there
-// each waits for the one before, by FileLock (base/file.h).
+// Long-lived ownership of a resource by one process, such as a run's folder. A second process is refused and told who
+// the owner is. For short operations that processes take in turn, such as writing a shared file, use FileLock
+// (base/file.h), which waits.
 //
 //   OwnerLock lock("runs/a/run.lock", {.what = "runs/a", .advice = "choose another run.directory"});
 //   // Error: runs/a is in use by process 1234 on node5 (job 77, since 12:30:05): wait for its end or stop it, or ...
-//   lock.require();                    // before writing what must not be written twice
+//   lock.require();                    // before each write that must have a single writer
 //
-// The file holds process, host and job of its holder, the kernel's lock on it, and a heartbeat every ten seconds
-// (lock_rule.h says how they are read). The destructor removes the file; that of a process that was killed is taken
-// over by the next one.
+// The file records the holder's process, host and job, carries the kernel's lock, and gets a heartbeat every ten
+// seconds (lock_rule.h interprets them). The destructor removes the file; the next process takes over the lock of a
+// killed one.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -24,13 +24,13 @@
 
 namespace partita::internal {
 
-// Who holds a lock, as the file says it.
+// The holder of a lock, as recorded in the file.
 struct LockHolder {
   std::string host;
   int64_t process = 0;
-  std::string machine;  // this boot of it, and the name space of process numbers
-  std::string started;  // of the process, in the kernel's units: numbers are given again
-  std::string job;      // of Slurm; empty: none
+  std::string machine;  // id of this boot and PID namespace
+  std::string started;  // start time in kernel units, since process numbers are reused
+  std::string job;      // Slurm job; empty: none
   std::string since;    // local time
   int64_t beats = 0;
   bool stopping = false;
@@ -39,9 +39,9 @@ struct LockHolder {
 };
 
 [[nodiscard]] LockHolder this_process();
-// One line of a fixed length, so that a heartbeat needs no room on a full disk.
+// One line of fixed length, so that heartbeats work on a full disk.
 [[nodiscard]] std::string to_text(const LockHolder&);
-// Nothing: the text is cut short or no such text.
+// nullopt: truncated or malformed.
 [[nodiscard]] std::optional<LockHolder> parse_lock_holder(std::string_view text);
 // "process 1234 on node5 (job 77, since 2026-01-31 12:30:05)"
 [[nodiscard]] std::string describe(const LockHolder&);
@@ -49,21 +49,21 @@ struct LockHolder {
 class OwnerLock {
  public:
   struct Options {
-    std::string what;    // is in use, in the message
-    std::string advice;  // what else can be done
+    std::string what;    // named as in use, in error messages
+    std::string advice;  // alternatives, in error messages
     std::chrono::milliseconds beat{10'000};
     LockTimes times{};
   };
 
-  // Waits as lock_rule.h says. Error: somebody else has it; the file cannot be written.
+  // Waits according to lock_rule.h. Error: another process owns it; the file cannot be written.
   OwnerLock(std::filesystem::path path, Options options);
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
   ~OwnerLock();
 
-  // Error: the lock was lost, because its file was removed, or because somebody else took this process for dead.
+  // Error: the lock was lost because its file was removed, or because another process presumed this one dead.
   void require();
-  // Tells those who wait that this process is about to end.
+  // Announces to waiting processes that this one is about to end.
   void say_stopping();
 
  private:
@@ -74,7 +74,7 @@ class OwnerLock {
   std::filesystem::path path_;
   Options options_;
   FileDescriptor file_;
-  std::mutex mutex_;  // of holder_ and the file's content
+  std::mutex mutex_;  // guards holder_ and the file's content
   LockHolder holder_;
   std::condition_variable wake_;
   bool done_ = false;

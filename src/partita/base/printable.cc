@@ -9,7 +9,7 @@ namespace {
 
 struct Character {
   uint32_t code = 0;
-  size_t bytes = 0;  // 0: the text does not begin with a character in UTF-8
+  size_t bytes = 0;  // 0: the text does not begin with a valid UTF-8 character
 };
 
 Character first_character(std::string_view text) {

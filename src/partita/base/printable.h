@@ -1,20 +1,20 @@
-// Text that others wrote (names of files and tensors, tokens, values) as a terminal may show it: what would move the cursor,
-// change colors, or reverse the direction of writing is spelled out.
+// Makes foreign text (names of files and tensors, tokens, values) safe for a terminal: cursor movement, colors and
+// changes of writing direction are escaped.
 //
 //   printable("run\x1b[2J") == "run\\x1b[2J"
 //
-// Everything that the program writes about names passes through it, where it leaves the program (base/log.h, main).
+// Applied to all names where they leave the program (base/log.h, main).
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace partita::internal {
 
-// Control characters other than newline and tab as \x1b or \u0085, characters that reorder text as \u202e, bytes that are not
-// UTF-8 as \xff. All else, the backslash too, is left as it is.
+// Escapes control characters other than newline and tab as \x1b or \u0085, characters that reorder text as \u202e, and
+// invalid UTF-8 as \xff. Everything else, including backslashes, is unchanged.
 [[nodiscard]] std::string printable(std::string_view text);
 
-// The same for a place in a line: newlines and tabs are spelled out too.
+// For text within a line: also escapes newlines and tabs.
 [[nodiscard]] std::string printable_line(std::string_view text);
 
 }  // namespace partita::internal

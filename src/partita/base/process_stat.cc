@@ -13,7 +13,7 @@
 namespace partita::internal {
 namespace {
 
-constexpr int kParent = 4, kStarted = 22;  // numbers of fields, from 1; the name is the second
+constexpr int kParent = 4, kStarted = 22;  // field numbers, from 1; the name is field 2
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Counter-based random numbers: a value is a pure function of its key and counter, so that it does not depend on
-// how the work is divided (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11: Philox4x32-10).
+// Counter-based random numbers: a value is a pure function of its key and counter, independent of how work is divided
+// (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11: Philox4x32-10).
 //
-// Three uses fix three conventions:
+// Three uses, each with its convention:
 //   initial weights       key = hash(seed, parameter name), counter = element index / 4 (ops/normal.h)
 //   dropout masks         dropout_key and dropout_block below
 //   stochastic rounding   rounding_key and rounding_block below
@@ -26,7 +26,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return counter;
 }
 
-// Mixes 64 bits (the finaliser of SplitMix64).
+// Mixes 64 bits (SplitMix64's finalizer).
 [[nodiscard]] constexpr uint64_t mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -34,7 +34,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return x ^ (x >> 31);
 }
 
-// FNV-1a of the name, alone and mixed with the seed.
+// FNV-1a of the name, alone or mixed with the seed.
 [[nodiscard]] constexpr uint64_t hash_of(std::string_view name) {
   uint64_t h = 0xCBF29CE484222325;
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
@@ -48,26 +48,26 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
 
-// The 16 bits of `element` in the block of eight neighbours that it belongs to.
+// The 16 bits of `element` within its block of eight neighbors.
 [[nodiscard]] constexpr uint32_t random16(const PhiloxBlock& block, int64_t element) {
   const auto lane = static_cast<uint32_t>(element & 7);
   return (block[lane >> 1] >> (16 * (lane & 1))) & 0xFFFF;
 }
 
-// A block of the sequence (site, id) of what `key` names: the form of the counters of dropout and stochastic rounding.
+// A block of the sequence (site, id) for a key: the counter layout of dropout and stochastic rounding.
 [[nodiscard]] constexpr PhiloxBlock philox_block(PhiloxKey key, uint32_t site, int64_t id, int64_t block) {
   return philox({static_cast<uint32_t>(block), site, static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32)}, key);
 }
 
-// Dropout. A mask bit is a function of (seed, step, sample, site, element): the same in recomputation and on every
-// layout. `element` counts within one sample; eight neighbours share one Philox block, 16 bits each.
+// Dropout. A mask bit is a function of (seed, step, sample, site, element): the same in recomputation and in every
+// layout. `element` counts within one sample; eight neighbors share one Philox block, 16 bits each.
 [[nodiscard]] constexpr PhiloxKey dropout_key(uint64_t seed, int64_t step) {
   return philox_key(mix(mix(seed) ^ static_cast<uint64_t>(step)));
 }
 [[nodiscard]] constexpr PhiloxBlock dropout_block(PhiloxKey key, int64_t sample, uint32_t site, int64_t block) {
   return philox_block(key, site, sample, block);
 }
-// An element is kept if its 16 bits are >= threshold; what is kept is multiplied by dropout_scale.
+// An element is kept if its 16 bits are >= threshold; kept elements are multiplied by dropout_scale.
 [[nodiscard]] constexpr uint32_t dropout_threshold(float p) { return static_cast<uint32_t>(p * 65536.0F + 0.5F); }
 [[nodiscard]] constexpr float dropout_scale(float p) {
   return 65536.0F / (65536.0F - static_cast<float>(dropout_threshold(p)));
@@ -76,11 +76,11 @@ using PhiloxBlock = std::array<uint32_t, 4>;
   return random16(block, element) >= threshold;
 }
 
-// Stochastic rounding of what an optimizer writes (ops/rounding.h). 16 bits are a function of (seed, step, parameter,
-// tensor, element), the same on every layout. `parameter`: hash_of(its name); `tensor`: 0 for the weights, 1, 2 ... for
-// the optimizer's states; `element` counts in the whole parameter, eight neighbours share a block.
+// Stochastic rounding of optimizer outputs (ops/rounding.h). 16 bits are a function of (seed, step, parameter, tensor,
+// element), the same in every layout. `parameter`: hash_of(its name); `tensor`: 0 for the weights, 1, 2 ... for
+// optimizer states; `element` counts within the whole parameter, and eight neighbors share a block.
 [[nodiscard]] constexpr PhiloxKey rounding_key(uint64_t seed, uint64_t parameter) {
-  return philox_key(mix(mix(parameter ^ mix(seed))));  // mixed once more than the key of the initial weights
+  return philox_key(mix(mix(parameter ^ mix(seed))));  // mixed once more than the key of initial weights
 }
 [[nodiscard]] constexpr PhiloxBlock rounding_block(PhiloxKey key, int64_t step, uint32_t tensor, int64_t block) {
   return philox_block(key, tensor, step, block);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 struct Removals {
   std::mutex mutex;
-  std::set<fs::path> paths, folders;  // folders: those that are removed if they are empty
+  std::set<fs::path> paths, folders;  // folders: removed if empty
 };
 
 Removals& removals() {
@@ -31,10 +31,10 @@ Removals& removals() {
     Removals& all = removals();
     const std::lock_guard lock(all.mutex);
     std::error_code ignored;
-    // Another thread may be adding files to a folder.
+    // Retried since another thread may be adding files to a folder.
     for (int attempt = 0; attempt < 3; ++attempt)
       for (const fs::path& path : all.paths) fs::remove_all(path, ignored);
-    // A folder comes after the one that it is in.
+    // In reverse order, subfolders before their parents.
     for (auto folder = all.folders.rbegin(); folder != all.folders.rend(); ++folder) ::rmdir(folder->c_str());
     std::signal(signal, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
@@ -69,7 +69,7 @@ void remove_on_signals() {
   sigemptyset(&signals);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction present {};
-    // What the process was started to ignore (nohup) it ignores.
+    // Signals ignored at startup (nohup) stay ignored.
     if (sigaction(signal, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaddset(&signals, signal);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

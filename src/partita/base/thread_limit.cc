@@ -17,7 +17,7 @@ void require_threads(int64_t count) {
   std::mutex mutex;
   std::condition_variable over;
   bool ends = false;
-  std::vector<std::thread> started;  // all at the same time, besides this one
+  std::vector<std::thread> started;  // all running concurrently, in addition to this one
   bool refused = false;
   try {
     started.reserve(static_cast<size_t>(count));

@@ -1,5 +1,5 @@
-// Whether the system lets this process start the threads that it is about to use. OpenMP ends the process where a
-// thread cannot be started, in words of its own: this finds out before.
+// Checks in advance that the system lets this process start the threads it needs. OpenMP would abort the process with
+// its own message if a thread cannot be started.
 //
 //   require_threads(at::get_num_threads());
 #pragma once

@@ -1,4 +1,4 @@
-// Wall-clock time of a stretch of work.
+// Measures wall-clock time.
 //
 //   Timer timer;
 //   work();
@@ -13,14 +13,14 @@ class Timer {
  public:
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  // Seconds so far; the next stretch starts now, so that laps leave no gap.
+  // Seconds since the last lap; restarts the timer, so that laps have no gaps.
   double lap() {
     const Clock::time_point now = Clock::now();
     return std::chrono::duration<double>(now - std::exchange(start_, now)).count();
   }
 
  private:
-  using Clock = std::chrono::steady_clock;  // never jumps with the calendar
+  using Clock = std::chrono::steady_clock;  // monotonic
   Clock::time_point start_ = Clock::now();
 };
 

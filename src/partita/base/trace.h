@@ -1,4 +1,4 @@
-// What a thread does when, for a picture of a few steps. Off, a span costs the look at one flag.
+// Records what each thread does, for a timeline of a few steps. When off, a span only checks a flag.
 //
 //   trace::start();
 //   {
@@ -21,16 +21,16 @@ struct HostSpan {
 namespace trace {
 
 [[nodiscard]] bool on();
-[[nodiscard]] int64_t now();  // of a clock that never jumps
+[[nodiscard]] int64_t now();  // of a monotonic clock
 void start();
-// Spans that ended since start(), in the order of their ends.
+// Spans that ended since start(), ordered by end.
 [[nodiscard]] std::vector<HostSpan> stop();
 
 }  // namespace trace
 
 class TraceSpan {
  public:
-  // `index` follows the name; below 0: none. The name outlives the span.
+  // `index` is appended to the name; below 0: none. The name must outlive the span.
   explicit TraceSpan(const char* name, int64_t index = -1)
       : name_(name), index_(index), begin_(trace::on() ? trace::now() : kOff) {}
   TraceSpan(const TraceSpan&) = delete;

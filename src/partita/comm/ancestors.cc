@@ -24,10 +24,10 @@ std::string content(const std::string& path) {
 }  // namespace
 
 std::string program_name(std::string_view comm, std::string_view arguments) {
-  // PyTorch gives its main thread, and so the process, another name than python's.
+  // PyTorch renames its main thread, and thereby the process.
   const std::string_view first = arguments.substr(0, arguments.find('\0'));
   if (!first.substr(first.rfind('/') + 1).starts_with("python")) return std::string(comm);
-  // Of its own arguments the interpreter's script or module tells; what comes after belongs to the workers.
+  // The interpreter's own arguments name the script or module; what follows is for the workers.
   size_t begin = 0;
   for (int word = 0; word < 3 && begin < arguments.size(); ++word) {
     const size_t end = std::min(arguments.find('\0', begin), arguments.size());

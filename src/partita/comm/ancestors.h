@@ -1,4 +1,4 @@
-// The programs that this process was started by, from its parent upwards: which launcher is the nearest, where the
+// The programs that started this process, from its parent upwards: tells which launcher is the nearest when the
 // variables of several are set.
 //
 //   process_ancestors()  ->  {"bash", "torchrun", "mpirun", "bash"}
@@ -10,17 +10,17 @@
 
 namespace partita::internal {
 
-// Names of programs without their folders, nearest first. Asked for only where it matters.
+// Program names without folders, nearest first. Evaluated only when needed.
 using Ancestors = std::function<std::vector<std::string>()>;
 
-// From /proc; ends early where that is not shown.
+// Reads /proc; stops early where it is not accessible.
 [[nodiscard]] std::vector<std::string> process_ancestors();
 
-// Pure. The name of a program: `comm` and the arguments, each ended by a zero, as /proc shows them. Python that runs
-// torchrun, or a script that starts workers as it does, is "torchrun".
+// Pure. The name of a program from its `comm` and its zero-terminated arguments, as in /proc. Python running torchrun,
+// or a script that starts workers like torchrun, is "torchrun".
 [[nodiscard]] std::string program_name(std::string_view comm, std::string_view arguments);
 
-// Pure. A name of Open MPI's mpirun, or of its daemon on another host.
+// Pure. Whether the program is Open MPI's mpirun, or its daemon on another host.
 [[nodiscard]] bool is_open_mpi_launcher(std::string_view program);
 
 }  // namespace partita::internal

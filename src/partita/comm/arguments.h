@@ -1,10 +1,10 @@
-// Checks of what a collective is called with, the same in every backend. Errors name group, call and tensor.
+// Argument checks of collectives, shared by all backends. Errors name group, call and tensor.
 #pragma once
 #include "partita/comm/communicator.h"
 
 namespace partita::internal {
 
-// `where` the backend's tensors lie: host memory, or a device.
+// `where`: the device type of the backend's tensors.
 void check_tensor(const Communicator&, const char* call, const at::Tensor&, at::DeviceType where = at::kCPU);
 void check_all_gather(const Communicator&, const at::Tensor& full, const at::Tensor& slice,
                       at::DeviceType where = at::kCPU);
@@ -13,7 +13,7 @@ void check_all_to_all(const Communicator&, const at::Tensor& out, const at::Tens
 void check_reduce_scatter(const Communicator&, const at::Tensor& slice, const at::Tensor& full,
                           at::DeviceType where = at::kCPU);
 void check_all_reduce(const Communicator&, const at::Tensor&, at::DeviceType where = at::kCPU);
-// `name`: of the argument that says which rank. Any rank of the group; check_other: and not this one.
+// `name`: the argument that holds the rank. Any rank of the group; check_other: except this one.
 void check_peer(const Communicator&, const char* call, const char* name, int rank);
 void check_other(const Communicator&, const char* call, const char* name, int rank);
 

@@ -15,7 +15,7 @@ std::vector<std::string> gather_strings(Communicator& group, const std::string& 
   *length.mutable_data_ptr<int64_t>() = static_cast<int64_t>(mine.size());
   group.all_gather(lengths, length, stream).wait();
   const int64_t* bytes = lengths.const_data_ptr<int64_t>();
-  // Equal parts: as long as the longest.
+  // Equal parts, padded to the longest string.
   const int64_t longest = *std::max_element(bytes, bytes + size);
   at::Tensor texts = at::empty({size, longest}, at::kByte), text = at::zeros({longest}, at::kByte);
   std::memcpy(text.mutable_data_ptr(), mine.data(), mine.size());

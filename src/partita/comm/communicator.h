@@ -1,15 +1,15 @@
 // Collectives over a group of ranks.
 //
 //   Event sent = dp.reduce_scatter(slice, gradients, stream);
-//   ...                                     // other work; dp.progress() now and then moves it on
-//   stream.wait(sent);                      // slice may be read, gradients may be written
+//   ...                                     // other work; dp.progress() now and then drives pending transfers
+//   stream.wait(sent);                      // now slice may be read, gradients overwritten
 //
 // Contract of every call:
 // * Every rank of the group makes the same calls in the same order with the same sizes and dtypes.
-// * The tensors must be contiguous and stay alive and untouched until the returned Event has been waited for (each is
-//   waited for exactly as the handle it is). The collective begins after what `stream` holds at the call.
-// * Sums are made in rank order, half precision in fp32, and rounded once: the same bits on all ranks and in all runs.
-// * dtypes: fp32, bf16, fp16, fp64, int32, int64, uint8. No average: scale by hand.
+// * Tensors must be contiguous, and stay alive and untouched until the returned Event has been waited for (every Event
+//   itself: waiting for a later one is not enough). The collective starts after the work already on `stream`.
+// * Sums are computed in rank order, half precision in fp32, and rounded once: the same bits on all ranks in all runs.
+// * dtypes: fp32, bf16, fp16, fp64, int32, int64, uint8. No averaging: callers scale.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -31,30 +31,30 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
   [[nodiscard]] virtual const std::string& name() const = 0;  // "dp", for messages
 
-  // full [size * n] <- slice [n] of every rank. `slice` may be full's own part at rank * n.
+  // full [size * n] <- slice [n] of every rank. `slice` may be this rank's part of full, at rank * n.
   [[nodiscard]] virtual Event all_gather(at::Tensor full, at::Tensor slice, Stream&) = 0;
-  // out [size, n]: row r comes from rank r, which had it in row rank() of its `in` [size, n].
+  // out [size, n]: row r comes from rank r, from row rank() of its `in` [size, n].
   [[nodiscard]] virtual Event all_to_all(at::Tensor out, at::Tensor in, Stream&) = 0;
-  // slice [n] <- sum over ranks of their full [size * n], part rank(). `slice` may have a wider dtype than `full`
-  // (fp32 from bf16): then nothing is rounded. `slice` may not overlap `full`.
+  // slice [n] <- part rank() of the sum over ranks of their full [size * n]. `slice` may have a wider dtype than `full`
+  // (fp32 from bf16), avoiding any rounding. `slice` must not overlap `full`.
   [[nodiscard]] virtual Event reduce_scatter(at::Tensor slice, at::Tensor full, Stream&) = 0;
   [[nodiscard]] virtual Event all_reduce(at::Tensor, Reduce, Stream&) = 0;  // in place
   [[nodiscard]] virtual Event broadcast(at::Tensor, int root, Stream&) = 0;
-  // Point to point; messages between two ranks arrive in the order sent. int `to`, `from`: ranks of this group.
+  // Point to point; messages between two ranks arrive in order. `to`, `from`: ranks of this group.
   [[nodiscard]] virtual Event send(at::Tensor, int to, Stream&) = 0;
   [[nodiscard]] virtual Event receive(at::Tensor, int from, Stream&) = 0;
   // Returns when every rank has called it.
   virtual void barrier() = 0;
-  // CPU: moves pending transfers on; called between GEMMs and between blocks. Cheap when nothing is pending.
+  // CPU: drives pending transfers; call between GEMMs and between blocks. Cheap when nothing is pending.
   virtual void progress() {}
 };
 
-// Everyone's text, in rank order. For start-up and checkpoints, not for the hot path.
+// The strings of all ranks, in rank order. For startup and checkpoints, not for the hot path.
 [[nodiscard]] std::vector<std::string> gather_strings(Communicator&, const std::string& mine);
 
-// Runs every collective on small known inputs and compares with the answers. Error: names the collective and element.
+// Runs every collective on small inputs with known results. Error: names the collective and element.
 void self_check(Communicator&);
-// The same with tensors on a device, made on its current stream, which is `stream`.
+// The same with tensors on a device, created on its current stream, which must be `stream`.
 void self_check(Communicator&, at::Device, Stream& stream);
 
 }  // namespace partita

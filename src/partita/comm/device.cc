@@ -24,7 +24,7 @@ constexpr bool kBuilt = true;
 
 int visible_gpus() { return c10::cuda::device_count(); }
 
-// What names the only GPU that is seen, on whatever machine; empty where there is none, or several.
+// Machine-independent id of the only visible GPU; empty if there is none, or several.
 std::string only_gpu() {
   if (visible_gpus() != 1) return {};
   cudaDeviceProp properties{};
@@ -34,7 +34,7 @@ std::string only_gpu() {
   return name;
 }
 
-// Of the kernel's module; where that is not shown, the newest CUDA that it knows.
+// Driver version from the kernel module, or else the newest CUDA version that the driver supports.
 std::string driver_version() {
   std::string version;
   if (std::ifstream file("/sys/module/nvidia/version"); file && std::getline(file, version) && !version.empty())
@@ -50,7 +50,7 @@ int visible_gpus() { return 0; }
 std::string only_gpu() { return {}; }
 #endif
 
-// What each rank says.
+// The strings of all ranks.
 std::vector<std::string> gather(World& world, const char* name, const std::string& mine) {
   if (world.size() == 1) return {mine};
   return gather_strings(*world.everyone(name), mine);

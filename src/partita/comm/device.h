@@ -1,4 +1,4 @@
-// Which device a rank computes on, and what it is.
+// Selects and describes the device of a rank.
 //
 //   const c10::Device device = select_device(DeviceRequest::automatic, world);
 //   log::info("{}", describe_device(device));    // "NVIDIA H100 80GB HBM3, 79.6 GiB, driver 580.159.04"
@@ -14,33 +14,33 @@
 
 namespace partita {
 
-// automatic: GPUs where this build has code for them and there is one for each rank, the CPU elsewhere.
+// automatic: GPUs if this build supports them and there is one per rank, otherwise the CPU.
 enum class DeviceRequest : uint8_t { automatic, cpu, cuda };
 
-// Error: neither auto, cpu nor cuda.
+// Error: not auto, cpu or cuda.
 [[nodiscard]] DeviceRequest parse_device(std::string_view);
 
 struct DeviceFacts {
-  bool built = false;                  // this build has code for GPUs
-  int gpus = 0;                        // that this process sees
-  int local_rank = 0, local_size = 1;  // of the ranks on this machine
-  // It is one GPU that no other rank sees: whoever started the ranks has handed them out (srun --gpus-per-task=1).
+  bool built = false;                  // this build supports GPUs
+  int gpus = 0;                        // visible to this process
+  int local_rank = 0, local_size = 1;  // within this machine
+  // Its only visible GPU is visible to no other rank: the launcher assigned GPUs (srun --gpus-per-task=1).
   bool own = false;
 };
 
-// Pure. A GPU each for the ranks of a machine, by their numbers there, or their own. Errors, of cuda alone: a build
-// without code for it; no GPU; more ranks than GPUs, on every rank of that machine.
+// Pure. Assigns each rank of a machine the GPU of its local rank, or its own. Errors, for `cuda` only: a build without
+// CUDA support; no GPU; more ranks than GPUs, reported on every rank of that machine.
 [[nodiscard]] c10::Device choose_device(DeviceRequest, const DeviceFacts&);
 
-// That of this process, made current. All ranks call it together. Errors: as choose_device; only some have GPUs.
+// Selects this process's device and makes it current. Collective. Errors: see choose_device; only some ranks have GPUs.
 [[nodiscard]] c10::Device select_device(DeviceRequest, World&);
 
-// Pure. Whether this GPU is `own`, by the only GPU that each rank sees; empty: a rank sees none, or several.
+// Pure. Whether this rank's GPU is `own`. only_gpus: the single GPU visible to each rank; empty: none, or several.
 [[nodiscard]] bool is_own_gpu(std::span<const std::string> only_gpus, int rank);
 
 // Name, memory and driver of a GPU; "CPU".
 [[nodiscard]] std::string describe_device(c10::Device);
-// Those of all ranks, equal ones counted: "2 x NVIDIA ...". Pure.
+// Summary of the devices of all ranks, with counts: "2 x NVIDIA ...". Pure.
 [[nodiscard]] std::string describe_devices(std::span<const std::string>);
 
 }  // namespace partita

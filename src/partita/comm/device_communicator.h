@@ -1,4 +1,4 @@
-// Collectives of a group where its tensors lie.
+// Wraps a group for collectives on the tensors of a device.
 //
 //   std::unique_ptr<Communicator> dp = on_device(world.group("dp", ranks), device);
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace partita::internal {
 
-// The group itself on the CPU; on CUDA its ranks over NCCL, whose host tensors still go through the group. Every rank
-// of it calls this. Error: a device that this build has no code for.
+// CPU: the group itself. CUDA: NCCL over the same ranks; host tensors still use the group. Collective. Error: a device
+// that this build does not support.
 [[nodiscard]] std::unique_ptr<Communicator> on_device(std::unique_ptr<Communicator> group, c10::Device,
                                                       std::chrono::milliseconds timeout = std::chrono::minutes(10));
 

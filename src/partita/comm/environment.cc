@@ -14,8 +14,8 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// Ports of Slurm jobs: below the range from which Linux hands ports out by itself (32768), in strides that leave
-// room for the few ports rank 0 tries when the first is taken.
+// Ports of Slurm jobs: below Linux's ephemeral range (32768 and up), at a stride that leaves room for the few ports
+// that rank 0 tries if the first is taken.
 constexpr int kFirstPort = 15000, kPortStride = 16, kPortGroups = 1000;
 constexpr const char* kJobKey = "PARTITA_JOB_KEY";
 
@@ -26,7 +26,7 @@ class Variables {
   [[nodiscard]] bool has(const std::string& name) const { return lookup_(name).has_value(); }
   [[nodiscard]] std::string text(const std::string& name) const { return lookup_(name).value_or(""); }
 
-  // `because` is the variable whose presence makes this one necessary.
+  // `because`: the variable whose presence makes this one required.
   [[nodiscard]] int64_t number(const std::string& name, const std::string& because) const {
     const auto value = lookup_(name);
     if (!value) fail("the environment has {} but not {}: a launcher sets both, or unset {}", because, name, because);
@@ -53,7 +53,7 @@ struct Names {
 };
 
 void read_ranks(const Variables& variables, const Names& names, Launch& launch) {
-  // Either of the pair may be the one that is missing.
+  // Either one of the pair may be missing.
   launch.rank = static_cast<int>(variables.number(names.rank, names.size));
   launch.size = static_cast<int>(variables.number(names.size, names.rank));
   launch.local_rank = static_cast<int>(variables.number_or(names.local_rank, 0));
@@ -93,7 +93,7 @@ Launch torchrun(const Variables& variables) {
   if (variables.has("LOCAL_WORLD_SIZE"))
     launch.hosts = launch.local_size == launch.size ? Launch::Hosts::one : Launch::Hosts::several;
   launch.agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // Not MASTER_ADDR: the ranks may spell it differently.
+  // Excludes MASTER_ADDR, which ranks may spell differently.
   launch.job = fmt::format("torchrun {} attempt {} port {}", variables.text("TORCHELASTIC_RUN_ID"),
                            variables.text("TORCHELASTIC_RESTART_COUNT"), launch.master_port);
   launch.secret = variables.text(kJobKey);
@@ -104,7 +104,7 @@ Launch slurm(const Variables& variables) {
   Launch launch{.kind = variables.has("PMIX_RANK") ? Launch::Kind::slurm_pmix : Launch::Kind::slurm};
   const std::string size = variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   read_ranks(variables, {"SLURM_PROCID", size, "SLURM_LOCALID", ""}, launch);
-  // "2(x3),1": tasks of each node; this node's by its number.
+  // "2(x3),1": tasks per node; this node's entry is selected by its number.
   const std::string tasks = variables.text("SLURM_STEP_TASKS_PER_NODE");
   int64_t node = variables.number_or("SLURM_NODEID", 0), position = 0;
   for (size_t at = 0; at < tasks.size();) {
@@ -138,11 +138,11 @@ Launch slurm(const Variables& variables) {
 }
 
 bool is_step(const Variables& variables) {
-  // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too: only a step's tasks were started by srun.
+  // Batch scripts also have SLURM_PROCID=0 and SLURM_NTASKS: only tasks of a step were started by srun.
   return variables.has("SLURM_STEP_ID") && (variables.has("SLURM_PROCID") || variables.has("SLURM_STEP_NUM_TASKS"));
 }
 
-// srun --mpi=pmi2 sets PMI's variables for its own tasks; those of an mpiexec inside of a step say something else.
+// srun --mpi=pmi2 sets PMI variables for its tasks; those of an mpiexec within a step have other values.
 bool set_by_srun(const ForeignLauncher& foreign, const Variables& variables) {
   return foreign.rank_variable == "PMIX_RANK" ||
          (foreign.rank == variables.text("SLURM_PROCID") && foreign.size == variables.text("SLURM_STEP_NUM_TASKS"));
@@ -150,7 +150,7 @@ bool set_by_srun(const ForeignLauncher& foreign, const Variables& variables) {
 
 enum class Launcher : uint8_t { open_mpi, torchrun, foreign, srun };
 
-// The launcher that an ancestor belongs to.
+// The launcher that an ancestor belongs to, if any.
 std::optional<Launcher> launcher_of(const std::string& program) {
   if (is_open_mpi_launcher(program)) return Launcher::open_mpi;
   for (const char* name :
@@ -161,7 +161,7 @@ std::optional<Launcher> launcher_of(const std::string& program) {
   return {};
 }
 
-// Which of those whose variables are set started this process last.
+// The innermost launcher among those whose variables are set.
 std::optional<Launcher> innermost(const std::vector<Launcher>& present, const Ancestors& ancestors) {
   if (present.empty()) return {};
   if (present.size() > 1)
@@ -178,7 +178,7 @@ std::optional<Launcher> innermost(const std::vector<Launcher>& present, const An
       foreign.name, foreign.variables(), foreign.rank_variable);
 }
 
-// mpirun's variables, with RANK and WORLD_SIZE set by hand next to them.
+// mpirun's variables, possibly with RANK and WORLD_SIZE set by hand.
 Launch open_mpi_or_variables(const Variables& variables) {
   const Launch mpi = open_mpi(variables);
   if (!variables.has("RANK") || !variables.has("WORLD_SIZE")) return mpi;
@@ -204,13 +204,13 @@ Launch detect_launch(const Lookup& lookup, const Ancestors& ancestors) {
   const Variables variables(lookup);
   const bool ranks = variables.has("RANK") || variables.has("WORLD_SIZE");
   const bool by_torchrun = ranks && variables.has("TORCHELASTIC_RUN_ID");
-  // Clusters set WORLD_SIZE=1 for whatever runs alone: that says nothing about what a launcher inside of it does.
+  // Clusters set WORLD_SIZE=1 for single processes, which says nothing about a launcher started within them.
   const bool alone = variables.text("WORLD_SIZE") == "1" && variables.number_or("RANK", 0) == 0;
   const bool by_hand = ranks && !by_torchrun && !alone;
   auto foreign = find_foreign_launcher(lookup);
   if (foreign && is_step(variables) && set_by_srun(*foreign, variables)) foreign.reset();
 
-  // In the order that counts where ancestors do not tell. Open MPI 5 sets PMIx's variables, too.
+  // In order of precedence if the ancestors are inconclusive. Open MPI 5 sets PMIx variables, too.
   std::vector<Launcher> present;
   if (by_torchrun) present.push_back(Launcher::torchrun);
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE"))

@@ -9,7 +9,7 @@ struct Known {
   const char *name, *rank, *size;
 };
 
-// Those that set PMI's variables too come before it, with the name that their user knows.
+// Launchers that also set PMI variables come before PMI, so that the user sees the familiar name.
 constexpr Known kKnown[] = {
     {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
     {"MVAPICH's mpirun_rsh", "MPIRUN_RANK", "MPIRUN_NPROCS"},

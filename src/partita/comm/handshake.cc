@@ -96,7 +96,7 @@ Greeted greet(const Socket& socket, const JobKey& key, const Identity& me, Deadl
   const Nonces nonces{mine.nonce, theirs.nonce};
   const Claim claim = make_claim(key, nonces, me);
   Answer answer;
-  // It speaks as a rank does: a busy one gets more time, since it counts who has proved to be of the job.
+  // The peer follows the protocol. A busy rank gets more time: it tracks which ranks have proved their membership.
   if (!send_all(socket, bytes_of(claim), deadline) ||
       !receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), deadline + kAnswerWithin) ||
       !valid(key, nonces, claim, answer))

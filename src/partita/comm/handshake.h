@@ -1,5 +1,5 @@
-// How two processes of a job over sockets prove to each other that they belong to it. Who connects opens, who listens
-// challenges; who connects proves first, so that a stranger learns nothing but a random number:
+// Mutual authentication of two processes of a socket job. The connecting side opens, the listening side challenges; the
+// connecting side proves first, so that a stranger learns nothing but a random number:
 //
 //   connects                       listens
 //   Opening{nonce}            ->
@@ -7,7 +7,7 @@
 //   Claim{identity, proof}    ->
 //                             <-   Answer{identity, verdict, proof}
 //
-// All messages have a fixed size, whatever a stranger says. Fields are in the order of this machine: the ranks run one
+// All messages have a fixed size, whatever a stranger sends. Fields use native byte order: all ranks run the same
 // program.
 #pragma once
 #include <array>
@@ -20,14 +20,14 @@
 
 namespace partita::internal {
 
-// Changes with the messages here, those of the rendezvous and of tcp_peer.h.
+// Changes with these messages, those of the rendezvous, and those of tcp_peer.h.
 inline constexpr std::array<char, 8> kProtocol = {'P', 'A', 'R', 'T', 'I', 'T', 'A', '2'};
 
 struct Opening {
   std::array<char, 8> protocol = kProtocol;
   Nonce nonce{};
   [[nodiscard]] bool ours() const { return protocol == kProtocol; }
-  // This program, of another version.
+  // Same program, different version.
   [[nodiscard]] bool other_version() const;
 };
 
@@ -53,7 +53,7 @@ struct Answer {
   Proof proof{};
 };
 
-// Both nonces bind a proof to its connection.
+// Both nonces tie a proof to its connection.
 struct Nonces {
   Nonce connects{}, listens{};
 };
@@ -62,10 +62,10 @@ struct Nonces {
 [[nodiscard]] Answer make_answer(const JobKey&, const Nonces&, const Claim&, const Identity&, Verdict);
 [[nodiscard]] bool valid(const JobKey&, const Nonces&, const Claim&, const Answer&);
 
-// Pure. What rank `me` of a job answers to a valid claim; `taken`: somebody has this rank already.
+// Pure. The verdict of rank `me` on a valid claim; `taken`: the claimed rank is already connected.
 [[nodiscard]] Verdict judge(const Identity& me, const Identity& who, bool taken);
 
-// Who connects. Errors: the other is of this job, but turned this process away, with the reason.
+// The connecting side. Error: a peer of this job rejected this process, with the reason.
 enum class Greeted { member, stranger, other_version };
 [[nodiscard]] Greeted greet(const Socket&, const JobKey&, const Identity& me, Deadline, Identity& other);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kOwnVariable = "PARTITA_NUM_THREADS";
 constexpr const char* kOpenMpVariable = "OMP_NUM_THREADS";
 
-// 0: not a number in that range.
+// 0: not a number in the valid range.
 int64_t parse_threads(std::string_view text) {
   const int64_t value = parse_number<int64_t>(text).value_or(0);
   return value >= 1 && value <= kMostThreads ? value : 0;
@@ -47,7 +47,7 @@ ThreadWishes thread_wishes(int64_t key, const Lookup& lookup) {
   ThreadWishes wishes{.key = key, .partita = own_variable(lookup)};
   const std::string openmp = lookup(kOpenMpVariable).value_or("");
   wishes.torchrun_default = openmp == "1" && lookup("TORCHELASTIC_RUN_ID").has_value();
-  // "4,2": levels of nested parallelism; ours is the first.
+  // "4,2" lists nested levels of parallelism; the first one applies here.
   if (!wishes.torchrun_default) wishes.openmp = parse_threads(std::string_view(openmp).substr(0, openmp.find(',')));
   return wishes;
 }
@@ -60,7 +60,7 @@ HostThreads choose_threads(const ThreadWishes& wishes, std::span<const std::vect
   if (wishes.key > 0) return chosen(wishes.key, "train.threads");
   if (wishes.partita > 0) return chosen(wishes.partita, kOwnVariable);
   if (wishes.openmp > 0) return chosen(wishes.openmp, kOpenMpVariable);
-  std::map<int, int> users;  // of each core
+  std::map<int, int> users;  // per core
   for (const std::vector<int>& of_rank : cores)
     for (const int core : of_rank) ++users[core];
   double share = 0;
@@ -75,7 +75,7 @@ HostThreads choose_threads(const ThreadWishes& wishes, std::span<const std::vect
     share = granted;
     why += fmt::format(", a control group grants {:.3g} CPUs", quota);
   }
-  constexpr double kRounding = 1e-6;  // of the sum: three thirds are one core
+  constexpr double kRounding = 1e-6;  // of the sum, so that three thirds make one core
   return chosen(std::clamp<int64_t>(static_cast<int64_t>(share + kRounding), 1, kMostThreads), why.c_str());
 }
 

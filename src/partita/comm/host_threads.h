@@ -1,15 +1,14 @@
-// How many threads of the host a rank computes with.
+// Number of host threads per rank.
 //
-//   const HostThreads threads = take_threads(world, config.train.threads);     // before anything is computed
+//   const HostThreads threads = take_threads(world, config.train.threads);     // before any computation
 //   log::debug("{}", threads.text);                    // "8 threads: 16 cores, shared by 2 ranks"
 //
-// What the user chose for Partita wins: the key train.threads, then PARTITA_NUM_THREADS; then OMP_NUM_THREADS.
-// Otherwise a rank takes the cores of its affinity, those that several ranks of the machine may use divided among them,
-// within the processor time that its control group grants. Hardware threads of one core count once: matrix products
-// fill a core's vector units from one of them.
+// Explicit settings take precedence: train.threads, then PARTITA_NUM_THREADS, then OMP_NUM_THREADS. Otherwise a rank
+// uses the cores in its affinity mask, divided among the ranks of the machine that share them, within the CPU quota of
+// its control group. Hyperthreads of a core count once: one thread saturates the core's vector units in matmuls.
 //
-// torchrun sets OMP_NUM_THREADS=1 itself where it is unset, and says nowhere whether it did: under torchrun that one
-// value is taken as nobody's choice.
+// torchrun sets OMP_NUM_THREADS=1 if it is unset, without any indication: under torchrun the value 1 is therefore
+// treated as unset.
 #pragma once
 #include <optional>
 #include <span>
@@ -26,30 +25,29 @@ namespace partita::internal {
 struct ThreadWishes {
   int64_t key = 0;                // train.threads; 0: not set
   int64_t partita = 0;            // PARTITA_NUM_THREADS; 0: not set
-  int64_t openmp = 0;             // OMP_NUM_THREADS; 0: not set, or nobody's choice
+  int64_t openmp = 0;             // OMP_NUM_THREADS; 0: not set, or torchrun's default
   bool torchrun_default = false;  // OMP_NUM_THREADS=1 under torchrun
 };
-// Of the environment. Error: PARTITA_NUM_THREADS is not 1 .. kMostThreads. What libgomp would ignore in OMP_NUM_THREADS
-// is ignored. Pure.
+// Reads the environment. Error: PARTITA_NUM_THREADS is not in 1 .. kMostThreads. Values of OMP_NUM_THREADS that libgomp
+// would ignore are ignored. Pure.
 [[nodiscard]] ThreadWishes thread_wishes(int64_t key, const Lookup&);
 
 struct HostThreads {
   int64_t count = 1;
-  std::string text;  // with the reason, for the log
+  std::string text;  // includes the reason, for the log
 };
-// Pure. `cores` has those of every rank of this machine, `rank` is the index of this one; quota as HostCores has it, of
-// all of them together.
+// Pure. cores[i]: cores available to rank i of this machine; `rank`: index of this rank; `quota`: total for all of
+// them, see HostCores.
 [[nodiscard]] HostThreads choose_threads(const ThreadWishes&, std::span<const std::vector<int>> cores, size_t rank,
                                          double quota);
 
-// Chooses, and sets the threads of ATen and OpenMP in this process. key: 0, or what the user set for this command. All
-// ranks of the world call it together; without a world the process has its cores to itself. Errors: those of
-// require_threads.
+// Chooses the number and applies it to ATen and OpenMP in this process. key: the user's setting for this command, or 0.
+// Collective over the world; without a world the process has its cores to itself. Errors: those of require_threads.
 HostThreads take_threads(World&, int64_t key);
 HostThreads take_threads(int64_t key);
 
-// Threads of text work, which gains from all hardware threads: PARTITA_NUM_THREADS, or what the affinity and the quota
-// allow.
+// Threads for text processing, which benefits from hyperthreads: PARTITA_NUM_THREADS, or the limit from affinity and
+// quota.
 [[nodiscard]] int default_workers(const Lookup&);
 
 }  // namespace partita::internal

@@ -10,7 +10,7 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kMostHosts = 1 << 20;  // a damaged list must not fill the memory
+constexpr size_t kMostHosts = 1 << 20;  // a corrupt list must not exhaust memory
 
 class Parser {
  public:
@@ -22,7 +22,7 @@ class Parser {
     while (true) {
       for (std::string& name : names()) all.push_back(std::move(name));
       if (at_ == list_.size()) return all;
-      ++at_;  // the comma
+      ++at_;  // skips the comma
     }
   }
 
@@ -60,7 +60,7 @@ class Parser {
   std::vector<std::string> numbers() {
     std::vector<std::string> all;
     do {
-      ++at_;  // the bracket or comma
+      ++at_;  // skips the bracket or comma
       const size_t width_from = at_;
       const uint64_t first = number();
       const size_t width = at_ - width_from;

@@ -6,8 +6,8 @@
 
 namespace partita::internal {
 
-// Hosts in the order written. Several brackets in one name multiply, last fastest; numbers keep their leading zeros.
-// Errors: an unclosed bracket, an empty or descending range, something that is not a number in brackets.
+// Hosts in order. Several brackets in a name multiply, the last varying fastest; leading zeros are kept. Errors: an
+// unclosed bracket; an empty or descending range; a non-number in brackets.
 [[nodiscard]] std::vector<std::string> expand_hostlist(std::string_view list);
 
 }  // namespace partita::internal

@@ -17,7 +17,7 @@ void start_sodium() {
 
 const unsigned char* bytes(const void* data) { return static_cast<const unsigned char*>(data); }
 
-// Each part with its length, so that no two lists of parts are one text.
+// Hashes each part with its length, so that different lists of parts never hash the same bytes.
 class Hash {
  public:
   explicit Hash(std::span<const std::byte> key) {

@@ -1,12 +1,12 @@
-// The key of a job over sockets, and proofs that a process knows it: what the ranks tell each other before anything
-// else, so that neighbours on one host, earlier attempts and strangers never join.
+// The key of a socket job, and proofs of knowing it: exchanged by ranks before anything else, so that other jobs on the
+// host, earlier attempts and strangers cannot join.
 //
 //   const JobKey key = job_key(launch, secret_of_rank_0);
 //   const Proof proof = prove(key, "claim", {nonce_of_one, nonce_of_the_other, message});
 //   if (!same(proof, theirs)) ...
 //
-// A proof is a keyed hash (BLAKE2b) over numbers that are drawn for each connection: who listens in learns neither the
-// key nor anything that serves a second time.
+// A proof is a keyed hash (BLAKE2b) over random numbers drawn per connection: an eavesdropper learns neither the key
+// nor anything reusable.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -23,11 +23,12 @@ using JobKey = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// Made of launch.job, launch.secret, and of what rank 0 drew and handed on by torchrun's store (empty: there is none).
+// Derived from launch.job, launch.secret, and the secret that rank 0 published in torchrun's store (empty without a
+// store).
 [[nodiscard]] JobKey job_key(const Launch& launch, std::string_view shared);
 [[nodiscard]] Proof prove(const JobKey& key, std::string_view purpose,
                           std::initializer_list<std::span<const std::byte>> parts);
-[[nodiscard]] bool same(const Proof& a, const Proof& b);  // in a time that does not depend on where they differ
+[[nodiscard]] bool same(const Proof& a, const Proof& b);  // in constant time
 [[nodiscard]] Nonce random_nonce();
 [[nodiscard]] std::string random_secret();  // 64 hexadecimal digits
 

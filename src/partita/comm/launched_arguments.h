@@ -1,5 +1,5 @@
-// Arguments on their way through mpirun, which would take some of them for its own: ":" ends a program's arguments, and
-// options such as -x, --tune or -mca are looked for among all words.
+// Escapes arguments that pass through mpirun, which would interpret some of them: ":" ends a program's arguments, and
+// options such as -x, --tune or -mca are recognized anywhere.
 //
 //   to_launched({"train", "c.toml", "--train.steps=3", ":"})  ->  {"train", "c.toml", "=--train.steps=3", "=:"}
 #pragma once
@@ -8,12 +8,12 @@
 
 namespace partita::internal {
 
-// Pure. With a = in front of each that begins with -, : or =, or is empty.
+// Pure. Prefixes = to each argument that begins with -, : or =, or is empty.
 [[nodiscard]] std::vector<std::string> to_launched(std::vector<std::string> arguments);
-// Pure. The reverse.
+// Pure. The inverse.
 [[nodiscard]] std::vector<std::string> from_launched(std::vector<std::string> arguments);
 
-// Those of this process, without the program's name: a rank that launch() started, or a program that a user did.
+// The arguments of this process, without the program name, whether started by launch() or by the user.
 [[nodiscard]] std::vector<std::string> own_arguments(int argc, const char* const* argv);
 
 }  // namespace partita::internal

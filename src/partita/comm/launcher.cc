@@ -34,10 +34,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How many ranks are started on a machine: whichever is more.
+// Maximum number of ranks per machine: the larger of the two.
 constexpr int kRanksPerHost = 64, kRanksPerCore = 4;
-constexpr int kExitInterrupted = 75;  // of a run that saved and can be continued; it has said so
-// One request may come as two signals: timeout(1) sends one to the process and one to its group.
+constexpr int kExitInterrupted = 75;  // the run was interrupted, saved a checkpoint and said so
+// One request may arrive as two signals: timeout(1) sends one to the process and one to its group.
 constexpr std::chrono::milliseconds kSameRequest{500};
 
 fs::path find_mpirun(const std::string& path) {
@@ -63,7 +63,7 @@ int count_hosts(const std::string& host_file) {
   return hosts;
 }
 
-// Signals to this process while ranks run, as bytes in a pipe.
+// Delivers signals to this process as bytes in a pipe while ranks run.
 class Signals {
  public:
   Signals() {
@@ -74,7 +74,7 @@ class Signals {
       action.sa_handler = [](int) {
         const int saved = errno;
         if (write(write_end_, "", 1) < 0) {
-        }  // the pipe is full: enough were sent
+        }  // the pipe is full: enough are pending
         errno = saved;
       };
       sigaction(kKinds[i], &action, &before_[i]);
@@ -88,7 +88,7 @@ class Signals {
   }
 
   [[nodiscard]] int descriptor() const { return ends_[0]; }
-  // How many have come since the last call.
+  // Number of signals since the last call.
   int take() const {
     char bytes[16];
     return static_cast<int>(std::max<ssize_t>(read(ends_[0], bytes, sizeof bytes), 0));
@@ -101,7 +101,7 @@ class Signals {
   std::array<struct sigaction, kKinds.size()> before_{};
 };
 
-// mpirun, with its standard error in a pipe, and its standard output too where launch() shows it.
+// mpirun, with stderr in a pipe, and also stdout if launch() displays it.
 struct Child {
   pid_t pid = -1;
   int errors = -1, output = -1;
@@ -117,7 +117,7 @@ std::vector<std::string> environment_of(const MpirunCall& call) {
   return environment;
 }
 
-// `held`: a descriptor that mpirun inherits, or -1.
+// `held`: a descriptor for mpirun to inherit, or -1.
 Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, int held) {
   const std::vector<std::string> environment = environment_of(call);
   std::vector<char*> arguments, variables;
@@ -130,12 +130,13 @@ Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, in
   int errors[2], output[2] = {-1, -1};
   if (pipe2(errors, O_CLOEXEC) != 0 || (take_output && pipe2(output, O_CLOEXEC) != 0))
     fail("pipe: {}", std::strerror(errno));
-  const auto broken_pipe = std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write
+  const auto broken_pipe = std::signal(SIGPIPE, SIG_IGN);  // a closed reader becomes a write error
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t pid = fork();
   if (pid < 0) fail("fork: {}", std::strerror(errno));
   if (pid == 0) {
-    // A group of its own: Ctrl-C at the terminal comes to us alone. If we are killed, it ends too.
+    // In its own process group, so that Ctrl-C at the terminal reaches only this process. If this process is killed,
+    // mpirun ends too.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(nothing, STDIN_FILENO);
@@ -152,7 +153,7 @@ Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, in
   return {pid, errors[0], output[0]};
 }
 
-// 0, or why it did not arrive (errno).
+// Returns 0, or errno.
 int write_all(int to, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(to, text.data(), text.size());
@@ -162,14 +163,14 @@ int write_all(int to, std::string_view text) {
   return 0;
 }
 
-// What the ranks say, in the place where the user sees it.
+// Shows the ranks' output where the user sees it.
 class Display {
  public:
   Display(bool terminal, bool one_terminal) : terminal_(terminal), one_terminal_(one_terminal) {}
   void show(const std::string& text, const std::string& status) {
     (void)write_all(STDERR_FILENO, terminal_ ? screen_.show(text, status, log::terminal_width()) : text);
   }
-  // Of standard output. After a loss no more is written, and the ranks continue.
+  // For stdout. After a write error nothing more is written, and the ranks continue.
   void show_output(std::string_view text, const std::string& status) {
     if (one_terminal_) return show(std::string(text), status);
     if (lost_ == 0) lost_ = write_all(STDOUT_FILENO, text);
@@ -182,12 +183,12 @@ class Display {
   Screen screen_;
 };
 
-// Passes output on until mpirun ends; its wait status.
+// Forwards output until mpirun ends; returns its wait status.
 int supervise(const Child& child, MpirunOutput& output, Display& display, const Signals& signals, int& interrupts) {
   std::array<pollfd, 3> entries{pollfd{child.errors, POLLIN, 0}, pollfd{child.output, POLLIN, 0},
                                 pollfd{signals.descriptor(), POLLIN, 0}};
   char bytes[4096];
-  std::chrono::steady_clock::time_point last;  // of the requests
+  std::chrono::steady_clock::time_point last;  // time of the last request
   const auto take = [&](pollfd& entry) -> std::optional<std::string_view> {
     if (entry.revents == 0) return {};
     const ssize_t got = read(entry.fd, bytes, sizeof bytes);
@@ -201,7 +202,7 @@ int supervise(const Child& child, MpirunOutput& output, Display& display, const 
       const auto now = std::chrono::steady_clock::now();
       if (interrupts > 0 && now - last < kSameRequest) continue;
       last = now;
-      // mpirun hands SIGUSR1 to the ranks, where World turns it into SIGINT; SIGINT it would answer by killing them.
+      // mpirun forwards SIGUSR1 to the ranks, where World turns it into SIGINT; on SIGINT it would kill them.
       kill(child.pid, ++interrupts == 1 ? SIGUSR1 : interrupts == 2 ? SIGINT : SIGKILL);
     }
     if (const auto got = take(entries[0])) display.show(output.pass(*got), output.status());
@@ -238,7 +239,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   if (options.bind != "none" && options.bind != "core" && options.bind != "socket" && options.bind != "numa")
     throw UsageError(fmt::format("--bind {}: expected none, core, socket or numa", options.bind));
   const int ranks_per_host = (ranks + machine.hosts - 1) / machine.hosts;
-  // A slip of the keyboard must not start processes until the machine stands still; Slurm has a limit of its own.
+  // A typo must not start processes until the machine hangs; Slurm enforces its own limit.
   const int most = std::max(kRanksPerHost, kRanksPerCore * machine.cores);
   if (!machine.slurm && ranks_per_host > most)
     throw UsageError(
@@ -250,13 +251,13 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   call.arguments = {"-n", std::to_string(ranks)};
   const auto add = [&](std::initializer_list<std::string> more) { call.arguments.insert(call.arguments.end(), more); };
   if (!options.host_file.empty()) add({"--hostfile", options.host_file});
-  // On one machine as many ranks as the user asks for; where slots are declared they count.
+  // On a single machine, as many ranks as requested; declared slots are respected.
   if (options.host_file.empty() && !machine.slurm) add({"--oversubscribe"});
-  // By default mpirun would bind one or two ranks to a core each, and with it all of their threads.
+  // mpirun's default for one or two ranks would bind each rank, with all its threads, to a single core.
   if (options.bind == "core") add({"--map-by", fmt::format("slot:PE={}", std::max(1, machine.cores / ranks_per_host))});
   add({"--bind-to", options.bind});
   call.environment[MpirunOutput::kVariable] = "1";
-  // The ranks write into pipes and cannot see the terminal at their end.
+  // Ranks write to pipes and cannot query the terminal.
   if (machine.terminal_width > 0) {
     call.environment["PARTITA_TERMINAL_WIDTH"] =
         std::to_string(std::max(machine.terminal_width - log::kFreeColumns, 1));
@@ -264,7 +265,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
     call.environment["PARTITA_STATUS_LINES"] = "1";
   }
   if (machine.one_terminal) call.environment["PARTITA_ONE_TERMINAL"] = "1";
-  for (const auto& [name, value] : call.environment) add({"-x", name.c_str()});  // to other hosts too
+  for (const auto& [name, value] : call.environment) add({"-x", name.c_str()});  // for other hosts too
   for (const std::string& variable : machine.variables) add({"-x", variable});
   if (machine.root) {
     call.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
@@ -291,7 +292,7 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
                         .one_terminal = same_terminal()};
   for (const char* variable : kForwarded)
     if (environment(variable)) machine.variables.emplace_back(variable);
-  // Only where all ranks are on this machine: other hosts have no such folder, and another terminal of that name.
+  // Only if all ranks are on this machine: other hosts have neither this folder nor this terminal.
   std::optional<SharedMemoryFolder> shared_memory;
   if (options.host_file.empty() && !machine.slurm) {
     machine.shared_memory = shared_memory.emplace("/dev/shm").path();
@@ -305,7 +306,8 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
   int interrupts = 0;
   const Signals signals;
   Display display(machine.terminal_width > 0, machine.one_terminal);
-  // What a run prints goes past this process: nobody who has stopped reading it may keep it from seeing Ctrl-C.
+  // Output of the ranks normally bypasses this process, so that a reader that has stopped cannot keep it from seeing
+  // Ctrl-C.
   const bool take_output = machine.one_terminal || options.output_is_needed;
   const Child child = start(mpirun, call, take_output, shared_memory ? shared_memory->descriptor() : -1);
   const int status = supervise(child, output, display, signals, interrupts);
@@ -317,7 +319,7 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
   if (interrupts > 1) throw Interrupted("the ranks were stopped by a second interrupt");
   if (output.end()) {
     const auto& [rank, signal, exit_code] = *output.end();
-    // Before a run has its own handlers, the request to stop ends the process.
+    // Until a run has installed its own handlers, the stop request ends the process.
     if (interrupts > 0 && (signal == SIGUSR1 || signal == SIGINT))
       throw Interrupted("stopped by an interrupt before the ranks had begun");
     if (signal != 0)

@@ -1,11 +1,10 @@
-// Ends this process when the launcher that started it is gone (kill -9, out of memory): nobody would stop it any more,
-// and it would keep its GPU.
+// Ends this process when its launcher is killed (kill -9, out of memory): nothing else would stop it, and it would keep
+// its GPU.
 #pragma once
 
 namespace partita::internal {
 
-// Watches the parent, from a thread that sleeps until then, where it is mpirun, orted or torchrun. Otherwise does
-// nothing.
+// Watches the parent from a sleeping thread if it is mpirun, orted or torchrun; otherwise a no-op.
 void end_with_launcher(int rank);
 
 }  // namespace partita::internal

@@ -12,7 +12,7 @@ std::vector<std::string> listening_addresses(const Launch& launch, const std::ve
                                              const std::vector<std::string>& own) {
   const std::vector<std::string> all = {""};
   if (launch.hosts == Launch::Hosts::one) return kLoopback;
-  // With ranks on other hosts "localhost" is right for rank 0 alone.
+  // With ranks on other hosts, "localhost" is only correct for rank 0.
   if (names_loopback(launch.master_address)) return launch.hosts == Launch::Hosts::several ? all : kLoopback;
   std::vector<std::string> mine;
   for (const std::string& address : named)

@@ -1,4 +1,4 @@
-// The ranks of the job as a grid: who shares data, tensor and pipeline parallelism with whom.
+// The ranks of the job as a grid of data, tensor and pipeline parallelism.
 //
 //   Mesh mesh(world, {.data = 2, .tensor = 2, .pipeline = 1});
 //   mesh.tensor().all_reduce(partial, Reduce::sum, stream).wait();
@@ -14,8 +14,8 @@
 
 namespace partita {
 
-// Pure. Ranks count tensor fastest, then data, then pipeline: tensor-parallel neighbours, who exchange most, share
-// a host. rank = (pipeline * data_size + data) * tensor_size + tensor.
+// Pure. Tensor varies fastest, then data, then pipeline, so that tensor-parallel neighbors, which communicate most,
+// share a host. rank = (pipeline * data_size + data) * tensor_size + tensor.
 class MeshLayout {
  public:
   struct Sizes {
@@ -26,14 +26,14 @@ class MeshLayout {
     friend bool operator==(const Position&, const Position&) = default;
   };
 
-  // Error: names the sizes whose product is not the number of ranks.
+  // Error: the product of the sizes is not the number of ranks; names the sizes.
   MeshLayout(Sizes sizes, int ranks);
 
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const { return sizes_.data * sizes_.tensor * sizes_.pipeline; }
   [[nodiscard]] Position position(int rank) const;
   [[nodiscard]] int rank(Position) const;
-  // The ranks, ascending, that differ from `rank` in this coordinate alone.
+  // The ranks that differ from `rank` in this coordinate only, ascending.
   [[nodiscard]] std::vector<int> data_group(int rank) const;
   [[nodiscard]] std::vector<int> tensor_group(int rank) const;
   [[nodiscard]] std::vector<int> pipeline_group(int rank) const;
@@ -43,16 +43,16 @@ class MeshLayout {
   Sizes sizes_;
 };
 
-// This rank's communicators. Every rank of the job makes the same meshes in the same order; the World outlives them.
+// This rank's communicators. Every rank constructs the same meshes in the same order; the World must outlive them.
 class Mesh {
  public:
-  // `device`: where the tensors of all groups but world() are, which carries those of the host. Errors: as MeshLayout's
-  // and on_device's.
+  // `device`: of the tensors of all groups but world(), which uses host tensors. Errors: those of MeshLayout and
+  // on_device.
   Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device = c10::kCPU,
        std::chrono::milliseconds timeout = std::chrono::minutes(10));
   // All ranks are data parallel.
   explicit Mesh(World& world, c10::Device device = c10::kCPU);
-  // This rank by itself, whatever the others do.
+  // Of this rank alone.
   [[nodiscard]] static Mesh alone(World& world, c10::Device device = c10::kCPU);
 
   [[nodiscard]] const MeshLayout& layout() const { return layout_; }

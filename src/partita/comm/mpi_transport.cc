@@ -24,10 +24,10 @@ void check(int code, const char* what) {
   fail("{}: {}", what, std::string_view(text, static_cast<size_t>(length)));
 }
 
-// Requests of one message: more than one if it is longer than kMostBytes. They were posted in order, with one tag.
+// The requests of one message: several if it is longer than kMostBytes, posted in order with one tag.
 class MpiTransfer final : public Transfer {
  public:
-  // A receive checks that what came is as long as expected.
+  // `from`: a receive, whose length is checked against the expected one.
   explicit MpiTransfer(std::optional<int> from) : from_(from) {}
 
   template <class Post>
@@ -116,7 +116,7 @@ class MpiTransport final : public Transport {
     return transfer;
   }
 
-  void progress() override {}  // MPI_Test of any transfer moves them all
+  void progress() override {}  // MPI_Test of any transfer drives them all
   void idle(std::chrono::microseconds pause) override { std::this_thread::sleep_for(pause); }
 
   void post(int to, std::string text) override {
@@ -165,7 +165,7 @@ class MpiTransport final : public Transport {
   MPI_Comm data_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   uint32_t channels_ = 0;
-  std::list<Posted> posted_;  // a list: MPI holds addresses of the texts
+  std::list<Posted> posted_;  // a list, since MPI holds the addresses of the texts
 };
 
 }  // namespace

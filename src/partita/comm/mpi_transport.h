@@ -1,4 +1,4 @@
-// Messages by MPI. The process must have been started by mpirun or by srun --mpi=pmix.
+// Messages over MPI. The process must have been started by mpirun or srun --mpi=pmix.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-// Initialises MPI; close() finalises it, so that a process can do this once. Errors: MPI says why it cannot start.
+// Initializes MPI, which close() finalizes, so this works once per process. Errors: MPI's reason for not starting.
 [[nodiscard]] std::unique_ptr<Transport> make_mpi_transport();
 
 }  // namespace partita::internal

@@ -12,12 +12,12 @@ namespace {
 
 // mpirun puts its banners between two lines of dashes.
 constexpr std::string_view kRule = "--------------------------------------------------------------------------\n";
-constexpr size_t kLongestBanner = 4096;  // more is not a banner, but a program that likes dashes
+constexpr size_t kLongestBanner = 4096;  // longer text is not a banner, but program output with dashes
 
-// Banners that say no more than that the job has ended.
+// Banners that only say that the job has ended.
 constexpr const char* kEndings[] = {"terminated normally, but", "MPI_ABORT was invoked", "noticed that process rank",
                                     "exited with non-zero status", "exiting improperly"};
-// Lines beside them: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
+// Other lines of mpirun: "[host:123] 1 more process has sent help message ...", "mpirun: Forwarding signal 10 to job".
 constexpr const char* kSpeakers[] = {"[", "mpirun: "};
 constexpr const char* kRemarks[] = {"has sent help message",    "have sent help message", "orte_base_help_aggregate",
                                     "prte_base_help_aggregate", "ORTE_ERROR_LOG",         "Forwarding signal"};
@@ -29,7 +29,7 @@ bool contains_any(const std::string& text, const char* const (&parts)[N]) {
   return false;
 }
 
-// One of these, or the beginning of one.
+// Whether the line starts with one of these, or may once it is complete.
 template <size_t N>
 bool begins_like(std::string_view line, const char* const (&speakers)[N]) {
   for (const std::string_view speaker : speakers)
@@ -104,7 +104,7 @@ void MpirunOutput::whole_line(std::string& shown) {
     if (line == kRule) {
       const std::string banner = std::exchange(banner_, {});
       if (!contains_any(banner, kEndings))
-        shown += banner;  // a reason why the job could not start: the user needs it
+        shown += banner;  // the reason why the job could not start: shown to the user
       else if (auto end = end_of(banner); end && !end_)
         end_ = end;
     } else if (banner_.size() > kLongestBanner) {

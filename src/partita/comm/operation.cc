@@ -15,12 +15,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// A short wait is spun through, since a message between running ranks takes microseconds; then the core is offered to
-// whoever needs it, and soon left to them, since the rank that is waited for may need this very core.
+// Spins during short waits, since a message between running ranks takes microseconds; then yields, and soon sleeps,
+// since the awaited rank may need this very core.
 constexpr int kSpins = 100;
 constexpr auto kYieldFor = 200us, kShortestSleep = 20us, kLongestSleep = 200us;
 
-constexpr auto kListenEvery = 100ms;  // answers to ranks that ask come this late
+constexpr auto kListenEvery = 100ms;  // maximum delay of answers to other ranks' questions
 constexpr auto kAnswerWithin = 3s;
 
 class Backoff {
@@ -42,7 +42,7 @@ class Backoff {
   std::chrono::microseconds sleep_ = kShortestSleep;
 };
 
-// Runs a step of what is done for a call; errors, of the connection too, name the call.
+// Runs part of a call; errors, including connection errors, name the call.
 template <class Step>
 auto named(const Call& call, Step step) {
   try {
@@ -65,8 +65,8 @@ Operation::Operation(Operations& owner, Call call, std::vector<Stage> stages)
     : owner_(owner.shared_from_this()), call_(std::move(call)), stages_(std::move(stages)) {}
 
 Tag Operation::tag(int member) const {
-  // Stages need no tags of their own: two ranks go through them in the same order, and messages of one tag keep theirs.
-  // For the same reason the number may wrap around. Send and receive match by their order alone.
+  // Stages need no separate tags: both ranks run them in the same order, and messages with one tag stay in order. For
+  // the same reason the number may wrap around. Send and receive match by order alone.
   constexpr uint32_t kPointToPoint = Tag::kMessages - 1;
   return {call_.group->channels[static_cast<size_t>(member)],
           call_.peer < 0 ? static_cast<uint32_t>(call_.number % kPointToPoint) : kPointToPoint};
@@ -105,7 +105,7 @@ bool Operation::advance() {
     throw;
   }
   done_ = true;
-  stages_.clear();  // and with them the tensors they hold
+  stages_.clear();  // releases the tensors that they hold
   for (Scratch& buffer : scratch_) owner_->free_scratch_.push_back(std::move(buffer));
   scratch_.clear();
   return true;
@@ -138,7 +138,7 @@ void Operations::progress() {
 
 void Operations::progress(const Operation& wanted) {
   named(wanted.call(), [&] { transport_->progress(); });
-  // Those that are over leave, the rest keep their order; one that fails leaves too.
+  // Removes completed and failed operations; the rest keep their order.
   for (size_t i = 0; i < active_.size();) {
     const std::shared_ptr<Operation> operation = active_[i];
     bool over = true;
@@ -175,7 +175,7 @@ void Operations::wait(Operation& operation) {
       named(call, [&] { inquiry.ask(*transport_, ranks, mine); });
       give_up_at = now + kAnswerWithin;
     }
-    // Answers come from the whole job: those of this group count.
+    // The whole job answers; only ranks of this group count.
     const auto answered = [&](int rank) { return rank == transport_->rank() || inquiry.answers().contains(rank); };
     if (now < give_up_at && !std::all_of(ranks.begin(), ranks.end(), answered)) continue;
     fail("{}", stall_message(mine, call.bytes, timeout_, ranks, transport_->rank(), inquiry.answers()));
@@ -188,8 +188,8 @@ void Operations::close() {
 }
 
 Scratch Operations::take_scratch(size_t bytes) {
-  // The smallest that is large enough, unless most of it would lie idle: a small sum then leaves a large buffer to
-  // those that need it.
+  // The smallest buffer that fits, unless most of it would be unused: small sums leave large buffers to those that need
+  // them.
   auto best = free_scratch_.end();
   for (auto it = free_scratch_.begin(); it != free_scratch_.end(); ++it)
     if (it->bytes >= bytes && it->bytes - bytes <= bytes && (best == free_scratch_.end() || it->bytes < best->bytes))

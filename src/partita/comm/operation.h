@@ -1,4 +1,4 @@
-// A collective under way: stages of messages, each posted when the messages of the one before have all arrived.
+// A collective in progress: stages of messages, each started when all messages of the previous stage have arrived.
 //
 //   auto operation = operations.start({&group, "broadcast", sequence, bytes}, {
 //       [=](Operation& o) { o.receive(parent, buffer); },     // each stage posts transfers or computes
@@ -6,7 +6,7 @@
 //   ...
 //   operation->wait();
 //
-// Waiting for one operation moves all of them on: a peer may need the second stage of another one first.
+// Waiting for one operation drives all of them: a peer may first need the second stage of another.
 #pragma once
 #include <chrono>
 #include <exception>
@@ -21,26 +21,26 @@
 
 namespace partita::internal {
 
-// The ranks of a communicator, as all of its collectives need them.
+// A communicator's ranks, shared by all of its collectives.
 struct Group {
   std::string name;
-  int rank = 0;                    // of this process, in the group
-  std::vector<int> ranks;          // of the job, by rank in the group
-  std::vector<uint32_t> channels;  // with each member: which of the groups shared with it this one is
+  int rank = 0;                    // of this process within the group
+  std::vector<int> ranks;          // job ranks, by rank in the group
+  std::vector<uint32_t> channels;  // per member: index of this group among the groups shared with it
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
 };
 
-// Names a collective in messages: "dp.all_gather #17"; a message between two ranks: "pp.send #3 with rank 1".
+// Identifies a collective in error messages: "dp.all_gather #17"; a point-to-point message: "pp.send #3 with rank 1".
 struct Call {
   std::shared_ptr<const Group> group;
   const char* kind = "";
-  int64_t number = 0;  // counts from 0 in its group (send, receive: from 0 with their peer)
+  int64_t number = 0;  // counts from 0 per group (send, receive: per peer)
   int64_t bytes = 0;
   int peer = -1;  // send, receive: the other rank, in the group
   [[nodiscard]] std::string text() const;
 };
 
-// Uninitialised memory.
+// Uninitialized memory.
 struct Scratch {
   std::unique_ptr<std::byte[]> memory;
   size_t bytes = 0;
@@ -53,14 +53,14 @@ class Operation final : public EventState, public std::enable_shared_from_this<O
   using Stage = std::function<void(Operation&)>;
   Operation(Operations& owner, Call call, std::vector<Stage> stages);
 
-  // For stages. `member`: rank in the group, not this one. The bytes stay in place until the stage is over.
+  // For stages. `member`: another rank of the group. The bytes must stay in place until the stage ends.
   void send(int member, std::span<const std::byte>);
   void receive(int member, std::span<std::byte>);
-  // Memory that lives as long as the operation, from the pool of all operations. Not initialised.
+  // Uninitialized memory from a shared pool, valid as long as the operation.
   [[nodiscard]] std::span<std::byte> scratch(size_t bytes);
 
   [[nodiscard]] const Call& call() const { return call_; }
-  // Moves it on by what has arrived; true when it is over.
+  // Processes what has arrived; true when complete.
   bool advance();
 
   bool test() override;
@@ -79,34 +79,34 @@ class Operation final : public EventState, public std::enable_shared_from_this<O
   bool done_ = false;
 };
 
-// All operations of the process that are not over yet, and the transport they use.
+// All unfinished operations of the process, and their transport.
 class Operations : public std::enable_shared_from_this<Operations> {
  public:
   Operations(std::unique_ptr<Transport> transport, std::chrono::milliseconds timeout);
 
   [[nodiscard]] Event start(Call, std::vector<Operation::Stage>);
-  // Moves everything on. Errors: of the operation that failed, or of a peer that died.
+  // Drives all operations. Errors: of the operation that failed, or of a peer that died.
   void progress();
-  // Until `operation` is over. Errors: after the timeout, which ranks did not arrive.
+  // Blocks until `operation` is complete. Errors: after the timeout, the ranks that did not arrive.
   void wait(Operation& operation);
 
-  // Orderly end: finishes what is under way. Errors: of what is under way, or of a peer that does not come to its end.
+  // Orderly shutdown: finishes pending operations. Errors: of these operations, or of a peer that does not shut down.
   void close();
 
   [[nodiscard]] Transport& transport() { return *transport_; }
 
  private:
   friend class Operation;
-  // Errors of the connection name the operation that is wanted.
+  // Connection errors name the operation `wanted`.
   void progress(const Operation& wanted);
   [[nodiscard]] Scratch take_scratch(size_t bytes);
 
   std::unique_ptr<Transport> transport_;
   std::chrono::milliseconds timeout_;
   std::vector<std::shared_ptr<Operation>> active_;
-  // The job ends with them. Until then the transport, which tells the other ranks why, may still use their memory.
+  // Kept until the job ends: the transport, while telling the other ranks why, may still use their memory.
   std::vector<std::shared_ptr<Operation>> failed_;
-  std::vector<Scratch> free_scratch_;  // kept: fresh pages cost more than the sums made in them
+  std::vector<Scratch> free_scratch_;  // reused: fresh pages cost more than the sums computed in them
 };
 
 }  // namespace partita::internal

@@ -11,7 +11,7 @@
 namespace partita::internal {
 namespace {
 
-// Accumulators of a block stay in the first-level cache, so that every row is read and the result written once.
+// Accumulators of a block stay in the L1 cache, so that each row is read once and the result written once.
 constexpr int64_t kBlock = 2048;
 
 template <class T>
@@ -19,7 +19,7 @@ using Wide = std::conditional_t<std::is_same_v<T, c10::BFloat16> || std::is_same
 
 template <class T>
 [[nodiscard]] T add(T a, T b) {
-  // Signed integers wrap around, as torch's do.
+  // Signed integers wrap around, as in torch.
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   else
@@ -31,7 +31,7 @@ template <class T>
   return b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression): b != b is true for NaN
 }
 
-// One block of elements. `count` is a constant for whole blocks, so that the loops become vector code.
+// One block of elements. `count` is a compile-time constant for full blocks, so that the loops are vectorized.
 template <class To, class From, class Count>
 void reduce_block(Reduce kind, To* out, std::span<const void* const> rows, int64_t begin, Count count) {
   using Sum = Wide<From>;

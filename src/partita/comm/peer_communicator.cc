@@ -10,10 +10,10 @@
 namespace partita::internal {
 namespace {
 
-// Up to here latency decides: one round of messages with all of the data beats two with 1/N each.
+// Up to this size latency dominates: one round with all data is faster than two with 1/N each.
 constexpr int64_t kSmallBytes = 16 << 10;
 
-// Peers in an order that starts beside this rank, so that the ranks do not all send to the same one at once.
+// Visits peers starting after this rank, so that the ranks do not all send to the same one at the same time.
 template <class Visit>
 void for_each_peer(const Group& group, Visit visit) {
   for (int i = 1; i < group.size(); ++i) visit((group.rank + i) % group.size());
@@ -22,7 +22,7 @@ void for_each_peer(const Group& group, Visit visit) {
 std::byte* data(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
 std::span<std::byte> whole(const at::Tensor& tensor) { return {data(tensor), tensor.nbytes()}; }
 
-// Equal parts of a tensor, one a rank.
+// A tensor in equal parts, one per rank.
 std::span<std::byte> part(const at::Tensor& tensor, int index, int parts) {
   const size_t bytes = tensor.nbytes() / static_cast<size_t>(parts);
   return whole(tensor).subspan(static_cast<size_t>(index) * bytes, bytes);
@@ -32,11 +32,11 @@ void copy(std::span<std::byte> to, std::span<const std::byte> from) {
   if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-// The rows of a reduction by rank: one's own in place, the others' in scratch memory.
+// The rows of a reduction by rank: this rank's in place, the others in scratch memory.
 struct Rows {
   std::vector<const void*> by_rank;
 
-  // Receives from each peer what it has of this rank's elements. `mine` is this rank's row.
+  // Receives every peer's values for this rank's elements. `mine`: this rank's row.
   void collect(Operation& operation, std::span<const std::byte> mine) {
     const Group& group = *operation.call().group;
     by_rank.resize(group.ranks.size());
@@ -117,7 +117,7 @@ Event PeerCommunicator::all_reduce_at_once(const at::Tensor& tensor, Reduce kind
 }
 
 Event PeerCommunicator::all_reduce_in_parts(const at::Tensor& tensor, Reduce kind) {
-  // Part r of the elements is summed by rank r; the parts differ by one element when the ranks do not divide them.
+  // Rank r sums part r of the elements; part sizes differ by at most one element.
   const auto range = [tensor](const Group& group, int rank) {
     const int64_t size = group.size(), n = tensor.numel(), begin = n * rank / size, end = n * (rank + 1) / size;
     const auto width = static_cast<size_t>(tensor.element_size());
@@ -143,7 +143,7 @@ Event PeerCommunicator::all_reduce_in_parts(const at::Tensor& tensor, Reduce kin
 Event PeerCommunicator::broadcast(at::Tensor tensor, int root, Stream&) {
   check_peer(*this, "broadcast", "root", root);
   check_tensor(*this, "broadcast", tensor);
-  // Ranks counted from the root: the parent of r is r without its lowest set bit, and its children add a lower bit.
+  // With ranks relative to the root, the parent of r is r without its lowest set bit; its children add a lower bit.
   const int count = size(), relative = (rank() - root + count) % count;
   const auto from_parent = [=](Operation& o) {
     if (relative != 0) o.receive(((relative & (relative - 1)) + root) % count, whole(tensor));
@@ -173,7 +173,7 @@ Event PeerCommunicator::receive(at::Tensor tensor, int from, Stream&) {
 }
 
 void PeerCommunicator::barrier() {
-  // In round k every rank tells the one 2^k after it, and hears from the one 2^k before.
+  // In round k every rank notifies the one 2^k after it, and is notified by the one 2^k before.
   std::vector<Operation::Stage> rounds;
   for (int distance = 1; distance < size(); distance *= 2)
     rounds.emplace_back([distance](Operation& o) {

@@ -1,12 +1,12 @@
-// The Communicator of the CPU: every collective as messages between pairs of ranks, over any Transport.
+// The Communicator for the CPU: collectives as pairwise messages over any Transport.
 //
 //   auto operations = std::make_shared<Operations>(make_mpi_transport(), 600s);
 //   PeerCommunicator dp(operations, group);
 //
-// How (N ranks, n bytes of one rank's part): all-gather and all-to-all send directly, n to each of N-1 peers;
+// Algorithms (N ranks, n bytes per rank's part): all-gather and all-to-all send n directly to each of N-1 peers;
 // reduce-scatter is an all-to-all into (N-1)n bytes of scratch memory and a sum in rank order; all-reduce is a
-// reduce-scatter and an all-gather, or, when small, everyone's tensor to everyone and the same sum on all; broadcast
-// goes down a binomial tree; the barrier disseminates (Hensgen et al., 1988).
+// reduce-scatter and an all-gather, or, if small, sends the tensor to every rank and sums everywhere; broadcast uses a
+// binomial tree; the barrier disseminates (Hensgen et al., 1988).
 #pragma once
 #include <memory>
 

@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kProveWithin = 5s;       // then a visitor is dropped
-constexpr auto kTurn = 200ms;           // of one call
-constexpr size_t kMostStrangers = 256;  // at once, besides the ranks
+constexpr auto kTurn = 200ms;           // maximum duration of one call
+constexpr size_t kMostStrangers = 256;  // concurrently, in addition to the ranks
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -69,7 +69,7 @@ std::optional<Reception::Guest> Reception::next(Deadline deadline, const std::fu
 void Reception::let_in() {
   for (const Socket& socket : listening_)
     while (auto accepted = accept_from(socket)) {
-      if (visitors_.size() >= most_) {  // real ranks prove themselves in milliseconds: the oldest is none
+      if (visitors_.size() >= most_) {  // real ranks prove themselves in milliseconds: the oldest visitor is not one
         drop(visitors_.front(), "too many others connected");
         visitors_.pop_front();
       }
@@ -83,7 +83,7 @@ bool Reception::listen_to(Visitor& visitor, const std::function<bool(int)>& take
   const ssize_t got = recv(visitor.socket.descriptor(), visitor.received.data() + had, due - had, MSG_DONTWAIT);
   visitor.received.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
-  if (got <= 0) return false;  // it thought better of it
+  if (got <= 0) return false;  // it disconnected
   if (visitor.received.size() < due) return true;
 
   if (!visitor.nonces) {
@@ -112,10 +112,10 @@ bool Reception::listen_to(Visitor& visitor, const std::function<bool(int)>& take
   if (!send_all(visitor.socket, bytes_of(answer), Clock::now())) return false;
   guest = Guest{.who = claim.who, .verdict = verdict};
   if (verdict == Verdict::welcome) guest->socket = std::move(visitor.socket);
-  return false;  // no longer a visitor
+  return false;  // now a guest
 }
 
-// Said once: whoever tries the ports of a host does so again and again.
+// Reported once: port scanners connect again and again.
 void Reception::drop(const Visitor& visitor, const char* why) {
   if (++strangers_ == 1)
     log::warn("rank {} turned away a process that connected to port {} from {}: {}", me_.rank, me_.port,

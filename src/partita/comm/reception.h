@@ -1,6 +1,5 @@
-// Lets the ranks of a job in that connect to this process, and nobody else, however many knock: all are served at once,
-// each in a few messages of fixed size, and whoever takes long or does not prove that it knows the job's key is
-// dropped.
+// Accepts connections from the ranks of a job and from nobody else, however many connect: all are served concurrently
+// in a few messages of fixed size, and a peer that is slow or does not prove that it knows the job's key is dropped.
 //
 //   Reception reception(std::move(listening), key, own_identity(0, 4, port));
 //   while (auto guest = reception.next(deadline, taken)) ...
@@ -22,13 +21,13 @@ class Reception {
   struct Guest {
     Socket socket;
     Identity who;
-    Verdict verdict{};  // as it was told; turned away: its connection is closed
+    Verdict verdict{};  // as told to the peer; if rejected, its connection is closed
   };
-  // Whoever proved next that it is of this job; nothing at the deadline, or after a fraction of a second, so that the
-  // caller can look after other things. `taken`: whether this rank is there already.
+  // The next peer that proved to belong to this job; nullopt at the deadline, or after a fraction of a second, so that
+  // the caller can do other work. `taken`: whether a rank is already connected.
   [[nodiscard]] std::optional<Guest> next(Deadline deadline, const std::function<bool(int rank)>& taken);
 
-  // How many strangers were dropped.
+  // Number of strangers dropped.
   [[nodiscard]] int strangers() const { return strangers_; }
 
  private:
@@ -36,11 +35,11 @@ class Reception {
     Socket socket;
     Deadline until;
     std::vector<std::byte> received;
-    std::optional<Nonces> nonces;  // once it has opened
+    std::optional<Nonces> nonces;  // after its opening
   };
 
   void let_in();
-  // What has come from a visitor; false: it is to be dropped.
+  // Processes a visitor's data; false: drop it.
   [[nodiscard]] bool listen_to(Visitor& visitor, const std::function<bool(int)>& taken, std::optional<Guest>& guest);
   void drop(const Visitor& visitor, const char* why);
 

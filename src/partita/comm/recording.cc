@@ -11,7 +11,7 @@
 namespace partita::internal {
 namespace {
 
-// `size` equal rows, each the data of this rank.
+// `size` equal rows, each with this rank's data.
 std::vector<const void*> same_rows(const void* row, int size) { return std::vector(static_cast<size_t>(size), row); }
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }

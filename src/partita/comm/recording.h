@@ -1,9 +1,9 @@
-// A Communicator that writes down what is asked of it: for tests that count collectives, and for dry runs of any size
-// in one process.
+// A Communicator that records the calls made to it: for tests that count collectives, and for dry runs of any size in
+// one process.
 //
-//   RecordingCommunicator dp("dp", 0, 8);              // alone: rank 0 of 8 that do not exist
-//   RecordingCommunicator counted(mesh.data());        // in front of a real one
-//   engine.step(batches);
+//   RecordingCommunicator dp("dp", 0, 8);              // standalone: rank 0 of 8 imaginary ranks
+//   RecordingCommunicator counted(mesh.data());        // forwards to a real one
+//   engine.step(batches, input);
 //   EXPECT_EQ(counted.count("all_gather"), plan.gathers);
 #pragma once
 #include <cstdint>
@@ -14,10 +14,9 @@
 
 namespace partita::internal {
 
-// One call. `bytes` is the whole of it: of `full`, of `in`, of the tensor.
+// One call. `bytes`: total size of `full`, `in` or the tensor.
 struct CollectiveRecord {
-  std::string
-      kind;  // "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast", "send", "receive", "barrier"
+  std::string kind;  // name of the method, such as "all_gather"
   int64_t bytes = 0;
   at::ScalarType dtype = at::kByte;  // of the data sent
   int peer = -1;                     // broadcast: the root; send, receive: the other rank
@@ -26,12 +25,12 @@ struct CollectiveRecord {
 
 class RecordingCommunicator final : public Communicator {
  public:
-  // Passes every call on to `inner`, which must outlive it.
+  // Forwards every call to `inner`, which must outlive this object.
   explicit RecordingCommunicator(Communicator& inner) : inner_(&inner) {}
-  // Stands alone, and answers at once as if every rank had called with this rank's data: a gather repeats the slice, a
-  // sum is size times it, a received tensor stays as it is.
+  // Standalone: completes immediately, as if every rank had passed this rank's data: a gather repeats the slice, a sum
+  // multiplies by size, and a received tensor is left unchanged.
   RecordingCommunicator(std::string name, int rank, int size);
-  // A copy is hardly what is meant when one is put in front of another.
+  // Not copyable: wrapping a RecordingCommunicator must not copy it by accident.
   RecordingCommunicator(const RecordingCommunicator&) = delete;
   RecordingCommunicator& operator=(const RecordingCommunicator&) = delete;
 
@@ -51,7 +50,7 @@ class RecordingCommunicator final : public Communicator {
 
   [[nodiscard]] const std::vector<CollectiveRecord>& records() const { return records_; }
   [[nodiscard]] int64_t count(const std::string& kind) const;  // calls of this kind
-  [[nodiscard]] int64_t bytes(const std::string& kind) const;  // and their bytes
+  [[nodiscard]] int64_t bytes(const std::string& kind) const;  // their total bytes
   void clear() { records_.clear(); }
 
  private:

@@ -20,19 +20,19 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kConnectWithin = 2s;                             // before the next address is tried
-constexpr auto kGreetWithin = 5s;                               // of whoever listens there
-constexpr auto kRetryEvery = 50ms, kRetryAtLeastEvery = 500ms;  // while rank 0 is not up
-constexpr auto kPortFreeWithin = 5s;                            // of an earlier attempt that is just ending
-constexpr auto kRankZeroFirst = 10s;                            // at the deadline
+constexpr auto kConnectWithin = 2s;                             // then the next address is tried
+constexpr auto kGreetWithin = 5s;                               // of a listening process
+constexpr auto kRetryEvery = 50ms, kRetryAtLeastEvery = 500ms;  // until rank 0 is up
+constexpr auto kPortFreeWithin = 5s;                            // an earlier attempt may still be shutting down
+constexpr auto kRankZeroFirst = 10s;                            // rank 0 gives up this much earlier than the others
 
-// Where a rank listens. No address: on the host of rank 0, whose address each rank knows in its own way.
+// Where a rank listens. Empty address: on the host of rank 0, whose address every rank knows on its own.
 struct Place {
   std::array<char, 60> address{};
   int32_t port = 0;
 };
 
-// At these addresses, the first of which counts: a host may lack IPv6. Nothing if the port is taken.
+// Listens at these addresses; only the first is required, since a host may lack IPv6. Empty if the port is taken.
 std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int port) {
   std::vector<Socket> sockets;
   auto first = listen_on(addresses.front(), port);
@@ -42,7 +42,7 @@ std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int por
   for (size_t i = 1; i < addresses.size(); ++i) try {
       if (auto more = listen_on(addresses[i], port)) sockets.push_back(std::move(*more));
     } catch (const Error&) {
-      // the first address serves
+      // the first address suffices
     }
   return sockets;
 }
@@ -80,7 +80,7 @@ class Meeting {
     return std::chrono::round<std::chrono::seconds>(Clock::now() - begin_).count();
   }
 
-  // Rank 0.
+  // Runs on rank 0.
   void gather() {
     const std::vector<std::string> addresses =
         listening_addresses(launch_, resolve(launch_.master_address), own_addresses());
@@ -112,7 +112,7 @@ class Meeting {
 
   std::string publish(int port) {
     Publication publication{.port = port, .secret = random_secret()};
-    // The host of the store is that of rank 0 but where torchrun began again without the node that it started with.
+    // The store's host is rank 0's, unless torchrun restarted without the node that it was started on.
     Socket to_store;
     if (launch_.hosts != Launch::Hosts::one)
       for (const std::string& address : resolve(launch_.master_address))
@@ -122,7 +122,7 @@ class Meeting {
     return publication.secret;
   }
 
-  // Until all ranks from `first` on have come.
+  // Waits until all ranks from `first` on have connected.
   void receive_ranks(Reception& reception, int first, std::vector<Place>* places) {
     const auto taken = [&](int rank) { return rank < first || peer(rank).socket; };
     for (int missing = launch_.size - first; missing > 0;) {
@@ -139,7 +139,7 @@ class Meeting {
             "two processes claim to be rank {}: {} and {}: give each its own, and end what is left of an earlier "
             "attempt",
             who.rank, who.rank == launch_.rank ? "this one" : peer(who.rank).name, who.text());
-      if (guest->verdict != Verdict::welcome) {  // it ends with an error that says more
+      if (guest->verdict != Verdict::welcome) {  // it ends with a more specific error
         log::warn("rank {} turned away {} of {}, version {}: this job has {} ranks, version " PARTITA_VERSION,
                   launch_.rank, who.text(), who.size, who.version.data(), launch_.size);
         continue;
@@ -169,31 +169,31 @@ class Meeting {
          strangers == 0 ? "" : fmt::format(" ({} connections of others were turned away)", strangers));
   }
 
-  // The other ranks.
+  // Runs on all other ranks.
   void join() {
     const std::string host = find_rank_zero();
     Reception reception(std::move(listening_), key_, own_identity(launch_.rank, launch_.size, port_));
     std::vector<Place> places(peers_.size());
-    // Rank 0 knows who is missing: it gives up first, and says so.
+    // Rank 0 knows which ranks are missing, so it gives up first and reports them.
     if (!receive_all(peer(0).socket, std::as_writable_bytes(std::span(places)), deadline_ + kRankZeroFirst)) lost(0);
     for (int r = 1; r < launch_.rank; ++r) {
       const Place& place = places[static_cast<size_t>(r)];
       const std::string address = place.address[0] == 0 ? host : place.address.data();
-      if (!join_at(address, place.port, r, deadline_))  // it may still be joining those below it
+      if (!join_at(address, place.port, r, deadline_))  // it may still be connecting to ranks below it
         fail("rank {} cannot connect to rank {} at {} port {}: is a firewall between the hosts?", launch_.rank, r,
              address, place.port);
     }
     receive_ranks(reception, launch_.rank + 1, nullptr);
   }
 
-  // Connects to rank 0; the address at which it was found.
+  // Connects to rank 0; returns the address at which it was found.
   std::string find_rank_zero() {
     for (auto pause = kRetryEvery; true; pause = std::min(2 * pause, kRetryAtLeastEvery)) {
       std::vector<std::string> addresses =
           launch_.hosts == Launch::Hosts::one ? kLoopback : resolve(launch_.master_address);
       if (!launch_.master_fallback.empty()) addresses.push_back(launch_.master_fallback);
       int first = launch_.master_port, ports = launch_.ports;
-      if (store_) {  // asked each time: what is there may be of an attempt that has ended
+      if (store_) {  // read every time: the value may be from an attempt that has ended
         const Publication there = store_->read(deadline_);
         if (!there.address.empty()) addresses.insert(addresses.begin(), there.address);
         key_ = job_key(launch_, there.secret);
@@ -218,7 +218,7 @@ class Meeting {
          launch_.master_port, waited(), seen);
   }
 
-  // Connects to a rank that listens; false: nobody does, or it is not of this job.
+  // Connects to a listening rank; false: nothing listens, or it is not of this job.
   bool join_at(const std::string& address, int port, int rank, Deadline deadline) {
     Socket socket;
     if (connect_to(address, port, soon(kConnectWithin), socket) != Connect::connected) return false;
@@ -232,7 +232,7 @@ class Meeting {
     return true;
   }
 
-  // At the address that rank 0 sees this rank at, and shows to the others.
+  // Listens at the address at which rank 0 sees this rank and which it announces to the others.
   void listen_where_seen(const std::string& local) {
     if (!listening_.empty() && local == local_) return;
     std::vector<std::string> addresses = {local};
@@ -245,7 +245,7 @@ class Meeting {
     where_ = fmt::format("{} port {}", addresses.front().empty() ? "all addresses," : addresses.front(), port_);
   }
 
-  // `first`: ranks from there on were awaited.
+  // `first`: ranks from there on were expected.
   [[noreturn]] void lost(int rank, int first = kMostRanks) {
     const std::vector<int> others = absent(first);
     throw Interrupted(fmt::format("rank {}: {} ended, or did not answer, while the ranks were meeting{}", launch_.rank,
@@ -259,10 +259,10 @@ class Meeting {
   std::vector<Peer> peers_;
   std::unique_ptr<TorchrunStore> store_;
   JobKey key_{};
-  std::vector<Socket> listening_;  // of a rank that is not 0
+  std::vector<Socket> listening_;  // of ranks other than 0
   std::string local_;
   int port_ = 0;
-  std::string where_;  // this rank listens, for messages
+  std::string where_;  // where this rank listens, for error messages
   bool stranger_ = false, other_version_ = false;
 };
 

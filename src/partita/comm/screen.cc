@@ -9,7 +9,7 @@ namespace partita::internal {
 namespace {
 
 std::string_view fitting(std::string_view status, int width) {
-  // Where the last column is filled some terminals move to the next line.
+  // Some terminals wrap when the last column is filled.
   const auto most = static_cast<size_t>(std::max(width - log::kFreeColumns - 1, 0));
   if (status.size() <= most) return status;
   const size_t cut = status.rfind("  ", most);

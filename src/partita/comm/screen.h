@@ -1,4 +1,4 @@
-// The terminal that launch() writes to: what the ranks and mpirun say, above one status line (a progress bar).
+// The terminal output of launch(): text of the ranks and mpirun above one status line (a progress bar).
 //
 //   Screen screen;
 //   write(screen.show("[12:34:56] saved\n", "40% [####......]", 80));
@@ -10,13 +10,12 @@ namespace partita::internal {
 
 class Screen {
  public:
-  // The bytes that show this text above this status, cut to fit into `width` columns (between two of its
-  // fields, which two spaces part); empty: no status. While a line is
-  // begun and not ended the status waits.
+  // Returns the bytes that show `text` above `status`, which is cut to `width` columns at a field boundary (two
+  // spaces); empty: no status. The status is held back while a line of text is incomplete.
   [[nodiscard]] std::string show(std::string_view text, std::string_view status, int width);
 
  private:
-  std::string drawn_;  // the status that is on the terminal now
+  std::string drawn_;  // the status now on the terminal
   bool line_begun_ = false;
 };
 

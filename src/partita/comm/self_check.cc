@@ -64,7 +64,7 @@ class Check {
   }
 
   void exchange() {
-    // Row r goes to rank r and is made of both ranks' numbers.
+    // Row r goes to rank r; its values depend on both ranks.
     at::Tensor out = blank(kElements * size_),
                in = make(kElements * size_, [&](int64_t i) { return self_check_value(rank_, i); });
     group_.all_to_all(out, in, stream_).wait();
@@ -103,7 +103,7 @@ class Check {
     expect("broadcast", tensor, [&](int64_t i) { return self_check_value(root, i); });
   }
 
-  // Round the ring.
+  // Passes a message around the ring.
   void pass_on() {
     if (size_ == 1) return;
     const int after = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 std::string prefix() { return fmt::format("partita.{}.", geteuid()); }
 
-// The lock on a folder, or -1: somebody else has it, or the folder is not ours or gone.
+// The lock on a folder, or -1: it is held, or the folder is gone or belongs to another user.
 int lock(const fs::path& folder) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return -1;
   struct stat held {
   }, there{};
-  // Whoever removed it in between held the lock of what is there no more.
+  // If the folder was removed in between, this lock is on a deleted one.
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && fstat(descriptor, &held) == 0 &&
       lstat(folder.c_str(), &there) == 0 && held.st_ino == there.st_ino && held.st_uid == geteuid())
     return descriptor;
@@ -43,7 +43,7 @@ void remove_stale(const fs::path& where) {
 }  // namespace
 
 SharedMemoryFolder::SharedMemoryFolder(const fs::path& where) {
-  constexpr int kTries = 5;  // another start may take a folder for stale before it is locked
+  constexpr int kTries = 5;  // another start may take the folder for stale before it is locked
   remove_stale(where);
   for (int i = 0; i < kTries && descriptor_ < 0; ++i) {
     std::string name = where / (prefix() + "XXXXXX");

@@ -1,6 +1,6 @@
-// A folder in /dev/shm for the segments that MPI shares between ranks of this machine. Ranks that are killed leave
-// theirs there for ever; here they are in a folder that a lock belongs to, which the system drops with its last holder:
-// the next start removes folders of this user that nobody holds.
+// A folder in /dev/shm for MPI's shared-memory segments on this machine. Killed ranks leave their segments behind; this
+// folder is held by a lock that the system releases with its last holder, and the next start removes unlocked folders
+// of this user.
 //
 //   const SharedMemoryFolder folder("/dev/shm");
 //   setenv("OMPI_MCA_btl_vader_backing_directory", folder.path().c_str(), 1);
@@ -11,14 +11,14 @@ namespace partita::internal {
 
 class SharedMemoryFolder {
  public:
-  // Removes what is stale in `where`, and makes a folder there. Where that is not possible path() is empty.
+  // Removes stale folders in `where`, and creates a new one. If that fails, path() is empty.
   explicit SharedMemoryFolder(const std::filesystem::path& where);
-  ~SharedMemoryFolder();  // removes it
+  ~SharedMemoryFolder();  // removes the folder
   SharedMemoryFolder(const SharedMemoryFolder&) = delete;
   SharedMemoryFolder& operator=(const SharedMemoryFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  // The lock: a child that keeps it open holds the folder too. -1: there is none.
+  // The lock: a child that inherits it holds the folder, too. -1: none.
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:

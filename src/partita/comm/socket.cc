@@ -22,10 +22,10 @@ namespace {
 constexpr int kBacklog = 1024;
 
 void set(const Socket& socket, int level, int option, int value) {
-  setsockopt(socket.descriptor(), level, option, &value, sizeof value);  // only tunes: failing costs no correctness
+  setsockopt(socket.descriptor(), level, option, &value, sizeof value);  // tuning only: failure is harmless
 }
 
-// Small messages go out at once; a host that vanished is noticed within half a minute.
+// Small messages are sent immediately; a vanished host is noticed within half a minute.
 void tune(const Socket& socket) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -37,7 +37,7 @@ void tune(const Socket& socket) {
 
 Socket make(int family) { return Socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
-// False when the deadline has passed.
+// False if the deadline has passed.
 bool wait_for(const Socket& socket, short events, Deadline deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -49,7 +49,7 @@ bool wait_for(const Socket& socket, short events, Deadline deadline) {
   }
 }
 
-// "::ffff:10.0.0.1", an IPv4 peer seen by an IPv6 socket, is 10.0.0.1.
+// "::ffff:10.0.0.1", an IPv4 peer of an IPv6 socket, becomes 10.0.0.1.
 std::string plain(std::string address) {
   constexpr std::string_view kMapped = "::ffff:";
   return address.starts_with(kMapped) && address.find('.') != std::string::npos ? address.substr(kMapped.size())
@@ -70,7 +70,7 @@ std::string address_of(const Socket& socket, Get get) {
   return plain(numeric(reinterpret_cast<const sockaddr*>(&address), length));
 }
 
-// Until `visit` is true. Keeps errno of the last visit.
+// Stops when `visit` returns true. Preserves errno of the last visit.
 template <class Visit>
 void for_each_address(const std::string& host, int port, int flags, Visit visit) {
   addrinfo hints{}, *list = nullptr;
@@ -135,7 +135,7 @@ std::vector<std::string> own_addresses() {
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 std::optional<Socket> listen_on(const std::string& address, int port) {
-  // One IPv6 socket serves all addresses, IPv4's too; hosts without IPv6 get an IPv4 one.
+  // An IPv6 socket serves all addresses, including IPv4; hosts without IPv6 get an IPv4 socket.
   const std::vector<std::string> tried =
       address.empty() ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector<std::string>{address};
   for (const std::string& where : tried) {
@@ -143,7 +143,7 @@ std::optional<Socket> listen_on(const std::string& address, int port) {
     for_each_address(where, port, AI_NUMERICHOST | AI_PASSIVE, [&](const addrinfo& entry) {
       Socket socket = make(entry.ai_family);
       if (!socket) return false;
-      set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // a port that a run used a moment ago
+      set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // reuse ports that a run has just released
       if (entry.ai_family == AF_INET6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, where == "::" ? 0 : 1);
       if (bind(socket.descriptor(), entry.ai_addr, entry.ai_addrlen) != 0 || listen(socket.descriptor(), kBacklog) != 0)
         return false;

@@ -15,7 +15,7 @@ void TcpExchange::turn(std::vector<TcpPeer>& peers, std::chrono::microseconds wa
                        static_cast<long>(wait.count() % 1'000'000 * 1000)};
   if (ppoll(entries_.data(), entries_.size(), &limit, nullptr) <= 0) return;
   for (size_t i = 0; i < entries_.size(); ++i) try {
-      // Reading first: a goodbye explains why nothing can be written any more.
+      // Reads first: a goodbye explains why writes fail.
       if (entries_[i].revents & ~POLLOUT) peers[i].read(letters);
       if (entries_[i].revents & POLLOUT && peers[i].socket()) peers[i].write();
     } catch (const std::exception&) {

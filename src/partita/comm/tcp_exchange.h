@@ -1,9 +1,9 @@
-// Moves what is ready between this rank and its peers, and lets one that is gone keep nobody else from being heard: a
-// job ends for the reason that one rank gives, and the ranks that hear it end too, before the others have heard it.
+// Reads and writes all ready peer connections. A peer that is gone does not prevent the others from being read: a job
+// ends for the reason given by one rank, and ranks that have heard it end before the others have.
 //
 //   TcpExchange exchange;
-//   exchange(peers, wait, letters);                  // Interrupted: a peer is gone, after all others were read
-//   exchange.flush(peers, deadline, letters);        // what is queued goes out to all who are there
+//   exchange(peers, wait, letters);                  // Interrupted: a peer is gone; all others were read first
+//   exchange.flush(peers, deadline, letters);        // sends what is queued to all live peers
 #pragma once
 #include <poll.h>
 
@@ -17,12 +17,12 @@ namespace partita::internal {
 
 class TcpExchange {
  public:
-  // Reads and writes what is ready; waits for that at most as long as given. Errors: the first of those that the peers'
-  // read() and write() found, when each has had its turn.
+  // Reads and writes what is ready, waiting at most `wait`. Errors: the first one from the peers' read() and write(),
+  // after every peer was served.
   void operator()(std::vector<TcpPeer>& peers, std::chrono::microseconds wait, std::deque<Transport::Letter>& letters);
 
-  // Until nothing is queued any more, or the deadline. Peers that are gone are closed. No errors: whoever cannot be
-  // reached sees the closed connection.
+  // Sends everything queued, or stops at the deadline. Closes peers that are gone. Never throws: unreachable peers see
+  // the closed connection.
   void flush(std::vector<TcpPeer>& peers, Deadline deadline, std::deque<Transport::Letter>& letters);
 
  private:

@@ -13,12 +13,12 @@
 namespace partita::internal {
 namespace {
 
-// Tags of what is not a message of a collective.
+// Tags of messages that do not belong to a collective.
 constexpr uint32_t kControl = UINT32_MAX;
 constexpr Tag kLetter{kControl, 0}, kGoodbye{kControl, 1}, kCause{kControl, 2};
 
 constexpr size_t kStagingBytes = 64 << 10;
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of a message: more is a broken header
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // larger messages indicate a corrupt header
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -73,7 +73,7 @@ void TcpPeer::send_letter(std::string text) {
   enqueue({.header = {kLetter, bytes}, .owned = std::move(text)});
 }
 
-// Also to who has said it already, and waits for ours.
+// Also sent to a peer that has said goodbye and is waiting for ours.
 void TcpPeer::send_goodbye() {
   if (socket_) enqueue({.header = {kGoodbye, 0}});
 }
@@ -98,7 +98,7 @@ std::shared_ptr<TcpPeer::State> TcpPeer::receive(Tag tag, std::span<std::byte> b
     early_.erase(early);
   } else if (arriving_ && !incoming_.state && incoming_.header.tag == tag) {
     incoming_.state = awaited.state;
-    if (fits(awaited, incoming_.header.bytes)) {  // the rest of it goes straight to its place
+    if (fits(awaited, incoming_.header.bytes)) {  // the rest is received in place
       copy_bytes(bytes.data(), incoming_.own.get(), incoming_.got);
       incoming_.target = bytes.data();
       incoming_.own.reset();
@@ -137,7 +137,7 @@ void TcpPeer::write() {
 
 void TcpPeer::read(std::deque<Transport::Letter>& letters) {
   while (socket_) {
-    // The rest of a message that is under way goes straight to its place; what follows a message is staged.
+    // The rest of a message in progress is received in place; everything else is staged.
     std::byte* place = arriving_ ? incoming_.target + incoming_.got : staging_.data() + staged_;
     const size_t room = arriving_ ? incoming_.header.bytes - incoming_.got : kStagingBytes - staged_;
     const ssize_t got = recv(socket_.descriptor(), place, room, 0);

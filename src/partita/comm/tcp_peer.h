@@ -1,5 +1,5 @@
-// One TCP connection to one rank: messages queued to be sent, messages awaited, messages that came before they were
-// awaited. Does not block: the transport calls read() and write() when the socket is ready.
+// A TCP connection to one rank: queued outgoing messages, posted receives, and early messages not yet received.
+// Non-blocking: the transport calls read() and write() when the socket is ready.
 //
 //   TcpPeer peer(3, "rank 3 (process 4711 on node7)", std::move(socket));
 //   auto sent = peer.send({channel, 0}, bytes);
@@ -21,20 +21,20 @@ namespace partita::internal {
 
 class TcpPeer {
  public:
-  // Of one message. Once `error` is set the message is lost.
+  // State of one message. If `error` is set, the message is lost.
   struct State {
     bool done = false;
     std::string error;
   };
 
-  // `name`: in messages. An empty socket stands for this rank itself.
+  // `name`: for error messages. An empty socket represents this rank itself.
   TcpPeer(int rank, std::string name, Socket socket);
 
   [[nodiscard]] const Socket& socket() const { return socket_; }
   [[nodiscard]] bool sending() const { return !outgoing_.empty(); }
-  // It said goodbye, or is this rank itself: nothing more will come.
+  // It said goodbye, or is this rank itself: nothing more will arrive.
   [[nodiscard]] bool finished() const { return goodbye_ || !socket_; }
-  // Why the job ends, if it has said so: it may be gone by the time that this rank looks, and is not the cause itself.
+  // The reason it gave for ending the job, if any: the peer may be gone by now without being the cause.
   [[nodiscard]] const std::string& cause() const { return cause_; }
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -43,11 +43,11 @@ class TcpPeer {
   void send_letter(std::string text);
   void send_goodbye();
   void send_cause(std::string text);
-  // Nothing is sent to it or read from it any more.
+  // Stops all sending and reading.
   void disconnect();
 
-  // As much as the socket takes or gives now; letters that come are added. Errors: Interrupted when the rank died, or
-  // finished although a message is awaited from it.
+  // Transfers as much as the socket allows now; read() appends received letters. Errors: Interrupted if the rank died,
+  // or finished although a message from it is expected.
   void write();
   void read(std::deque<Transport::Letter>& letters);
 
@@ -60,20 +60,20 @@ class TcpPeer {
     Header header;
     std::span<const std::byte> bytes;
     std::shared_ptr<State> state;
-    std::string owned;  // the bytes of a letter
-    size_t sent = 0;    // header included
+    std::string owned;  // bytes of a letter
+    size_t sent = 0;    // including the header
   };
   struct Awaited {
     Tag tag;
     std::span<std::byte> bytes;
     std::shared_ptr<State> state;
   };
-  // A message that has come in part, or whole before it was awaited.
+  // A partially received message, or a complete one that is not yet expected.
   struct Incoming {
     Header header;
     size_t got = 0;
-    std::byte* target = nullptr;   // where its bytes go: to who awaits it, or to `own`
-    std::shared_ptr<State> state;  // of who awaits it, or none yet
+    std::byte* target = nullptr;   // destination: the receiver's buffer, or `own`
+    std::shared_ptr<State> state;  // of the receiver, or null
     std::unique_ptr<std::byte[]> own;
   };
 
@@ -81,7 +81,7 @@ class TcpPeer {
   void unpack(std::deque<Transport::Letter>& letters);
   void begin(const Header& header);
   void arrived(std::deque<Transport::Letter>& letters);
-  // False, and an error for who awaits it, if the message has another length.
+  // False, with an error for the receiver, if the message has an unexpected length.
   bool fits(const Awaited& awaited, uint64_t bytes) const;
   [[noreturn]] void died() const;
   [[noreturn]] void left() const;
@@ -96,7 +96,7 @@ class TcpPeer {
   std::deque<Incoming> early_;
   bool arriving_ = false;
   Incoming incoming_;               // valid while arriving_
-  std::vector<std::byte> staging_;  // headers, and small messages that came with them
+  std::vector<std::byte> staging_;  // headers, and small messages received with them
   size_t staged_ = 0;
 };
 

@@ -16,8 +16,7 @@
 namespace partita::internal {
 namespace {
 
-// A rank that computes reads when it comes to its next message; what is queued for it until then may fill the
-// connection.
+// A computing rank reads only at its next message; until then its queued data may fill the connection.
 constexpr std::chrono::milliseconds kFlushWithin{2000};
 
 class TcpTransfer final : public Transfer {
@@ -69,7 +68,7 @@ class TcpTransport final : public Transport {
     return letter;
   }
 
-  // Every rank waits until the others have said goodbye too: closing earlier would cut off what is still on its way.
+  // Every rank waits for all goodbyes: closing earlier would cut off data in flight.
   void close() override {
     for (TcpPeer& peer : peers_) peer.send_goodbye();
     const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
@@ -84,7 +83,7 @@ class TcpTransport final : public Transport {
     peers_.clear();
   }
 
-  // The others see closed connections; before that they hear that this rank is the cause.
+  // Tells the other ranks the cause, before they see closed connections.
   [[noreturn]] void abort(int exit_code, const std::string& cause) override {
     try {
       if (const std::unique_lock lock(mutex_, kFlushWithin); lock.owns_lock()) {
@@ -93,7 +92,7 @@ class TcpTransport final : public Transport {
         exchange_.flush(peers_, std::chrono::steady_clock::now() + kFlushWithin, letters_);
       }
     } catch (...) {
-      // No memory to say more: the others see a closed connection.
+      // Out of memory: the others just see a closed connection
     }
     _exit(exit_code);
   }
@@ -101,19 +100,19 @@ class TcpTransport final : public Transport {
  private:
   TcpPeer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  // Tells the others why the job ends, once: those that see this rank end name what was first. A cause that another
-  // rank has told goes on to all, which may see this rank end before they hear of it from there.
+  // Tells the others once why the job ends, so that ranks that see this rank end name the original cause. A cause
+  // learned from another rank is forwarded to all, since they may see this rank end before hearing from that one.
   void spread(const std::string& cause) {
     if (std::exchange(spread_, true)) return;
     if (cause_.empty()) cause_ = cause;
     for (TcpPeer& peer : peers_) try {
         peer.send_cause(cause_);
       } catch (const std::exception&) {
-        // it is gone as well
+        // it is gone, too
       }
   }
 
-  // Runs what may find that a rank is gone. abort() may come from another thread meanwhile.
+  // Runs a step that may detect a lost rank. abort() may be called concurrently from another thread.
   template <class Step>
   void spreading(Step step) {
     const std::lock_guard lock(mutex_);
@@ -144,7 +143,7 @@ class TcpTransport final : public Transport {
   std::vector<TcpPeer> peers_;  // by rank
   std::deque<Letter> letters_;
   TcpExchange exchange_;
-  std::string cause_;  // why the job ends, once that is known
+  std::string cause_;  // why the job ends, once known
   bool spread_ = false;
   std::recursive_timed_mutex mutex_;
 };

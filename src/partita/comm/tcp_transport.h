@@ -1,4 +1,4 @@
-// Messages over TCP sockets, one connection between each two ranks: for jobs without MPI (srun --mpi=none, torchrun's
+// Messages over TCP sockets, one connection per pair of ranks: for jobs without MPI (srun --mpi=none, torchrun's
 // variables).
 #pragma once
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace partita::internal {
 
-// Rank 0 listens at launch.master_address:master_port, where the others meet. Errors after `timeout`: who did not come,
-// or which address could not be reached.
+// Rank 0 listens at launch.master_address:master_port, where the others connect. Errors after `timeout`: the ranks that
+// did not connect, or the address that could not be reached.
 [[nodiscard]] std::unique_ptr<Transport> make_tcp_transport(const Launch& launch, std::chrono::milliseconds timeout);
 
 }  // namespace partita::internal

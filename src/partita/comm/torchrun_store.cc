@@ -16,7 +16,7 @@ std::chrono::milliseconds left_until(Deadline deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-// Of errors of libtorch the first line, without the stack.
+// First line of a libtorch error, without the stack trace.
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
@@ -49,7 +49,7 @@ TorchrunStore::TorchrunStore(const Launch& launch, Deadline deadline)
   options.waitWorkers = false;
   options.timeout = left_until(deadline);
   try {
-    // The name of a container may not resolve in itself.
+    // A container's name may not resolve inside the container.
     const bool here = launch.hosts == Launch::Hosts::one;
     client_->store = c10::make_intrusive<c10d::TCPStore>(here ? "127.0.0.1" : launch.master_address, options);
   } catch (const std::exception& error) {

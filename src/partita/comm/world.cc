@@ -24,7 +24,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// For abort(): the job's connection outlives a World that an exception destroys.
+// For abort(): the job's connection outlives a World destroyed by an exception.
 std::shared_ptr<Operations>& connection() {
   static auto* operations = new std::shared_ptr<Operations>;  // never destroyed: MPI may be gone at exit
   return *operations;
@@ -36,10 +36,10 @@ std::unique_ptr<Transport> make_transport(const Launch& launch, const World::Opt
   return make_tcp_transport(launch, options.timeout);
 }
 
-// mpirun keeps SIGINT to itself but hands SIGUSR1 to the ranks: what a launcher sends when the user presses Ctrl-C.
+// mpirun does not forward SIGINT, but it does forward SIGUSR1, which launch() sends on Ctrl-C.
 void take_interrupts_from_mpirun() {
   struct sigaction now {};
-  if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // the program has its own use
+  if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // the program handles it itself
   now.sa_handler = [](int) { raise(SIGINT); };
   now.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &now, nullptr);
@@ -50,9 +50,9 @@ void take_interrupts_from_mpirun() {
 struct World::Implementation {
   Launch launch;
   std::shared_ptr<Operations> operations;
-  std::vector<uint32_t> groups_with;  // how many groups so far contain the rank, besides this one
-  int exceptions = 0;                 // under way when the World was made
-  std::unique_ptr<Communicator> end;  // MPI: all ranks meet in it at the end
+  std::vector<uint32_t> groups_with;  // by rank: number of groups so far that include it and this rank
+  int exceptions = 0;                 // uncaught exceptions at construction
+  std::unique_ptr<Communicator> end;  // MPI: all ranks synchronize on it at the end
 };
 
 World::World(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -76,7 +76,7 @@ World World::connect(const Options& options) {
   implementation->exceptions = std::uncaught_exceptions();
   connection() = implementation->operations;
   if (launch.kind == Launch::Kind::open_mpi) take_interrupts_from_mpirun();
-  // A process that no launcher gave a rank may outlive whatever started it.
+  // A process without a rank from a launcher may outlive its parent.
   if (launch.kind != Launch::Kind::single) end_with_launcher(launch.rank);
   World world(std::move(implementation));
   if (world.launch().uses_mpi()) {
@@ -88,8 +88,8 @@ World World::connect(const Options& options) {
 World::~World() {
   if (!implementation_ || std::uncaught_exceptions() > implementation_->exceptions) return;
   try {
-    // MPI_Finalize waits for every rank without a limit: they meet under the timeout first. Sockets have a limit of
-    // their own, and tell a rank that left too early from one that is late.
+    // MPI_Finalize waits for every rank without a timeout, so synchronize with a timeout first. Sockets have their own
+    // timeout, and distinguish a rank that left early from a late one.
     if (implementation_->end) implementation_->end->barrier();
     implementation_->operations->close();
   } catch (const std::exception& error) {
@@ -117,7 +117,7 @@ std::unique_ptr<Communicator> World::group(std::string name, const std::vector<i
   }
   const auto self = std::lower_bound(ranks.begin(), ranks.end(), rank());
   if (self == ranks.end() || *self != rank()) fail("group {} does not contain this rank, {}", name, rank());
-  // Two ranks make the groups that contain both in the same order, so each can count on its own which one this is.
+  // Two ranks create the groups that include both in the same order, so each can number them on its own.
   Group group{std::move(name), static_cast<int>(self - ranks.begin()), ranks, {}};
   for (int peer : ranks) group.channels.push_back(implementation_->groups_with[static_cast<size_t>(peer)]++);
   return std::make_unique<PeerCommunicator>(implementation_->operations, std::move(group));

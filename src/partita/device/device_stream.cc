@@ -11,7 +11,7 @@
 namespace partita::internal {
 namespace {
 
-// The thread that gives the work is late.
+// Delays the thread that issues the work.
 class LateCpuStream final : public Stream {
  public:
   [[nodiscard]] Event record() override {

@@ -1,4 +1,4 @@
-// Streams of the device that a rank computes on.
+// Streams of a rank's device.
 //
 //   std::unique_ptr<Stream> compute = make_stream(device, StreamUse::compute);
 //   std::unique_ptr<Stream> communication = make_stream(device, StreamUse::concurrent);
@@ -11,10 +11,10 @@
 
 namespace partita::internal {
 
-// compute: the stream that kernels are given to. concurrent: another one, whose work runs at the same time.
+// compute: the stream that runs kernels. concurrent: another one, which runs at the same time.
 enum class StreamUse : uint8_t { compute, concurrent };
 
-// Error: a device that this build has no code for.
+// Error: a device that this build does not support.
 [[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);
 
 }  // namespace partita::internal

@@ -1,4 +1,4 @@
-// What a device does when: every kernel and every copy, by the driver's own clock and names.
+// Timeline of a device: every kernel and copy, with the driver's timestamps and names.
 //
 //   start_device_trace(device);
 //   ...
@@ -15,14 +15,14 @@ namespace partita::internal {
 enum class DeviceWork : uint8_t { kernel, copy, fill };
 
 struct DeviceSpan {
-  std::string name;  // of a kernel as in its source, with template arguments; of a copy from where to where
+  std::string name;  // kernels: name in the source with template arguments; copies: direction
   DeviceWork work = DeviceWork::kernel;
   int stream = 0;
   int64_t begin = 0, end = 0;  // nanoseconds of trace::now() (base/trace.h)
   int64_t bytes = 0;           // of copies and fills
 };
 
-// On the CPU they do nothing. Error: another tool traces this process.
+// No-ops on the CPU. Error: another tool is tracing this process.
 void start_device_trace(c10::Device);
 [[nodiscard]] std::vector<DeviceSpan> stop_device_trace(c10::Device);
 

@@ -16,7 +16,7 @@ namespace partita::internal {
 #ifdef PARTITA_CUDA
 namespace {
 
-// Asked once: the driver takes its time.
+// Cached, since the driver call is slow.
 const std::string& name_of(int device) {
   static std::map<int, std::string> names;
   static std::mutex mutex;
@@ -49,7 +49,7 @@ int64_t free_device_memory([[maybe_unused]] c10::Device device) {
 #ifdef PARTITA_CUDA
   size_t free = 0, total = 0;
   PARTITA_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  // Before the first allocation of the process torch has no figures of any device.
+  // Before the first allocation of the process, torch has no statistics for any device.
   if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return static_cast<int64_t>(free);
   const c10::CachingDeviceAllocator::DeviceStats stats =
       c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());

@@ -1,4 +1,4 @@
-// What a device is and how much of its memory this process has used.
+// Name of a device, and how much of its memory this process has used.
 //
 //   DeviceUse use = device_use(device);   // {"NVIDIA H100 80GB HBM3", 28131827712, 30064771072}
 #pragma once
@@ -9,18 +9,18 @@
 
 namespace partita::internal {
 
-// Bytes are the highest since the start of the process, by torch's allocator: allocated to tensors, and reserved from
-// the driver for them. What libraries take from the driver themselves is in neither.
+// Peak bytes since process start according to torch's allocator: allocated to tensors, and reserved from the driver.
+// Excludes memory that libraries allocate from the driver directly.
 struct DeviceUse {
   std::string name;
   int64_t allocated = 0, reserved = 0;
 };
 
-// Bytes of a GPU's memory that this process may still allocate: free on the card, or reserved by torch's allocator and
-// not in use. For GPUs only.
+// Bytes of GPU memory that this process can still allocate: free on the card, or reserved by torch's allocator and
+// unused. GPUs only.
 [[nodiscard]] int64_t free_device_memory(c10::Device);
 
-// The CPU has no name and counts nothing.
+// On the CPU: an empty name and zeros.
 [[nodiscard]] DeviceUse device_use(c10::Device);
 
 }  // namespace partita::internal

@@ -31,7 +31,7 @@ class Graph final : public GraphRunner {
       } catch (...) {
         try {
           graph->capture_end();            // the stream must not stay in capture
-        } catch (const std::exception&) {  // what went wrong first is what matters
+        } catch (const std::exception&) {  // the first error is the one that matters
         }
         throw;
       }

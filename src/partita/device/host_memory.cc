@@ -26,7 +26,7 @@ void* touched_pages(int64_t bytes) {
   if (memory == MAP_FAILED)
     fail("{} of host memory could not be allocated: {}; offload less, or shard over more ranks", human_bytes(bytes),
          std::strerror(errno));
-  (void)madvise(memory, size, MADV_HUGEPAGE);  // a system without them has small ones
+  (void)madvise(memory, size, MADV_HUGEPAGE);  // falls back to small pages
   at::parallel_for(0, (bytes + kPage - 1) / kPage, kPagesAThread, [&](int64_t begin, int64_t end) {
     for (int64_t page = begin; page < end; ++page) static_cast<volatile char*>(memory)[page * kPage] = 0;
   });
@@ -50,7 +50,7 @@ at::Tensor zeros(int64_t count, at::ScalarType type, bool pinned) {
   const auto release = [size, pinned](void* pages) {
 #ifdef PARTITA_CUDA
     if (pinned) {
-      (void)cudaDeviceSynchronize();  // copies that are on their way end first
+      (void)cudaDeviceSynchronize();  // finish pending copies first
       (void)cudaHostUnregister(pages);
     }
 #else

@@ -1,9 +1,9 @@
-// Host memory for what is large, and for what a device copies from and into.
+// Large host buffers, and pinned buffers for copies from and to a device.
 //
 //   at::Tensor master = host_zeros(count, DType::fp32);
 //   at::Tensor staging = pinned_zeros(count, DType::bf16, device);
 //
-// Pinning memory that has been touched takes a tenth of the time that the driver takes to hand out pinned memory.
+// Pinning memory that is already touched takes a tenth of the time of allocating pinned memory from the driver.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -11,11 +11,11 @@
 
 namespace partita::internal {
 
-// [count] zeros in large pages where the system has them, made by all threads. Error: there is no such room.
+// [count] zeros in huge pages where available, touched by all threads. Error: out of memory.
 [[nodiscard]] at::Tensor host_zeros(int64_t count, DType);
-// The same, pinned for copies from and to the device; the CPU needs no pinning.
+// The same, pinned for copies from and to the device; not pinned on the CPU.
 [[nodiscard]] at::Tensor pinned_zeros(int64_t count, DType, at::Device);
-// Likewise [count] bytes.
+// The same for [count] bytes.
 [[nodiscard]] at::Tensor pinned_bytes(int64_t count, at::Device);
 
 }  // namespace partita::internal

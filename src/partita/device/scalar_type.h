@@ -1,4 +1,4 @@
-// Our element types as torch's.
+// Conversion between DType and torch's scalar types.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,6 +7,6 @@
 namespace partita::internal {
 
 [[nodiscard]] at::ScalarType scalar_type(DType);
-[[nodiscard]] DType dtype_of(const at::Tensor&);  // error: names a type that we do not have
+[[nodiscard]] DType dtype_of(const at::Tensor&);  // error: an unsupported type, by name
 
 }  // namespace partita::internal

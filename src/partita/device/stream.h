@@ -1,31 +1,32 @@
-// Order of work. On CUDA a Stream is a stream and an Event an event; on the CPU work runs at once and only collectives
-// (and file I/O) finish later. Code that records and waits is the same on both.
+// Ordering of work. On CUDA, Stream and Event are a CUDA stream and event; on the CPU, work runs immediately and only
+// collectives (and file I/O) complete later. Code that records and waits is the same for both.
 #pragma once
 #include <functional>
 #include <memory>
 
 namespace partita {
 
-// What an Event waits for: MPI or TCP requests, a CUDA event.
+// State behind an Event: MPI or TCP requests, a CUDA event.
 struct EventState {
   virtual ~EventState() = default;
-  // Moves the work on without blocking; true once it is done and its results may be read.
+  // Makes progress without blocking; true once done, when results may be read.
   virtual bool test() = 0;
-  // Blocks until done, under the timeout that names the collective. Errors: Error with collective and missing ranks.
+  // Blocks until done, up to the collective's timeout. Error: names the collective and the missing ranks.
   virtual void wait() = 0;
 };
 
-// A moment in a stream, or the end of a collective. A default Event has already happened. Copies share the moment.
+// A point in a stream, or the end of a collective. A default-constructed Event has already happened. Copies share
+// state.
 class Event {
  public:
   Event() = default;
   explicit Event(std::shared_ptr<EventState> state) : state_(std::move(state)) {}
   [[nodiscard]] bool done() const { return !state_ || state_->test(); }
-  // The calling thread waits. Inside a step use Stream::wait, which on CUDA does not block the thread.
+  // Blocks the calling thread. Inside a step use Stream::wait, which on CUDA does not block the thread.
   void wait() const {
     if (state_) state_->wait();
   }
-  // For streams that know a kind of event and need not block for it; null: has happened.
+  // For streams that can wait for a specific kind of event without blocking; null: has happened.
   [[nodiscard]] const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:
@@ -34,15 +35,15 @@ class Event {
 
 struct Stream {
   virtual ~Stream() = default;
-  // Everything given to this stream so far.
+  // An event for all work on this stream so far.
   [[nodiscard]] virtual Event record() = 0;
-  // Later work of this stream comes after the event.
+  // Orders later work of this stream after the event.
   virtual void wait(const Event&) = 0;
-  // Operations that `work` calls are given to this stream.
+  // Runs `work` with its operations on this stream.
   virtual void run(const std::function<void()>& work) = 0;
 };
 
-// Work runs in the calling thread, at once: nothing to record, and waiting blocks.
+// Work runs immediately in the calling thread: there is nothing to record, and waiting blocks.
 class CpuStream final : public Stream {
  public:
   [[nodiscard]] Event record() override { return {}; }

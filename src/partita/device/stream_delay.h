@@ -1,22 +1,22 @@
-// Streams that are late at random: a missing wait, which mostly goes well, then shows as a wrong loss.
+// Random stream delays: a missing wait, which usually goes unnoticed, then shows up as a wrong loss.
 //
-//   set_stream_delays(200, /*seed=*/rank);   // up to 200 microseconds, half of the times nothing
+//   set_stream_delays(200, /*seed=*/rank);   // up to 200 microseconds, none in half of the cases
 //
-// On CUDA a kernel that does nothing for so long goes in front of what a stream records and behind what it waits for:
-// work is late, and so is its end. On the CPU, where work runs at once, the calling thread sleeps: ranks are late.
-// Results are the same bits, or there is an error in the order of work. For debug.delay_streams.
+// On CUDA, a spinning kernel is inserted before what a stream records and after what it waits for, delaying work and
+// its completion. On the CPU, where work runs immediately, the calling thread sleeps, which delays ranks. Results must
+// be bitwise unchanged, otherwise the ordering is wrong. For debug.delay_streams.
 #pragma once
 #include <chrono>
 #include <cstdint>
 
 namespace partita::internal {
 
-// From now on, for all streams of this process; on the CPU for those made from now on. 0: none, as at the start.
+// Applies to all streams of this process; on the CPU, to streams created afterwards. 0 (the default): no delays.
 void set_stream_delays(int64_t microseconds, uint64_t seed);
 
 [[nodiscard]] bool has_stream_delays();
 
-// How long the next piece of work is held up: the next number of the seed's sequence.
+// Delay of the next piece of work: the next number in the seed's sequence.
 [[nodiscard]] std::chrono::microseconds next_stream_delay();
 
 }  // namespace partita::internal

@@ -8,8 +8,8 @@
 namespace partita::internal {
 namespace {
 
-// Makes the GPU of the calling thread current where it is called. A new thread begins with the first GPU: copies for
-// another would take memory there, too, and kernels for another's stream fail.
+// Returns a function that makes the caller's current GPU current on another thread. New threads start with the first
+// GPU: copies for another one would allocate memory there, too, and kernels for its streams would fail.
 std::function<void()> take_device_of_this_thread() {
 #ifdef PARTITA_CUDA
   if (c10::cuda::device_count() > 0) return [gpu = c10::cuda::current_device()] { c10::cuda::set_device(gpu); };

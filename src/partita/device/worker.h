@@ -1,11 +1,11 @@
-// Work of the host beside the thread that issues everything: one thread, one piece of work after the other.
+// A background thread with a FIFO of tasks, so that host work overlaps with the thread that issues all device work.
 //
 //   Event updated = worker.submit([&] {
 //     optimizer.step(...);                                  // on the host
 //     return copies.up(slice, staging, {});
 //   });
 //   ...
-//   compute.wait(updated);                                  // for the work, and for the copy that it began
+//   compute.wait(updated);                                  // for the task and the copy that it started
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -20,13 +20,13 @@ namespace partita::internal {
 
 class Worker {
  public:
-  Worker();   // its thread computes on the device that is current here
-  ~Worker();  // what was given is done first
+  Worker();   // its thread uses the current device of the caller
+  ~Worker();  // finishes submitted tasks first
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // The event: the work is done, and so is the event that it returned. wait() raises the work's error; later work is
-  // done all the same.
+  // The returned event happens after the task and the event that it returned. wait() rethrows the task's error; later
+  // tasks still run.
   [[nodiscard]] Event submit(std::function<Event()> work);
 
  private:

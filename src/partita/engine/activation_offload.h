@@ -1,13 +1,14 @@
-// What layers keep from forward to backward, in host memory meanwhile: the layers share two buffers on the device, used
-// in turn, so that one is copied while the other is computed with.
+// Keeps the saved activations of the first layers in host memory between forward and backward. The layers alternate
+// between two device buffers, so one is copied while the other is in use.
 //
-//   ActivationOffload offload(plan_activation_offload(keeps, kinds, layers), kept_bytes, {.device = device}, copies, compute);
-//   offload.memory(b)                                // where block b keeps, undefined: memory of its own
+//   ActivationOffload offload(plan_activation_offload(keeps, kinds, layers), kept_bytes, {.device = device}, copies,
+//                             compute);
+//   offload.memory(b)                                // where block b saves; undefined: not offloaded
 //   forward of b:   offload.before_forward(b);  ...  offload.after_forward(b);
 //   backward of b:  offload.before_backward(b); ...  offload.after_backward(b);
 //
-// The last two layers of those that were chosen stay where they are: backward begins with them. Evaluation, which keeps
-// nothing for a backward, needs none of the calls.
+// The last two of the chosen layers stay on the device, since backward starts with them. Evaluation saves nothing for
+// backward and needs none of these calls.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -22,28 +23,27 @@
 
 namespace partita::internal {
 
-// Of one block.
 struct OffloadedBlock {
-  int slot = -1;        // 0 or 1; -1: it is not offloaded
-  bool leaves = false;  // its slot is another block's before backward comes to it
-  int before = -1;      // the block that had the slot before it in forward, and has it again after it in backward
+  int slot = -1;        // 0 or 1; -1: not offloaded
+  bool leaves = false;  // another block takes over its slot before its backward
+  int before = -1;      // the previous owner of the slot in forward, which gets it back in backward
 };
 
-// [block]: the first `layers` blocks that are layers and keep anything. Pure.
+// [block]: selects the first `layers` blocks that are layers and save anything. Pure.
 [[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
                                                                   std::span<const BlockKind> kinds, int layers);
 
-// Bytes of the two buffers that offloaded blocks use in turn. Pure.
+// Sizes of the two buffers that offloaded blocks alternate between, in bytes. Pure.
 [[nodiscard]] std::array<int64_t, 2> offload_slot_bytes(std::span<const OffloadedBlock>,
                                                         std::span<const int64_t> kept_bytes);
 
 class ActivationOffload {
  public:
   struct Options {
-    bool poison = false;  // slots are filled with NaN when another block gets them
+    bool poison = false;  // fill a slot with NaN when it changes owner
     at::Device device = at::kCPU;
   };
-  // kept_bytes[block]. copies and compute outlive it.
+  // kept_bytes[block]. copies and compute must outlive this object.
   ActivationOffload(std::vector<OffloadedBlock> plan, std::span<const int64_t> kept_bytes, const Options&,
                     Copies& copies, Stream& compute);
 
@@ -66,7 +66,7 @@ class ActivationOffload {
   Stream& compute_;
   std::array<at::Tensor, 2> slots_;
   std::vector<at::Tensor> memory_, host_;  // [block]: bytes
-  std::vector<Event> left_, back_;         // [block]: its last copies
+  std::vector<Event> left_, back_;         // [block]: its latest copy in each direction
 };
 
 }  // namespace partita::internal

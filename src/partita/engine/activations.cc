@@ -20,7 +20,7 @@ at::Tensor bytes(int64_t count, at::Device device) {
   return at::empty({count}, at::TensorOptions(at::kByte).device(device));
 }
 
-// What blocks hand on.
+// Outputs that blocks pass to each other.
 std::vector<BufferSpec> output_specs(const Shape& shape, int64_t width, DType dtype) {
   const std::vector<int64_t> stream = {shape.rows(), width};
   return {{"branch", stream, dtype},

@@ -1,6 +1,6 @@
-// Memory of activations: what blocks keep from forward to backward, for each micro-batch that is between the two (a
-// slot); temporaries that all blocks and slots share; and what blocks hand on. Laid out from the blocks' own lists
-// before the first step.
+// Activation memory: what blocks save from forward to backward, one slot per micro-batch in flight; temporaries shared
+// by all blocks and slots; and the outputs that blocks pass to each other. Laid out before the first step from the
+// buffer lists of the blocks.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,18 +14,19 @@ namespace partita::internal {
 
 class Activations {
  public:
-  // Bytes that each block keeps of a micro-batch of this shape; keeps[block].
+  // Bytes that each block saves for a micro-batch of this shape; keeps[block].
   [[nodiscard]] static std::vector<int64_t> kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                        std::span<const Keep> keeps);
-  // What no block keeps, of a micro-batch of this shape: shared by all blocks, scratch, and what they hand on.
+  // Memory for a micro-batch of this shape that all blocks share: buffers that are not saved, scratch, and block
+  // outputs.
   struct TemporaryBytes {
     int64_t shared = 0, scratch = 0, outputs = 0;
     [[nodiscard]] int64_t total() const { return shared + scratch + outputs; }
   };
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                       std::span<const Keep> keeps, int64_t width, DType);
-  // For micro-batches of this shape; width and dtype of the residual stream. kept[slot * blocks + block]: memory for
-  // what the block keeps, at least kept_bytes; undefined where that is 0.
+  // width, dtype: of the residual stream. kept[slot * blocks + block]: memory for what the block saves, at least
+  // kept_bytes; undefined if that is 0.
   Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const Keep> keeps,
               std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU);
 

@@ -56,7 +56,7 @@ void AmaxHistory::set(std::span<const float> values) {
   history_.zero_();
   known_ = !values.empty();
   if (!known_) return;
-  // from_blob has no form for what is only read.
+  // from_blob has no const overload.
   history_.copy_(at::from_blob(const_cast<float*>(values.data()), history_.sizes(), at::kFloat));
   expected().copy_(history_.amax({1}));
 }

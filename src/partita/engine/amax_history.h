@@ -1,6 +1,6 @@
-// Delayed scaling of tensors in 8 bits (P. Micikevicius et al., "FP8 formats for deep learning", 2022): a tensor is
-// scaled by the largest magnitude that it had in the last 16 updates, so that nothing is measured before it is used.
-// The blocks' scales lie here (ops/fp8.h), and what each step measured.
+// Delayed scaling for fp8 (P. Micikevicius et al., "FP8 formats for deep learning", 2022): a tensor is scaled by its
+// amax over the last 16 updates, so no measuring pass is needed before it is quantized. Owns the scales of all blocks
+// (ops/fp8.h) and the amax history.
 //
 //   AmaxHistory history(blocks, device);
 //   for each step:
@@ -10,8 +10,8 @@
 //     history.poison(sum);                                        // NaN where a magnitude is not finite
 //     if (sum is finite on all ranks) history.record(update, data, compute); else history.skip();
 //
-// In the first step nothing is known: tensors are measured before they are used, as with current scaling. What grows by
-// more than the scale leaves room for is rounded to the last value in range, and seen by the next step.
+// In the first step there is no history: tensors are measured before use, as with current scaling. Values that outgrow
+// the headroom of their scale saturate; the next step's scale accounts for them.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -35,23 +35,23 @@ class AmaxHistory {
 
   // [BlockTraits::fp8_scales, kFp8Scale] fp32; undefined where the block has none.
   [[nodiscard]] at::Tensor scales(int block) const { return of_block_[static_cast<size_t>(block)]; }
-  // Whether some step was recorded: scales need not be measured anew.
+  // Whether a step has been recorded, so that scales need not be measured before use.
   [[nodiscard]] bool known() const { return known_; }
 
-  // Before each micro-batch: while nothing is known, what the one before expected is forgotten.
+  // Before each micro-batch. Until a step is recorded, clears the estimates of the previous micro-batch.
   void begin();
-  // sum [1] becomes NaN where a measured magnitude is not finite: that of a value that was rounded into range.
+  // sum [1] becomes NaN if any measured amax is not finite, which saturation would otherwise hide.
   void poison(at::Tensor sum) const;
-  // What the step measured, on any of the ranks of `data`, takes the place of the oldest. Equal on all ranks
-  // thereafter. update: the number of steps less the skipped ones.
+  // Replaces the oldest entry with the step's amax, the maximum over the ranks of `data`; equal on all ranks
+  // afterwards. update: the number of steps less the skipped ones.
   void record(int64_t update, Communicator& data, Stream& compute);
-  // The step was skipped: what it measured is forgotten.
+  // Discards the measurements of a skipped step.
   void skip();
 
-  // [scale][update % kSteps], to be kept with the weights; empty while nothing is known. set() continues from them,
-  // from none as at the start.
+  // [scale][update % kSteps], for checkpoints; empty before the first recorded step. set() restores them; an empty span
+  // resets to the initial state.
   [[nodiscard]] std::vector<float> values() const;
-  // Error: neither none nor one for each scale and step.
+  // Error: a size other than 0 or scales x kSteps.
   void set(std::span<const float>);
 
  private:

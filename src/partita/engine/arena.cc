@@ -24,7 +24,7 @@ GradientLifetimes gradient_lifetimes(const UnitPlan& plan, const GradientPlan& g
     const bool alone = unit.trainable && micro_batches == 1;
     const bool full = alone && !gradients.shared;
     const bool slice = alone && gradients.slice[u] == SliceMemory::own;
-    // From the first writer on; slices from the reduction after the last.
+    // Live from the first writer on; slices, from the reduction after the last writer.
     lifetimes.full.push_back({.bytes = full ? unit.layout.count * size_of(unit.gradient) : 0,
                               .first = moments.first_backward(plan.last_block[u]),
                               .last = moments.update()});

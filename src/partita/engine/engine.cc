@@ -34,7 +34,7 @@ std::unique_ptr<ActivationOffload> make_activation_offload(const EnginePlan& pla
   return std::make_unique<ActivationOffload>(plan.offloaded, plan.kept_bytes, offload, *copies, compute);
 }
 
-// [slot * blocks + block]: where it keeps.
+// [slot * blocks + block]: memory for saved activations.
 std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload* offload) {
   std::vector<at::Tensor> memory = arena.kept;
   for (size_t b = 0; offload != nullptr && b < memory.size(); ++b)
@@ -130,7 +130,7 @@ void Engine::forward(Context& context, Activations& activations, int slot) {
 
 void Engine::backward(Context& context, const Action& action, bool follows_forward) {
   ResidualGrad g;
-  // The last layer finds in shared memory what its forward left there.
+  // The shared buffers still hold what the forward of the last layer wrote.
   bool shared_is_filled = follows_forward;
   for (int b = blocks() - 1; b >= plan_.blocks.first_trainable; --b) {
     const Weights w = use_weights(b, Pass::backward);
@@ -164,7 +164,7 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
 int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
   at::Tensor count = at::zeros({1}, at::kLong);
   for (const Batch& batch : batches) *count.data_ptr<int64_t>() += valid_tokens(batch.labels);
-  data_.all_reduce(count, Reduce::sum, *compute_).wait();  // of the host
+  data_.all_reduce(count, Reduce::sum, *compute_).wait();  // blocks the host
   return *count.data_ptr<int64_t>();
 }
 
@@ -183,7 +183,7 @@ void Engine::accumulate_gradients() {
     if (action.pass == Pass::forward) {
       forward(c, activations_, action.slot);
     } else {
-      parameters_.finish_update();  // the gradients that it reads are about to be written
+      parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
       backward(c, action, before != nullptr && before->micro_batch == action.micro_batch);
     }
   });
@@ -196,7 +196,7 @@ void Engine::record_scales(int64_t update, bool skipped) {
   if (skipped) return scales_->skip();
   const bool knew = scales_->known();
   scales_->record(update, data_, *compute_);
-  if (!knew && accumulation_) accumulation_->invalidate();  // nothing is measured beforehand any more
+  if (!knew && accumulation_) accumulation_->invalidate();  // the recorded step still measured scales before use
 }
 
 void Engine::set_amax_history(std::span<const float> values) {
@@ -224,7 +224,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
   const at::Tensor sums = [this] {
     const TraceSpan span("wait for the device");
-    return sums_.to(at::kCPU);  // the one moment of a step at which the host does
+    return sums_.to(at::kCPU);  // the only point in a step where the host waits
   }();
   check_device_values(options_.device);
   const double scale = input.loss_scale;

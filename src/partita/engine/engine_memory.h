@@ -1,5 +1,5 @@
-// How much memory an engine will take, by owner, before anything is allocated. Pure: Engine::memory(), which measures
-// its tensors, gives the same numbers afterwards.
+// Predicts the memory of an engine by owner before anything is allocated. Pure. Engine::memory(), which measures the
+// allocated tensors, returns the same numbers.
 //
 //   const EngineMemory m = predict_memory(blocks, zero_sharding(2, 8), options);
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace partita {
 
-// Arguments and errors: as plan_engine.
+// Arguments and errors: see plan_engine.
 [[nodiscard]] EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                           const EngineOptions&);
 

@@ -1,4 +1,4 @@
-// What an engine is made from, what a step is given, and what comes out of it.
+// Options of an engine, and the inputs and results of a step.
 //
 //   const EngineOptions options{.shape = {.samples = 8, .length = 1024}, .width = 768, .compute = DType::bf16};
 //   Engine engine(std::move(blocks), zero, data, options);
@@ -22,51 +22,50 @@
 
 namespace partita {
 
-// What lies in host memory instead of the device's. On the CPU the same copies are made, within its own memory.
+// What is kept in host memory instead of device memory. On the CPU the same copies are made within host memory.
 struct Offload {
   bool optimizer = false;  // master weights, optimizer states and gradients, updated by the host
-  int activations = 0;     // what so many layers, the first, keep from forward to backward
-  std::function<std::unique_ptr<internal::Copies>()> copies;  // who makes the copies; empty: make_copies of the device
+  int activations = 0;     // offload saved activations of the first N layers
+  std::function<std::unique_ptr<internal::Copies>()> copies;  // copy implementation; empty: make_copies of the device
 };
 
 struct EngineOptions {
-  Shape shape;                  // of a micro-batch in training and evaluation
-  int micro_batches = 1;        // a step, on this rank
+  Shape shape;                  // of a training or evaluation micro-batch
+  int micro_batches = 1;        // per step, on this rank
   int64_t width = 0;            // of the residual stream
-  DType compute = DType::fp32;  // of weights and activations in forward and backward: fp32, bf16 or fp16
-  // Of master weights and optimizer states. bf16, with compute bf16: no master weights, and updates round
-  // stochastically.
+  DType compute = DType::fp32;  // weights and activations in forward and backward: fp32, bf16 or fp16
+  // Master weights and optimizer states. bf16 with bf16 compute: no master weights; updates round stochastically.
   DType states = DType::fp32;
-  bool fp32_gradients = false;    // also where they need not be: nothing is added to them but once, by the ranks
+  bool fp32_gradients = false;    // even where half precision suffices: no accumulation but the reduction over ranks
   Keep keep = Keep::all;          // entry: full recomputation
-  int full_recompute_layers = 0;  // of the first so many layers the entry alone is kept
+  int full_recompute_layers = 0;  // full recomputation for the first N layers
   int layers_per_unit = 0;        // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained
   Offload offload;
-  bool delayed_scales = false;  // of tensors in 8 bits: by what the steps before measured (amax_history.h)
-  uint64_t seed = 0;            // of dropout
-  bool graph = false;           // forward and backward are recorded once and repeated as a whole: for one rank alone
-  bool training = true;         // false: no gradients and optimizer states; step() may not be called
-  bool poison = false;          // evicted weight slots and fresh gradient buffers are filled with NaN
+  bool delayed_scales = false;  // fp8 scales from previous steps (amax_history.h)
+  uint64_t seed = 0;            // dropout seed
+  bool graph = false;           // record forward and backward as a CUDA graph and replay it; single rank only
+  bool training = true;         // false: no gradients or optimizer states; step() must not be called
+  bool poison = false;          // fill evicted weight slots and fresh gradient buffers with NaN
 };
 
 struct StepInput {
   int64_t step = 0;    // 0 for the first
   int64_t update = 0;  // step less the skipped ones
   float learning_rate = 0;
-  float clip = 0;        // highest gradient norm; 0: no clipping
-  float loss_scale = 1;  // gradients are made so many times as large, which keeps those of fp16 from vanishing
+  float clip = 0;        // maximum gradient norm; 0: no clipping
+  float loss_scale = 1;  // keeps fp16 gradients from underflowing
 };
 
 // Equal on all ranks.
 struct StepResult {
   double loss = 0;       // mean over the valid tokens of all ranks and micro-batches
   double grad_norm = 0;  // before clipping
-  int64_t tokens = 0;    // valid ones
-  bool skipped = false;  // the norm was not finite on some rank: no rank updated anything
+  int64_t tokens = 0;    // valid tokens
+  bool skipped = false;  // the norm was not finite on some rank, so no rank updated
 };
 
 // Equal on all ranks.
@@ -75,10 +74,10 @@ struct EvalResult {
   int64_t tokens = 0;
 };
 
-// Bytes on this rank by owner.
+// Bytes on this rank, by owner.
 struct EngineMemory : internal::ParameterMemory {
   int64_t activations = 0, temporaries = 0;
-  int64_t shared = 0;  // of the gradients: in the memory of activations, not in memory of their own
+  int64_t shared = 0;  // part of gradients: placed in activation memory, not allocated separately
 
   friend bool operator==(const EngineMemory&, const EngineMemory&) = default;
 };

@@ -17,8 +17,8 @@ UnitPlan plan_units_of(Blocks blocks, const Sharding& sharding, const EngineOpti
     if (options.frozen)
       for (ParameterSpec& p : parameters.back().parameters) p.trainable = !options.frozen(p);
   }
-  // What micro-batches or replicas add up in is fp32, else it may be half precision: sums are made in fp32 and rounded
-  // once.
+  // Gradients that micro-batches or replicas accumulate into are fp32. Others may be half precision: sums are computed
+  // in fp32 and rounded once.
   const DType half = options.fp32_gradients ? DType::fp32 : options.compute;
   const bool adds = options.micro_batches > 1, one_rank = sharding.ranks == 1 && sharding.replicas == 1;
   const DType gradient = sharding.gradients || (one_rank && !adds) ? half : DType::fp32;
@@ -94,7 +94,7 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
     if (plan.offloaded[b].slot >= 0) arena_bytes[b] = 0;
   const Moments moments(actions, plan.blocks);
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
-  // Gradients that leave for the host are on the device for a moment only.
+  // Offloaded gradients stay on the device only briefly, so they are not placed in the arena.
   if (options.training && !plan.states_on_host)
     plan.gradients =
         gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches, /*offload=*/false),

@@ -1,5 +1,5 @@
-// What an engine decides when it is made: which parameters are gathered together, in which order blocks use them, where
-// backward ends, what is kept from forward to backward and in which memory. Pure.
+// Decisions made when an engine is constructed: the grouping of parameters into units, the order in which blocks use
+// them, where backward ends, and what is saved from forward to backward and where. Pure.
 //
 //   const EnginePlan plan = plan_engine(blocks, zero_sharding(2, 8), options);
 //   plan.units.units[u], plan.keeps[b], plan.training.turns[i].prefetch
@@ -21,24 +21,24 @@ namespace partita::internal {
 struct EnginePlan {
   UnitPlan units;
   std::vector<BlockKind> kinds;  // [block]
-  StepBlocks blocks;             // where backward ends, and what it reads
+  StepBlocks blocks;             // where backward ends, and which blocks read weights in it
   StepActions step;              // the actions of a training step
-  int slots = 1;                 // of activations, in training
-  UsePlan training, forward;     // of a step's actions, and of one forward pass
+  int slots = 1;                 // activation slots in training
+  UsePlan training, forward;     // for the actions of a step; for one forward pass
 
   std::vector<Keep> keeps;                // [block]
-  std::vector<int64_t> kept_bytes;        // [block]: of a micro-batch, from forward to backward
+  std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch
   std::vector<OffloadedBlock> offloaded;  // [block]
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded
-  GradientLifetimes gradients;            // [unit]: in the arena; none in inference and where gradients are offloaded
+  GradientLifetimes gradients;            // [unit]: in the arena; empty for inference and for offloaded gradients
   bool states_on_host = false;            // master weights, optimizer states and gradients
-  bool activations_on_host = false;       // of some blocks
+  bool activations_on_host = false;       // for some blocks
 };
 
 [[nodiscard]] ParameterOptions parameter_options(const EnginePlan&, const EngineOptions&);
 
-// Errors: those of plan_units and activation_slots; states neither in fp32 nor in the compute dtype; offloaded
-// activations or delayed fp8 scales with several slots of activations.
+// Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; offloaded activations
+// or delayed fp8 scales with more than one activation slot.
 [[nodiscard]] EnginePlan plan_engine(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                      const EngineOptions&);
 

@@ -17,7 +17,7 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
     if (!plan.units[u].trainable) continue;
     UnitStates& unit = units_[u];
     const int64_t count = plan.units[u].layout.slice_count();
-    // What the device never sees is not pinned.
+    // Only memory that the device reads is pinned.
     unit.master = own_weight ? host_zeros(count, options.master) : pinned_zeros(count, options.master, options.device);
     for (int s = 0; s < options.states; ++s) unit.states.push_back(host_zeros(count, options.master));
     unit.staging = own_weight ? turn++ % 2 : u;
@@ -35,7 +35,7 @@ Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::fu
   Event updated = worker_.submit([this, unit, slice, after, work = std::move(work)] {
     const UnitStates& states = units_[static_cast<size_t>(unit)];
     Event& sent = sent_[states.staging];
-    sent.wait();  // what lies in the staging memory is on the device
+    sent.wait();  // the previous copy out of the staging buffer is complete
     work();
     sent = copies_.up(slice, states.weight, after);
     return sent;

@@ -1,12 +1,12 @@
-// Master weights and optimizer states in host memory, updated there: the device gets the new weights, a unit at a time,
-// while the next unit is updated.
+// Master weights and optimizer states kept and updated in host memory. New weights are copied to the device unit by
+// unit, while the next unit is updated.
 //
 //   HostStates host(plan, {.master = DType::fp32, .weight = DType::bf16, .states = 2, .device = device}, copies);
 //   ShardView{.master = host.master(u), .weight = host.weight(u), .states = host.states(u), ...}
 //   for each trained unit u, in the order in which forward reads them:
 //     updated[u] = host.update(u, slice, compute.record(), [=] { optimizer.step(view, norms, &now); });
 //   for each trained unit u, in that order:
-//     weights.publish(u, updated[u]);             // whoever reads the slice waits for it, a gather of the unit at once
+//     weights.publish(u, updated[u]);             // readers of the slice wait; a gather of the unit, immediately
 //   ...
 //   host.finish();                                     // before master weights and states are read elsewhere
 #pragma once
@@ -24,11 +24,11 @@ namespace partita::internal {
 class HostStates {
  public:
   struct Options {
-    DType master = DType::fp32, weight = DType::fp32;  // equal: the master weights are the weights
-    int states = 0;                                    // of the optimizer, in the dtype of master
+    DType master = DType::fp32, weight = DType::fp32;  // equal: no separate master weights
+    int states = 0;                                    // optimizer state tensors, in the dtype of master
     at::Device device = at::kCPU;
   };
-  // For this rank's slices of what is trained. `copies` outlives it.
+  // For this rank's slices of trainable units. `copies` must outlive this object.
   HostStates(const UnitPlan&, const Options&, Copies& copies);
 
   [[nodiscard]] at::Tensor master(int unit) const { return units_[static_cast<size_t>(unit)].master; }
@@ -37,10 +37,10 @@ class HostStates {
     return units_[static_cast<size_t>(unit)].states;
   }
 
-  // `work` writes weight(unit), in a thread of its own behind the work given before; then it goes to `slice` on the
-  // device, once `after` has happened. The event: it is there. `work` keeps what it reads alive by itself.
+  // Queues `work`, which writes weight(unit), on a background thread, in FIFO order; the result is then copied to
+  // `slice` on the device, once `after` has happened. Returns the event of that copy. `work` must own what it reads.
   [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work);
-  // Waits for all work that was given. Errors: those of the work.
+  // Waits for all queued work and rethrows its errors.
   void finish();
 
   [[nodiscard]] int64_t bytes() const;
@@ -49,15 +49,15 @@ class HostStates {
   struct UnitStates {
     at::Tensor master, weight;
     std::vector<at::Tensor> states;
-    size_t staging = 0;  // whose turn it is to hold `weight`
+    size_t staging = 0;  // staging buffer that holds `weight`
   };
 
   Copies& copies_;
   std::vector<UnitStates> units_;
-  std::vector<at::Tensor> staging_;  // two, used in turn; none where master weights are the weights
-  std::vector<Event> sent_;          // [staging], or [unit] where there is none; of the worker
+  std::vector<at::Tensor> staging_;  // two, used in turn; none without separate master weights
+  std::vector<Event> sent_;          // [staging], or [unit] without staging; used by the worker only
   std::vector<Event> given_;         // since finish
-  Worker worker_;                    // last: it ends before what it works on
+  Worker worker_;                    // last: stops before the members it uses are destroyed
 };
 
 }  // namespace partita::internal

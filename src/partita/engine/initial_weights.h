@@ -1,5 +1,5 @@
-// Initial weights: a pure function of (seed, parameter name, element index), so that every layout, stage and device
-// starts from the same model. They are made where they are kept: the host makes none of a device's.
+// Initial weights: a pure function of (seed, parameter name, element index), so that every layout, ZeRO stage and
+// device starts from the same model. They are generated on the device that stores them.
 //
 //   initial_weights(master.narrow(0, begin, box.count()), parameter, seed, box);
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace partita::internal {
 
-// out = the initial values of this box of the parameter, row by row; out [box.count()] fp32, bf16 or fp16, on any
-// device.
+// Fills out with the initial values of this box of the parameter, row by row; out [box.count()] fp32, bf16 or fp16, on
+// any device.
 void initial_weights(at::Tensor out, const ParameterSpec&, uint64_t seed, const Box&);
 
 }  // namespace partita::internal

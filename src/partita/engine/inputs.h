@@ -1,7 +1,7 @@
-// Batches where kernels read them: in memory of the device, at addresses that stay the same from step to step.
+// Input batches in device memory, at addresses that stay fixed from step to step.
 //
 //   Inputs inputs(device);
-//   const bool moved = inputs.take(batch, 0);     // true the first time, and whenever its shape has changed
+//   const bool moved = inputs.take(batch, 0);     // true the first time, and whenever the shape changes
 //   inputs[0].batch.tokens, inputs[0].samples
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -21,9 +21,9 @@ class Inputs {
   };
   explicit Inputs(at::Device device) : device_(device) {}
 
-  // Copies the batch into place `index`. true: it is elsewhere than the one before; what was recorded is not valid.
+  // Copies the batch to input `index`. true: its addresses changed, so recorded graphs are invalid.
   [[nodiscard]] bool take(const Batch&, size_t index);
-  // The batch that was taken last.
+  // The last batch copied to `index`.
   [[nodiscard]] const Input& operator[](size_t index) const { return inputs_[index]; }
 
  private:

@@ -20,14 +20,14 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
   std::ranges::stable_sort(order, {},
                            [&](size_t i) { return std::tuple(-buffers[i].bytes, buffers[i].last, buffers[i].first); });
 
-  std::vector<size_t> placed;  // by their offsets
+  std::vector<size_t> placed;  // sorted by offset
   for (const size_t i : order) {
     const int64_t bytes = aligned(buffers[i].bytes);
     if (bytes == 0) continue;
     int64_t offset = 0;
     for (const size_t other : placed) {
       if (!meet(buffers[i], buffers[other])) continue;
-      if (offset + bytes <= plan.offset[other]) break;  // the gap below it is wide enough
+      if (offset + bytes <= plan.offset[other]) break;  // the gap below it is large enough
       offset = std::max(offset, plan.offset[other] + aligned(buffers[other].bytes));
     }
     plan.offset[i] = offset;

@@ -13,8 +13,8 @@
 namespace partita::internal {
 namespace {
 
-// On the host the vectors come first, which the first layer reads: then the next forward follows the update unit by
-// unit.
+// On the host, vectors are updated first since the first layer reads them; the next forward then follows the update
+// unit by unit.
 std::vector<size_t> plan_update_order(const UnitPlan& plan, bool on_host) {
   std::vector<size_t> order;
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -129,7 +129,7 @@ void OptimizerShards::publish() {
 void OptimizerShards::update(const StepMemory& now) {
   const StepScalars* scalars = now.device();
   if (host_) {
-    // Nothing is written where a step is skipped: the memory that new weights are sent from still holds another unit's.
+    // A skipped step writes nothing: the staging buffers still hold the weights of other units.
     if (now.host.skip != 0) return;
     for (const size_t u : update_order_) with_.gradients->await(static_cast<int>(u));
     host_now_ = now.host;
@@ -161,7 +161,7 @@ void OptimizerShards::rewrite(std::span<const size_t> units, const std::function
       with_.weights.publish(unit);
     }
   }
-  // Only now: where publishing gathers, this thread waits for the unit, while the host goes on with the next.
+  // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
   for (const auto& [unit, updated] : by_host) with_.weights.publish(unit, updated);
 }
 

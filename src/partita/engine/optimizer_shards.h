@@ -1,14 +1,14 @@
-// Master weights and optimizer states of this rank's slices, on the device or in host memory: set, read, and updated by
-// the gradients of a step.
+// Master weights and optimizer states of this rank's slices, on the device or in host memory: initialized, read, and
+// updated from the gradients of a step.
 //
-//   const std::vector<at::Tensor> masters = make_masters(plan, options);      // which weights are gathered from too
+//   const std::vector<at::Tensor> masters = make_masters(plan, options);      // also the source of weight gathers
 //   OptimizerShards shards(plan, options, masters, {.shard = *zero.shard, .weights = weights, ...});
 //   shards.set(fill);
 //   for each step:
 //     ... forward ...
 //     shards.finish();                                                        // before gradients are written
 //     ... backward ...
-//     shards.update(now);                                                     // and publishes the weights
+//     shards.update(now);                                                     // publishes the weights
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -32,53 +32,52 @@
 
 namespace partita::internal {
 
-// [unit]: this rank's slices of master weights on the device, zero. Undefined: the unit is frozen, the weights are
-// their own master weights, or these are on the host.
+// [unit]: this rank's slices of the master weights on the device, zero. Undefined: the unit is frozen, has no separate
+// master weights, or keeps them on the host.
 [[nodiscard]] std::vector<at::Tensor> make_masters(const UnitPlan&, const ParameterOptions&);
 
-// Fills out [box.count()] with a box of the parameter, row by row; out is the memory that keeps it, of any device and
-// dtype.
+// Fills out [box.count()] with a box of the parameter, row by row; out is the destination, of any device and dtype.
 using FillWeights = std::function<void(const ParameterSpec&, const Box&, at::Tensor out)>;
-// The same of fp32 values in host memory.
+// The same with fp32 values in host memory.
 using ReadWeights = std::function<void(const ParameterSpec&, const Box&, std::span<float> out)>;
-// Reads a piece at a time, and rounds and copies it to where the weights are kept.
+// Reads in pieces of up to 1M elements, each converted and copied to the destination.
 [[nodiscard]] FillWeights from_host(ReadWeights);
 
-// What this rank's slices have of a parameter, for checkpoints: elements of the global parameter. A slice may begin
-// and end inside a row, so that it has up to three boxes of one parameter.
+// This rank's part of a parameter, for checkpoints, in coordinates of the global parameter. A slice may begin and end
+// inside a row, so a parameter has up to three boxes per slice.
 struct OwnedBox {
   const ParameterSpec* parameter;
   Box box;
-  // [box.count()], row by row: master weights, then the optimizer's states; views. Of a frozen parameter: the weights in
-  // the compute dtype alone.
+  // [box.count()], row by row, views: master weights, then the optimizer states. Frozen parameters: only the weights in
+  // the compute dtype.
   std::vector<at::Tensor> values;
 };
 
 class OptimizerShards {
  public:
-  // All outlive this object.
+  // All must outlive this object.
   struct Collaborators {
-    Communicator& shard;  // over which slices are cut
+    Communicator& shard;  // over which units are sliced
     WeightStore& weights;
     GradientStore* gradients;  // null: inference, nothing is updated
-    Copies* copies;            // not null where states are on the host
+    Copies* copies;            // required if states are on the host
     Stream& compute;
   };
-  // The plan outlives this object, too. Errors: those of make_optimizer.
+  // The plan must outlive this object, too. Errors: those of make_optimizer.
   OptimizerShards(const UnitPlan&, const ParameterOptions&, std::span<const at::Tensor> masters, const Collaborators&);
   OptimizerShards(const OptimizerShards&) = delete;
   OptimizerShards& operator=(const OptimizerShards&) = delete;
 
-  // The weights of this rank's slices, published; optimizer states zero.
+  // Fills and publishes the weights of this rank's slices; zeroes optimizer states.
   void set(const FillWeights&);
-  // Values of every slice, once all updates that were begun are done. After writing into them call publish().
+  // Values of every slice; waits for pending updates. Call publish() after writing to them.
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
   void publish();
 
-  // One update by the gradients, which are finished: nothing changes where now.host.skip is set. The host's may still
-  // run when it returns; whoever reads the weights waits.
+  // One update from the finished gradients; a no-op if now.host.skip is set. Host updates may still run on return;
+  // readers of the weights wait for them.
   void update(const StepMemory& now);
-  // Waits for the host's updates: gradients may be written again.
+  // Waits for host updates, so that gradients may be written again.
   void finish() const;
 
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return optimizer_->state_names(); }
@@ -90,8 +89,8 @@ class OptimizerShards {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  // work(unit) rewrites the unit's master weights and what is computed with; then it is published. What the host does
-  // is given to it for all units before the first of them is published.
+  // Runs work(unit), which rewrites the master weights and compute weights of the unit, and publishes the unit. Host
+  // work is queued for all units before the first of them is published.
   void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
   void measure_norms(const StepScalars*);
 
@@ -99,10 +98,10 @@ class OptimizerShards {
   Collaborators with_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<ShardView> shards_;     // [unit]
-  std::vector<size_t> update_order_;  // of the units that are trained
-  at::Tensor norms_;                  // of the optimizer: [parameters, 2]; undefined where it needs none
-  StepScalars host_now_;              // of an update on the host, which may still run when the next step's are written
-  std::unique_ptr<HostStates> host_;  // null: all lies on the device. Last: its thread ends before what it reads
+  std::vector<size_t> update_order_;  // trainable units
+  at::Tensor norms_;                  // for the optimizer: [parameters, 2]; undefined if it needs none
+  StepScalars host_now_;              // of the running host update, which may overlap the next step's scalars
+  std::unique_ptr<HostStates> host_;  // null: all state is on the device. Last: its thread ends before what it reads
 };
 
 }  // namespace partita::internal

@@ -15,7 +15,7 @@ int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const Param
   const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
   int64_t total = 0;
   for (size_t s = 0; s < slots.slot_count.size(); ++s) total += slots.slot_count[s] * size_of(slots.slot_dtype[s]);
-  // Where slots are shared a unit's slice is outside them, unless gathers round from its master weights.
+  // With shared slots a unit's slice is stored outside them, unless gathers read its master weights.
   for (const Unit& unit : plan.units)
     if (sharding.weights && unit.pool != BufferPool::persistent && !options.has_master_on_device(unit))
       total += slice_bytes(unit, unit.weight);
@@ -24,7 +24,7 @@ int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const Param
 
 void add_states(const UnitPlan& plan, const ParameterOptions& options, ParameterMemory& m) {
   const auto states = static_cast<int64_t>(make_optimizer(options.optimizer)->state_names().size());
-  std::array<int64_t, 2> staging = {0, 0};  // on the host, of new weights on their way to the device
+  std::array<int64_t, 2> staging = {0, 0};  // on the host, for new weights on their way to the device
   size_t turn = 0;
   for (const Unit& unit : plan.units) {
     if (!unit.trainable) continue;

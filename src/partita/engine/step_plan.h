@@ -1,9 +1,9 @@
-// A step as a list of actions: the forward and backward passes of its micro-batches, in order. Pure. What weights are
-// gathered ahead (shard/use_plan.h), how long buffers live (engine/arena.h) and how many collectives a step has are
-// read from this list.
+// A step as a list of actions: the forward and backward passes of its micro-batches, in order. Pure. Weight prefetching
+// (shard/use_plan.h), buffer lifetimes (engine/arena.h) and the number of collectives per step are derived from this
+// list.
 //
 //   const StepActions step = one_stage(2);                               // F0 B0 F1 B1
-//   const std::vector<BlockUse> uses = block_uses(step.actions, blocks);  // block 0, 1, ... forward, then backward, ...
+//   const std::vector<BlockUse> uses = block_uses(step.actions, blocks);  // block 0, 1, ... forward, then backward
 #pragma once
 #include <span>
 #include <string>
@@ -16,19 +16,19 @@ namespace partita::internal {
 struct Action {
   Pass pass = Pass::forward;
   int micro_batch = 0;
-  int slot = 0;       // which holds the micro-batch's activations from its forward to its backward
-  bool last = false;  // the last backward of the step: gradients are complete
+  int slot = 0;       // holds the micro-batch's activations from its forward to its backward
+  bool last = false;  // last backward of the step: gradients are complete
 
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// The actions of a step. A step may have millions of micro-batches that all go the same way: the list holds that way once.
+// The actions of a step. Millions of identical micro-batches are stored as one repeated head.
 struct StepActions {
   std::vector<Action> actions;
-  int head = 0;   // the first actions, which are of one micro-batch ...
-  int times = 1;  // ... and are taken so often, each time with the next one
+  int head = 0;   // the first `head` actions belong to one micro-batch ...
+  int times = 1;  // ... and repeat `times` times, each time for the next micro-batch
 
-  // visit(action, the one before or null), in order.
+  // Calls visit(action, previous action or null), in order.
   template <class Visit>
   void each(Visit visit) const {
     const Action* before = nullptr;
@@ -45,34 +45,34 @@ struct StepActions {
   }
 };
 
-// One micro-batch after the other, in one slot.
+// Micro-batches one after another, in a single slot.
 [[nodiscard]] StepActions one_stage(int micro_batches);
 
-// Slots that the actions use. Errors, each naming the action: a micro-batch without exactly one forward and then one
-// backward; a slot that is overwritten before its backward; a last action that is not the last backward.
+// Number of slots that the actions use. Errors, each naming the action: a micro-batch without exactly one forward
+// followed by one backward; a slot overwritten before its backward; a last action that is not the last backward.
 [[nodiscard]] int activation_slots(std::span<const Action>, int micro_batches);
 
 struct StepBlocks {
   int count = 0;
-  int first_trainable = 0;           // block: those below it have no backward
-  std::vector<bool> backward_reads;  // [block]: its backward reads weights
+  int first_trainable = 0;           // blocks below it have no backward
+  std::vector<bool> backward_reads;  // [block]: whether its backward reads weights
 };
 
 // One use per block and action, in order.
 [[nodiscard]] std::vector<BlockUse> block_uses(std::span<const Action>, const StepBlocks&);
 
-// Where uses of blocks stand in the list of block_uses.
+// Positions of block uses in the list returned by block_uses.
 class Moments {
  public:
   Moments(std::span<const Action> actions, const StepBlocks&);
 
-  // The first forward of the block in the slot; -1: none.
+  // First forward of the block in the slot; -1: none.
   [[nodiscard]] int first_forward(int slot, int block) const;
-  // The last backward of the block in the slot; its last forward if it has no backward.
+  // Last backward of the block in the slot, or its last forward if it has no backward.
   [[nodiscard]] int last_use(int slot, int block) const;
-  // The first backward of the block in any slot.
+  // First backward of the block in any slot.
   [[nodiscard]] int first_backward(int block) const;
-  // After all uses: the update of the weights.
+  // The weight update, after all uses.
   [[nodiscard]] int update() const { return update_; }
 
  private:

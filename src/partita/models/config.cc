@@ -16,19 +16,19 @@ void require_between(std::string_view name, int64_t value, int64_t least, int64_
 
 void require_probability(std::string_view name, double value) {
   if (!(value >= 0 && value < 1)) fail("model.{} is {}: expected at least 0 and less than 1", name, value);
-  // Masks have 16 bits an element (base/random.h).
+  // Dropout masks use 16 bits per element (base/random.h).
   const uint32_t threshold = dropout_threshold(static_cast<float>(value));
   if (value > 0 && (threshold == 0 || threshold > 65535))
     fail("model.{} is {}: expected 0, or a probability from 1/65536 to 65535/65536", name, value);
 }
 
-// Weights of one layer's matmuls: qkv and output of the attention; up (and gate) and down of the MLP.
+// Matmul weights of one layer: qkv and output of attention; up (and gate) and down of the MLP.
 int64_t layer_matmul_weights(const ModelConfig& m) {
   const int64_t q = m.heads * m.head_size(), kv = m.key_value_heads() * m.head_size();
   return m.hidden_size * (q + 2 * kv + q) + (m.kind == ModelKind::llama ? 3 : 2) * m.hidden_size * m.ffn_size();
 }
 
-// Where integers could overflow. Sizes are within their limits.
+// In floating point, since integers could overflow. All sizes are within their limits.
 double approximate_parameters(const ModelConfig& m) {
   const auto width = static_cast<double>(m.hidden_size);
   const double attention = 4 * width * static_cast<double>(m.heads) * static_cast<double>(m.head_size());

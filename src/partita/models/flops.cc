@@ -8,18 +8,18 @@ namespace {
 
 double attention_width(const ModelConfig& m) { return static_cast<double>(m.heads * m.head_size()); }
 
-// Of one layer and token, forward.
+// FLOPs per layer and token, forward.
 double first_mlp_product(const ModelConfig& m) {
   const int64_t rows = (m.kind == ModelKind::llama ? 2 : 1) * m.ffn_size();
   return 2.0 * static_cast<double>(m.hidden_size) * static_cast<double>(rows);
 }
 
 struct Card {
-  std::string_view part;  // of the name
+  std::string_view part;  // substring of the name
   double half, fp32;      // TFLOP/s
 };
 
-// The first whose part is in the name counts. Data sheets of NVIDIA, dense: H100, H100 NVL, H200, H200 NVL, GH200.
+// The first match counts. Dense peaks from NVIDIA data sheets: H100, H100 NVL, H200, H200 NVL, GH200.
 constexpr std::array<Card, 6> kCards = {{{"H100 PCIe", 756, 51},
                                          {"H100 NVL", 835, 60},
                                          {"H200 NVL", 835, 60},

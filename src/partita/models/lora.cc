@@ -38,7 +38,7 @@ std::vector<std::string_view> wanted_names(const LoraConfig& lora, ModelKind kin
 
 std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-// As PEFT matches: the whole name behind the layer, or its last word.
+// Matches like PEFT: the full name within the layer, or its last component.
 bool matches(std::string_view wanted, const LoraTarget& target) {
   return wanted == target.hugging_face || wanted == last_word(target.hugging_face);
 }
@@ -73,7 +73,7 @@ void validate(const LoraConfig& lora, ModelKind kind) {
   if (!(lora.alpha > 0)) fail("lora.alpha is {}: expected more than 0", lora.alpha);
   if (!(lora.dropout >= 0 && lora.dropout < 1))
     fail("lora.dropout is {}: expected at least 0 and less than 1", lora.dropout);
-  // Masks have 16 bits an element (base/random.h).
+  // Dropout masks use 16 bits per element (base/random.h).
   if (lora.dropout > 0 && dropout_threshold(static_cast<float>(lora.dropout)) - 1U > 65534U)
     fail("lora.dropout is {}: expected 0, or a probability from 1/65536 to 65535/65536", lora.dropout);
   const std::vector<LoraTarget> targets = lora_targets(kind);

@@ -1,5 +1,5 @@
-// Low-rank adapters (E. Hu et al., "LoRA: low-rank adaptation of large language models", 2021): beside a frozen matrix
-// W two small ones are trained, y = x W^T + alpha / rank * dropout(x) A^T B^T, A [rank, in], B [out, rank].
+// Low-rank adapters (E. Hu et al., "LoRA: low-rank adaptation of large language models", 2021): next to a frozen matrix
+// W, two small matrices are trained, y = x W^T + alpha / rank * dropout(x) A^T B^T, A [rank, in], B [out, rank].
 //
 //   LoraConfig lora{.rank = 16, .alpha = 32, .targets = "q_proj,v_proj"};
 //   validate(lora, ModelKind::llama);
@@ -17,26 +17,26 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters, everything is trained
   double alpha = 16;
   double dropout = 0;
-  // Names of Hugging Face's linears, with commas: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of
-  // llama, c_attn, c_fc, c_proj (attention's and MLP's) of gpt2. Empty: those of the attention.
+  // Comma-separated Hugging Face names of linears: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj for
+  // llama; c_attn, c_fc, c_proj (attention and MLP) for gpt2. Empty: the attention linears.
   std::string targets;
 
   bool operator==(const LoraConfig&) const = default;
 };
 
-// A linear of a layer as adapters see it.
+// A linear of a layer that may have an adapter.
 struct LoraTarget {
-  std::string_view part;          // ours: "attention.q"; parameters "layers.0.attention.q.lora_a" and ".lora_b"
+  std::string_view part;          // our name: "attention.q"; parameters "layers.0.attention.q.lora_a" and ".lora_b"
   std::string_view hugging_face;  // "self_attn.q_proj", "attn.c_attn"
 };
-// All that a layer of this kind has.
+// All targets in a layer of this kind.
 [[nodiscard]] std::vector<LoraTarget> lora_targets(ModelKind);
-// Theirs of the linear that is this part of ours; there is one.
+// The Hugging Face name of the linear that is this part.
 [[nodiscard]] std::string_view hugging_face_linear(ModelKind, std::string_view part);
-// Those that are adapted, in the order of lora_targets; none if rank is 0.
+// The targets with adapters, in the order of lora_targets; none if rank is 0.
 [[nodiscard]] std::vector<LoraTarget> adapted_targets(const LoraConfig&, ModelKind);
 
-// Error: a target that this kind of model does not have (with those it has), a rank or probability out of range.
+// Error: a target that this kind of model does not have (lists the valid ones); a rank or probability out of range.
 void validate(const LoraConfig&, ModelKind);
 
 }  // namespace partita

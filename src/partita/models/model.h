@@ -1,4 +1,4 @@
-// From a configuration to the blocks of a model, with adapters or without.
+// Builds the blocks of a model from its configuration, with or without adapters.
 //
 //   std::vector<std::unique_ptr<Block>> blocks = make_blocks(config, DType::bf16);
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace partita {
 
-// fp8: the layers' linears multiply in 8 bits (ops/fp8.h); compute is bf16. On `device` lie what blocks own, which are
-// constants. Errors: those of validate(config) and validate(lora); a vocab_size that is still 0.
+// fp8: the layers' linears use fp8 matmuls (ops/fp8.h); requires compute bf16. `device` holds constants owned by the
+// blocks. Errors: those of validate(config) and validate(lora); a vocab_size that is still 0.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig&, DType compute, const LoraConfig& = {},
                                                               at::Device = at::kCPU, bool fp8 = false);
 

@@ -1,14 +1,14 @@
-// A model is a list of blocks (embedding, layers, head with loss), and a block is a set of functions of weights: it
-// owns none, they are handed to it. Where the weights come from, where the gradients go and what is kept between
-// forward and backward is the engine's affair; that is all that ZeRO, offload and recomputation are.
+// A model is a list of blocks (embedding, layers, head with loss). A block is a set of pure functions of weights and
+// owns none. The engine decides where weights come from, where gradients go, and what is saved between forward and
+// backward: ZeRO, offload and recomputation live entirely there.
 //
 //   Residual x = block.forward(weights, x, context, saved);
 //   ...
-//   block.recompute(weights, context, saved);                 // fills what forward did not keep, and no more
+//   block.recompute(weights, context, saved);                 // fills exactly what forward did not save
 //   ResidualGrad g = block.backward(weights, g, context, saved, grads);
 //
-// A parameter belongs to the block that applies it. The bias of a layer's last linear is added by the next block's
-// add+norm: that block lists it, by its global name, and its backward makes the gradient.
+// A parameter belongs to the block that applies it. The bias of a layer's last linear is added by the add+norm of the
+// next block, so that block lists it (by its global name) and computes its gradient.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -22,7 +22,7 @@
 
 namespace partita {
 
-// Of one micro-batch on this rank.
+// One micro-batch on this rank.
 struct Shape {
   int64_t samples = 1, length = 1;
   [[nodiscard]] int64_t rows() const { return samples * length; }
@@ -31,34 +31,34 @@ struct Shape {
 
 struct Batch {
   at::Tensor tokens, labels, positions;  // [samples, length] int32; labels may be kIgnoredLabel, undefined in inference
-  std::vector<int64_t> samples;          // global id of each sample: what its dropout masks are keyed by
-  at::Tensor first_keys;                 // undefined, or where each token's document begins in its sample (attention.h)
+  std::vector<int64_t> samples;          // global id of each sample, which keys its dropout masks
+  at::Tensor first_keys;                 // start of each token's document in its sample (attention.h), or undefined
   [[nodiscard]] Shape shape() const { return {tokens.size(0), tokens.size(1)}; }
 };
 
-// The residual stream between blocks is sum + dropout(branch + bias), not yet added: the next block's first kernel adds
-// and normalizes in one pass, and knows the bias and the dropout. sum undefined: zero.
+// The residual stream between blocks is sum + dropout(branch + bias), not yet added: the first kernel of the next
+// block, which knows the bias and the dropout, adds and normalizes in one pass. sum undefined: zero.
 struct Residual {
   at::Tensor sum, branch;  // [rows, width]
 };
 
-// d/d sum and d/d branch; one tensor twice where there is no dropout.
+// d/d sum and d/d branch; the same tensor twice without dropout.
 struct ResidualGrad {
   at::Tensor sum, branch;
-  at::Tensor scale = {};  // of branch, measured (ops/fp8.h), or undefined
+  at::Tensor scale = {};  // fp8 scale of branch, amax measured (ops/fp8.h); or undefined
 };
 
-// What a block hands on. The engine owns these three, and blocks overwrite them in turn.
+// Output memory owned by the engine and reused by every block.
 struct OutputBuffers {
   at::Tensor branch, d_sum, d_branch;  // [rows, width]
-  at::Tensor scale;                    // [kFp8Scale] fp32, of the gradient of a branch
+  at::Tensor scale;                    // [kFp8Scale] fp32, for the gradient of a branch
 };
 
-// In the order of Block::parameters(), shaped; in the compute dtype.
+// Shaped, in the compute dtype, in the order of Block::parameters().
 using Weights = std::span<const at::Tensor>;
 
-// What forward is for. In training the head makes loss and logits only in backward, chunk by chunk, so that they are
-// made once and never all held; in evaluation forward makes the loss; in inference the logits of the last position.
+// Purpose of the forward pass. train: the head computes logits and loss only in backward, chunk by chunk, so that they
+// are computed once and never stored whole; evaluate: forward computes the loss; infer: logits of the last position.
 enum class Mode : uint8_t { train, evaluate, infer };
 
 struct KvCache;  // kv_cache.h
@@ -70,28 +70,28 @@ struct Context {
   OutputBuffers outputs;
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
   at::Tensor samples;                   // batch->samples on the device: [samples] int64
-  at::Tensor loss;                      // [1] double: the head adds its sum over counted tokens
+  at::Tensor loss;                      // [1] double: the head adds the loss summed over valid tokens
   at::Tensor logits;                    // infer: [samples, vocabulary] fp32, written by the head
-  KvCache* cache = nullptr;             // infer: what was read before the batch; layers append to it
-  // Of the block's tensors in 8 bits, where scales outlive the micro-batch (ops/fp8.h): [BlockTraits::fp8_scales,
-  // kFp8Scale]. Undefined: each tensor is scaled by its own magnitude.
+  KvCache* cache = nullptr;             // infer: past keys and values; layers append to it
+  // Delayed scaling: scales of the block's fp8 tensors (ops/fp8.h), [BlockTraits::fp8_scales, kFp8Scale], which outlive
+  // the micro-batch. Undefined: current scaling.
   at::Tensor scales;
-  bool scales_known = false;  // by the steps before; false: measured anew, into scales
+  bool scales_known = false;  // from previous steps; false: measured before use, into scales
 };
 
 struct BlockTraits {
   BlockKind kind = BlockKind::layer;
-  bool backward_reads_weights = true;  // false: no weights are gathered for backward
-  bool forward_fills_all = true;       // forward also leaves what it does not keep as recompute would
-  int64_t fp8_scales = 0;              // tensors that are quantized to fp8, each with a scale
+  bool backward_reads_weights = true;  // false: backward gathers no weights
+  bool forward_fills_all = true;       // buffers that are not saved still hold after forward what recompute would write
+  int64_t fp8_scales = 0;              // tensors quantized to fp8, each with a scale
 };
 
 class Block {
  public:
   virtual ~Block() = default;
-  // The same list at every call.
+  // Returns the same list at every call.
   [[nodiscard]] virtual std::vector<ParameterSpec> parameters() const = 0;
-  // Pure functions of the shape: they are the memory plan.
+  // Pure functions of the shape, which define the memory plan.
   [[nodiscard]] virtual std::vector<BufferSpec> saved(const Shape&) const = 0;
   [[nodiscard]] virtual std::vector<BufferSpec> scratch(const Shape&) const = 0;
   [[nodiscard]] virtual BlockTraits traits() const = 0;

@@ -69,7 +69,7 @@ int64_t offset_in(const Box& outer, const Box& inner) {
 std::vector<BoxCopy> copies_between(const Box& from, const Box& to) {
   const std::optional<Box> shared = overlap(from, to);
   if (!shared) return {};
-  // Rows of the same width in both follow each other without a gap.
+  // Rows as wide as both boxes are contiguous in both.
   if (shared->columns == from.columns && shared->columns == to.columns)
     return {{offset_in(from, *shared), offset_in(to, *shared), shared->count()}};
   std::vector<BoxCopy> copies;

@@ -30,7 +30,7 @@ std::vector<at::Tensor> carve(at::Tensor memory, std::span<const BufferSpec> spe
   std::vector<at::Tensor> views;
   int64_t offset = 0;
   for (const BufferSpec& spec : specs) {
-    // The deleter holds the memory: a view keeps it alive.
+    // Captured by the deleter: a view keeps the memory alive.
     views.push_back(at::from_blob(
         static_cast<std::byte*>(memory.data_ptr()) + offset, spec.shape, [memory](void*) {},
         memory.options().dtype(scalar_type(spec.dtype))));

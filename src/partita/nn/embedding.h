@@ -1,5 +1,5 @@
-// Token embedding, with learned positions where the model has them: the first block. Its output is a branch with no
-// sum, so that the first layer's add applies the embedding dropout.
+// Token embedding, plus learned positions if the model has them: the first block. Its output is a branch with an
+// undefined sum, so that the add of the first layer applies the embedding dropout.
 #pragma once
 #include "partita/nn/block.h"
 
@@ -7,7 +7,7 @@ namespace partita::internal {
 
 struct EmbeddingOptions {
   int64_t vocabulary;
-  int64_t positions;  // learned ones; 0: none
+  int64_t positions;  // learned positions; 0: none
   int64_t width;
   double init_std = 0.02;
   DType dtype = DType::fp32;

@@ -144,7 +144,7 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
   const int64_t n = saved[kR1].size(0);
   const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = up_.kept_input(saved, kH2, n);
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
-  if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
+  if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output backward does not need
     middle(w, context, saved, true);
     down_.keep_input(saved[kActivated], context, saved);
     return down_.recompute(w, saved[kActivated], context, saved);

@@ -1,9 +1,9 @@
 // A pre-norm transformer layer of GPT-2 (A. Radford et al., "Language models are unsupervised multitask learners",
 // 2019):
 //
-//   r1 = sum + dropout(branch + bias of the layer before);  h1 = norm(r1)
-//   r2 = r1 + dropout(output(attention(qkv(h1))));          h2 = norm(r2)
-//   hands on r2 and down(gelu(up(h2))), whose bias and dropout are the next block's
+//   r1 = sum + dropout(branch + bias of the previous layer);  h1 = norm(r1)
+//   r2 = r1 + dropout(output(attention(qkv(h1))));            h2 = norm(r2)
+//   returns r2 and down(gelu(up(h2))), whose bias and dropout the next block applies
 #pragma once
 #include "partita/nn/block.h"
 #include "partita/nn/layer.h"
@@ -19,7 +19,7 @@ struct Gpt2LayerOptions {
   LoraOptions lora;
 };
 
-// The bias that the block after layer `index` adds.
+// Name of the bias that the block after layer `index` adds.
 [[nodiscard]] std::string down_bias_name(int64_t index);
 
 class Gpt2Layer final : public Block {
@@ -72,13 +72,13 @@ class Gpt2Layer final : public Block {
 
   [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
-  // From norm 1 to the activation: what forward and a full recomputation both run.
+  // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
-  // From norm 2 to the activation.
+  // The up projection and the activation.
   void activate(Weights, Context&, Saved&, bool again) const;
 
   Gpt2LayerOptions options_;
-  LinearPlaces places_;  // behind the layer's own
+  LinearPlaces places_;  // after the layer's own parameters, slots and scratch
   Linear qkv_, output_, up_, down_;
 };
 

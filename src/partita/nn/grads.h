@@ -1,5 +1,4 @@
-// Where a block's backward puts gradients: the interface between blocks, which make them, and the store, which reduces
-// them.
+// Where a block's backward writes gradients: the interface between blocks and the store that reduces the gradients.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -10,10 +9,10 @@ namespace partita {
 class Grads {
  public:
   virtual ~Grads() = default;
-  // Of a parameter of the block, by its place in Block::parameters(): norms, biases, embeddings, written by their own
-  // kernels at once. Without a gradient where the parameter is frozen.
+  // Target of a parameter, given by its index in Block::parameters(). For norms, biases and embeddings, whose kernels
+  // write gradients directly. The gradient is undefined if the parameter is frozen.
   virtual Target target(int parameter) = 0;
-  // dW (+)= scale * d_y^T x, for d_y [rows, out] and x [rows, in]; nothing where it is frozen.
+  // dW (+)= scale * d_y^T x, for d_y [rows, out] and x [rows, in]; a no-op for frozen parameters.
   virtual void matmul(int parameter, at::Tensor d_y, at::Tensor x, float scale = 1) = 0;
 };
 

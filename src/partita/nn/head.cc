@@ -26,7 +26,7 @@ int64_t head_chunk_bytes(at::Device device) { return (device.is_cpu() ? int64_t{
 int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes, int64_t chunk_bytes) {
   const int64_t fitting = std::max<int64_t>(64, chunk_bytes / (vocabulary * element_bytes));
   const int64_t chunks = std::max<int64_t>(1, (rows + fitting - 1) / fitting);
-  return (rows + chunks - 1) / chunks;  // even chunks, so that the last is no remainder
+  return (rows + chunks - 1) / chunks;  // equal chunks, without a small remainder
 }
 
 std::vector<ParameterSpec> Head::parameters() const {

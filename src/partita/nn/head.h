@@ -1,6 +1,6 @@
-// The last block: add, final norm, logits and cross-entropy loss, chunk by chunk of rows, so that the logits of a batch
-// never exist at once. In training its forward keeps its input and its backward makes logits, loss and gradients: the
-// loss of a step exists after backward.
+// The last block: residual add, final norm, logits and cross-entropy loss, in chunks of rows, so that the logits of a
+// batch are never stored whole. In training, forward saves the input and backward computes logits, loss and gradients:
+// the loss of a step is known after backward.
 #pragma once
 #include "partita/nn/block.h"
 #include "partita/ops/dropout.h"
@@ -11,20 +11,20 @@ enum class NormKind : uint8_t { layer, rms };
 
 struct HeadOptions {
   int64_t vocabulary, width;
-  std::string weight_name = "head.weight";  // a tied head names the embedding's table
-  std::string entry_bias_name;              // bias of the last layer's branch; empty: none, as always with RMS norm
-  uint32_t entry_site = 0;                  // its place in dropout
+  std::string weight_name = "head.weight";  // a tied head uses the name of the embedding table
+  std::string entry_bias_name;              // bias of the last layer's branch; empty: none, as for Llama
+  uint32_t entry_site = 0;                  // dropout site
   NormKind norm = NormKind::layer;
   double norm_epsilon = 1e-5, init_std = 0.02;
   float entry_dropout = 0;
   DType dtype = DType::fp32;
-  int64_t chunk_bytes = int64_t{16} << 20;  // of logits at a time
+  int64_t chunk_bytes = int64_t{16} << 20;  // of logits per chunk
 };
 
-// Bytes of a chunk that suit a device: what stays in a CPU's last-level cache; on a GPU enough rows for products at
-// full speed (some 8000 of GPT-2's vocabulary).
+// Chunk size for a device: fits in the last-level cache of a CPU; on a GPU large enough for full matmul throughput
+// (about 8000 rows with GPT-2's vocabulary).
 [[nodiscard]] int64_t head_chunk_bytes(at::Device);
-// Rows a chunk, even ones.
+// Rows per chunk, in chunks of equal size.
 [[nodiscard]] int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes, int64_t chunk_bytes);
 
 class Head final : public Block {
@@ -35,7 +35,7 @@ class Head final : public Block {
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
   Residual forward(Weights, Residual, Context&, Saved&) const override;
-  // Keeps all that backward reads, so that what the last layer left in shared memory stays there.
+  // A no-op since backward's inputs are all saved; also preserves what the last layer left in shared buffers.
   void recompute(Weights, Context&, Saved&) const override {}
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;
 
@@ -46,7 +46,7 @@ class Head final : public Block {
 
   [[nodiscard]] bool has_norm_bias() const { return options_.norm == NormKind::layer; }
   [[nodiscard]] bool has_entry_bias() const { return !options_.entry_bias_name.empty(); }
-  // Undefined where the norm has none.
+  // Undefined for norms without a mean.
   [[nodiscard]] at::Tensor mean(const Saved& saved) const { return has_norm_bias() ? saved[kMean] : at::Tensor(); }
 
   HeadOptions options_;

@@ -11,7 +11,7 @@ namespace partita::internal {
 namespace {
 
 constexpr uint32_t kPlaces = 3;
-constexpr uint32_t kAdapters = 16;            // at most in a layer
+constexpr uint32_t kAdapters = 16;            // maximum per layer
 constexpr uint32_t kAdapterSites = 1U << 31;  // above the sites of all layers
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace partita::internal {
 namespace {
 
-// Behind the layer's own: of adapters, and of products in 8 bits, where kRows is x or d_y, kTransposed is d_y transposed.
+// After the layer's own scratch: buffers of adapters and of fp8. kRows holds x or d_y, kTransposed d_y transposed.
 enum Scratch : uint8_t { kLow, kWide, kRows, kTransposed, kMatrix };
 constexpr int64_t kLinearScales = kScalesOfLinear * kFp8Scale;
 
@@ -58,8 +58,8 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
   weight.parts = spec_.parts;
   for (const Adapter& adapter : adapters_) {
     const std::string name = layer_parameter(layer_, adapter.part.name);
-    // The variance of the uniform(-1/sqrt(in), 1/sqrt(in)) with which the authors begin; B is zero, so that training
-    // begins at the base model.
+    // Variance of the authors' uniform(-1/sqrt(in), 1/sqrt(in)). B is zero, so that training starts from the base
+    // model.
     const Init init{.mean = 0, .std = 1 / std::sqrt(3.0 * static_cast<double>(spec_.in))};
     ParameterSpec a{
         .name = name + ".lora_a", .shape = {lora_.rank, spec_.in}, .init = init, .decay = true, .adapter = true};
@@ -68,7 +68,7 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
                     .init = {.mean = 0, .std = 0},
                     .decay = true,
                     .adapter = true};
-    if (spec_.split == Split::columns) {  // A has the columns of W, B its rows
+    if (spec_.split == Split::columns) {  // A is split like the columns of W, B like its rows
       a.split = Split::columns;
       a.parts = {{.name = adapter.part.name, .rows = lora_.rank, .quantum = adapter.part.quantum}};
     } else if (spec_.split == Split::rows) {

@@ -85,7 +85,7 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
          layer_dropout(layer(), DropoutPlace::attention, context), context);
-  const at::Tensor& output = context.outputs.branch;  // what entered was added to r1
+  const at::Tensor& output = context.outputs.branch;  // its input value is already added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
@@ -126,7 +126,7 @@ void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
   const int64_t n = saved[kR1].size(0);
   const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = gate_up_.kept_input(saved, kH2, n);
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], {}, saved[kRstd1], w[kNorm1], {});
-  if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output no gradient needs
+  if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output backward does not need
     middle(w, context, saved, true);
     down_.keep_input(saved[kActivated], context, saved);
     return down_.recompute(w, saved[kActivated], context, saved);
@@ -149,7 +149,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const OutputBuffers& out = context.outputs;
 
-  // What nobody reads again gives its place to its gradient; adapters read the input of their linear again.
+  // Gradients overwrite activations that are no longer needed; adapters still read the input of their linear.
   const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
   const at::Tensor& d_h2 = gate_up_.adapters() > 0 ? scratch[kDH] : saved[kH2];

@@ -3,7 +3,7 @@
 //
 //   r1 = sum + dropout(branch);                                  h1 = rms norm(r1)
 //   r2 = r1 + dropout(output(attention(rope(qkv(h1)))));         h2 = rms norm(r2)
-//   hands on r2 and down(silu(gate(h2)) * up(h2)), whose dropout is the next block's
+//   returns r2 and down(silu(gate(h2)) * up(h2)), whose dropout the next block applies
 #pragma once
 #include <memory>
 
@@ -58,11 +58,11 @@ class LlamaLayer final : public Block {
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
-  // From norm 1 to the activation: what forward and a full recomputation both run.
+  // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
 
   LlamaLayerOptions options_;
-  LinearPlaces places_;  // behind the layer's own
+  LinearPlaces places_;  // after the layer's own parameters, slots and scratch
   Linear qkv_, output_, gate_up_, down_;
 };
 

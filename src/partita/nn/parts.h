@@ -1,5 +1,5 @@
-// The parts of a layer's packed matrices, with all their rows in order: said here once, for the layers, for how ranks
-// split them, and for their names elsewhere (interop/hf_names.h). Pure.
+// The parts of a layer's packed matrices, covering all rows in order. The single definition for layers, for splits over
+// ranks and for names in other formats (interop/hf_names.h). Pure.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace partita {
 
-// Of qkv. The query heads that share a key/value head stay together with it.
+// Parts of qkv. Query heads that share a key/value head stay together with it.
 [[nodiscard]] inline std::vector<ParameterPart> attention_parts(int64_t heads, int64_t kv_heads, int64_t head_width) {
   const int64_t kv = kv_heads * head_width;
   return {{.name = "attention.q", .rows = heads * head_width, .quantum = heads / kv_heads * head_width},
@@ -16,7 +16,7 @@ namespace partita {
           {.name = "attention.v", .rows = kv, .quantum = head_width}};
 }
 
-// Of gate_up, of a gated MLP.
+// Parts of gate_up in a gated MLP.
 [[nodiscard]] inline std::vector<ParameterPart> gate_up_parts(int64_t ffn_width) {
   return {{.name = "mlp.gate", .rows = ffn_width}, {.name = "mlp.up", .rows = ffn_width}};
 }

@@ -5,7 +5,7 @@
 namespace partita::internal {
 namespace {
 
-// Cuts [begin, begin + size) of one dimension.
+// Narrows [begin, begin + size) of one dimension to the part of `rank`.
 void cut(int64_t& begin, int64_t& size, int64_t quantum, int rank, int ranks) {
   const int64_t quanta = size / quantum;
   const int64_t first = quanta * rank / ranks, last = quanta * (rank + 1) / ranks;
@@ -19,7 +19,7 @@ std::vector<Box> local_boxes(const ParameterSpec& spec, int rank, int ranks) {
   PARTITA_CHECK(rank >= 0 && rank < ranks, "rank {} of {}", rank, ranks);
   const Box whole = whole_box(spec.shape);
   if (spec.split == Split::none) return {whole};
-  const bool vector = spec.shape.size() < 2;  // its rows are the columns of a box
+  const bool vector = spec.shape.size() < 2;  // its elements are the columns of a box
   PARTITA_CHECK(!vector || spec.split == Split::rows, "{} has no columns to split", spec.name);
   const int64_t all_rows = vector ? whole.columns : whole.rows;
   std::vector<ParameterPart> parts = spec.parts;

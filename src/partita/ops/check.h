@@ -1,5 +1,5 @@
-// Checks that every kernel makes before it touches memory: shapes, dtypes and on what kind of device the tensors lie.
-// They read no tensor's elements, so that the host waits for no device. cpu/check.h and cuda/check.h name the device.
+// Checks that kernels make before touching memory: shapes, dtypes and device type. They read no elements, so the host
+// does not wait for the device. cpu/check.h and cuda/check.h fill in the device.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 
 namespace partita::internal {
 
-// A tensor there, of that shape and dtype.
+// A tensor of this shape and dtype, on this type of device.
 inline void check_layout(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
                          at::DeviceType where) {
   PARTITA_CHECK(tensor.defined(), "{} is missing", name);
@@ -26,7 +26,7 @@ inline void check_dense(const at::Tensor& tensor, const char* name, at::IntArray
   PARTITA_CHECK(tensor.is_contiguous(), "{} is not contiguous", name);
 }
 
-// The same, or columns of a wider matrix: rows may lie further apart.
+// The same, or columns of a wider matrix: the row stride may be larger.
 inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype,
                           at::DeviceType where) {
   check_layout(tensor, name, shape, dtype, where);
@@ -35,7 +35,7 @@ inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArr
                 fmt::join(tensor.strides(), ", "));
 }
 
-// Activations and weights: fp32, bf16 or fp16.
+// Dtype of activations and weights: fp32, bf16 or fp16.
 inline at::ScalarType check_activation(const at::Tensor& tensor, const char* name) {
   PARTITA_CHECK(tensor.defined(), "{} is missing", name);
   const at::ScalarType dtype = tensor.scalar_type();

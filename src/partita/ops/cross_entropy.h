@@ -1,4 +1,4 @@
-// Softmax and cross-entropy of one chunk of rows, so that the logits of a whole batch never exist.
+// Softmax and cross-entropy of one chunk of rows, so that the logits of a batch are never stored whole.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,9 +7,10 @@
 
 namespace partita::internal {
 
-// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted
-// rows of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in
-// ignored rows. Repeatable, for every number of threads. Error: a label outside the vocabulary, with its row.
+// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over valid
+// rows of log sum exp(row) - row[label]. If `gradient`, logits are overwritten with now->loss_weight * (softmax -
+// onehot), 0 in ignored rows. Bitwise reproducible for any number of threads. Error: a label outside the vocabulary,
+// with its row.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
 }  // namespace partita::internal

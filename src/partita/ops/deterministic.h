@@ -1,10 +1,10 @@
-// Whether kernels must give the same bits in every run where that costs time: the backward of attention on CUDA, 13-20%
-// of it. All others always do.
+// Whether kernels must be bitwise reproducible where that costs time: attention backward on CUDA, 13-20% slower. All
+// other kernels always are.
 #pragma once
 
 namespace partita::internal {
 
 void set_deterministic(bool);
-[[nodiscard]] bool is_deterministic();  // false at the start
+[[nodiscard]] bool is_deterministic();  // initially false
 
 }  // namespace partita::internal

@@ -1,8 +1,8 @@
-// Which implementation of an operation runs: that of the device its tensors lie on. The functions of ops/*.h begin with
+// Dispatches an operation to the device of its tensors. The functions of ops/*.h begin with
 //
 //   PARTITA_DISPATCH(x, linear_forward(y, x, w, bias));
 //
-// and go on with the CPU's code. A build without CUDA has no tensors elsewhere.
+// followed by the CPU implementation. Builds without CUDA have CPU tensors only.
 #pragma once
 #ifdef PARTITA_CUDA
 #define PARTITA_DISPATCH(tensor, call) \

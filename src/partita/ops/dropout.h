@@ -1,4 +1,4 @@
-// Which dropout mask a kernel applies. The mask is a function of (seed, step, sample, site, element): base/random.h.
+// Dropout masks. A mask is a function of (seed, step, sample, site, element): base/random.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,14 +9,14 @@
 namespace partita::internal {
 
 struct Dropout {
-  float p = 0;                       // 0: no dropout, the other fields are not read
-  uint32_t site = 0;                 // of the mask in the model: each place that drops has its own number
+  float p = 0;                       // 0: no dropout, other fields are ignored
+  uint32_t site = 0;                 // number of the dropout site in the model
   const StepScalars* now = nullptr;  // seed and step
   at::Tensor samples;                // [n] int64: global id of each sample of the micro-batch
 };
 
-// out [N, C] = mask * scale * in (both fp32, bf16 or fp16), where no other kernel does it; the element index is
-// position_in_sample * C + channel. out may be in. p == 0: a copy.
+// Standalone dropout: out [N, C] = mask * scale * in (fp32, bf16 or fp16, same dtype); the element index is
+// position_in_sample * C + channel. out may alias in. p == 0: a copy.
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);

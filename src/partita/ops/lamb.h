@@ -1,7 +1,7 @@
 // LAMB (Y. You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020): Adam's update,
-// scaled for each parameter as a whole so that its norm is learning rate times the norm of the weights.
+// rescaled per parameter so that its norm is the learning rate times the norm of the weights.
 //
-//   SquaredNorms norms = lamb_measure(master, m, v, gradient, lamb, &now);     // of this part; summed over all parts
+//   SquaredNorms norms = lamb_measure(master, m, v, gradient, lamb, &now);     // of this part; sum over all parts
 //   lamb_step(master, m, v, gradient, weight, lamb, lamb_ratio(norms), &now);
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace partita::internal {
 
 struct Lamb {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double weight_decay = 0;  // of this parameter: 0 for biases and norms
+  double weight_decay = 0;  // for this parameter: 0 for biases and norms
 };
 
 struct SquaredNorms {
@@ -22,15 +22,15 @@ struct SquaredNorms {
 
 // With g, t, m and v as in ops/adamw.h, the update is
 //   u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay * master
-// Squared norms, in double, of master and of the u that lamb_step will make; nothing is written. Does not depend on the
-// number of threads. now->skip != 0: 0.
+// Returns the squared norms, in double, of master and of the u that lamb_step will apply; writes nothing. Independent
+// of the number of threads. now->skip != 0: zeros.
 [[nodiscard]] SquaredNorms lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, const Lamb&,
                                         const StepScalars* now);
 
-// |weight| / |update| of a whole parameter, without bounds; 1 where either is 0.
+// weight| / |update| of a whole parameter, not clamped; 1 if either is 0.
 [[nodiscard]] double lamb_ratio(const SquaredNorms&);
 
-// master = master - now->learning_rate * ratio * u; m and v are updated.
+// master = master - now->learning_rate * ratio * u; also updates m and v.
 // Dtypes, weight, rounding (master, m, v are tensors 0, 1, 2) and now->skip as in ops/adamw.h.
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb&,
                double ratio, const StepScalars* now, const Rounding& = {});

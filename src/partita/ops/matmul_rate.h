@@ -1,11 +1,11 @@
-// What the device really reaches in matrix products: the ceiling beside which a run's speed is shown.
+// Matmul throughput that the device reaches in practice: the ceiling to compare a run's speed with.
 #pragma once
 #include "partita/base/dtype.h"
 
 namespace partita::internal {
 
-// FLOP/s of a square product that fits the last-level cache, with the threads that this process uses; the best of a few
-// tries, in about a tenth of a second.
+// FLOP/s of a square matmul that fits in the last-level cache, with the threads of this process; the best of a few
+// tries, in about 0.1 s.
 [[nodiscard]] double matmul_rate(DType);
 
 }  // namespace partita::internal

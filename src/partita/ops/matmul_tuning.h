@@ -1,9 +1,9 @@
-// Which algorithms matrix products run. The library behind them proposes several for a product, and its first guess is
-// not always the fastest; which one is shows only inside training steps, where the card is as hot and its clock as low
-// as it will be. So candidates are tried there, in turn, a candidate a step:
+// Selection of matmul algorithms. The library proposes several per matmul, and its first choice is not always the
+// fastest. Which one is fastest only shows within training steps, at the card's sustained temperature and clocks, so
+// candidates are tried there, one per step:
 //
 //   for (int round = 0; round < 24; ++round) {
-//     begin_matmul_trial(round);        // every product runs candidate `round`, modulo their number, and is timed
+//     begin_matmul_trial(round);        // every matmul runs candidate `round` modulo its number of candidates, timed
 //     engine.step(...);
 //     end_matmul_trial();
 //   }
@@ -12,7 +12,7 @@
 //     best.push_back({times.product, times.algorithms[fastest_candidate(times)]});
 //   use_matmul_algorithms(best);
 //
-// Algorithms may differ in the last bits of their results; each repeats itself. On the CPU there is nothing to choose.
+// Algorithms may differ in the last bits of their results; each is reproducible. On the CPU there is no choice.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +24,7 @@
 namespace partita::internal {
 
 struct MatmulTimes {
-  std::string product;                           // what it multiplies: the key of a choice
+  std::string product;                           // description of the matmul: the key of a choice
   std::vector<std::string> algorithms;           // [candidate], opaque, in hexadecimal digits
   std::vector<std::vector<float>> milliseconds;  // [candidate][call]
 };
@@ -34,23 +34,23 @@ struct MatmulChoice {
   friend bool operator==(const MatmulChoice&, const MatmulChoice&) = default;
 };
 
-// Library, its version and the card: choices made elsewhere mean nothing. Empty where there is nothing to choose.
+// The library, its version and the card; choices are valid only for this string. Empty where there is no choice.
 [[nodiscard]] std::string matmul_library(at::Device);
 
 void begin_matmul_trial(int round);
-// Back to the algorithms in use. The device need not be done.
+// Returns to the algorithms in use. Does not wait for the device.
 void end_matmul_trial();
-// Of the products that were called in trials since the last time, in the order of their texts. Waits for the device.
+// Times of the matmuls run in trials since the last call, sorted by `product`. Waits for the device.
 [[nodiscard]] std::vector<MatmulTimes> take_matmul_times();
 
-// From now on, for products that were made and for those to come. Others run the library's first candidate. An
-// algorithm that the library does not take for its product is warned of, and left out.
+// Applies to existing and future matmuls; all others run the library's first candidate. Algorithms that the library
+// rejects for their matmul are skipped with a warning.
 void use_matmul_algorithms(std::span<const MatmulChoice>);
 
-// The candidate with the smallest median (of an even number: the upper one); the first of equals. Candidates without
-// calls are no candidates; 0 where none has any.
+// The candidate with the smallest median (the upper one for an even count), the first on ties. Candidates without calls
+// are ignored; 0 if there are none.
 [[nodiscard]] size_t fastest_candidate(const MatmulTimes&);
-// Of at least one value.
+// Requires at least one value.
 [[nodiscard]] float median_of(std::vector<float>);
 
 }  // namespace partita::internal

@@ -1,9 +1,9 @@
-// Normal random numbers from a counter: element i of a sequence is a pure function of (key, i), the same bits on every
-// instruction set and device, however the sequence is cut.
+// Counter-based normal random numbers: element i of a sequence is a pure function of (key, i), with the same bits on
+// every instruction set and device, however the sequence is split.
 //
 //   fill_normal(slice, {.key = philox_key(hash_of(seed, name)), .first = begin, .std = 0.02F});
 //
-// Philox words become normals by Box-Muller in double precision (ops/normal_steps-inl.h), rounded once to fp32.
+// Philox words are transformed by Box-Muller in double precision (ops/normal_steps-inl.h) and rounded once to fp32.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -15,7 +15,7 @@ namespace partita::internal {
 
 struct NormalSequence {
   PhiloxKey key{};
-  int64_t first = 0;  // element of the sequence that out[0] is; at least 0
+  int64_t first = 0;  // sequence index of out[0]; at least 0
   float mean = 0, std = 1;
 };
 

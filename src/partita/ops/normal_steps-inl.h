@@ -1,27 +1,26 @@
-// Box-Muller, step by step, for every kind of arithmetic that makes normal numbers: vectors of the CPU
-// (ops/cpu/normal.cc) and threads of a device (ops/cuda/normal.cu). Included inside the namespace that defines
-// PARTITA_NORMAL_INLINE.
+// Box-Muller in explicit steps, shared by all arithmetics that generate normal numbers: CPU vectors (ops/cpu/normal.cc)
+// and device threads (ops/cuda/normal.cu). Included inside the namespace that defines PARTITA_NORMAL_INLINE.
 //
 //   const Normals<M> n = box_muller<M>(word0, word1);    // n.first, n.second: two standard normals in double precision
 //
-// M is the arithmetic: Real (double) and Bits (uint64), and functions of them. All steps are correctly rounded
-// operations of IEEE 754 in this order, and no product feeds a plain sum, so that no compiler can fuse what is not
-// written as fma: the results have the same bits everywhere, and do not depend on the machine's mathematical library.
-// Polynomials: minimax coefficients of fdlibm (Sun Microsystems, 1993), errors below 2^-58.
-// No pragma once: the file is read once for each instruction set.
+// M is the arithmetic: types Real (double) and Bits (uint64), and functions on them. All steps are correctly rounded
+// IEEE 754 operations in this order, and no product feeds a plain sum, so that a compiler cannot fuse anything not
+// written as fma: the bits are the same everywhere, independent of the math library. Polynomials: minimax coefficients
+// of fdlibm (Sun Microsystems, 1993), errors below 2^-58.
+// No pragma once: included once per instruction set.
 
 template <class M>
 struct Normals {
   typename M::Real first, second;
 };
 
-// log((word + 1/2) / 2^32) for a word below 2^32: never 0 and never infinite, within 3 units in the last place.
+// log((word + 1/2) / 2^32) for word < 2^32: always finite and nonzero, within 3 ulp.
 template <class M>
 PARTITA_NORMAL_INLINE typename M::Real log_of_uniform(typename M::Bits word) {
   using Real = typename M::Real;
   using Bits = typename M::Bits;
   const Real u = M::mul(M::add(M::real(word), M::set(0.5)), M::set(0x1p-32));
-  // u = m 2^k with sqrt(1/2) <= m < sqrt(2); the logarithm of m by that of 1 + f = (1 + s) / (1 - s).
+  // u = m 2^k with sqrt(1/2) <= m < sqrt(2); log m = log(1 + f) = log((1 + s) / (1 - s)).
   const Bits shifted = M::plus(M::bits(u), M::word(0x3FF0000000000000 - 0x3FE6A09E00000000));
   const Real k = M::sub(M::real(M::template right<52>(shifted)), M::set(1023));
   const Real m = M::from_bits(M::plus(M::both(shifted, M::word(0x000FFFFFFFFFFFFF)), M::word(0x3FE6A09E00000000)));
@@ -61,20 +60,20 @@ PARTITA_NORMAL_INLINE typename M::Real short_cosine(typename M::Real z) {
   return M::fma(M::fma(p, z, M::set(-0.5)), z, M::set(1));
 }
 
-// Of two words below 2^32: radius sqrt(-2 log u), angle 2 pi word / 2^32.
+// Two words below 2^32 give the radius sqrt(-2 log u) and the angle 2 pi word / 2^32.
 template <class M>
 PARTITA_NORMAL_INLINE Normals<M> box_muller(typename M::Bits radius_word, typename M::Bits angle_word) {
   using Real = typename M::Real;
   using Bits = typename M::Bits;
   const Real radius = M::sqrt(M::mul(log_of_uniform<M>(radius_word), M::set(-2)));
-  // The angle is a multiple of pi / 2 and a rest of at most pi / 4, exactly so in integers.
+  // Splits the angle exactly, in integers, into a multiple of pi / 2 and a remainder of at most pi / 4.
   const Bits turned = M::plus(angle_word, M::word(uint64_t{1} << 29));
-  const Bits quarter = M::template right<30>(turned);  // of 5: bit 2 is a whole turn and not read
+  const Bits quarter = M::template right<30>(turned);  // 0 to 4: bit 2, a full turn, is ignored
   const Real rest = M::sub(M::real(M::both(turned, M::word((uint64_t{1} << 30) - 1))), M::set(0x1p29));
   const Real x = M::mul(rest, M::set(0x1.921FB54442D18p-30));  // 2 pi / 2^32
   const Real z = M::mul(x, x);
   const Real sine = short_sine<M>(x, z), cosine = short_cosine<M>(z);
-  // cos: c -s -c s, sin: s c -s -c in quarters 0 1 2 3.
+  // In quadrants 0 1 2 3, cos is c -s -c s and sin is s c -s -c.
   const Bits two = M::word(2);
   const Bits cosine_sign = M::template left<62>(M::both(M::plus(quarter, M::word(1)), two));
   const Bits sine_sign = M::template left<62>(M::both(quarter, two));

@@ -1,4 +1,4 @@
-// What a user should know about a precision before a run on this CPU.
+// A note to the user about a compute precision on this CPU, shown before a run.
 //
 //   if (const std::string note = cpu_precision_note(DType::bf16); !note.empty()) log::info(note);
 #pragma once
@@ -8,10 +8,10 @@
 
 namespace partita::internal {
 
-// One sentence where the precision is not faster than fp32; empty where there is nothing to say.
+// One sentence if the precision is not faster than fp32; otherwise empty.
 [[nodiscard]] std::string precision_note(DType compute, bool bf16_instructions);
 
-// Of this CPU.
+// The note for this CPU.
 [[nodiscard]] std::string cpu_precision_note(DType compute);
 
 }  // namespace partita::internal

@@ -1,19 +1,19 @@
-// Stochastic rounding of what an optimizer writes into bf16 (S. Gupta et al., "Deep learning with limited numerical
-// precision", 2015): up with the probability by which the value has left the lower neighbour, so that the mean is the
-// value itself. Updates far below half a unit in the last place, which rounding to nearest would lose every time, move
-// the weights by the right amount on average; what bf16 holds exactly stays as it is.
+// Stochastic rounding of optimizer outputs to bf16 (S. Gupta et al., "Deep learning with limited numerical precision",
+// 2015): rounds up with a probability equal to the relative distance from the lower neighbor, so that the expected
+// value is exact. Updates far below half an ulp, which rounding to nearest would always lose, move the weights by the
+// right amount on average; values exact in bf16 are unchanged.
 //
-// The random bits are a function of (seed, step, parameter, tensor, element): base/random.h. However a parameter is cut
-// into slices and threads, it becomes the same bits.
+// The random bits are a function of (seed, step, parameter, tensor, element): base/random.h. The result does not depend
+// on how a parameter is divided into slices and threads.
 #pragma once
 #include <cstdint>
 
 namespace partita::internal {
 
-// Where the elements of a call stand. Read only if the master weights are bf16.
+// Position of a call's elements. Read only if the master weights are bf16.
 struct Rounding {
   uint64_t parameter = 0;  // hash_of(name)
-  int64_t first = 0;       // index, in the whole parameter, of the first element
+  int64_t first = 0;       // index of the first element within the whole parameter
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 

@@ -1,5 +1,5 @@
-// Gradient descent with momentum, one pass over a run of elements: what torch.optim.SGD does (dampening 0, not
-// Nesterov's), weight decay added to the gradient.
+// SGD with momentum in one pass over a run of elements, like torch.optim.SGD (dampening 0, no Nesterov), with weight
+// decay added to the gradient.
 //
 //   sgd_step(master, momentum, gradient, weight, {.momentum = 0.9}, &now);
 #pragma once
@@ -12,7 +12,7 @@ namespace partita::internal {
 
 struct Sgd {
   double momentum = 0.9;
-  double weight_decay = 0;  // of this run: 0 for biases and norms
+  double weight_decay = 0;  // for this run: 0 for biases and norms
 };
 
 // With g = gradient * now->gradient_scale + weight_decay * master, lr = now->learning_rate:

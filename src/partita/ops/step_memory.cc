@@ -11,7 +11,7 @@ StepMemory::StepMemory(at::Device device) {
 }
 
 void StepMemory::publish() {
-  // From pageable memory: the bytes are taken before the call returns, so `host` may be changed at once.
+  // From pageable memory: the bytes are read before the call returns, so `host` may change right away.
   if (copy_.defined()) copy_.copy_(at::from_blob(&host, {copy_.numel()}, at::kByte), /*non_blocking=*/true);
 }
 

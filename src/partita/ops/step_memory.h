@@ -1,4 +1,5 @@
-// StepScalars where kernels read them: the host writes, kernels that are given afterwards see it, and nobody waits.
+// StepScalars in memory that kernels read: kernels launched after publish() see the values written by the host, without
+// synchronization.
 //
 //   StepMemory now(device);
 //   now.host.step = 7;
@@ -22,7 +23,7 @@ class StepMemory {
   [[nodiscard]] const StepScalars* device() const;
 
  private:
-  at::Tensor copy_;  // bytes on the device; undefined on the CPU, where kernels read `host` itself
+  at::Tensor copy_;  // bytes on the device; undefined on the CPU, where kernels read `host` directly
 };
 
 }  // namespace partita::internal

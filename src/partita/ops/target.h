@@ -1,13 +1,13 @@
-// Where a kernel puts the gradient of a vector (bias, norm weight, embedding): fp32, overwritten by its first writer
-// since the last reduction and added to by later ones, so that nobody has to fill it with zeros.
+// Where a kernel writes the gradient of a vector (bias, norm weight, embedding): fp32, overwritten by the first writer
+// after a reduction and accumulated into by later ones, so that no zero fill is needed.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 namespace partita {
 
 struct Target {
-  at::Tensor gradient;      // undefined: not wanted (frozen), nothing is computed
-  bool accumulate = false;  // false: overwrite, whatever is there (it may be NaN)
+  at::Tensor gradient;      // undefined: frozen, nothing is computed
+  bool accumulate = false;  // false: overwrite the previous contents (possibly NaN)
 };
 
 }  // namespace partita

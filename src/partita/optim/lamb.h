@@ -1,8 +1,8 @@
 // LAMB over slices of units (ops/lamb.h).
 //
-// The ratio |w| / |u| is that of whole parameters, however they are cut, and scales every parameter, as in the paper;
-// those without weight decay too. Implementations differ there: TensorFlow's and NVIDIA Apex's (but for its NVLAMB)
-// leave parameters without weight decay at ratio 1.
+// The ratio |w| / |u| is computed over whole parameters regardless of sharding, and applies to every parameter, as in
+// the paper, including those without weight decay. Other implementations differ: TensorFlow's and NVIDIA Apex's (except
+// its NVLAMB) use ratio 1 without weight decay.
 #pragma once
 #include <memory>
 

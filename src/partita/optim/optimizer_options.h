@@ -1,4 +1,4 @@
-// Which optimizer, with which numbers: plain, no torch.
+// Optimizer kind and hyperparameters: plain values, no torch.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw, lamb
   double momentum = 0.9;                             // sgd
-  double weight_decay = 0.1;                         // of parameters with ParameterSpec::decay
+  double weight_decay = 0.1;                         // for parameters with ParameterSpec::decay
 };
 
 }  // namespace partita

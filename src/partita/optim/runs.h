@@ -1,4 +1,4 @@
-// Runs of a slice that one launch of a kernel updates. Pure.
+// Runs of a slice, each updated by one kernel launch. Pure.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,14 +11,14 @@
 namespace partita::internal {
 
 struct OptimizerRun {
-  int64_t begin, count;  // in the slice
-  bool decay;            // of all of it
-  Rounding rounding;     // of bf16 master weights
+  int64_t begin, count;  // within the slice
+  bool decay;            // the whole run has weight decay
+  Rounding rounding;     // for bf16 master weights
   friend bool operator==(const OptimizerRun&, const OptimizerRun&) = default;
 };
 
-// master fp32: neighbours with the same hyper-parameters are one run, at most two in all. They pass over padding
-// between equals: it is zero in every buffer, and stays so. bf16: one run per segment, rounded by its parameter's bits.
+// fp32 master: neighbors with equal hyperparameters form one run, at most two in total; runs include padding, which is
+// and stays zero in every buffer. bf16: one run per segment, each rounded with its parameter's random bits.
 [[nodiscard]] std::vector<OptimizerRun> optimizer_runs(const Layout&, std::span<const Segment>, DType master);
 
 }  // namespace partita::internal

@@ -26,7 +26,7 @@ double wsd_factor(WsdStyle style, double r) {
   fail("unknown style {} of warmup-stable-decay", static_cast<int>(style));
 }
 
-// How far n is from `begin` to `end`, 0 to 1.
+// Progress of n from `begin` to `end`, clamped to 0 to 1.
 double progress(int64_t n, int64_t begin, int64_t end) {
   if (n <= begin) return 0;
   return n >= end ? 1 : static_cast<double>(n - begin) / static_cast<double>(end - begin);

@@ -1,4 +1,4 @@
-// Gradient descent with momentum over slices of units (ops/sgd.h).
+// SGD with momentum over slices of units (ops/sgd.h).
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-// momentum 0 has no state.
+// With momentum 0 there is no state.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions&);
 
 }  // namespace partita::internal

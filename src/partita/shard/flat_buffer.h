@@ -1,4 +1,4 @@
-// Flat buffers of units: views of single parameters, padding, and the poison that shows reads of what nobody wrote.
+// Flat buffers of units: parameter views, padding, and poison that exposes reads of unwritten memory.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,13 +9,13 @@
 
 namespace partita::internal {
 
-// [count] of a dtype, zero.
+// Zeros [count] of a dtype.
 [[nodiscard]] at::Tensor flat_zeros(int64_t count, DType, at::Device = at::kCPU);
-// Views of each parameter of the layout, shaped, in a buffer of at least layout.count elements.
+// Shaped views of each parameter of the layout in a buffer of at least layout.count elements.
 [[nodiscard]] std::vector<at::Tensor> parameter_views(const Layout&, const at::Tensor& buffer);
-// Zeroes what belongs to no parameter: sums over slices and updates of slices run over it.
+// Zeroes the padding, which norms and updates of whole slices include.
 void zero_padding(const Layout&, const at::Tensor& buffer);
-// Fills with NaN: whoever reads it before writing shows it in the loss.
+// Fills with NaN, so that a read before the first write shows up in the loss.
 void poison(const at::Tensor& buffer);
 
 }  // namespace partita::internal

@@ -35,7 +35,7 @@ void GradientOffload::measure(int unit, const at::Tensor& slice) {
 }
 
 void GradientOffload::add_squares(at::Tensor out) const {
-  for (size_t u = 0; u < host_.size(); ++u)  // in the order of units, as where slices stay on the device
+  for (size_t u = 0; u < host_.size(); ++u)  // in unit order, like the sum on the device
     if (host_[u].defined()) out.add_(squares_.narrow(0, static_cast<int64_t>(u), 1));
 }
 

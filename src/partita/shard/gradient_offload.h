@@ -1,5 +1,4 @@
-// Slices of gradients in host memory: each is copied there as soon as it is complete, under the backward of later
-// blocks.
+// Gradient slices in host memory: each is copied as soon as it is complete, overlapping the backward of later blocks.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,22 +13,22 @@ namespace partita::internal {
 
 class GradientOffload {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   GradientOffload(const GradientPlan&, at::Device, Communicator& replica, Copies& copies);
 
   struct Sent {
-    Event summed;  // over the replicas: the slice may be read
+    Event summed;  // reduced over the replicas: the slice may be read
     Event copied;  // the slice may be overwritten
   };
-  // The slice of the unit, complete on this rank's shard at `complete`, is summed over the replicas and copied.
+  // Reduces the unit's slice, complete on this rank's shard at `complete`, over the replicas and copies it to the host.
   [[nodiscard]] Sent send(int unit, const at::Tensor& slice, const Event& complete, Stream& communication);
-  // Of a slice that was sent, while it is on the device.
+  // Measures the squared norm of a slice that was sent, while it is still on the device.
   void measure(int unit, const at::Tensor& slice);
 
   [[nodiscard]] at::Tensor gradient(int unit) const { return host_[static_cast<size_t>(unit)]; }
-  // The host waits until gradient(unit) is there.
+  // Blocks the host until gradient(unit) has arrived.
   void await(int unit) const { arrived_[static_cast<size_t>(unit)].wait(); }
-  // [1] double: adds the sum of squares of what was measured.
+  // out [1] double: adds the sum of squares of all measured slices.
   void add_squares(at::Tensor out) const;
 
  private:

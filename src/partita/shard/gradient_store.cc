@@ -9,7 +9,7 @@
 namespace partita::internal {
 namespace {
 
-// [count] of a dtype in memory that is given, or allocated.
+// [count] of a dtype, in the given memory or allocated.
 at::Tensor flat_in(const std::vector<at::Tensor>& given, size_t unit, int64_t count, DType dtype, at::Device device) {
   if (unit >= given.size() || !given[unit].defined()) return flat_zeros(count, dtype, device);
   return given[unit].narrow(0, 0, count * size_of(dtype)).view(scalar_type(dtype));
@@ -83,7 +83,7 @@ void GradientStore::acquire(int unit) {
   UnitGradient& target = units_[static_cast<size_t>(unit)];
   if (target.acquired) return;
   Slot& held = slot(unit);
-  finish_reduction(held);  // of the unit that had the slot before: its gradient is still being read
+  finish_reduction(held);  // of the slot's previous unit, whose gradient is still being read
   compute_.wait(held.copied);
   held.unit = unit;
   target.acquired = true;

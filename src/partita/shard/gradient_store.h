@@ -1,21 +1,21 @@
-// Where the gradients go: full buffers that blocks write, reduced over the ranks into slices.
+// Gradient storage: full buffers that blocks write, reduced over the ranks into slices.
 //
 //   GradientStore gradients(plan, zero, {.micro_batches = 4}, compute, communication);
 //   for each micro-batch:
 //     for (int b = blocks - 1; b >= 0; --b) {
 //       auto open = gradients.open(b);
 //       ... block(b).backward(..., *open) ...
-//       gradients.close(b, last_micro_batch);          // reduces a unit after its last writer
+//       gradients.close(b, last_micro_batch);          // reduces units whose last writer this was
 //     }
-//   gradients.finish();                                // every reduction is in gradient(u)
+//   gradients.finish();                                // all gradients are reduced into gradient(u)
 //   gradients.sum_of_squares(squares);
 //
-// shard/gradient_plan.h says which of three ways a unit's gradient takes to its slice, and where the slice is. With
-// shared slots a unit's buffer is acquired by its first writer, and the reduction of the unit that had it before is
-// finished first, under the backward of the blocks in between.
+// shard/gradient_plan.h defines the three kinds of reduction and where slices are stored. With shared slots, the first
+// writer of a unit acquires the slot, after finishing the reduction of the slot's previous unit, which ran under the
+// backward of the blocks in between.
 //
-// The first writer of a parameter since its buffer was acquired overwrites, later ones add: nothing is filled with
-// zeros but padding and what nobody wrote.
+// The first write to a parameter after its buffer is acquired overwrites; later ones accumulate. Only padding and
+// unwritten parameters are zero-filled.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -37,9 +37,9 @@ class GradientStore {
     int micro_batches = 1;
     bool poison = false;  // fill fresh buffers with NaN
     at::Device device = at::kCPU;
-    // [unit]: memory in bytes for full gradients and for slices; undefined, or none at all: allocated here.
+    // [unit]: byte tensors for full gradients and slices; undefined or empty: allocated here.
     std::vector<at::Tensor> buffers, slices;
-    Copies* copies = nullptr;  // not null: slices leave for host memory; outlives the store
+    Copies* copies = nullptr;  // not null: offload slices to host memory; must outlive the store
   };
   GradientStore(const UnitPlan& plan, const Zero&, Options, Stream& compute, Stream& communication);
 
@@ -47,37 +47,37 @@ class GradientStore {
   void close(int block, bool last_micro_batch);
   void finish();
 
-  // This rank's slice of the sum over all ranks and micro-batches. Valid from finish until memory that was given is
-  // used by others, or the next open. Undefined for a frozen unit.
+  // This rank's slice of the gradient summed over all ranks and micro-batches. Valid from finish until the next open,
+  // or until memory that was passed in is reused. Undefined for frozen units.
   [[nodiscard]] at::Tensor gradient(int unit) const {
     return offload_ ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
   }
-  // With offload: the host waits until gradient(unit) is there. After finish.
+  // With offload, after finish: blocks the host until gradient(unit) has arrived.
   void await(int unit) const { offload_->await(unit); }
-  // Of this rank's slices, or zero where another rank of `replica` counts them: summed over all data-parallel ranks it
-  // is the squared norm of the gradient, every element once.
+  // Adds the squared norm of this rank's slices, or 0 if another rank of `replica` counts them: summed over all
+  // data-parallel ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
 
-  [[nodiscard]] int64_t bytes() const;       // of buffers, slices and receive buffers, on the device
-  [[nodiscard]] int64_t host_bytes() const;  // of slices that left
+  [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device
+  [[nodiscard]] int64_t host_bytes() const;  // offloaded slices
 
  private:
   class BlockGrads;
   struct UnitGradient {
     at::Tensor slice;               // on the device
     std::vector<at::Tensor> views;  // of each parameter, in the full buffer
-    std::vector<bool> written;      // [parameter]: since the buffer was acquired
-    bool acquired = false;          // the buffer is this unit's
-    bool has_partial_sum = false;   // the slice holds reductions of this step
+    std::vector<bool> written;      // [parameter]: written since the buffer was acquired
+    bool acquired = false;          // this unit owns the slot's buffer
+    bool has_partial_sum = false;   // the slice holds a reduction of this step
   };
   struct Slot {
     at::Tensor buffer, receive_buffer;
     int unit = -1;
-    bool reducing = false;  // until finish_reduction
-    bool add = false;       // what is reduced comes into receive_buffer and is added to the slice
+    bool reducing = false;  // a reduction is pending until finish_reduction
+    bool add = false;       // the reduction goes to receive_buffer, to be added to the slice
     bool complete = false;  // it is the last reduction of the step
     Event reduced;
-    Event copied;  // the last slice that left from here
+    Event copied;  // the last copy of a slice from this slot to the host
   };
 
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }

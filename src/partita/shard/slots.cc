@@ -20,8 +20,8 @@ SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
     count = std::max(count, unit.layout.count);
     slots.slot_of_unit.push_back(slot);
   };
-  std::array<int, 2> layer_slots = {-1, -1};  // used in turn
-  std::array<int, 2> outer_slots = {-1, -1};  // of frozen and of trained units: a block may use both at once
+  std::array<int, 2> layer_slots = {-1, -1};  // layers alternate
+  std::array<int, 2> outer_slots = {-1, -1};  // frozen, trainable: a block may use both at once
   size_t layer = 0;
   for (const Unit& unit : plan.units) {
     const int next = static_cast<int>(slots.slot_count.size());

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kCollectiveElements = 30'000'000;
 constexpr int kLeastUnits = 4;
 
-// Gives every parameter a unit, by name; a name met again (tied) keeps its first.
+// Assigns every parameter to a unit by name; a repeated (tied) name stays in its first unit.
 class Planner {
  public:
   Planner(std::span<const BlockParameters> blocks, const UnitOptions& options) : blocks_(blocks), options_(options) {
@@ -55,7 +55,7 @@ class Planner {
 
   void add_layers() {
     const std::vector<int>& layers = of_kind_[BlockKind::layer];
-    int64_t most = 0;  // elements of a layer's matrices
+    int64_t most = 0;  // matrix elements of the largest layer
     for (const int b : layers) {
       int64_t sum = 0;
       for (const ParameterSpec& p : parameters(b)) sum += is_matrix(p) ? p.count() : 0;
@@ -70,8 +70,8 @@ class Planner {
     }
   }
 
-  // The matrices of the blocks, or, in BufferPool::persistent, all else; those that are trained and those that are
-  // frozen.
+  // Adds units for the matrices of the blocks, or for all other parameters if the pool is persistent; trainable and
+  // frozen ones separately.
   void add(const std::string& name, BufferPool pool, const std::vector<int>& blocks) {
     for (const bool trainable : {true, false}) {
       std::vector<ParameterSpec> members;
@@ -96,7 +96,7 @@ class Planner {
     const size_t units = plan_.units.size();
     plan_.first_block.assign(units, static_cast<int>(blocks_.size()));
     plan_.last_block.assign(units, -1);
-    std::map<std::string, int> index;  // in its unit
+    std::map<std::string, int> index;  // index within the unit
     for (const Unit& unit : plan_.units)
       for (size_t p = 0; p < unit.layout.parameters.size(); ++p)
         index[unit.layout.parameters[p].name] = static_cast<int>(p);

@@ -1,8 +1,8 @@
-// Which parameters are gathered and reduced together. Pure.
+// Groups parameters into units that are gathered and reduced together. Pure.
 //
-// A unit is: the matrices of k neighboring layers; the embedding; the head (one unit with the embedding if tied); all
-// vectors (biases, norms) and adapters of the model. Collectives want some 30M elements, models have the layers they
-// have: k bridges the two. Frozen parameters are in units of their own, which have no gradient and are never rewritten.
+// Units: the matrices of k neighboring layers; the embedding; the head (one unit with the embedding if tied); all
+// vectors (biases, norms) and adapters of the model. k is chosen so that a collective moves about 30M elements. Frozen
+// parameters get units of their own, which have no gradient and are never rewritten.
 #pragma once
 #include <span>
 #include <string>
@@ -14,36 +14,36 @@
 
 namespace partita::internal {
 
-// Which units may take turns in the same buffers (shard/slots.h).
+// Which units may share buffers in turn (shard/slots.h).
 enum class BufferPool : uint8_t { layers, embedding_and_head, persistent };
 
 struct Unit {
   std::string name;
   Layout layout;
   DType weight = DType::fp32;
-  DType gradient = DType::fp32;      // as blocks write it
-  DType gradient_sum = DType::fp32;  // as it is summed over ranks and micro-batches
+  DType gradient = DType::fp32;      // as written by blocks
+  DType gradient_sum = DType::fp32;  // as accumulated over ranks and micro-batches
   BufferPool pool = BufferPool::layers;
   bool trainable = true;
 };
 
-struct Placement {  // where a block's parameter is
+struct Placement {  // unit of a parameter, and its index there
   int unit, parameter;
 };
 
 struct UnitOptions {
-  int ranks = 1;                        // over which units are cut
-  DType weight = DType::fp32;           // as it is gathered and computed with
-  DType matrix_gradient = DType::fp32;  // of layers; that of all other units is fp32
+  int ranks = 1;                        // over which units are sharded
+  DType weight = DType::fp32;           // as gathered and used in compute
+  DType matrix_gradient = DType::fp32;  // of layer units; all others use fp32
   DType matrix_gradient_sum = DType::fp32;
   int layers_per_unit = 0;  // 0: automatic
 };
 
 struct UnitPlan {
-  std::vector<Unit> units;                       // in the order of forward; vectors last
+  std::vector<Unit> units;                       // in forward order; vectors last
   std::vector<std::vector<Placement>> blocks;    // [block][parameter of the block]
   std::vector<std::vector<int>> units_of_block;  // [block]: distinct units, ascending
-  std::vector<int> first_block, last_block;      // [unit]: of the blocks that apply its parameters
+  std::vector<int> first_block, last_block;      // [unit]: range of blocks that use its parameters
 };
 
 struct BlockParameters {
@@ -51,14 +51,14 @@ struct BlockParameters {
   std::vector<ParameterSpec> parameters;
 };
 
-// A name that an embedding and a head both list is tied. Errors: no blocks; a name with two shapes.
+// A name listed by both an embedding and a head is tied. Errors: no blocks; a name with two shapes.
 [[nodiscard]] UnitPlan plan_units(std::span<const BlockParameters> blocks, const UnitOptions&);
 
 // Layers per unit: enough for 30M elements, but at least four units, so that ZeRO-3 saves memory.
 [[nodiscard]] int automatic_layers_per_unit(int64_t elements_per_layer, int layers);
 
-// The lowest block with a parameter that is trained: the blocks below it have no backward. The number of blocks if none
-// is.
+// The lowest block with a trainable parameter, or the number of blocks if there is none. Blocks below it have no
+// backward.
 [[nodiscard]] int first_trainable_block(const UnitPlan&);
 
 }  // namespace partita::internal

@@ -13,7 +13,7 @@ UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<Bl
     if (result.uses[i].reads_weights)
       result.turns[i].units = plan.units_of_block[static_cast<size_t>(result.uses[i].block)];
 
-  // [slot]: the unit that uses it next, looking back from the end.
+  // [slot]: the unit that uses it next, scanning backward from the end.
   std::vector<int> next_unit(slots.slot_count.size(), -1);
   for (size_t i = result.turns.size(); i-- > 0;) {
     UsePlan::Turn& turn = result.turns[i];
@@ -50,13 +50,13 @@ int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UseP
     slot = unit;
   };
   const auto trainable = [&](int unit) { return plan.units[static_cast<size_t>(unit)].trainable; };
-  // Twice: the second step finds what the first has left, of which the optimizer has rewritten what is trained.
+  // Two steps: the second starts from the slots that the first leaves, minus the units rewritten by the optimizer.
   for (int step = 0; step < 2; ++step) {
     count = 0;
     for (int& unit : held)
       if (unit >= 0 && trainable(unit)) unit = -1;
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u)
-      if (trainable(u) && !slots.shared(u)) want(u);  // published after the step before
+      if (trainable(u) && !slots.shared(u)) want(u);  // published after the previous step
     for (int t = 1; t < uses.times; ++t)
       for (size_t i = 0; i < uses.head; ++i)
         for (const int unit : uses.turns[i].units) want(unit);

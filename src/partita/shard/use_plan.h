@@ -1,5 +1,5 @@
-// In which order blocks use their weights, and what follows from it for the slots of units: what to gather ahead, and
-// when a slot is free. Pure.
+// The order in which blocks use their weights, and what follows for the slots: which units to prefetch, and when a slot
+// becomes free. Pure.
 //
 //   std::vector<BlockUse> uses = {{0, Pass::forward}, {1, Pass::forward}, {1, Pass::backward}};
 //   const UsePlan plan = plan_uses(units, sharding, uses);
@@ -18,27 +18,27 @@ enum class Pass : uint8_t { forward, backward };
 struct BlockUse {
   int block;
   Pass pass;
-  bool reads_weights = true;  // false: the backward of an embedding, for which nothing is gathered
+  bool reads_weights = true;  // false: backward of an embedding, which gathers nothing
 };
 
 struct UsePlan {
-  struct Turn {                 // of one use
-    std::vector<int> units;     // that must be there
-    std::vector<int> prefetch;  // gathered while the block computes: of the next use that needs another unit
-    std::vector<int> released;  // read for the last time before their slot gets another unit, or the plan ends
-    std::vector<int> evicted;   // those of `released` whose slot gets another unit within the plan
+  struct Turn {                 // one block use
+    std::vector<int> units;     // required by the block
+    std::vector<int> prefetch;  // gathered under the block's compute: for the next use that needs another unit
+    std::vector<int> released;  // last read before another unit takes their slot, or before the plan ends
+    std::vector<int> evicted;   // subset of `released` whose slot is taken by another unit within the plan
   };
   std::vector<BlockUse> uses;
   std::vector<Turn> turns;  // [use]
-  size_t head = 0;          // the first uses ...
-  int times = 1;            // ... are taken so often before the others
+  size_t head = 0;          // the first `head` uses ...
+  int times = 1;            // ... run `times` times before the rest
 };
 
-// head > 0: the uses behind the head begin as it does, so that its turns are the same each time.
+// head > 0: the uses after the head must begin like the head, so that its turns are the same in every repetition.
 [[nodiscard]] UsePlan plan_uses(const UnitPlan&, const Sharding&, std::vector<BlockUse> uses, size_t head = 0,
                                 int times = 1);
 
-// Gathers of a step with these uses after which every trained unit is rewritten.
+// Gathers per step with these uses, if every trainable unit is rewritten after each step.
 [[nodiscard]] int64_t count_gathers(const UnitPlan&, const Sharding&, const UsePlan&);
 
 }  // namespace partita::internal

@@ -67,7 +67,7 @@ void WeightStore::gather(int unit, Slot& target) {
 void WeightStore::ensure(int unit) {
   Slot& target = slot(unit);
   if (target.unit == unit && target.version == versions_[static_cast<size_t>(unit)]) return;
-  communication_.wait(target.ready);  // a gather that nobody used is still writing
+  communication_.wait(target.ready);  // a prefetch that was never used may still be writing
   gather(unit, target);
 }
 

@@ -1,4 +1,4 @@
-// The communicators over which a sharding is spread (shard/sharding.h has the table of ZeRO's stages).
+// The communicators of a sharding (shard/sharding.h has the table of ZeRO stages).
 #pragma once
 #include "partita/comm/communicator.h"
 #include "partita/shard/sharding.h"
@@ -6,9 +6,9 @@
 namespace partita {
 
 struct Zero {
-  Communicator* shard;    // the ranks over which units are cut
-  Communicator* replica;  // the ranks that hold the same slice
-  Sharding sharding;      // its ranks and replicas are the sizes of both
+  Communicator* shard;    // ranks that each hold a slice of a unit
+  Communicator* replica;  // ranks that hold the same slice
+  Sharding sharding;      // ranks and replicas equal the sizes of both
 };
 
 // `self` has one rank. Error: stage not 0 to 3.

@@ -17,9 +17,9 @@
 namespace partita::internal {
 namespace {
 
-// Up to here latency decides: everyone gets all of the data at once.
+// Up to this size latency dominates: every rank receives all data in a single round.
 constexpr int64_t kSmallBytes = 64 << 10;
-// How long the watchdog waits for a thread that is inside NCCL, before it ends the job.
+// How long the watchdog waits for a thread blocked inside NCCL before it ends the job.
 constexpr std::chrono::seconds kAbortGrace{10};
 
 std::byte* data(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
@@ -53,7 +53,7 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
   }
 }
 
-// The end of a collective: whoever waits for it on the host sees that it has failed.
+// The end of a collective; waiting for it on the host also reports failures.
 class CollectiveEvent final : public CudaEventState {
  public:
   CollectiveEvent(c10::DeviceIndex device, std::shared_ptr<Watchdog> watchdog)
@@ -62,7 +62,7 @@ class CollectiveEvent final : public CudaEventState {
     if (watchdog_) watchdog_->check();
     return CudaEventState::test();
   }
-  // Returns when the watchdog has aborted a collective that hangs, too.
+  // Also returns when the watchdog has aborted a hanging collective.
   void wait() override {
     CudaEventState::wait();
     if (watchdog_) watchdog_->check();
@@ -74,11 +74,11 @@ class CollectiveEvent final : public CudaEventState {
 
 }  // namespace
 
-// Messages that have been asked for, and are posted together.
+// Deferred messages, which are posted together.
 class NcclCommunicator::Messages : public std::enable_shared_from_this<NcclCommunicator::Messages> {
  public:
   explicit Messages(NcclCommunicator& owner) : owner_(&owner) {}
-  // The owner is gone: nothing can be posted any more.
+  // The owner is gone: nothing can be posted from now on.
   void close() { owner_ = nullptr; }
 
   Event add(bool sends, at::Tensor tensor, int peer, const Watchdog::Call& call) {
@@ -109,7 +109,7 @@ class NcclCommunicator::Messages : public std::enable_shared_from_this<NcclCommu
 
  private:
   struct Batch {
-    std::shared_ptr<CudaEventState> end;  // null: not posted yet
+    std::shared_ptr<CudaEventState> end;  // null: not yet posted
   };
   struct Message {
     bool sends;
@@ -161,7 +161,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Opt
   const Watchdog::Backend backend{
       .error =
           [this] {
-            const std::unique_lock lock(mutex_, std::try_to_lock);  // busy: asked again soon
+            const std::unique_lock lock(mutex_, std::try_to_lock);  // busy: the watchdog asks again soon
             ncclResult_t state = ncclSuccess;
             if (!lock || comm_ == nullptr || ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return std::string();
             if (state == ncclSuccess || state == ncclInProgress) return std::string();
@@ -175,8 +175,8 @@ NcclCommunicator::~NcclCommunicator() {
   messages_->close();
   if (!watchdog_) return;
   const bool in_order = std::uncaught_exceptions() == exceptions_;
-  if (in_order) (void)cudaStreamSynchronize(stream_.stream());  // what hangs, the watchdog ends
-  watchdog_->stop();                                            // events that outlive this hold it
+  if (in_order) (void)cudaStreamSynchronize(stream_.stream());  // the watchdog ends what hangs
+  watchdog_->stop();                                            // outstanding events keep it alive
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return;  // aborted
   (void)(in_order ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
@@ -185,7 +185,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::abort() {
   const std::unique_lock lock(mutex_, kAbortGrace);
-  if (!lock) World::abort(1);  // a thread hangs inside NCCL
+  if (!lock) World::abort(1);  // a thread is blocked inside NCCL
   if (comm_ != nullptr) (void)ncclCommAbort(comm_);
   comm_ = nullptr;
 }
@@ -214,7 +214,7 @@ Event NcclCommunicator::run(const char* kind, const at::Tensor& tensor, Stream& 
 std::shared_ptr<CudaEventState> NcclCommunicator::finish(const Watchdog::Call& call) {
   const auto end = std::make_shared<CollectiveEvent>(stream_.stream().device_index(), watchdog_);
   end->record(stream_.stream());
-  // The watchdog gets an event of its own kind: it must not ask itself whether it has failed.
+  // The watchdog gets an event of the base class, which does not query the watchdog itself.
   if (watchdog_ && !is_capturing(stream_.stream())) {
     auto watched = std::make_shared<CudaEventState>(stream_.stream().device_index());
     watched->record(stream_.stream());
@@ -319,8 +319,7 @@ void NcclCommunicator::reduce_at_once(const at::Tensor& tensor, Reduce kind) {
 }
 
 void NcclCommunicator::reduce_in_parts(const at::Tensor& tensor, Reduce kind) {
-  // Part r of the elements is summed by rank r. Parts begin at multiples of 16 elements, for the kernel's wide
-  // accesses.
+  // Rank r sums part r of the elements. Parts start at multiples of 16 elements, for the kernel's vector accesses.
   const int64_t part = (tensor.numel() + size() - 1) / size(), most = (part + 15) / 16 * 16,
                 width = tensor.element_size();
   const auto range = [&](int of) {

@@ -1,18 +1,18 @@
-// The Communicator of CUDA devices, over NCCL.
+// The Communicator for CUDA devices, over NCCL.
 //
 //   auto dp = std::make_unique<NcclCommunicator>(world.group("dp", ranks), NcclCommunicator::Options{});
 //   CudaStream compute = CudaStream::current();
 //   compute.wait(dp->all_gather(full, slice, compute));
 //
-// Collectives run on a stream of the communicator's own, behind what the caller's stream holds at the call, so that
-// they overlap with what is given to that stream later; the device waits for their events, the host does not. Tensors
-// in host memory go to the communicator of the host (texts at start-up, checkpoints).
+// Collectives run on the communicator's own stream, after the work already on the caller's stream, and overlap with
+// later work there; the device waits for their events, the host does not. Tensors in host memory (strings at startup,
+// checkpoints) use the host communicator.
 //
-// Sums are made in rank order by our own kernel (comm/cuda/ordered_sum.h), behind an all-to-all, which moves as much as
-// a reduce-scatter: NCCL's own sums round half precision at every hop, and their order depends on the ring.
+// Sums are computed in rank order by our own kernel (comm/cuda/ordered_sum.h) after an all-to-all, which moves as much
+// data as a reduce-scatter: NCCL's sums round half precision at every hop, in an order that depends on the ring.
 //
-// send and receive are posted together when the first of their events is waited for, or another collective is called:
-// one NCCL group, so that two ranks that both send first do not wait for each other.
+// send and receive are deferred until one of their events is waited for or another collective is called, and then
+// posted as one NCCL group, so that two ranks that both send first do not deadlock.
 #pragma once
 #include <nccl.h>
 
@@ -31,16 +31,16 @@ namespace partita::internal {
 class NcclCommunicator final : public Communicator {
  public:
   struct Options {
-    // A collective that takes longer ends the job with its name.
+    // A collective that takes longer ends the job with an error that names it.
     std::chrono::milliseconds timeout{600'000};
-    // false: NCCL's own reductions where they have the dtypes; the bits then depend on the number and order of ranks.
+    // false: NCCL's own reductions where they support the dtypes; results then depend on the number and order of ranks.
     bool ordered_sums = true;
   };
 
-  // Of the current device. `host`: a communicator of the same ranks, each with a device of its own. Every rank of the
-  // group calls this. Error: NCCL does not start.
+  // Uses the current device. `host`: a communicator of the same ranks, each on a device of its own. Collective. Error:
+  // NCCL does not start.
   NcclCommunicator(std::unique_ptr<Communicator> host, const Options&);
-  // Waits for what is under way, unless it has failed or an exception is under way.
+  // Waits for pending collectives, unless one has failed or the stack is unwinding.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -67,12 +67,12 @@ class NcclCommunicator final : public Communicator {
     size_t count;
   };
 
-  // body() gives work to stream_, behind what the caller's stream holds.
+  // body() enqueues work on stream_, after the work already on the caller's stream.
   template <class Body>
   [[nodiscard]] Event run(const char* kind, const at::Tensor&, Stream&, Body body);
   [[nodiscard]] std::shared_ptr<CudaEventState> finish(const Watchdog::Call&);
   void check(ncclResult_t, const char* call);
-  // Each peer gets its part of `out` and gives its part of `in`.
+  // Exchanges with every peer: its part of `in` is sent, its part of `out` received.
   template <class Out, class In>
   void exchange(Out out, In in);
   void reduce_in_parts(const at::Tensor&, Reduce);
@@ -85,13 +85,13 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> host_;
   Options options_;
   CudaStream stream_;
-  std::timed_mutex mutex_;  // of comm_: the watchdog aborts it
+  std::timed_mutex mutex_;  // guards comm_, which the watchdog may abort
   ncclComm_t comm_ = nullptr;
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<Messages> messages_;
   int64_t calls_ = 0;
-  std::vector<int64_t> sent_to_, received_from_;  // messages so far, by peer
-  int exceptions_ = 0;                            // under way when it was made
+  std::vector<int64_t> sent_to_, received_from_;  // message counts by peer
+  int exceptions_ = 0;                            // uncaught exceptions at construction
 };
 
 }  // namespace partita::internal

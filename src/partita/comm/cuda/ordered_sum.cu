@@ -12,7 +12,7 @@ namespace partita::internal {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1024;  // eight a multiprocessor: they leave room for the work beside them
+constexpr int64_t kMostBlocks = 1024;  // eight per multiprocessor: leaves room for concurrent work
 
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
@@ -28,10 +28,10 @@ __device__ T add(T a, T b) {
 
 template <class T>
 __device__ T larger(T a, T b) {
-  return b > a || b != b ? b : a;  // b != b is true for NaN
+  return b > a || b != b ? b : a;  // b != b if b is NaN
 }
 
-// Accessed 16 bytes at a time, or whole if smaller.
+// Aligned for 16-byte accesses, or for its whole size if smaller.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T x[kCount];
@@ -46,7 +46,7 @@ struct RowsOfRanks {
   }
 };
 
-// Thread i has elements i * kCount ...; n is a multiple of kCount.
+// Thread i processes elements i * kCount ...; n is a multiple of kCount.
 template <class To, class From, int kCount, Reduce kKind>
 __global__ void reduce_kernel(To* out, RowsOfRanks rows, int64_t n) {
   using Sum = Wide<From>;

@@ -14,7 +14,7 @@ namespace partita::internal {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{100};
-// For the main thread to see the error and end the job in its own way. It may be waiting for something on the device.
+// Time for the main thread to notice the error and end the job itself; it may be waiting for the device.
 constexpr std::chrono::seconds kGrace{20};
 
 }  // namespace
@@ -63,7 +63,7 @@ void Watchdog::check() {
 
 void Watchdog::run() {
   (void)cudaSetDevice(device_);
-  // Asking for an event must not spoil a graph that another thread captures.
+  // Querying an event must not invalidate a graph capture on another thread.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   (void)cudaThreadExchangeStreamCaptureMode(&mode);
   std::unique_lock lock(mutex_);
@@ -89,7 +89,7 @@ std::string Watchdog::look() {
     const std::string where = entries_.empty() ? group_ : text(entries_.front().call);
     return fmt::format("{} failed on rank {} of {}: {}", where, rank_, size_, error);
   }
-  // One that waits behind others is not late: the first of them is.
+  // A collective queued behind others is not late: the first one is.
   const Entry* late = nullptr;
   if (!entries_.empty() && is_late(entries_.front())) late = &entries_.front();
   if (entries_.empty() && posting_ && is_late(*posting_)) late = &*posting_;

@@ -1,13 +1,13 @@
-// Watches the collectives of a communicator on a device. The host does not wait for them, so a thread of its own looks
-// whether they end: one that does not is named, the communicator is aborted, and the job ends.
+// Watches the collectives of a device communicator. The host does not wait for them, so a background thread checks that
+// they finish; if one does not, it is reported, the communicator is aborted, and the job ends.
 //
 //   Watchdog watchdog("dp", 0, 2, 600s, {.error = ..., .abort = ...});
 //   {
 //     const Watchdog::Posting posting(&watchdog, call);     // the call itself may hang too
 //     ncclReduceScatter(...);
 //   }
-//   watchdog.add(call, event);                              // recorded behind it
-//   watchdog.check();                                      // throws what the thread found
+//   watchdog.add(call, event);                              // recorded after it
+//   watchdog.check();                                       // rethrows what the thread found
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -26,22 +26,22 @@ namespace partita::internal {
 
 class Watchdog {
  public:
-  // One collective; messages say "dp.reduce_scatter #17", or "pp.send #3 with rank 1".
+  // One collective; shown as "dp.reduce_scatter #17", or "pp.send #3 with rank 1".
   struct Call {
     const char* kind = "";
     int64_t number = 0, bytes = 0;
     int peer = -1;
   };
   struct Backend {
-    std::function<std::string()> error;  // what it knows to be wrong by itself, or nothing
-    std::function<void()> abort;         // lets go of what its kernels wait for; may be called while others use it
+    std::function<std::string()> error;  // an error that the backend detected itself, or empty
+    std::function<void()> abort;         // releases its blocked kernels; may be called concurrently with other calls
   };
 
-  // The timeout of a collective counts from the end of the one before it, or from its own start if that is later.
+  // A collective's timeout starts at the end of the previous one, or at its own start if that is later.
   Watchdog(std::string group, int rank, int size, std::chrono::milliseconds timeout, Backend backend);
   ~Watchdog();
 
-  // While it lives, the calling thread is giving a collective to the device. Null: nobody watches.
+  // Scope in which the calling thread enqueues a collective. watchdog null: not watched.
   class Posting {
    public:
     Posting(Watchdog* watchdog, const Call&);
@@ -54,9 +54,9 @@ class Watchdog {
   };
 
   void add(const Call&, std::shared_ptr<CudaEventState> end);
-  // Error: what went wrong. After that the communicator is of no use.
+  // Rethrows a detected error; the communicator is unusable afterwards.
   void check();
-  // Watches no longer: the backend may go.
+  // Stops watching; the backend may then be destroyed.
   void stop();
 
  private:
@@ -68,7 +68,7 @@ class Watchdog {
   };
 
   void run();
-  // What is wrong now, or nothing. The caller holds the lock.
+  // The current problem, or empty. The caller holds the lock.
   [[nodiscard]] std::string look();
   [[nodiscard]] bool is_late(const Entry&) const;
   [[nodiscard]] std::string text(const Call&) const;
@@ -81,8 +81,8 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;
-  std::optional<Entry> posting_;               // without an end
-  Clock::time_point progress_ = Clock::now();  // when one was last seen to end
+  std::optional<Entry> posting_;               // has no end event yet
+  Clock::time_point progress_ = Clock::now();  // when one last finished
   std::string failure_;
   bool noticed_ = false, stop_ = false;
   std::thread thread_;

@@ -30,14 +30,14 @@ constexpr std::array kKinds{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVIT
                             CUPTI_ACTIVITY_KIND_MEMSET};
 constexpr size_t kBufferBytes = size_t{4} << 20, kBufferAlignment = 8;
 
-// CUPTI hands records over on a thread of its own.
+// CUPTI delivers records on its own thread.
 struct Records {
   std::mutex mutex;
   std::vector<DeviceSpan> spans;
 };
 
 Records& records() {
-  static auto* all = new Records;  // never destroyed: CUPTI may come late
+  static auto* all = new Records;  // never destroyed: CUPTI may deliver records late
   return *all;
 }
 
@@ -98,7 +98,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t f
   std::free(buffer);
 }
 
-// What to add to a time of CUPTI for that of trace::now(): the pair that was read with the least between.
+// Offset from CUPTI's clock to trace::now(), from the pair of readings that are closest together.
 int64_t clock_offset() {
   int64_t offset = 0, least = INT64_MAX;
   for (int i = 0; i < 5; ++i) {
@@ -132,7 +132,7 @@ std::vector<DeviceSpan> stop_trace() {
   const int64_t offset = clock_offset();
   const std::lock_guard lock(records().mutex);
   std::vector<DeviceSpan> spans = std::exchange(records().spans, {});
-  std::erase_if(spans, [](const DeviceSpan& s) { return s.end <= s.begin; });  // was not timed
+  std::erase_if(spans, [](const DeviceSpan& s) { return s.end <= s.begin; });  // not timed
   for (DeviceSpan& s : spans) s.begin += offset, s.end += offset;
   std::ranges::sort(spans, {}, &DeviceSpan::begin);
   return spans;

@@ -1,4 +1,4 @@
-// Kernels and copies of the current device by CUPTI's Activity API: the contract of device/device_trace.h.
+// Traces kernels and copies of the current device with CUPTI's Activity API: contract of device/device_trace.h.
 #pragma once
 #include <vector>
 

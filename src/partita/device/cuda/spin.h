@@ -1,4 +1,4 @@
-// A kernel that only takes time, for device/stream_delay.h.
+// A kernel that only consumes time, for device/stream_delay.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-// The stream does nothing for so long. No time: no kernel.
+// Keeps the stream idle for this long; no kernel if zero.
 void spin(std::chrono::microseconds, cudaStream_t);
 
 }  // namespace partita::internal

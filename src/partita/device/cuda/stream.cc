@@ -13,7 +13,7 @@
 namespace partita::internal {
 namespace {
 
-// Events that nobody holds, by device. Making one costs more than recording it.
+// Unused events, by device. Creating one costs more than recording it.
 class Pool {
  public:
   cudaEvent_t take(c10::DeviceIndex device) {
@@ -47,7 +47,7 @@ Pool& pool() {
 }  // namespace
 
 CudaEventState::CudaEventState(c10::DeviceIndex device) : device_(device), event_(pool().take(device)) {}
-// What waits for an event waits for the record it had then, so that it may be recorded anew.
+// Safe to reuse immediately: waiters wait for the record that was current when they started waiting.
 CudaEventState::~CudaEventState() { pool().give_back(device_, event_); }
 
 void CudaEventState::record(cudaStream_t stream) {
@@ -57,7 +57,7 @@ void CudaEventState::record(cudaStream_t stream) {
 }
 
 void CudaEventState::order(cudaStream_t stream) {
-  if (stream == stream_) return;  // in order already; what a graph records may not wait for what came before it
+  if (stream == stream_) return;  // already ordered; and a captured stream must not wait for earlier events
   PARTITA_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0));
 }
 

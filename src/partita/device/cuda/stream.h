@@ -1,8 +1,8 @@
-// Streams and events of a CUDA device in the terms of device/stream.h.
+// CUDA streams and events behind the interface of device/stream.h.
 //
 //   CudaStream compute = CudaStream::current();
 //   Event gathered = dp.all_gather(full, slice, compute);
-//   compute.wait(gathered);                            // the device waits, the calling thread goes on
+//   compute.wait(gathered);                            // the device waits, the calling thread continues
 #pragma once
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -11,13 +11,13 @@
 
 namespace partita::internal {
 
-// What a device can wait for while the calling thread goes on.
+// An event that a device can wait for without blocking the calling thread.
 struct DeviceEvent : EventState {
-  // Later work of the stream comes after the event.
+  // Orders later work of the stream after the event.
   virtual void order(cudaStream_t stream) = 0;
 };
 
-// A CUDA event from a pool, to which it goes back.
+// A CUDA event from a pool, to which it returns.
 class CudaEventState : public DeviceEvent {
  public:
   explicit CudaEventState(c10::DeviceIndex device);
@@ -33,7 +33,7 @@ class CudaEventState : public DeviceEvent {
  private:
   c10::DeviceIndex device_;
   cudaEvent_t event_;
-  cudaStream_t stream_ = nullptr;  // it was recorded on
+  cudaStream_t stream_ = nullptr;  // the stream it was recorded on
 };
 
 class CudaStream final : public Stream {
@@ -42,7 +42,7 @@ class CudaStream final : public Stream {
   [[nodiscard]] static CudaStream current() { return CudaStream(c10::cuda::getCurrentCUDAStream()); }
 
   [[nodiscard]] Event record() override;
-  // An event of another kind (a collective of the host) blocks the calling thread.
+  // Blocks the calling thread for events of other kinds (host collectives).
   void wait(const Event&) override;
   void run(const std::function<void()>& work) override;
   [[nodiscard]] const c10::cuda::CUDAStream& stream() const { return stream_; }

@@ -27,7 +27,8 @@ constexpr float kRoot = 0.797884560802865F, kCubic = 0.044715F;
 
 HWY_INLINE V gelu_gate(V x, V x_squared) {
   const V minus_2u = hn::Mul(x, hn::MulAdd(x_squared, constant(-2 * kRoot * kCubic), constant(-2 * kRoot)));
-  // beyond 80 the gate is 0 to every bit that x s can show; the bound stands first, so that x86's Min returns x's NaN
+  // beyond 80 the gate is 0 in every bit that affects x s; the bound comes first since x86's Min returns its second
+  // operand on NaN
   const V e = exp(hn::Min(constant(80.0F), minus_2u));
   return hn::Div(constant(1.0F), hn::Add(constant(1.0F), e));
 }
@@ -65,7 +66,7 @@ void gelu_elements(const at::Tensor& out, const at::Tensor& x, int64_t begin, in
   });
 }
 
-// kRows rows at once: the column sums stay in registers across them. sums null: not wanted.
+// kRows rows at a time: column sums stay in registers. sums: may be null.
 template <int kRows, class T>
 HWY_INLINE void backward_rows_as(T* d_x, const T* d_out, const T* x, float* sums, int64_t C) {
   for_vectors(C, [&](int64_t i, auto part) {
@@ -109,7 +110,7 @@ void sum_rows(const at::Tensor& d, float* sums, int64_t begin, int64_t end) {
   });
 }
 
-// sigmoid(x) by the exponential of -|x|, which cannot overflow: 1 / (1 + e) or e / (1 + e).
+// sigmoid(x) from exp(-|x|), which cannot overflow: 1 / (1 + e) or e / (1 + e).
 HWY_INLINE V sigmoid(V x) {
   const V e = exp(hn::Neg(hn::Abs(x))), one = constant(1.0F);
   return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(D())), e, one), hn::Add(one, e));
@@ -170,7 +171,7 @@ HWY_EXPORT(sum_rows);
 HWY_EXPORT(swiglu_rows);
 HWY_EXPORT(swiglu_backward_rows);
 
-// A thread is not woken for fewer elements.
+// Minimum number of elements per thread.
 constexpr int64_t kLeastElements = 8192;
 
 int64_t grain_rows(int64_t columns) { return std::max<int64_t>(1, kLeastElements / std::max<int64_t>(1, columns)); }

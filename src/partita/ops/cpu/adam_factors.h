@@ -1,4 +1,4 @@
-// What Adam and its kin multiply with, the same for all elements of a run.
+// Factors of Adam-like updates, common to all elements of a run.
 #pragma once
 #include <cmath>
 
@@ -7,7 +7,7 @@
 namespace partita::internal {
 
 struct AdamFactors {
-  // In double from t alone, so that a resumed run and any layout have the same.
+  // Computed in double from t alone, so that resumed runs and all layouts agree.
   AdamFactors(double beta1, double beta2, double epsilon_, const StepScalars& now)
       : gradient(now.gradient_scale),
         one_minus_beta1(static_cast<float>(1 - beta1)),
@@ -16,10 +16,10 @@ struct AdamFactors {
         mean_correction(1 / (1 - std::pow(beta1, static_cast<double>(now.update + 1)))),
         root_correction(static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(now.update + 1))))) {}
 
-  float gradient;  // the clip factor
+  float gradient;  // clip factor
   float one_minus_beta1, one_minus_beta2;
   float epsilon;
-  double mean_correction;  // 1 / (1 - beta1^t), for whoever multiplies it with more
+  double mean_correction;  // 1 / (1 - beta1^t), for callers that multiply it further
   float root_correction;   // 1 / sqrt(1 - beta2^t)
 };
 

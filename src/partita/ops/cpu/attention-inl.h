@@ -1,6 +1,6 @@
-// What the attention kernels share. Queries are taken a block at a time, with all keys that one of them may see: scores
-// of a block stand in cache, so the softmax needs no running maximum, and what the mask excludes is not computed beyond
-// the block's ends.
+// Shared code of the attention kernels. Queries are processed in blocks, each with all keys visible to any of its
+// queries: the scores of a block fit in cache, so the softmax needs no running maximum, and masked scores are computed
+// only at the edges of a block.
 #if defined(PARTITA_OPS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_ATTENTION_INL_H_
 #undef PARTITA_OPS_CPU_ATTENTION_INL_H_
@@ -21,18 +21,18 @@ namespace partita::internal::HWY_NAMESPACE {
 
 HWY_INLINE int64_t even(int64_t n) { return n + n % 2; }
 
-// Rows of scores are padded, so that whole vectors may be read and written past the last key.
+// Score rows are padded, so that whole vectors may be read and written past the last key.
 HWY_INLINE int64_t padded(int64_t keys) { return (keys + 31) / 16 * 16; }
 
-// The keys that a block of queries reads: columns of its scores, from key `begin` on. begin is a multiple of the block,
-// so that products have few different shapes (each is compiled once) and pairs of keys stay together.
+// The keys read by a block of queries, from key `begin` on: the columns of its scores. begin is a multiple of the block
+// size, so that matmuls have few distinct shapes (each is compiled once) and pairs of keys stay together.
 struct KeyRange {
   KeyRange(const AttentionProblem& p, int64_t sample, int64_t first_query, int64_t queries, int64_t block)
       : begin(p.first_key(sample, first_query) / block * block), count(p.past + first_query + queries - begin) {}
   int64_t begin, count;
 };
 
-// f(T{}, C{}): T in memory, C where tiles are multiplied.
+// Calls f(T{}, C{}): T is the storage type, C the type in which tiles are multiplied.
 template <class F>
 HWY_INLINE void with_types_of(const AttentionProblem& p, F&& f) {
   if (p.qkv.scalar_type() == at::kFloat) return f(float{}, float{});
@@ -40,13 +40,13 @@ HWY_INLINE void with_types_of(const AttentionProblem& p, F&& f) {
   p.has_bf16_tiles() ? f(at::BFloat16{}, at::BFloat16{}) : f(at::BFloat16{}, float{});
 }
 
-// Elements of fp32 that rows of T need to be multiplied as C: none if they are C already.
+// fp32 elements needed to convert rows of T to C; none if T is C.
 template <class T, class C>
 HWY_INLINE int64_t widened_size(int64_t elements) {
   return std::is_same_v<T, C> ? 0 : elements;
 }
 
-// `count` rows as C: as they are, or widened into `place`.
+// `count` rows as C: unchanged, or widened into `place`.
 template <class C, class T>
 HWY_INLINE Rows<C> as_operand(Rows<T> rows, int64_t count, int64_t width, float* place) {
   if constexpr (std::is_same_v<T, C>) {
@@ -60,7 +60,7 @@ HWY_INLINE Rows<C> as_operand(Rows<T> rows, int64_t count, int64_t width, float*
   }
 }
 
-// The rows of a right operand [rows, columns]: fp32 as they lie, bf16 as pairs in `place`.
+// Rows of a right operand [rows, columns]: fp32 unchanged, bf16 packed in pairs into `place`.
 HWY_INLINE const float* right_operand(const float* in, int64_t, int64_t, int64_t, float*) { return in; }
 HWY_INLINE const at::BFloat16* right_operand(const at::BFloat16* in, int64_t ld, int64_t rows, int64_t columns,
                                              at::BFloat16* place) {
@@ -69,12 +69,12 @@ HWY_INLINE const at::BFloat16* right_operand(const at::BFloat16* in, int64_t ld,
 }
 HWY_INLINE int64_t right_stride(const float*, int64_t ld, int64_t) { return ld; }
 HWY_INLINE int64_t right_stride(const at::BFloat16*, int64_t, int64_t columns) { return columns; }
-// From its column n on; n is even.
+// The operand from column n on; n is even.
 HWY_INLINE const float* from_column(const float* right, int64_t n) { return right + n; }
 HWY_INLINE const at::BFloat16* from_column(const at::BFloat16* right, int64_t n) { return right + 2 * n; }
 
-// Exponentials of one row of scores, whose first `keys` keys are seen; the rest, up to `width`, becomes 0. Writes
-// p = multiplier * exp(scale * score - largest) to `to`; returns log sum exp(scale * score), and 1 / sum in `inverse`.
+// Softmax of one row of scores whose first `keys` keys are visible; the rest, up to `width`, becomes 0. Writes p =
+// multiplier * exp(scale * score - largest) to `to`; returns log sum exp(scale * score), and 1 / sum in `inverse`.
 template <class T>
 HWY_INLINE float softmax_row(const float* scores, const float* multiplier, float scale, int64_t keys, int64_t width,
                              T* to, float* inverse) {

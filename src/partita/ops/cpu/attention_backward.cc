@@ -48,7 +48,7 @@ struct DKeysTransposed;
 struct DValuesTransposed;
 struct DTransposed;
 
-// One row of the backward: from scores and d_probabilities to the dropped probabilities and d_scores, in place.
+// Backward of one row, in place: from scores and d_probabilities to dropped-out probabilities and d_scores.
 //   p = exp(scale * score - log_sum);  d_score = scale * p * (multiplier * d_p - delta);  score <- multiplier * p
 HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, float scale, float log_sum, float delta,
                              int64_t keys, int64_t width) {
@@ -66,8 +66,7 @@ HWY_INLINE void backward_row(float* score, float* d_p, const float* multiplier, 
   for (int64_t i = keys; i < width; ++i) score[i] = d_p[i] = 0;
 }
 
-// Rows of fp32 as operands: fp32 as they are; bf16 rounded, as rows (left operand) and as pairs of rows (right
-// operand).
+// fp32 rows as operands: fp32 unchanged; bf16 rounded, as rows (left operand) and as pairs of rows (right operand).
 template <class T>
 struct Operands {
   const T *left, *right;
@@ -92,7 +91,7 @@ HWY_INLINE Operands<at::BFloat16> operands(const float* in, int64_t stride, int6
   return {left, right};
 }
 
-// T in memory; tiles are multiplied as C.
+// T: storage type; C: type in which tiles are multiplied.
 template <class T, class C>
 class Backward {
  public:
@@ -131,7 +130,7 @@ class Backward {
     const auto rows = [&](int64_t at) { return as_operand<C>(Rows<T>{qkv_ + at, p_.row()}, p_.length, D, wide_keys_); };
     const Rows<C> v = rows(v_at);
     pack_transposed(v.first, v.stride, p_.length, D, values_t_, stride_);
-    const Rows<C> k = rows(k_at);  // in the place of the values, which are packed
+    const Rows<C> k = rows(k_at);  // reuses the place of the values, which are packed by now
     pack_transposed(k.first, k.stride, p_.length, D, keys_t_, stride_);
     const C* keys = right_operand(k.first, k.stride, p_.length, D, keys_);
     const int64_t keys_stride = right_stride(keys, k.stride, D);
@@ -184,14 +183,14 @@ class Backward {
     }
   }
 
-  // sum of out * d_out of one query: what the softmax subtracts from each d_p
+  // sum of out * d_out for one query: what softmax backward subtracts from each d_p
   float dot(const T* a, const T* b) const {
     V sum = hn::Zero(hn::ScalableTag<float>());
     for_vectors(D, [&](int64_t c, auto part) { sum = hn::MulAdd(load(a + c, part), load(b + c, part), sum); });
     return sum_of_lanes(sum);
   }
 
-  // to [length, D], with the stride of qkv, = transpose of in [D, length].
+  // to [length, D], with qkv's stride, = transpose of in [D, length].
   void write_transposed(const float* in, T* to) {
     pack_transposed(in, stride_, D, p_.length, transposed_, D);
     for (int64_t t = 0; t < p_.length; ++t)

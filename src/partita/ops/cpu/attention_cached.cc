@@ -28,11 +28,11 @@ struct Scores;
 struct Output;
 struct Inverses;
 
-// At once, so that keys are read once for all of them.
+// Queries per block, which share one read of the keys.
 constexpr int64_t kQueries = 16;
 
-// Few queries: nothing is rearranged, since keys and values would be read for that alone. A block of keys, then a block
-// of values, stays in the first-level cache for all queries of a kv head.
+// For few queries: packing keys and values would cost an extra pass over them. A block of keys, then a block of values,
+// stays in the L1 cache for all queries of a kv head.
 template <class T>
 class Few {
  public:
@@ -45,21 +45,21 @@ class Few {
         output_(scratch<float, Output>(p.group() * kQueries * D)),
         inverses_(scratch<float, Inverses>(p.group() * kQueries)) {}
 
-  // All query heads of one kv head of one sample.
+  // Processes all query heads of one kv head of one sample.
   void run(int64_t sample, int64_t kv_head) {
     for (int64_t first = 0; first < p_.length; first += kQueries)
       block(sample, kv_head, first, std::min(kQueries, p_.length - first));
   }
 
  private:
-  // Row r of scores: query first + r % count of head r / count of the group.
+  // Row r of scores belongs to query first + r % count of head r / count in the group.
   void block(int64_t sample, int64_t kv_head, int64_t first, int64_t count) {
     const Rows<T> keys = p_.keys_of<T>(sample, kv_head), values = p_.values_of<T>(sample, kv_head);
     const int64_t rows = p_.group() * count;
     const auto head = [&](int64_t r) { return kv_head * p_.group() + r / count; };
     const auto query = [&](int64_t r) { return first + r % count; };
     const auto seen = [&](int64_t r) { return p_.past + query(r) + 1; };
-    // f(row, begin, end) for all keys that each row sees, a block of keys at a time.
+    // Calls f(row, begin, end) over all keys visible to each row, one block of keys at a time.
     const auto for_keys = [&](auto&& f) {
       constexpr int64_t kKeys = 64;
       for (int64_t begin = 0; begin < p_.past + first + count; begin += kKeys)
@@ -121,12 +121,12 @@ namespace {
 
 HWY_EXPORT(attention_few_heads);
 
-// From here on rearranging keys and values for products of tiles pays.
+// From this many queries on, packing keys and values for tile matmuls pays.
 constexpr int64_t kManyQueries = 16;
-// A thread is not woken for fewer.
+// Minimum number of products per thread.
 constexpr int64_t kLeastProducts = 65536;
 
-// The vectors of qkv's keys and values behind the `past` ones that are held.
+// Appends qkv's keys and values after the `past` cached ones.
 void append(const AttentionProblem& p) {
   const auto bytes = static_cast<size_t>(p.qkv.element_size());
   const auto* from = static_cast<const std::byte*>(p.qkv.const_data_ptr());

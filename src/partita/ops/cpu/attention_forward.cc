@@ -36,7 +36,7 @@ struct Probabilities;
 struct Multipliers;
 struct Output;
 
-// T in memory; tiles are multiplied as C.
+// T: storage type; C: type in which tiles are multiplied.
 template <class T, class C>
 class Forward {
  public:
@@ -57,7 +57,7 @@ class Forward {
         multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)),
         output_(scratch<float, Output>(queries_ * p.head_width)) {}
 
-  // All query heads of one kv head of one sample.
+  // Processes all query heads of one kv head of one sample.
   void run(int64_t sample, int64_t kv_head) {
     const int64_t count = p_.past + p_.length, D = p_.head_width;
     const Rows<C> k = as_operand<C>(p_.keys_of<T>(sample, kv_head), count, D, wide_keys_);

@@ -1,4 +1,4 @@
-// The operands of one attention call, checked, as the kernels of cpu/attention_*.cc see them.
+// The checked operands of an attention call, for the kernels in cpu/attention_*.cc.
 #pragma once
 #include "partita/ops/attention.h"
 #include "partita/ops/cpu/check.h"
@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-// Vectors of one head of one sample, token by token.
+// Vectors of one head of one sample, one per token.
 template <class T>
 struct Rows {
   const T* first;
@@ -14,21 +14,21 @@ struct Rows {
 };
 
 struct AttentionProblem {
-  // Error: heads that do not divide, other shapes and dtypes, first keys that fall or lie behind their query.
+  // Errors: kv_heads that do not divide heads; wrong shapes or dtypes; first keys that decrease or exceed their query.
   AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed, const Heads&,
                    const Dropout&, const at::Tensor& the_first_keys);
 
-  // Small blocks compute less of what the causal mask excludes, large ones read keys less often.
+  // Small blocks compute less of the masked part; large ones read keys less often.
   static constexpr int64_t kMostQueries = 64;
   [[nodiscard]] int64_t queries_at_once() const { return length <= 512 ? 32 : kMostQueries; }
-  // Whether tiles are multiplied as bf16 (tile_matmul.h): the CPU can, and the width is even. Other tiles are fp32, or
-  // widened to it.
+  // Whether tiles are multiplied in bf16 (tile_matmul.h): requires CPU support and an even width. Otherwise they are
+  // fp32, or widened to it.
   [[nodiscard]] bool has_bf16_tiles() const;
 
-  [[nodiscard]] int64_t group() const { return heads / kv_heads; }                   // query heads of a kv head
-  [[nodiscard]] int64_t row() const { return (heads + 2 * kv_heads) * head_width; }  // elements between tokens of qkv
+  [[nodiscard]] int64_t group() const { return heads / kv_heads; }                   // query heads per kv head
+  [[nodiscard]] int64_t row() const { return (heads + 2 * kv_heads) * head_width; }  // token stride in qkv
   [[nodiscard]] int64_t out_row() const { return heads * head_width; }
-  // Elements from the start of qkv to the first token's vector.
+  // Offsets in qkv of the vectors of the first token.
   [[nodiscard]] int64_t q_at(int64_t sample, int64_t head) const { return sample * length * row() + head * head_width; }
   [[nodiscard]] int64_t k_at(int64_t sample, int64_t kv_head) const { return q_at(sample, heads + kv_head); }
   [[nodiscard]] int64_t v_at(int64_t sample, int64_t kv_head) const { return q_at(sample, heads + kv_heads + kv_head); }
@@ -36,13 +36,13 @@ struct AttentionProblem {
     return sample * length * out_row() + head * head_width;
   }
   [[nodiscard]] int64_t log_sum_at(int64_t sample, int64_t head) const { return (sample * heads + head) * length; }
-  // Dropout's index of the first key of a query.
+  // Dropout element index of the first key for a query.
   [[nodiscard]] int64_t element(int64_t head, int64_t query) const { return (head * length + query) * length; }
-  // The first key that a query reads; the last is past + query.
+  // First key that a query reads; the last is past + query.
   [[nodiscard]] int64_t first_key(int64_t sample, int64_t query) const {
     return first_key_data == nullptr ? 0 : first_key_data[sample * length + query];
   }
-  // past + length keys and values: those of qkv, or those kept.
+  // past + length keys and values: in qkv or in the cache.
   template <class T>
   [[nodiscard]] Rows<T> keys_of(int64_t sample, int64_t kv_head) const {
     if (!keys.defined()) return {qkv.const_data_ptr<T>() + k_at(sample, kv_head), row()};
@@ -53,25 +53,25 @@ struct AttentionProblem {
     if (!values.defined()) return {qkv.const_data_ptr<T>() + v_at(sample, kv_head), row()};
     return {values.const_data_ptr<T>() + kept_at(sample, kv_head), head_width};
   }
-  // Elements from the start of keys and values to a head's first position.
+  // Offset of a head's first position in keys and values.
   [[nodiscard]] int64_t kept_at(int64_t sample, int64_t kv_head) const {
     return (sample * kv_heads + kv_head) * keys.size(2) * head_width;
   }
 
   at::Tensor qkv, out;
-  at::Tensor log_sum;       // undefined: not wanted
-  at::Tensor d_out, d_qkv;  // in backward only
-  at::Tensor keys, values;  // in generation only: [samples, kv_heads, capacity, head_width]
-  int64_t past = 0;         // positions before those of qkv, in keys and values
+  at::Tensor log_sum;       // may be undefined
+  at::Tensor d_out, d_qkv;  // backward only
+  at::Tensor keys, values;  // generation only: [samples, kv_heads, capacity, head_width]
+  int64_t past = 0;         // cached positions before those of qkv
   int64_t samples, length, heads, kv_heads, head_width;
-  at::Tensor first_keys;  // undefined: 0 for all
+  at::Tensor first_keys;  // undefined: all 0
   const int32_t* first_key_data = nullptr;
   Dropout dropout;
   Mask mask;
   float scale;
 };
 
-// Forward by products of tiles, all heads.
+// Forward with tile matmuls, all heads.
 void attention_tiles(const AttentionProblem&);
 
 }  // namespace partita::internal

@@ -1,10 +1,10 @@
-// Checks that every kernel of the CPU makes before it touches memory.
+// Checks that CPU kernels make before touching memory.
 #pragma once
 #include "partita/ops/check.h"
 
 namespace partita::internal {
 
-// A dense row-major tensor of that shape and dtype.
+// A dense row-major tensor of this shape and dtype.
 inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   check_dense(tensor, name, shape, dtype, at::kCPU);
 }
@@ -15,7 +15,7 @@ inline void check_optional(const at::Tensor& tensor, const char* name, at::IntAr
   if (tensor.defined()) check_tensor(tensor, name, shape, dtype);
 }
 
-// Rows of a table, by [samples, length] int32: each lies in 0..limit-1.
+// Checks that all row indices [samples, length] int32 are in 0..limit-1.
 inline void check_indices(const at::Tensor& indices, const char* name, int64_t limit) {
   const int32_t* index = indices.const_data_ptr<int32_t>();
   for (int64_t i = 0; i < indices.numel(); ++i)

@@ -1,6 +1,6 @@
-// Sums of columns over many rows that come out the same for every number of threads, without a rows x columns
-// temporary: rows are cut into chunks that depend on their number alone, each chunk has a partial sum, and the partial
-// sums are added in order.
+// Column sums over many rows that are independent of the number of threads and need no rows x columns temporary: rows
+// are split into chunks that depend on the row count alone, each with a partial sum, and the partial sums are added in
+// order.
 //
 //   ColumnSums<2> sums(rows, columns);
 //   at::parallel_for(0, sums.chunks(), 1, [&](int64_t begin, int64_t end) {
@@ -18,7 +18,7 @@
 
 namespace partita::internal {
 
-// At least kLeastRows rows a chunk, and at most kMostChunks chunks.
+// At least kLeastRows rows per chunk, and at most kMostChunks chunks.
 struct RowChunks {
   static constexpr int64_t kLeastRows = 32, kMostChunks = 64;
   explicit RowChunks(int64_t row_count)
@@ -37,14 +37,14 @@ class ColumnSums {
 
   [[nodiscard]] int64_t chunks() const { return chunks_.count(); }
   [[nodiscard]] int64_t first_row(int64_t chunk) const { return chunks_.first(chunk); }
-  // The partial sums [kVectors, columns] of one chunk, set to zero: the kernel adds to them.
+  // Zeroed partial sums [kVectors, columns] of one chunk, for the kernel to accumulate into.
   [[nodiscard]] float* clear(int64_t chunk) const {
     float* sums = partial_ + chunk * kVectors * columns_;
     std::memset(sums, 0, static_cast<size_t>(kVectors * columns_) * sizeof(float));
     return sums;
   }
 
-  // target [columns] fp32 (+)= sum of the partial sums.
+  // target [columns] fp32 (+)= total of the partial sums.
   void add_to(int vector, const Target& target) const {
     if (!target.gradient.defined()) return;
     float* out = target.gradient.mutable_data_ptr<float>();

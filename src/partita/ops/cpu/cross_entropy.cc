@@ -24,13 +24,13 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// Exponentials of one row, and the maximum that each block of them is relative to.
+// Tags of the scratch buffers: exponentials of one row, and the maximum that each block of them is relative to.
 struct Exponentials;
 struct BlockMaxima;
-constexpr int64_t kBlock = 1024;  // logits that stay in the first-level cache between their maximum and their sum
+constexpr int64_t kBlock = 1024;  // logits that stay in the L1 cache between the passes for maximum and sum
 
-// The row is read from memory once for its maximum and sum: a block of it at a time, each exponential relative to the
-// largest logit so far; the second time it is scaled into the gradient.
+// The row is read from memory once for its maximum and sum: block by block, each exponential relative to the largest
+// logit so far. The second pass scales it into the gradient.
 template <class T>
 class Row {
  public:
@@ -56,7 +56,7 @@ class Row {
     return maximum_ + std::log(sum_) - label_logit_;
   }
 
-  // After loss(): the row becomes weight * (softmax - onehot).
+  // After loss(): overwrites the row with weight * (softmax - onehot).
   void scale(int32_t label, float weight) {
     const double at_label = std::exp(label_logit_ - static_cast<double>(maximum_)) / sum_;
     for (int64_t begin = 0; begin < V_; begin += kBlock) {
@@ -70,7 +70,7 @@ class Row {
   }
 
  private:
-  // fp32 logits turn into their exponentials in place; those of half precision would be rounded twice.
+  // fp32 logits are overwritten with their exponentials; half-precision ones would be rounded twice.
   static float* room_for(float* logits, int64_t, bool) { return logits; }
   static float* room_for(void*, int64_t V, bool gradient) {
     return gradient ? scratch<float, Exponentials>(V) : nullptr;

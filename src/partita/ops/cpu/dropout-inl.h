@@ -1,4 +1,4 @@
-// Dropout masks of base/random.h.
+// Dropout masks as vectors of multipliers (bits from base/random.h).
 //
 //   const float* multiplier = dropout_multipliers(mask, sample, first, count, buffer);
 //   y[i] = multiplier[i] * x[i];                                   // scale where kept, else 0

@@ -25,7 +25,7 @@ namespace {
 
 struct DropoutMultipliers;
 
-// out = (out +) multiplier * in; no multiplier: 1.
+// out = (out +) multiplier * in; null multiplier: 1.
 template <class T>
 HWY_INLINE void drop_row(T* out, const T* in, const float* multiplier, bool add, int64_t C) {
   for_vectors(C, [&](int64_t i, auto part) {
@@ -59,7 +59,7 @@ namespace {
 
 HWY_EXPORT(drop_rows);
 
-constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+constexpr int64_t kLeastRows = 16;  // minimum per thread
 
 void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout, bool add) {
   const at::ScalarType dtype = check_activation(in, "in");

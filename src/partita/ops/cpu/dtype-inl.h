@@ -1,4 +1,4 @@
-// From the dtype of a tensor to the C++ type of its elements.
+// Dispatch from a tensor's dtype to the C++ type of its elements.
 //
 //   with_type_of(x, [&]<class T>(T) { kernel(x.const_data_ptr<T>()); });
 #if defined(PARTITA_OPS_CPU_DTYPE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 
-// f(T{}); the tensor is fp32, bf16 or fp16, as check_activation makes sure.
+// Calls f(T{}); the tensor is fp32, bf16 or fp16 (see check_activation).
 template <class F>
 HWY_INLINE void with_type_of(const at::Tensor& tensor, F&& f) {
   switch (tensor.scalar_type()) {

@@ -42,7 +42,7 @@ void gather_rows(const at::Tensor& out, const at::Tensor& token_table, const at:
   });
 }
 
-// sum [C] (+)= the listed rows of d, in their order.
+// sum [C] (+)= the listed rows of d, in order.
 void sum_rows_into(float* sum, bool accumulate, const at::Tensor& d, const int32_t* rows, int64_t count) {
   const int64_t C = d.size(1);
   with_type_of(d, [&]<class T>(T) {
@@ -66,10 +66,10 @@ namespace {
 HWY_EXPORT(gather_rows);
 HWY_EXPORT(sum_rows_into);
 
-constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+constexpr int64_t kLeastRows = 16;  // minimum per thread
 
-// For each row of a table the rows of the batch that read it, ascending: those of row r are
-// rows[begin[r]] .. rows[begin[r + 1] - 1].
+// For each table row, the batch rows that read it, ascending: those of row r are rows[begin[r]] .. rows[begin[r + 1] -
+// 1].
 struct Readers {
   Readers(const int32_t* index, int64_t count, int64_t table_rows)
       : begin(static_cast<size_t>(table_rows) + 1), rows(static_cast<size_t>(count)) {
@@ -90,7 +90,7 @@ void backward_of_table(const Target& target, const at::Tensor& d_out, const at::
   check_indices(indices, name, table_rows);
   const Readers readers(indices.const_data_ptr<int32_t>(), N, table_rows);
   float* gradient = target.gradient.mutable_data_ptr<float>();
-  // Row r of the table costs a write and as many reads as it has readers: threads share out that sum.
+  // A table row costs one write plus one read per reader; threads get equal shares of the total.
   const auto cost_before = [&](int64_t r) { return r + readers.begin[static_cast<size_t>(r)]; };
   const auto first_row = [&](int64_t cost) {
     int64_t low = 0, high = table_rows;

@@ -32,7 +32,7 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// Four sums keep the CPU's multipliers busy while the weights are read one after the other.
+// Four accumulators keep the FMA units busy while the weights are streamed.
 template <class T>
 HWY_INLINE float dot(const float* x, const T* w, int64_t in) {
   V sum[4] = {hn::Zero(D()), hn::Zero(D()), hn::Zero(D()), hn::Zero(D())};
@@ -78,7 +78,7 @@ namespace {
 HWY_EXPORT(few_rows_columns);
 HWY_EXPORT(few_rows_widen);
 
-// A thread is not woken for fewer products.
+// Minimum number of products per thread.
 constexpr int64_t kLeastProducts = 65536;
 struct WideRows;
 

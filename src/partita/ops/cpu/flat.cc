@@ -44,7 +44,7 @@ void cast_elements(const at::Tensor& out, const at::Tensor& in, int64_t begin, i
   });
 }
 
-// Of elements [begin, end).
+// Sum of squares of elements [begin, end).
 double squares_of(const at::Tensor& in, int64_t begin, int64_t end) {
   double sum = 0;
   with_type_of(in, [&]<class T>(T) {
@@ -52,7 +52,7 @@ double squares_of(const at::Tensor& in, int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<T, float>) {
       sum = sum_of_squares(from, end - begin);
     } else {
-      constexpr int64_t kWidened = 1024;  // stay in the first-level cache
+      constexpr int64_t kWidened = 1024;  // stays in the L1 cache
       HWY_ALIGN float wide[kWidened];
       for (int64_t i = 0; i < end - begin; i += kWidened) {
         const int64_t count = std::min(kWidened, end - begin - i);
@@ -76,9 +76,9 @@ HWY_EXPORT(add_elements);
 HWY_EXPORT(cast_elements);
 HWY_EXPORT(squares_of);
 
-// A thread is not woken for fewer elements.
+// Minimum number of elements per thread.
 constexpr int64_t kLeastElements = 32768;
-// Elements of one partial sum of squares.
+// Elements per partial sum of squares.
 constexpr int64_t kChunk = 32768;
 
 void check_flat(const at::Tensor& tensor, const char* name, int64_t count) {

@@ -1,5 +1,5 @@
-// Eight bits on the CPU: rounded as a GPU rounds them, and multiplied as the fp32 numbers that they stand for, so that
-// what fp8 does to a run can be seen, and tested, without a GPU. Not for speed.
+// fp8 on the CPU: rounded exactly as on a GPU, and multiplied as the equivalent fp32 values, so that the effect of fp8
+// on a run can be seen and tested without a GPU. Not optimized.
 #include "partita/ops/fp8.h"
 
 #include <ATen/Parallel.h>
@@ -28,7 +28,7 @@ bool is_fp8(const at::Tensor& t) {
   return t.scalar_type() == at::kFloat8_e4m3fn || t.scalar_type() == at::kFloat8_e5m2;
 }
 
-// A value in range, out of it its last one; NaN is written as a GPU writes it, without a sign.
+// Saturates to the largest finite value; NaN is written without a sign, as on a GPU.
 template <class Byte>
 uint8_t rounded(float x, float highest) {
   return std::isnan(x) ? 0x7F : Byte(std::clamp(x, -highest, highest)).x;
@@ -52,7 +52,7 @@ float fp8_scale(float amax, at::ScalarType format) {
   if (amax == 0) return 1;
   const int highest = format == at::kFloat8_e4m3fn ? 8 : 15;  // the largest value is 1.75 * 2^highest
   int exponent = 0;
-  const float mantissa = 2 * std::frexp(amax, &exponent);  // in [1, 2), of 2^(exponent - 1)
+  const float mantissa = 2 * std::frexp(amax, &exponent);  // in [1, 2), times 2^(exponent - 1)
   return std::ldexp(1.0F, std::min(highest - (exponent - 1) - (mantissa > 1.75F ? 1 : 0), 126));
 }
 
@@ -70,7 +70,7 @@ void fp8_measure(at::Tensor amax, at::Tensor x) {
   check_tensor(amax, "amax", {1}, at::kFloat);
   const at::Tensor wide = x.to(at::kFloat);
   const float* data = wide.const_data_ptr<float>();
-  // Bits of magnitudes are in the order of the numbers, with infinity and NaN above all.
+  // Magnitudes sort like their bits, with infinity and NaN on top.
   auto largest = std::bit_cast<uint32_t>(*amax.const_data_ptr<float>());
   for (int64_t i = 0; i < wide.numel(); ++i) largest = std::max(largest, std::bit_cast<uint32_t>(data[i]) & kMagnitude);
   *amax.mutable_data_ptr<float>() = std::bit_cast<float>(largest);

@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/ops/cpu/targets.h"
-// After targets.h.
+// Must follow targets.h.
 #include <hwy/targets.h>
 
 namespace partita::internal {
@@ -33,7 +33,7 @@ bool apply_isa_limit() {
   const std::optional<IsaLimit> limit = value == nullptr ? std::nullopt : isa_limit(value);
   if (!limit) return true;
   hwy::DisableTargets(~limit->targets);
-  constexpr int kKeepOurs = 0;  // a library's own variable wins
+  constexpr int kKeepOurs = 0;  // the library's own variable takes precedence
   setenv("DNNL_MAX_CPU_ISA", limit->onednn, kKeepOurs);
   setenv("ATEN_CPU_CAPABILITY", limit->aten, kKeepOurs);
   setenv("MKL_ENABLE_INSTRUCTIONS", limit->mkl, kKeepOurs);

@@ -21,14 +21,14 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// One for both passes: what is measured is what is subtracted.
+// Shared by both passes: the measured update is the applied one.
 HWY_INLINE V update_of(const LambFactors& factor, const Moments& now, V master) {
   return hn::MulAdd(adam_quotient(factor.adam, now), constant(factor.mean_correction),
                     hn::Mul(master, constant(factor.weight_decay)));
 }
 
 SquaredNorms squared_norms(const OptimizerProblem& p, const LambFactors& factor, int64_t begin, int64_t end) {
-  constexpr int64_t kChunk = 1024;  // both buffers stay in the first-level cache
+  constexpr int64_t kChunk = 1024;  // both buffers stay in the L1 cache
   HWY_ALIGN float weights[kChunk], updates[kChunk];
   SquaredNorms sum;
   with_elements(p, begin, [&](const auto& e) {
@@ -71,7 +71,7 @@ namespace {
 HWY_EXPORT(squared_norms);
 HWY_EXPORT(lamb_elements);
 
-// Elements of one partial sum.
+// Elements per partial sum.
 constexpr int64_t kPartialSum = 32768;
 
 LambFactors factors(const Lamb& lamb, double ratio, const StepScalars& now) {

@@ -1,4 +1,4 @@
-// What a CPU kernel needs to draw its dropout masks, read once from Dropout. No dropout: threshold 0.
+// Dropout mask parameters of a CPU kernel, read once from Dropout. Without dropout the threshold is 0.
 #pragma once
 #include <span>
 
@@ -15,7 +15,7 @@ struct Mask {
   float scale = 1;
 };
 
-// So many elements more than asked for are written.
+// Elements written beyond the requested count.
 inline constexpr int64_t kMaskPadding = kNumberPadding;
 
 [[nodiscard]] inline std::span<const int64_t> sample_ids(const Dropout& dropout) {
@@ -23,7 +23,7 @@ inline constexpr int64_t kMaskPadding = kNumberPadding;
   return {dropout.samples.const_data_ptr<int64_t>(), static_cast<size_t>(dropout.samples.numel())};
 }
 
-// `samples`: how many the kernel works on.
+// `samples`: number of samples the kernel processes.
 [[nodiscard]] inline Mask make_mask(const Dropout& dropout, int64_t samples) {
   if (dropout.p == 0) return {};
   PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);

@@ -1,7 +1,7 @@
-// Who multiplies: fp32 goes to oneDNN, by the function that ATen keeps for half precision, where that takes it (on
-// AVX-512 CPUs of AMD it is 5-12% above the MKL in libtorch, on every shape of a transformer), else to MKL. bf16 goes
-// to oneDNN where the CPU has instructions for it. Else half precision is widened to fp32 (wide_matmul.h, few_rows.h):
-// few CPUs multiply fp16, and the libraries' emulations are slower than that and round more often.
+// Choice of library. fp32: oneDNN, through the function that ATen reserves for half precision, where supported (on AMD
+// CPUs with AVX-512 it is 5-12% faster than libtorch's MKL on every transformer shape), else MKL. bf16: oneDNN if the
+// CPU has bf16 instructions. Other half precision is widened to fp32 (wide_matmul.h, few_rows.h): few CPUs multiply
+// fp16, and the libraries' emulations are slower and round more often.
 #include "partita/ops/matmul.h"
 
 #include <ATen/ops/addmm.h>
@@ -28,14 +28,14 @@ at::Tensor scratch_matrix(int64_t rows, int64_t columns) {
                        at::TensorOptions(c10::CppTypeToScalarType<T>::value));
 }
 
-// Matrices that oneDNN needs and the caller does not have.
+// Tags of scratch matrices that oneDNN needs in addition to the caller's.
 struct DenseRows;
 struct WeightGradient;
 
-// Whether the libraries multiply the dtype as it is.
+// Whether the libraries multiply this dtype directly.
 bool is_native(at::ScalarType dtype) { return dtype == at::kFloat || (dtype == at::kBFloat16 && cpu_products().bf16); }
 
-// Rows that are apart, side by side: oneDNN takes dense operands from ATen. What is widened is copied anyway.
+// Packs strided rows: ATen passes only dense operands to oneDNN. Operands to be widened are copied anyway.
 at::Tensor dense(const at::Tensor& rows) {
   if (rows.is_contiguous() || !is_native(rows.scalar_type())) return rows;
   if (rows.scalar_type() == at::kFloat) return scratch_matrix<float, DenseRows>(rows.size(0), rows.size(1)).copy_(rows);
@@ -43,7 +43,7 @@ at::Tensor dense(const at::Tensor& rows) {
 }
 
 // y (+)= scale * a b; a and b are dense, or transposed views of dense matrices; half precision that is not native may
-// have rows that are apart. y has their dtype, or is fp32 where they are not native.
+// have strided rows. y has their dtype, or is fp32 if they are not native.
 void multiply(at::Tensor y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
   if (y.numel() == 0) return;
   if (a.size(1) == 0) {
@@ -108,7 +108,7 @@ void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool a
   check_tensor(d_w, "d_w", {out, in}, d_w.scalar_type() == dtype ? dtype : at::kFloat);
   const at::Tensor left = dense(d_y).t();
   if (!is_native(dtype) || d_w.scalar_type() == dtype) return multiply(d_w, left, x, accumulate, scale);
-  // No product of bf16 that oneDNN writes as fp32 can be reached through ATen: one rounding, then the sum in fp32.
+  // ATen offers no oneDNN matmul of bf16 with fp32 output: the product is rounded once, then accumulated in fp32.
   const at::Tensor product = scratch_matrix<at::BFloat16, WeightGradient>(out, in);
   multiply(product, left, x, false, scale);
   add_into(d_w.view({-1}), product.view({-1}), accumulate);

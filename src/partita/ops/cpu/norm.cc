@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// Multipliers of up to kRowsAtOnce rows.
+// Tag of the dropout multipliers of up to kRowsAtOnce rows.
 struct NormMultipliers;
 constexpr int kRowsAtOnce = 4;
 
@@ -35,7 +35,7 @@ const T* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
 }
 
-// r = sum + multiplier * (branch + bias), rounded; each but branch may be null. Returns the lane-wise sum of r.
+// r = sum + multiplier * (branch + bias), rounded; all but branch may be null. Returns the lane-wise sum of r.
 template <class T>
 HWY_INLINE V add_row(T* r, const T* sum, const T* branch, const T* bias, const float* multiplier, int64_t C) {
   V total = hn::Zero(D());
@@ -59,7 +59,7 @@ HWY_INLINE float variance_of(const T* r, float mean, int64_t C) {
   return sum_of_lanes(squares) / static_cast<float>(C);
 }
 
-// RMS norm: mean 0 and no bias.
+// For RMS norm, mean is 0 and bias null.
 template <class T>
 HWY_INLINE void normalize(T* normed, const T* r, const T* weight, const T* bias, float mean, float rstd, int64_t C) {
   if (bias == nullptr)
@@ -127,10 +127,9 @@ struct Backward {
         d_branch(op.dropout.p > 0 ? op.d_branch.mutable_data_ptr<T>() : nullptr),
         wanted{op.d_weight.gradient.defined(), op.d_norm_bias.gradient.defined(), op.d_bias.gradient.defined()} {}
 
-  // Rows row .. row + kRows - 1 together: column sums stay in registers across them. With h = d_normed * weight:
-  // d_residual = rstd * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no mean(h).
-  // `partial` [3, C] gets the column sums of d_weight, d_norm_bias and d_bias, those that are wanted: the others cost
-  // no memory access, only their additions in registers.
+  // Processes rows row .. row + kRows - 1, with column sums in registers. With h = d_normed * weight: d_residual = rstd
+  // * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no mean(h). `partial` [3, C] accumulates the column
+  // sums of d_weight, d_norm_bias and d_bias; unwanted ones cost only additions in registers, no memory access.
   template <int kRows>
   HWY_INLINE void rows(int64_t row, const float* const* multiplier, float* partial) const {
     float* sum_weight = wanted[0] ? partial : nullptr;
@@ -222,9 +221,9 @@ HWY_EXPORT(add_norm_rows);
 HWY_EXPORT(recompute_rows);
 HWY_EXPORT(add_norm_backward_rows);
 
-constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+constexpr int64_t kLeastRows = 16;  // minimum per thread
 
-// Layer norm has a mean and, where it is applied, a bias; RMS norm has neither.
+// Layer norm has a mean and, in forward, a bias; RMS norm has neither.
 void check_statistics(const at::Tensor& mean, const at::Tensor& rstd, int64_t rows) {
   check_optional(mean, "mean", {rows}, at::kFloat);
   check_tensor(rstd, "rstd", {rows}, at::kFloat);

@@ -28,7 +28,7 @@ namespace {
 #include "partita/ops/normal_steps-inl.h"
 #undef PARTITA_NORMAL_INLINE
 
-// a * b + c with one rounding, also where Highway would make two.
+// a * b + c, rounded once, even where Highway would round twice.
 template <class Tag, class Vector>
 HWY_INLINE Vector fused(Tag d, Vector a, Vector b, Vector c) {
 #if HWY_NATIVE_FMA
@@ -45,7 +45,7 @@ HWY_INLINE Vector fused(Tag d, Vector a, Vector b, Vector c) {
 #endif
 }
 
-// The arithmetic of normal_steps-inl.h on vectors.
+// Vector arithmetic for normal_steps-inl.h.
 struct VectorMath {
   using DReal = hn::ScalableTag<double>;
   using Real = hn::Vec<DReal>;
@@ -71,7 +71,7 @@ struct VectorMath {
   }
   static HWY_INLINE Bits bits(Real a) { return hn::BitCast(DU64(), a); }
   static HWY_INLINE Real from_bits(Bits a) { return hn::BitCast(DReal(), a); }
-  // Of an integer below 2^52: added to the bits of 2^52, its bits give that number.
+  // For an integer below 2^52: combined with the bits of 2^52, it becomes the mantissa.
   static HWY_INLINE Real real(Bits a) { return sub(from_bits(hn::Or(a, word(0x4330000000000000))), set(0x1p52)); }
   static HWY_INLINE Real flip(Real a, Bits sign) { return from_bits(hn::Xor(bits(a), sign)); }
   static HWY_INLINE Real odd(Bits a, Real yes, Real no) {
@@ -79,7 +79,7 @@ struct VectorMath {
   }
 };
 
-// 4 * Lanes(DU64()) standard normals: those of Lanes(DU64()) blocks from `block` on.
+// 4 * Lanes(DU64()) standard normals: those of Lanes(DU64()) blocks starting at `block`.
 HWY_INLINE void normals_of_blocks(PhiloxKey key, int64_t block, float* out) {
   const DU64 d;
   const VU64 index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<uint64_t>(block)));
@@ -93,9 +93,9 @@ HWY_INLINE void normals_of_blocks(PhiloxKey key, int64_t block, float* out) {
                         hn::DemoteTo(half, b.second), half, out);
 }
 
-// Elements [begin, end) of out.
+// Fills elements [begin, end) of out.
 void normal_elements(const at::Tensor& out, const NormalSequence& s, int64_t begin, int64_t end) {
-  constexpr int64_t kElements = 1024;  // of a stretch: whole vectors of blocks
+  constexpr int64_t kElements = 1024;                                            // per chunk: whole vectors of blocks
   HWY_ALIGN float normals[kElements + 4 * HWY_MAX_BYTES / sizeof(double)] = {};  // from the start of a block
   const auto step = static_cast<int64_t>(4 * hn::Lanes(DU64()));
   with_type_of(out, [&]<class T>(T) {
@@ -122,7 +122,7 @@ namespace {
 
 HWY_EXPORT(normal_elements);
 
-constexpr int64_t kLeastElements = 16384;  // a thread is not woken for fewer
+constexpr int64_t kLeastElements = 16384;  // minimum per thread
 
 }  // namespace
 

@@ -1,11 +1,11 @@
-// A function of libtorch_cpu that is exported without a header.
+// A function exported by libtorch_cpu without a header.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 namespace at::native {
 
-// result = alpha * a b + beta * result by oneDNN. Throws where ATen does not take the dtype to oneDNN on this CPU: ask
-// cpu/products.h before.
+// result = alpha * a b + beta * result with oneDNN. Throws if ATen does not use oneDNN for the dtype on this CPU; check
+// cpu/products.h first.
 TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
 
 }  // namespace at::native

@@ -1,4 +1,4 @@
-// What the optimizers' kernels share: the C++ types of their operands, Adam's moments.
+// Shared code of the optimizer kernels: C++ types of the operands, and Adam's moments.
 #if defined(PARTITA_OPS_CPU_OPTIMIZER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_OPTIMIZER_INL_H_
 #undef PARTITA_OPS_CPU_OPTIMIZER_INL_H_
@@ -20,10 +20,10 @@ struct Elements {
   T* master;
   T* states[2];  // null: the optimizer has no such state
   const G* gradient;
-  W* weight;  // null: nothing is written besides the master
+  W* weight;  // null: only the master is written
 };
 
-// f(Elements) from element `begin` on.
+// Calls f(Elements) with operands starting at element `begin`.
 template <class F>
 HWY_INLINE void with_elements(const OptimizerProblem& p, int64_t begin, F&& f) {
   const auto run = [&]<class T, class W, class G>(T, W*, G) {
@@ -49,7 +49,7 @@ struct Moments {
   V m, v;
 };
 
-// The moments after the gradient at element i.
+// The moments of element i, updated with its gradient.
 template <class E, class Part>
 HWY_INLINE Moments moments(const AdamFactors& factor, const E& e, int64_t i, Part part) {
   const V g = hn::Mul(load(e.gradient + i, part), constant(factor.gradient));
@@ -59,7 +59,7 @@ HWY_INLINE Moments moments(const AdamFactors& factor, const E& e, int64_t i, Par
           hn::MulAdd(hn::Sub(hn::Mul(g, g), v), constant(factor.one_minus_beta2), v)};
 }
 
-// m / (sqrt(v / (1 - beta2^t)) + epsilon): the update but for the correction of the mean.
+// m / (sqrt(v / (1 - beta2^t)) + epsilon): Adam's update without the bias correction of m.
 HWY_INLINE V adam_quotient(const AdamFactors& factor, const Moments& now) {
   return hn::Div(now.m, hn::MulAdd(hn::Sqrt(now.v), constant(factor.root_correction), constant(factor.epsilon)));
 }

@@ -1,4 +1,4 @@
-// The operands of one optimizer step, checked, as the kernels see them.
+// The checked operands of one optimizer step, for the kernels.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -10,7 +10,7 @@
 
 namespace partita::internal {
 
-// A thread is not woken for fewer elements.
+// Minimum number of elements per thread.
 inline constexpr int64_t kLeastOptimizerElements = 16384;
 
 struct OptimizerState {
@@ -47,11 +47,11 @@ struct OptimizerProblem {
   }
 
   at::Tensor master, gradient;
-  at::Tensor weight;  // defined: gets the rounded master besides
+  at::Tensor weight;  // if defined, receives the rounded master
   std::array<at::Tensor, 2> states;
   int64_t count;
-  PhiloxKey key;        // of the bits for stochastic rounding
-  int64_t step, first;  // key of their counter; index of the first element in the whole parameter
+  PhiloxKey key;        // for stochastic rounding
+  int64_t step, first;  // counter key; index of the first element within the whole parameter
 };
 
 }  // namespace partita::internal

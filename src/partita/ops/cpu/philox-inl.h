@@ -1,4 +1,4 @@
-// 16-bit random numbers of base/random.h, a vector of Philox blocks at a time.
+// 16-bit random numbers of base/random.h, computed in vectors of Philox blocks.
 //
 //   uint16_t buffer[count + kNumberPadding];
 //   const uint16_t* number = philox_numbers(stream, first, count, buffer);    // number[i] belongs to element first + i
@@ -18,8 +18,8 @@ namespace partita::internal::HWY_NAMESPACE {
 using DU64 = hn::ScalableTag<uint64_t>;
 using VU64 = hn::Vec<DU64>;
 
-// Counters, then random words, of one block in each 64-bit lane. The upper half of a lane is not part of them: products
-// leave something there, which is never read.
+// Counters, then random words, with one block per 64-bit lane. Only the lower 32 bits of a lane count: multiplication
+// leaves unused values in the upper half.
 struct PhiloxLanes {
   VU64 word[4];
 };
@@ -36,7 +36,7 @@ HWY_INLINE PhiloxLanes philox_lanes(const PhiloxLanes& c, PhiloxKey key) {
 }
 
 HWY_INLINE int64_t blocks_at_once() { return 1; }
-// The 16-bit numbers of blocks_at_once() blocks from `block` on, in the order of their elements.
+// The 16-bit numbers of blocks_at_once() blocks starting at `block`, in element order.
 HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_t* out) {
   const PhiloxBlock words = stream.block(block);
   for (int64_t i = 0; i < 8; ++i) out[i] = static_cast<uint16_t>(random16(words, i));
@@ -52,7 +52,7 @@ HWY_INLINE VU64 multiply_low(VU64 x, uint32_t constant_factor) {
                      hn::Set(hn::Repartition<uint32_t, DU64>(), constant_factor));
 }
 
-// The lane's offset from the first block, such that interleaving brings the blocks in order: 0 h 1 h+1 ...
+// Each lane's offset from the first block, chosen so that interleaving puts the blocks in order: 0 h 1 h+1 ...
 HWY_INLINE VU64 block_offsets() {
   const DU64 d;
   const auto lane = hn::Iota(d, 0);
@@ -74,7 +74,7 @@ HWY_INLINE PhiloxLanes philox_lanes(PhiloxLanes c, PhiloxKey key) {
   return c;
 }
 
-// The 16-bit numbers of blocks_at_once() blocks from `block` on, in the order of their elements.
+// The 16-bit numbers of blocks_at_once() blocks starting at `block`, in element order.
 HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_t* out) {
   const DU64 d;
   const PhiloxLanes c = philox_lanes({{hn::Add(block_offsets(), hn::Set(d, static_cast<uint64_t>(block))),
@@ -91,8 +91,8 @@ HWY_INLINE void philox_blocks(const PhiloxStream& stream, int64_t block, uint16_
 
 #endif
 
-// Numbers of the elements first .. first + count - 1 in `buffer` (count + kNumberPadding long), read from where the
-// result points to; whole vectors may be read past the last.
+// Writes the numbers of elements first .. first + count - 1 to `buffer` (of count + kNumberPadding) and returns a
+// pointer to the first; whole vectors may be read past the last.
 HWY_INLINE const uint16_t* philox_numbers(const PhiloxStream& stream, int64_t first, int64_t count, uint16_t* buffer) {
   const int64_t begin = first / 8, end = (first + count + 7) / 8;
   for (int64_t block = begin; block < end; block += blocks_at_once())

@@ -1,4 +1,4 @@
-// One sequence of random numbers as kernels draw them: dropout's and stochastic rounding's counters have the same form.
+// One sequence of random numbers for kernels: dropout and stochastic rounding use counters of the same form.
 #pragma once
 #include "partita/base/random.h"
 
@@ -12,7 +12,7 @@ struct PhiloxStream {
   [[nodiscard]] PhiloxBlock block(int64_t index) const { return philox_block(key, site, id, index); }
 };
 
-// Numbers are made in whole vectors of blocks, from the start of a block: so many elements more than asked for.
+// Numbers are generated in whole vectors of blocks from the start of a block: elements beyond the requested count.
 inline constexpr int64_t kNumberPadding = 128;
 
 }  // namespace partita::internal

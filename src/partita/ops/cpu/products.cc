@@ -17,13 +17,13 @@ namespace {
 
 constexpr int64_t kSize = 32;
 
-// Whether the library makes the kernel of a product of ones, and the product is right.
+// Whether the library can build the matmul kernel, and multiplies ones correctly.
 template <class F>
 bool works(F&& product) {
   try {
     const std::array<float, kSize* kSize> c = product();
     return std::all_of(c.begin(), c.end(), [](float x) { return x == kSize; });
-  } catch (const std::exception&) {  // each library throws its own kind
+  } catch (const std::exception&) {  // each library throws its own type
     return false;
   }
 }

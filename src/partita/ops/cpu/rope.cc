@@ -28,7 +28,7 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// Each head's pairs (a, b) of a row become (a cos - b sin, b cos + a sin); `direction` -1 turns them back.
+// Rotates the pairs (a, b) of each head in a row to (a cos - b sin, b cos + a sin); `direction` -1 rotates back.
 template <class T>
 HWY_INLINE void turn_row(T* row, const float* cos, const float* sin, float direction, int64_t heads, int64_t half) {
   const V sign = constant(direction);
@@ -43,7 +43,7 @@ HWY_INLINE void turn_row(T* row, const float* cos, const float* sin, float direc
   }
 }
 
-// Rows of q and k heads, turned in place.
+// Rotates the q and k heads of rows [begin, end) in place.
 void turn_rows(const at::Tensor& qkv, const int32_t* positions, const Heads& heads, const RopeTable& table,
                float direction, int64_t begin, int64_t end) {
   const int64_t width = qkv.size(2), half = heads.head_width / 2;
@@ -66,7 +66,7 @@ namespace {
 
 HWY_EXPORT(turn_rows);
 
-constexpr int64_t kLeastRows = 16;  // a thread is not woken for fewer
+constexpr int64_t kLeastRows = 16;  // minimum per thread
 
 void check_options(const RopeOptions& options) {
   PARTITA_CHECK(options.head_width > 0 && options.head_width % 2 == 0,
@@ -77,7 +77,7 @@ void check_options(const RopeOptions& options) {
                 options.factor, options.low, options.high);
 }
 
-// Llama 3's scaling of one frequency, in fp32 as Hugging Face's.
+// Llama 3's scaling of one frequency, in fp32 like Hugging Face's.
 float scaled(float frequency, const RopeOptions& options) {
   const auto length = static_cast<float>(options.original_length), factor = static_cast<float>(options.factor);
   const auto low = static_cast<float>(options.low), high = static_cast<float>(options.high);
@@ -112,7 +112,7 @@ void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads
 
 std::vector<float> rope_frequencies(const RopeOptions& options) {
   check_options(options);
-  // By the operations that Hugging Face's models call, so that not even a last bit differs.
+  // The same operations as in Hugging Face's models, so that all bits agree.
   const at::Tensor exponents = at::arange(0, options.head_width, 2).to(at::kFloat).div(options.head_width);
   const at::Tensor frequencies = at::pow(options.theta, exponents).reciprocal();
   const float* data = frequencies.const_data_ptr<float>();
@@ -127,7 +127,7 @@ RopeTable make_rope_table(const RopeOptions& options, at::Device device) {
   PARTITA_CHECK(options.positions >= 0, "a table of {} rotary positions", options.positions);
   const at::Tensor row = at::from_blob(frequencies.data(), {options.head_width / 2}, at::TensorOptions(at::kFloat));
   const at::Tensor angles = at::outer(at::arange(options.positions).to(at::kFloat), row);
-  return {angles.cos().to(device), angles.sin().to(device)};  // made on the CPU: the same bits everywhere
+  return {angles.cos().to(device), angles.sin().to(device)};  // computed on the CPU: the same bits everywhere
 }
 
 void rope_forward(at::Tensor qkv, at::Tensor positions, Heads heads, const RopeTable& table) {

@@ -1,4 +1,4 @@
-// Rows of a mask as multipliers.
+// Rows of a dropout mask as multipliers.
 #if defined(PARTITA_OPS_CPU_ROW_MASK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_ROW_MASK_INL_H_
 #undef PARTITA_OPS_CPU_ROW_MASK_INL_H_

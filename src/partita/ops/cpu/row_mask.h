@@ -1,4 +1,4 @@
-// The dropout mask of activations [samples * length, C]: which sample a row belongs to, and where it begins in it.
+// The dropout mask of activations [samples * length, C]: maps rows to samples and offsets within them.
 #pragma once
 #include "partita/base/error.h"
 #include "partita/ops/cpu/mask.h"
@@ -14,12 +14,12 @@ struct RowMask {
     length = rows / count;
     mask = make_mask(dropout, count);
   }
-  // False also where p is so small that no element is dropped.
+  // Also false if p is so small that no element is dropped.
   [[nodiscard]] bool drops() const { return mask.threshold > 0; }
 
   Mask mask;
   std::span<const int64_t> samples;
-  int64_t length = 1;  // rows a sample
+  int64_t length = 1;  // rows per sample
 };
 
 }  // namespace partita::internal

@@ -1,7 +1,7 @@
-// Memory that a kernel needs while it runs. It is kept from call to call, one piece a thread and purpose: fresh large
-// buffers would cost a page fault every 4 KiB.
+// Kernel workspace, kept between calls, one buffer per thread and purpose: fresh large buffers would cost a page fault
+// per 4 KiB.
 //
-//   float* rows = scratch<float, struct NormRow>(count);     // valid until the thread asks for the same piece again
+//   float* rows = scratch<float, struct NormRow>(count);     // valid until the thread's next call with the same tag
 #pragma once
 #include <hwy/aligned_allocator.h>
 
@@ -14,7 +14,7 @@ template <class T, class Purpose>
   thread_local int64_t capacity = 0;
   thread_local hwy::AlignedFreeUniquePtr<T[]> memory;
   if (capacity < count) {
-    memory.reset();  // before the new piece is taken
+    memory.reset();  // free the old buffer before allocating
     memory = hwy::AllocateAligned<T>(static_cast<size_t>(count));
     capacity = memory ? count : 0;
     if (memory == nullptr) throw std::bad_alloc();

@@ -1,11 +1,11 @@
-// Vectors of fp32 over fp32, bf16 and fp16 memory, for one instruction set at a time (Highway).
+// fp32 vectors over fp32, bf16 and fp16 memory, compiled once per instruction set (Highway).
 //
 //   for_vectors(n, [&](int64_t i, auto part) {           // i = 0, L, 2L ...; part: All, or First{n - i} at the end
 //     store(hn::Mul(load(x + i, part), scale), y + i, part);
 //   });
 //
-// bf16 and fp16 widen when loaded and round to nearest even when stored; NaN stays NaN. Lanes past a partial load are
-// 0. No pragma once: the file is read once for each instruction set.
+// bf16 and fp16 are widened when loaded and rounded to nearest even when stored; NaN stays NaN. Lanes beyond a partial
+// load are 0. No pragma once: included once per instruction set.
 #if defined(PARTITA_OPS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_SIMD_INL_H_
 #undef PARTITA_OPS_CPU_SIMD_INL_H_
@@ -52,14 +52,14 @@ HWY_INLINE V load(const at::Half* p, All) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   const hn::Rebind<hwy::float16_t, D> d;
   return hn::PromoteTo(D(), hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(p)));
-#else  // Highway's emulation makes infinity of NaN
+#else  // Highway's emulation turns NaN into infinity
   HWY_ALIGN float wide[HWY_MAX_BYTES / sizeof(float)];
   for (int64_t i = 0; i < lanes(); ++i) wide[i] = p[i];
   return hn::Load(D(), wide);
 #endif
 }
 
-// The upper halves of the fp32 bits, rounded to nearest even; NaN becomes quiet, so that it cannot round to infinity.
+// Upper halves of the fp32 bits, rounded to nearest even; NaN becomes quiet, so that it cannot round to infinity.
 HWY_INLINE hn::Vec<DU32> bf16_bits(V v) {
   const DU32 d;
   const auto bits = hn::BitCast(d, v);
@@ -73,7 +73,7 @@ HWY_INLINE V store(V v, float* p, All) {
   hn::StoreU(v, D(), p);
   return v;
 }
-// The upper halves of 32-bit words.
+// Stores the upper halves of 32-bit words.
 HWY_INLINE void store_upper(hn::Vec<DU32> words, at::BFloat16* p) {
   const hn::RebindToSigned<DU32> signed_tag;  // in range, so the saturating demotion changes nothing
   const auto upper = hn::BitCast(signed_tag, hn::ShiftRight<16>(words));
@@ -96,7 +96,7 @@ HWY_INLINE V store(V v, at::Half* p, All) {
   return load(p, All{});
 }
 
-// Through a small buffer: nothing outside the array is touched.
+// Goes through a small buffer to stay within the array.
 template <class T>
 HWY_INLINE V load(const T* p, First part) {
   HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(float)] = {};
@@ -111,7 +111,7 @@ HWY_INLINE V store(V v, T* p, First part) {
   return stored;
 }
 
-// v with `other` in the lanes that are not part of the array.
+// v, with `other` in the lanes beyond the array.
 HWY_INLINE V keep(V v, All, float = 0) { return v; }
 HWY_INLINE V keep(V v, First part, float other = 0) {
   return hn::IfThenElse(hn::FirstN(D(), static_cast<size_t>(part.count)), v, constant(other));
@@ -120,19 +120,19 @@ HWY_INLINE V keep(V v, First part, float other = 0) {
 HWY_INLINE float sum_of_lanes(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 HWY_INLINE float max_of_lanes(V v) { return hn::GetLane(hn::MaxOfLanes(D(), v)); }
 
-// e^x for x <= 88, within 2 units in the last place; 0 below -87.3; NaN stays NaN.
+// e^x for x <= 88, within 2 ulp; 0 below -87.3; NaN stays NaN.
 HWY_INLINE V exp(V x) {
   const DU32 du;
   const V least = constant(-87.3F);
   const auto tiny = hn::Lt(x, least);
-  const V clamped = hn::IfThenElse(tiny, least, x);  // not Max, which may lose a NaN
-  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer k, which then stands in the low bits.
+  const V clamped = hn::IfThenElse(tiny, least, x);  // not Max, which may drop a NaN
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer k in the low bits.
   const V magic = constant(12582912.0F);
   const V shifted = hn::MulAdd(clamped, constant(1.44269504F), magic);
   const V k = hn::Sub(shifted, magic);
   V r = hn::NegMulAdd(k, constant(0.693359375F), clamped);
   r = hn::NegMulAdd(k, constant(-2.12194440e-4F), r);
-  // Polynomial of Cephes' expf on [-ln 2 / 2, ln 2 / 2].
+  // Polynomial from Cephes' expf on [-ln 2 / 2, ln 2 / 2].
   V p = constant(1.9875691500e-4F);
   p = hn::MulAdd(p, r, constant(1.3981999507e-3F));
   p = hn::MulAdd(p, r, constant(8.3334519073e-3F));
@@ -140,7 +140,7 @@ HWY_INLINE V exp(V x) {
   p = hn::MulAdd(p, r, constant(1.6666665459e-1F));
   p = hn::MulAdd(p, r, constant(5.0000001201e-1F));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), constant(1.0F));
-  // times 2^k: p lies in [0.7, 1.42], so adding k to its exponent is exact
+  // times 2^k: p is in [0.7, 1.42], so adding k to its exponent is exact
   const auto bits = hn::Add(hn::BitCast(du, p), hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
   return hn::IfThenZeroElse(tiny, hn::BitCast(D(), bits));
 }

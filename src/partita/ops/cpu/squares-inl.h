@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Squares of fp32 are exact in fp64, and do not overflow.
+// Squares of fp32 values are exact in fp64 and do not overflow.
 HWY_INLINE double sum_of_squares(const float* in, int64_t n) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, hn::ScalableTag<double>> half;

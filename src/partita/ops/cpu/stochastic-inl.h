@@ -1,4 +1,4 @@
-// Storing what an optimizer computes: fp32 as it is, bf16 rounded stochastically (ops/rounding.h).
+// Stores optimizer results: fp32 unchanged, bf16 rounded stochastically (ops/rounding.h).
 //
 //   for_rounded<3>(problem, begin, master, n, [&](int64_t i, auto part, const auto& rounded) {  // master from `begin`
 //     rounded.store(0, next, master + i, part);            // 0: the weights; 1, 2: the states
@@ -19,9 +19,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 
-// fp32 bits plus 16 random ones: the upper half is v rounded up with the probability that its lower half says. It
-// passes from the largest number to infinity as rounding does; infinity, whose lower half is 0, stays; NaN becomes
-// quiet instead, so that it cannot pass on to 0.
+// Adds 16 random bits to the fp32 bits; the upper half is then v rounded up with the probability given by its lower
+// half. The largest finite values may round to infinity; infinity, whose lower half is 0, is unchanged; NaN is made
+// quiet, so that it cannot wrap around to 0.
 HWY_INLINE hn::Vec<DU32> stochastic_bits(V v, const uint16_t* numbers) {
   const DU32 d;
   const auto bits = hn::BitCast(d, v);
@@ -52,14 +52,14 @@ struct Stochastic {
   int64_t at = 0;
 };
 
-// f(i, part, rounded) over n elements, of which the first is element `begin` of the problem.
+// Calls f(i, part, rounded) over n elements, the first of which is element `begin` of the problem.
 template <int kTensors, class F>
 HWY_INLINE void for_rounded(const OptimizerProblem&, int64_t, const float*, int64_t n, F&& f) {
   for_vectors(n, [&](int64_t i, auto part) { f(i, part, Exact{}); });
 }
 template <int kTensors, class F>
 HWY_INLINE void for_rounded(const OptimizerProblem& p, int64_t begin, const at::BFloat16*, int64_t n, F&& f) {
-  constexpr int64_t kChunk = 512;  // numbers stay in the first-level cache; a multiple of every vector
+  constexpr int64_t kChunk = 512;  // numbers fit in the L1 cache; a multiple of every vector length
   HWY_ALIGN uint16_t buffer[kTensors][kChunk + kNumberPadding];
   Stochastic<kTensors> rounded;
   for (int64_t chunk = 0; chunk < n; chunk += kChunk) {

@@ -1,6 +1,6 @@
-// Which instruction sets the CPU kernels are compiled for: AVX-512, AVX2, and Highway's portable code for the rest.
-// Each further one costs compile time in every file; nothing between them is met on machines that train.
-// Included before any Highway header.
+// Instruction sets that CPU kernels are compiled for: AVX-512, AVX2, and Highway's portable code as a fallback. Each
+// additional one costs compile time in every file, and machines used for training have no sets in between.
+// Include before any Highway header.
 #pragma once
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
@@ -9,7 +9,7 @@
 
 namespace partita::internal {
 
-// In every file with kernels, so that whatever program has some obeys the limit: before main, once.
+// Defined in every file with kernels, so that every program honors the limit: runs once, before main.
 inline const bool kIsaLimitApplied = apply_isa_limit();
 
 }  // namespace partita::internal

@@ -1,4 +1,4 @@
-// Rearranging tiles into the operands of tile_matmul.
+// Packs tiles into operands of tile_matmul.
 #if defined(PARTITA_OPS_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_OPS_CPU_TILE_INL_H_
 #undef PARTITA_OPS_CPU_TILE_INL_H_
@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 
-// out [columns, rows] = transpose of in [rows, columns]; leading dimensions in 32-bit words.
+// out [columns, rows] = transpose of in [rows, columns]; leading dimensions count 32-bit words.
 HWY_INLINE void transpose_words(const uint32_t* in, int64_t ld_in, int64_t rows, int64_t columns, uint32_t* out,
                                 int64_t ld_out) {
   int64_t whole_rows = 0, whole_columns = 0;
@@ -43,8 +43,8 @@ HWY_INLINE void transpose_words(const uint32_t* in, int64_t ld_in, int64_t rows,
     for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) out[c * ld_out + r] = in[r * ld_in + c];
 }
 
-// The transpose of in [rows, columns] as the right operand of tile_matmul, [columns, rows] with leading dimension
-// ld_out: for bf16, pairs of its rows are the 32-bit words of in. bf16: columns and ld_in are even.
+// Packs the transpose of in [rows, columns] as a right operand of tile_matmul, [columns, rows] with leading dimension
+// ld_out. bf16: its pairs of rows are the 32-bit words of in; columns and ld_in are even.
 HWY_INLINE void pack_transposed(const float* in, int64_t ld_in, int64_t rows, int64_t columns, float* out,
                                 int64_t ld_out) {
   transpose_words(reinterpret_cast<const uint32_t*>(in), ld_in, rows, columns, reinterpret_cast<uint32_t*>(out),
@@ -56,7 +56,7 @@ HWY_INLINE void pack_transposed(const at::BFloat16* in, int64_t ld_in, int64_t r
                   ld_out);
 }
 
-// Pairs of rows of in [rows, columns], [(rows + 1) / 2][columns][2]; a missing last row is 0.
+// Packs pairs of rows of in [rows, columns] as [(rows + 1) / 2][columns][2]; a missing last row is 0.
 HWY_INLINE void pack_pairs(const at::BFloat16* in, int64_t ld_in, int64_t rows, int64_t columns, at::BFloat16* out) {
   const DU32 d;
   const DU16 half;
@@ -74,8 +74,8 @@ HWY_INLINE void pack_pairs(const at::BFloat16* in, int64_t ld_in, int64_t rows, 
   }
 }
 
-// The transpose of in [rows, columns] as a left operand, [columns][ld_out]. bf16: a missing last row of a pair is 0;
-// `pairs` has room for (rows + 1) * columns elements.
+// Packs the transpose of in [rows, columns] as a left operand, [columns][ld_out]. bf16: the missing last row of a pair
+// is 0; `pairs` has room for (rows + 1) * columns elements.
 HWY_INLINE void transpose_left(const float* in, int64_t ld_in, int64_t rows, int64_t columns, float* out,
                                int64_t ld_out, float*) {
   pack_transposed(in, ld_in, rows, columns, out, ld_out);

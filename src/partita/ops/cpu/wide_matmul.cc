@@ -13,7 +13,8 @@
 namespace partita::internal {
 namespace {
 
-// Rows and columns of a block. Large enough that widening is small compared with the product, small enough for caches.
+// Rows and columns per block: large enough that widening costs little compared with the matmul, small enough for
+// caches.
 constexpr int64_t kBlock = 1024;
 
 struct WideLeft;
@@ -25,7 +26,7 @@ at::Tensor scratch_matrix(int64_t rows, int64_t columns) {
   return at::from_blob(scratch<float, Purpose>(rows * columns), {rows, columns}, at::TensorOptions(at::kFloat));
 }
 
-// A block of a matrix in fp32; one whose columns are dense stays so.
+// A block of a matrix in fp32; keeps a column-major layout.
 template <class Purpose>
 at::Tensor widened(const at::Tensor& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   const at::Tensor block = matrix.narrow(0, row, rows).narrow(1, column, columns);

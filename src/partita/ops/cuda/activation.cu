@@ -8,7 +8,7 @@
 namespace partita::internal::cuda {
 namespace {
 
-// Which eight elements a thread has: packs never cross the end of a row.
+// The eight elements of a thread: packs never cross the end of a row.
 struct Place {
   __device__ __forceinline__ Place(int64_t rows, int64_t columns) {
     const auto packs = static_cast<uint32_t>((columns + 7) / 8);
@@ -17,10 +17,10 @@ struct Place {
     column = 8 * (pack - row * packs);
     count = row < rows ? columns - column : 0;
   }
-  int64_t row, column, count;  // count 0: nothing
+  int64_t row, column, count;  // count 0: none
 };
 
-// bias null: x has it already. Packs past the end of a row hold 0, whose GELU is 0.
+// bias null: x already includes it. Packs past the end of a row hold 0, whose GELU is 0.
 template <bool kAligned, class T>
 __device__ __forceinline__ uint32_t gelu_pack(T* out, T* x, const T* bias, const Place& place, int64_t C) {
   const int64_t at = place.row * C + place.column;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   if (amax != nullptr) record_amax(amax, largest);
 }
 
-// The grid for `rows` x packs of `columns`.
+// Blocks for `rows` x packs of `columns`.
 unsigned blocks_of(int64_t rows, int64_t columns) { return blocks_for(rows * divide_up(columns, 8)); }
 
 void launch_gelu(const at::Tensor& out, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& amax,

@@ -1,4 +1,4 @@
-// Activation functions on a device: the contract of ops/activation.h, for tensors there.
+// Activation functions on a device: contract of ops/activation.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,4 @@
-// Backward passes that end in column sums over all rows: of GELU with its bias, and of a bias alone.
+// Backward passes that end in column sums over all rows: GELU with its bias, and a bias alone.
 #include "partita/ops/cuda/activation.h"
 #include "partita/ops/cuda/amax.cuh"
 #include "partita/ops/cuda/device.cuh"
@@ -10,19 +10,19 @@
 namespace partita::internal::cuda {
 namespace {
 
-constexpr int kBlockRows = kThreads / kWarp;  // rows of a block's threads; a warp has 32 packs of a row
-constexpr int kRows = 4;                      // rows that a thread has under way
+constexpr int kBlockRows = kThreads / kWarp;  // rows covered by a block's threads; a warp handles 32 packs of a row
+constexpr int kRows = 4;                      // rows in flight per thread
 
 template <class T>
 struct Sums {
   T* d_x;
-  const T *d, *x;  // x null: d is summed as it is, and nothing but sums written
-  float* partial;  // [gridDim.y, C]; null: not wanted
-  float* amax;     // of d_x; null: not wanted
+  const T *d, *x;  // x null: sums d as it is, without writing d_x
+  float* partial;  // [gridDim.y, C]; may be null
+  float* amax;     // of d_x; may be null
   int64_t rows, C;
 };
 
-// Block (tile, part): columns 256 * tile .. + 255 of every gridDim.y-th group of rows from group `part` on.
+// Block (tile, part): columns 256 * tile .. + 255 of every gridDim.y-th group of rows, starting at group `part`.
 template <class T, bool kGelu, bool kAligned>
 __global__ void __launch_bounds__(kThreads) column_sums_kernel(const Sums<T> a) {
   __shared__ float shared[kBlockRows][8][kWarp];
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) column_sums_kernel(const Sums<T> a) 
 #pragma unroll
   for (int i = 0; i < 8; ++i) shared[threadIdx.y][i][threadIdx.x] = sum[i];
   __syncthreads();
-  // Warp y adds the sums of each pack's element y.
+  // Warp y adds up element y of each pack.
   float total = 0;
 #pragma unroll
   for (int y = 0; y < kBlockRows; ++y) total += shared[y][threadIdx.y][threadIdx.x];

@@ -49,7 +49,7 @@ void check_problem(const AttentionProblem& p) {
   check_dropout(p.dropout, samples);
 }
 
-// Forward and backward must ask the same: with dropout, cuDNN's mask is not that of the plain kernels.
+// Forward and backward must make the same choice: with dropout, cuDNN's mask differs from that of the plain kernels.
 bool suits_cudnn(at::ScalarType dtype, const Heads& heads) {
   return dtype != at::kFloat && heads.head_width % 8 == 0 && heads.head_width <= 128;
 }
@@ -84,13 +84,13 @@ PlainAttention::Type type_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? PlainAttention::Type::fp16 : PlainAttention::Type::bf16;
 }
 
-// Heads `first`, first + 1 ... of tokens of `row` elements.
+// Heads `first`, first + 1 ... of tokens with `row` elements each.
 HeadVectors vectors(const at::Tensor& tensor, int64_t first, int64_t row, int64_t head_width) {
   auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr()) + first * head_width * tensor.element_size();
   return {.data = data, .sample = tensor.size(1) * row, .token = row, .head = head_width};
 }
 
-// Of kept keys or values [samples, kv_heads, capacity, head_width].
+// Vectors of cached keys or values [samples, kv_heads, capacity, head_width].
 HeadVectors kept_vectors(const at::Tensor& kept) {
   const int64_t capacity = kept.size(2), width = kept.size(3);
   return {.data = kept.mutable_data_ptr(),
@@ -147,7 +147,7 @@ void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads
   check_problem(p);
   if (suits_cudnn(p)) {
     const CudnnPlan plan = plan_of(log_sum.defined() ? CudnnPlan::Kind::forward : CudnnPlan::Kind::inference, p);
-    // Without dropout cuDNN and the plain kernels may each do one of forward and backward.
+    // Without dropout, forward and backward may be split between cuDNN and the plain kernels.
     const bool whole = dropout.p == 0 || cudnn_workspace(plan_of(CudnnPlan::Kind::backward, p)) >= 0;
     if (whole && cudnn_workspace(plan) >= 0) return run_cudnn(plan, p);
   }

@@ -1,8 +1,8 @@
-// Plain attention: right for every shape and dtype, the same bits in every run, and not the fast path.
+// Plain attention: correct for every shape and dtype and bitwise reproducible; not the fast path.
 //
-// A block has one query (in the gradient of keys and values: one key), whose vector lies in shared memory. Its warps
-// take runs of 32 keys in turn: first a lane has a key and makes its score, then a lane has every 32nd channel and adds
-// the weighted vectors. What the warps found is put together in their order. Scores, softmax and sums are in fp32.
+// Each block has one query (for the gradients of keys and values: one key), whose vector is in shared memory. Its warps
+// take turns at runs of 32 keys: first each lane computes the score of one key, then each lane adds up every 32nd
+// channel of the weighted vectors. Results of the warps are combined in order. Scores, softmax and sums are fp32.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -80,7 +80,7 @@ __device__ void fetch(float* to, const T* from, int width) {
   for (int d = thread_of_block(); d < width; d += threads_of_block()) to[d] = static_cast<float>(from[d]);
 }
 
-// to[d] = factor * (sum of row d of each warp).
+// to[d] = factor * (total over warps of their sums of channel d).
 template <class T>
 __device__ void store_sums(T* to, const float* sums, float factor, int width) {
   for (int d = thread_of_block(); d < width; d += threads_of_block()) {
@@ -90,7 +90,7 @@ __device__ void store_sums(T* to, const float* sums, float factor, int width) {
   }
 }
 
-// What dropout makes of a probability: 0 or keep_scale.
+// Dropout's multiplier of a probability: 0 or keep_scale.
 class Multiplier {
  public:
   __device__ Multiplier(const PlainAttention& a, int64_t sample) : a_(a) {
@@ -102,7 +102,7 @@ class Multiplier {
     if (a_.threshold == 0) return 1;
     const int64_t element = (head * a_.length + query) * a_.length + key;
     const PhiloxBlock block = dropout_block(key_, sample_, a_.site, element >> 3);
-    // random16(block, element), without an index that would put the block into local memory.
+    // random16(block, element), without indexing, which would move the block to local memory.
     const auto lane = static_cast<uint32_t>(element & 7);
     const uint32_t low = lane < 2 ? block[0] : block[1], high = lane < 6 ? block[2] : block[3];
     const uint32_t number = ((lane < 4 ? low : high) >> (16 * (lane & 1))) & 0xFFFF;
@@ -115,7 +115,7 @@ class Multiplier {
   int64_t sample_ = 0;
 };
 
-// The first key that a query reads; numbers that are none of this sample's keys do not lead out of memory.
+// First key that a query reads; invalid values are clamped, so that they cannot cause out-of-bounds reads.
 __device__ int64_t first_key(const PlainAttention& a, int64_t sample, int64_t query) {
   if (a.first_keys == nullptr) return 0;
   const int64_t first = a.first_keys[sample * a.length + query];
@@ -154,7 +154,7 @@ __global__ void forward_kernel(const PlainAttention a) {
   if (lane == 0) maxima[warp] = most, totals[warp] = total;
   __syncthreads();
 
-  // Warps that had no key have a maximum of minus infinity, and weigh nothing.
+  // Warps without keys have a maximum of -inf and zero weight.
   float all_most = maxima[0], all_total = 0;
   for (int w = 1; w < warps; ++w) all_most = fmaxf(all_most, maxima[w]);
   for (int w = 0; w < warps; ++w) all_total += totals[w] * expf(maxima[w] - all_most);
@@ -168,7 +168,7 @@ __global__ void forward_kernel(const PlainAttention a) {
     a.log_sum[(sample * a.heads + head) * a.length + query] = all_most + logf(all_total);
 }
 
-// The gradient of a query, and the sum of d_out * out that the kernel of keys and values needs too.
+// The gradient of a query, and the sum of d_out * out, which the key/value kernel needs too.
 template <class T, int kChannels>
 __global__ void query_gradient_kernel(const PlainAttention a) {
   extern __shared__ float shared[];
@@ -181,7 +181,7 @@ __global__ void query_gradient_kernel(const PlainAttention a) {
   fetch(d_out, vector_of<const T>(a.d_out, sample, query, head), width);
   __syncthreads();
 
-  // Every warp makes the same sum.
+  // Every warp computes the same sum.
   const T* out = vector_of<const T>(a.out, sample, query, head);
   float delta = 0;
   for (int d = lane; d < width; d += kLanes) delta = fmaf(d_out[d], static_cast<float>(out[d]), delta);
@@ -224,7 +224,7 @@ __global__ void key_value_gradient_kernel(const PlainAttention a) {
   float d_k[kChannels] = {}, d_v[kChannels] = {};
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (int64_t begin = key + warp * kLanes; begin < a.length; begin += warps * kLanes) {
-      if (first_key(a, sample, begin) > key) break;  // first keys never fall: no later query sees this key
+      if (first_key(a, sample, begin) > key) break;  // first keys never decrease: no later query sees this key
       const int64_t query = begin + lane;
       float weight = 0, d_score = 0;
       if (query < a.length && first_key(a, sample, query) <= key) {
@@ -264,7 +264,7 @@ __global__ void cudnn_seed_kernel(int64_t* to, uint32_t site, const StepScalars*
   to[1] = 0;
 }
 
-// f(T{}) of the element type.
+// Calls f(T{}) with the element type.
 template <class F>
 void with_type(PlainAttention::Type type, F f) {
   switch (type) {
@@ -282,7 +282,7 @@ struct Channels {
   static constexpr int kCount = kChannels;
 };
 
-// The same, and f(T{}, Channels<c>{}) with 32 c channels for the head.
+// Also passes the number of channels per lane: f(T{}, Channels<c>{}), with 32 c channels per head.
 template <class F>
 void with_type_and_channels(const PlainAttention& a, F f) {
   with_type(a.type, [&](auto t) {
@@ -299,7 +299,7 @@ dim3 blocks(int64_t x, int64_t y, int64_t z) {
 
 constexpr unsigned kWarps = 4;
 
-// One query has all keys to itself in generation: more warps, so that they are read at once.
+// In generation a single query reads all keys: more warps, so that more reads are in flight.
 unsigned forward_warps(const PlainAttention& a) {
   if (a.length > 1) return kWarps;
   return static_cast<unsigned>(std::min<int64_t>(16, std::max<int64_t>(kWarps, (a.past + 1) / 64)));

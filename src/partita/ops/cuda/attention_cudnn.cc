@@ -1,4 +1,4 @@
-// Attention by cuDNN. The only file that includes cudnn-frontend, which takes more than a minute to compile.
+// Attention with cuDNN. The only file that includes cudnn-frontend, which takes more than a minute to compile.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cudnn_frontend.h>
@@ -21,10 +21,10 @@ namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Kind = CudnnPlan::Kind;
 
-// Names of the tensors in a graph.
+// Ids of the tensors in a graph.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLogSum, kDOut, kDQ, kDK, kDV, kSeed, kOffset };
 
-constexpr int64_t kSeedBytes = 256;  // seed and offset, in front of cuDNN's own workspace
+constexpr int64_t kSeedBytes = 256;  // seed and offset, before cuDNN's own workspace
 
 bool is_backward(const CudnnPlan& plan) {
   return plan.kind == Kind::backward || plan.kind == Kind::repeatable_backward;
@@ -34,7 +34,7 @@ void check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) fail("cuDNN: {}: {}", call, cudnnGetErrorString(status));
 }
 
-// A handle for each device; the caller holds the lock of plans().
+// One handle per device; the caller holds the lock of plans().
 cudnnHandle_t handle(int device) {
   static auto* handles = new std::map<int, cudnnHandle_t>;  // never destroyed: the driver may be gone at exit
   cudnnHandle_t& found = (*handles)[device];
@@ -44,7 +44,7 @@ cudnnHandle_t handle(int device) {
   return found;
 }
 
-// A built graph; null: cuDNN refused it.
+// A built graph; null: cuDNN rejected it.
 struct Built {
   std::unique_ptr<fe::graph::Graph> graph;
   int64_t workspace = -1;
@@ -99,7 +99,7 @@ class GraphMaker {
         .set_dim({plan_.samples, heads, plan_.length, width})
         .set_stride(std::move(stride));
   }
-  // [samples, heads, length, width] in memory [samples, length, row].
+  // Strides of [samples, heads, length, width] in memory laid out as [samples, length, row].
   [[nodiscard]] std::vector<int64_t> strides(int64_t row) const {
     return {plan_.length * row, plan_.head_width, row, 1};
   }
@@ -172,7 +172,7 @@ Plans& plans() {
   return *all;
 }
 
-// q, k and v begin at different columns of one packed tensor.
+// q, k and v start at different columns of one packed tensor.
 void add_packed(std::unordered_map<int64_t, void*>& pointers, const CudnnPlan& plan, const at::Tensor& packed, Uid q,
                 Uid k, Uid v) {
   auto* begin = static_cast<std::byte*>(packed.mutable_data_ptr());

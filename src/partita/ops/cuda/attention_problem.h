@@ -1,4 +1,4 @@
-// What attention.cc, which decides who computes, and cuDNN's part (attention_cudnn.cc) tell each other.
+// Interface between attention.cc, which selects the implementation, and the cuDNN part (attention_cudnn.cc).
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,17 +7,17 @@
 
 namespace partita::internal::cuda {
 
-// The operands of one call, checked.
+// The checked operands of one call.
 struct AttentionProblem {
   at::Tensor qkv, out;
-  at::Tensor log_sum;           // undefined: not wanted
-  at::Tensor d_qkv{}, d_out{};  // in backward only
-  at::Tensor first_keys{};      // undefined: 0 for all
+  at::Tensor log_sum;           // may be undefined
+  at::Tensor d_qkv{}, d_out{};  // backward only
+  at::Tensor first_keys{};      // undefined: all 0
   Heads heads{};
   Dropout dropout{};
 };
 
-// What cuDNN needs to know of a problem, and what its plans are kept by.
+// What cuDNN needs to know of a problem; also the key of the plan cache.
 struct CudnnPlan {
   enum class Kind : uint8_t { inference, forward, backward, repeatable_backward } kind = Kind::forward;
   at::ScalarType dtype = at::kBFloat16;
@@ -27,12 +27,12 @@ struct CudnnPlan {
   friend auto operator<=>(const CudnnPlan&, const CudnnPlan&) = default;
 };
 
-// Bytes of workspace, or -1: cuDNN has no plan for it. The answer is kept.
+// Bytes of workspace, or -1 if cuDNN has no plan. Cached.
 [[nodiscard]] int64_t cudnn_workspace(const CudnnPlan&);
 // Runs a plan for which cudnn_workspace() is not -1.
 void run_cudnn(const CudnnPlan&, const AttentionProblem&);
 
-// cuDNN's seed and offset of a dropout mask, two int64 on the device.
+// Writes cuDNN's seed and offset of a dropout mask, two int64 on the device.
 void write_cudnn_seed(int64_t* seed_and_offset, const Dropout&);
 
 }  // namespace partita::internal::cuda

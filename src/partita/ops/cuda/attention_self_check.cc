@@ -20,7 +20,7 @@
 namespace partita::internal::cuda {
 namespace {
 
-// Attention of some samples, in memory of its own.
+// One attention pass with output memory of its own.
 struct Pass {
   at::Tensor out, log_sum, d_qkv;
 
@@ -33,13 +33,13 @@ struct Pass {
   }
 };
 
-// Positions are cut into this many blocks.
+// Number of blocks that positions are divided into.
 constexpr int64_t kBlocks = 16;
 
-// The largest difference of a head in a block of positions: the root mean square of the errors, relative to that of the
-// values of the block, or to a tenth of that of all values where the block's own are smaller. Single elements say
-// nothing: among millions some are nearly zero, and their rounding is any multiple of them. Nor do all values together:
-// the gradients of the first positions are many times as large as those of the last.
+// The largest difference of a head in a block of positions: the RMS error relative to the block's RMS value, or to a
+// tenth of the overall RMS if that is larger. Single elements are not meaningful: among millions, some are nearly zero
+// with an arbitrarily large relative error. Nor is the whole tensor: gradients of the first positions are many times as
+// large as those of the last.
 double difference(const at::Tensor& found, const at::Tensor& expected, int64_t head_width) {
   const int64_t length = expected.size(1), heads = expected.size(2) / head_width;
   const auto by_head = [&](const at::Tensor& t) { return t.to(at::kFloat).view({-1, length, heads, head_width}); };
@@ -50,12 +50,12 @@ double difference(const at::Tensor& found, const at::Tensor& expected, int64_t h
     const int64_t begin = i * length / std::min(kBlocks, length), end = (i + 1) * length / std::min(kBlocks, length);
     const auto mean = [&](const at::Tensor& t) { return t.narrow(1, begin, end - begin).mean({0, 1, 3}); };
     const double ratio = mean(error).div(at::maximum(mean(size), least)).max().item().toDouble();
-    if (!(ratio <= worst)) worst = ratio;  // NaN stays
+    if (!(ratio <= worst)) worst = ratio;  // keeps NaN
   }
   return std::sqrt(worst);
 }
 
-// The same numbers in every start: what passes once passes always.
+// The same numbers in every run: a check that passed once always passes.
 at::Tensor numbers(at::IntArrayRef shape, at::ScalarType dtype, std::string_view name, uint64_t seed) {
   at::Tensor all = at::empty(shape, at::TensorOptions(dtype).device(at::kCUDA));
   fill_normal(all.view({-1}), {.key = philox_key(hash_of(seed, name))});
@@ -70,7 +70,7 @@ AttentionDifference attention_difference(at::ScalarType dtype, int64_t samples, 
   const at::Tensor qkv = numbers({samples, length, row}, dtype, "attention check, qkv", seed),
                    d_out = numbers({samples, length, width}, dtype, "attention check, d_out", seed);
   const Pass library(qkv, d_out, {}, heads, deterministic);
-  // Keys are said to begin at 0, as they do anyway: such calls go to our own kernels. They are slow: one sample.
+  // Passing first keys, all 0 as by default, selects our own kernels. These are slow: one sample only.
   const auto last = [samples](const at::Tensor& all) { return all.narrow(0, samples - 1, 1); };
   const Pass own(last(qkv), last(d_out), at::zeros({1, length}, qkv.options().dtype(at::kInt)), heads, deterministic);
   return {.forward = difference(last(library.out), own.out, heads.head_width),

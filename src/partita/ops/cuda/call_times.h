@@ -1,4 +1,4 @@
-// How long calls of several candidates took on a device, measured by events around each: the host does not wait.
+// Times calls of several candidates on a device with events around each call; the host does not wait.
 //
 //   CallTimes times;
 //   times.measure(candidate, stream, [&] { launch(); });
@@ -20,7 +20,7 @@ class CallTimes {
     open_.push_back({candidate, begin, record(stream)});
   }
   [[nodiscard]] bool empty() const { return open_.empty(); }
-  // Waits for the calls.
+  // Waits for the measured calls.
   [[nodiscard]] std::vector<std::vector<float>> take();
 
  private:

@@ -1,11 +1,11 @@
-// Checks that every kernel of a CUDA device makes before it touches memory.
+// Checks that CUDA kernels make before touching memory.
 #pragma once
 #include "partita/base/cuda_error.h"
 #include "partita/ops/check.h"
 
 namespace partita::internal::cuda {
 
-// A dense row-major tensor of that shape and dtype.
+// A dense row-major tensor of this shape and dtype.
 inline void check_tensor(const at::Tensor& tensor, const char* name, at::IntArrayRef shape, at::ScalarType dtype) {
   check_dense(tensor, name, shape, dtype, at::kCUDA);
 }

@@ -11,10 +11,10 @@ namespace partita::internal::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kUnder = 4;  // packs that a thread has under way
+constexpr int kUnder = 4;  // packs in flight per thread
 
-// Bytes of shared memory of a block: two rows at once on a multiprocessor if two fit, else as much of one as fits. What
-// does not fit is read from memory (mostly from its cache) a second time.
+// Shared memory per block in bytes: enough for two rows per multiprocessor if they fit, else as much of one row as
+// fits. The rest is read a second time (mostly from L2).
 constexpr int64_t kHalfOfShared = 112 << 10, kAllOfShared = 224 << 10;
 
 template <class T>
@@ -25,11 +25,10 @@ struct CrossEntropy {
   const StepScalars* now;
   ValueError* error;
   int64_t V;
-  int64_t kept;  // packs of a row that shared memory holds
+  int64_t kept;  // packs of a row kept in shared memory
 };
 
-// Maximum of what was seen, and sum of 2^(log2(e) (x - maximum)): as many elements as one likes can be added, in any
-// order.
+// Maximum of the elements so far, and sum of 2^(log2(e) (x - maximum)); elements can be added in any number and order.
 struct Softmax {
   float maximum, sum;
 };
@@ -51,8 +50,8 @@ __device__ __forceinline__ float warp_maximum(float x) {
   return x;
 }
 
-// A row a block. Packs of 16 bytes begin at the address below the row that is a multiple of 16: the first and last may
-// reach into the neighbours, and only their own part of those is accessed.
+// One row per block. 16-byte packs start at the aligned address at or below the start of the row: the first and last
+// may extend into neighboring rows, and only their own part is accessed.
 template <class T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const CrossEntropy<T> a) {
   constexpr int n = 16 / sizeof(T);
@@ -62,14 +61,14 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
   const int64_t row = blockIdx.x;
   T* logits = a.logits + row * a.V;
   const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(logits) % 16 / sizeof(T));
-  T* base = logits - before;  // pack p has elements n p - before ... of the row
+  T* base = logits - before;  // pack p starts at element n p - before of the row
   const int64_t end = before + a.V, packs = (end + n - 1) / n;
-  const int64_t inner = end / n;  // packs 1 (or 0) .. inner - 1 are whole
+  const int64_t inner = end / n;  // packs 1 (or 0) .. inner - 1 are complete
 
   const int32_t label = a.labels[row];
   const bool counts = label != kIgnoredLabel && check_value(label, a.V, ValueKind::label, row, 1, a.error);
   const auto whole = [&](int64_t p) { return p < inner && (p > 0 || before == 0); };
-  // Stores what belongs to the row.
+  // Stores only elements of the row.
   const auto write = [&](int64_t p, const Pack<T, n>& pack) {
     if (whole(p)) return store<true>(base + p * n, pack, n);
     float x[n];
@@ -86,9 +85,9 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
     }
     return;
   }
-  const float at_label = static_cast<float>(logits[label]);  // read before anything is overwritten
+  const float at_label = static_cast<float>(logits[label]);  // read before any overwriting
 
-  // What lies outside the row counts as nothing: -inf.
+  // Elements outside the row read as -inf.
   const auto read = [&](int64_t p) {
     if (whole(p)) return load<true, n>(base + p * n, n);
     float x[n];
@@ -120,7 +119,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
   __syncthreads();
   maximum = warp_maximum(lane < kRowThreads / kWarp ? maxima[lane] : mine.maximum);
   const double part = static_cast<double>(mine.sum) * exp2_fast((mine.maximum - maximum) * kLog2E);
-  const double sum = block_sum(part, sums);  // its barrier also ends the reading of logits[label]
+  const double sum = block_sum(part, sums);  // its barrier also follows the read of logits[label]
   if (threadIdx.x == 0) a.losses[row] = maximum + log(sum) - at_label;
   if constexpr (kGradient) {
     const float weight = a.now->loss_weight, scale = static_cast<float>(weight / sum);
@@ -172,7 +171,8 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
                                     .kept = shared / 16};
     with_bool(gradient, [&]<class Gradient>(Gradient) {
       const auto kernel = cross_entropy_kernel<T, Gradient::value>;
-      PARTITA_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+      PARTITA_CUDA_CHECK(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
       kernel<<<static_cast<unsigned>(n), kRowThreads, static_cast<size_t>(shared), c10::cuda::getCurrentCUDAStream()>>>(
           arguments);
     });

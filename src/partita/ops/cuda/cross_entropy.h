@@ -1,4 +1,4 @@
-// Softmax and cross-entropy on a device: the contract of ops/cross_entropy.h, loss and weight in memory of the device.
+// Softmax and cross-entropy on a device: contract of ops/cross_entropy.h, with loss and weight in device memory.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,10 +7,10 @@
 
 namespace partita::internal::cuda {
 
-// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over counted
-// rows of log sum exp(row) - row[label]. If `gradient`, logits become now->loss_weight * (softmax - onehot), 0 in
-// ignored rows; otherwise now is not read. The same bits in every run. A label outside the vocabulary is noted for
-// check_values() (ops/cuda/values.h), and its row ignored.
+// logits [n, V] fp32, bf16 or fp16; labels [n] int32, kIgnoredLabel or 0..V-1. loss [1] double += the sum over valid
+// rows of log sum exp(row) - row[label]. If `gradient`, logits are overwritten with now->loss_weight * (softmax -
+// onehot), 0 in ignored rows; otherwise now is unused. Bitwise reproducible. A label outside the vocabulary is recorded
+// for check_values() (ops/cuda/values.h) and its row ignored.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
 }  // namespace partita::internal::cuda

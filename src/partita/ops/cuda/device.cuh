@@ -1,13 +1,13 @@
-// What kernels of activations share: several elements of a row at once, and sums over a block.
+// Shared code of the activation kernels: packs of consecutive row elements, and sums over a block.
 //
 //   using P = Pack<T, 8>;
 //   float x[8];
 //   widen(load<kAligned, 8>(in + 8 * p, count), x);      // fp32, bf16 or fp16 memory, fp32 arithmetic
 //   store<kAligned>(out + 8 * p, narrow<T>(x), count);   // rounded to nearest even
 //
-// kAligned: the address is a multiple of 16 bytes (8 for packs of 8 bytes) and all elements are there; then a pack is
-// one or two accesses and `count` is not read. Else the first `count` elements are accessed one by one; others read as
-// 0.
+// kAligned: the address is a multiple of 16 bytes (8 for packs of 8 bytes) and the pack is complete; it is accessed in
+// one or two instructions, ignoring `count`. Otherwise the first `count` elements are accessed one by one and the rest
+// read as 0.
 #pragma once
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -21,7 +21,7 @@ namespace partita::internal::cuda {
 
 inline constexpr int kWarp = 32;
 
-// n elements as they lie in memory.
+// n elements in their memory format.
 template <class T, int n>
 struct Pack {
   static constexpr int kWords = n * static_cast<int>(sizeof(T)) / 4;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void store(T* p, const Pack<T, n>& pack, int64_t coun
   }
 }
 
-// fp32 values of a pack.
+// Widens a pack to fp32.
 template <class T, int n>
 __device__ __forceinline__ void widen(const Pack<T, n>& pack, float (&x)[n]) {
 #pragma unroll
@@ -100,7 +100,7 @@ __device__ __forceinline__ void widen(const Pack<T, n>& pack, float (&x)[n]) {
   }
 }
 
-// Rounded to nearest even; NaN stays NaN.
+// Rounds to nearest even; NaN stays NaN.
 template <class T, int n>
 __device__ __forceinline__ Pack<T, n> narrow(const float (&x)[n]) {
   Pack<T, n> pack;
@@ -119,7 +119,7 @@ __device__ __forceinline__ Pack<T, n> narrow(const float (&x)[n]) {
   return pack;
 }
 
-// x rounded to T, stored and left in x.
+// Rounds x to T, in place and to memory.
 template <bool kAligned, class T, int n>
 __device__ __forceinline__ void store_rounded(T* p, float (&x)[n], int64_t count) {
   const Pack<T, n> pack = narrow<T>(x);
@@ -127,7 +127,7 @@ __device__ __forceinline__ void store_rounded(T* p, float (&x)[n], int64_t count
   widen(pack, x);
 }
 
-// 2^x within 2 units in the last place; 0 far below, inf far above.
+// 2^x within 2 ulp; underflows to 0 and overflows to inf.
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -141,8 +141,8 @@ __device__ __forceinline__ N warp_sum(N x) {
   return x;
 }
 
-// The sum over the whole block, for all its threads and always the same bits. `partial` [32] in shared memory must not
-// be in use by a call before, unless a barrier lies between.
+// Bitwise reproducible sum over the block, returned to all its threads. `partial` [32] in shared memory must not be in
+// use by an earlier call without a barrier in between.
 template <class N>
 __device__ __forceinline__ N block_sum(N x, N* partial) {
   const unsigned warps = (blockDim.x + kWarp - 1) / kWarp, lane = threadIdx.x % kWarp;

@@ -6,8 +6,7 @@
 namespace partita::internal::cuda {
 namespace {
 
-// Sample blockIdx.y: its `count` elements lie side by side, so that packs fall together with Philox's blocks whatever C
-// is.
+// Sample blockIdx.y: its `count` elements are contiguous, so packs coincide with Philox blocks for any C.
 template <class T, bool kAdd, bool kAligned>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(T* out, const T* in, MaskArguments a, int64_t elements) {
   const int64_t first = 8 * (int64_t{blockIdx.x} * kThreads + threadIdx.x), count = elements - first;

@@ -1,5 +1,5 @@
-// Dropout of kernels on a device: ops/dropout.h with `now` and `samples` in memory of the device, so that the host
-// never waits and a captured graph can be replayed.
+// Dropout for device kernels: ops/dropout.h with `now` and `samples` in device memory, so that the host never waits and
+// a captured graph can be replayed.
 #pragma once
 #include "partita/ops/dropout.h"
 

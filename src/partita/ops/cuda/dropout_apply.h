@@ -1,4 +1,4 @@
-// Dropout where no other kernel does it, on a device: the contract of ops/dropout.h, for tensors there.
+// Standalone dropout on a device: contract of ops/dropout.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,7 +6,7 @@
 
 namespace partita::internal::cuda {
 
-// out [N, C] = mask * scale * in; out may be in. p == 0: a copy.
+// out [N, C] = mask * scale * in; out may alias in. p == 0: a copy.
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);

@@ -41,19 +41,19 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(const Gather<T> g) 
   store<kAligned>(g.out + row * g.C + column, narrow<T>(x), count);
 }
 
-// Backward. The rows of d_out sorted by the row of the table that they belong to (stably: equal ones stay in order) are
-// cut into chunks of kChunk. A block adds the runs of its chunk. A run that lies in one chunk is complete; the parts of
-// one that crosses into other chunks are left in `partial`, and a second kernel adds them in order.
+// Backward. The rows of d_out, sorted stably by table row, are divided into chunks of kChunk. A block sums the runs in
+// its chunk. A run within one chunk is complete; partial sums of a run that spans chunks go to `partial`, and a second
+// kernel adds them in order.
 constexpr int kChunk = 32;
-constexpr int kUnder = 4;  // rows that a thread has under way
+constexpr int kUnder = 4;  // rows in flight per thread
 
 template <class T>
 struct Scatter {
   float* gradient;  // [limit, C]
-  float* partial;   // [chunks, 2, C]: of the run that came from the chunk before, of the run that goes on in the next
+  float* partial;   // [chunks, 2, C]: of the run continued from the previous chunk, of the run continued in the next
   const T* d;       // [count, C]
   const int32_t* sorted;  // [count] rows of the table, ascending
-  const int64_t* order;   // [count] where each stood
+  const int64_t* order;   // [count] index in d of each
   int64_t count, C, limit;
   bool accumulate;
 };
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(const Scatter<T> s) {
 #pragma unroll
     for (int k = 0; k < kUnder; ++k) {
       if (i + k >= end) continue;
-      if (rows[k] != row) {  // the run ends, within the chunk
+      if (rows[k] != row) {  // the run ends within the chunk
         if (first_run && from_before)
           store<kAligned>(partial, narrow<float>(sum), width);
         else
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(const Scatter<T> s) {
     add_to_row<kAligned>(s, row, sum, column, width);
 }
 
-// A block for each chunk: if a run begins in it and goes on, the parts of that run are added.
+// One block per chunk: if a run starts in the chunk and continues, its parts are added up.
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kThreads) join_kernel(const Scatter<T> s) {
   const int64_t column = 8 * (int64_t{blockIdx.y} * blockDim.x + threadIdx.x), width = s.C - column;
@@ -151,7 +151,7 @@ void backward_of_table(const Target& target, const at::Tensor& d_out, const at::
   if (N * C == 0) return;
   const auto [sorted, order] = at::sort(indices.reshape({N}), /*stable=*/true, /*dim=*/0, /*descending=*/false);
   const int64_t chunks = divide_up(N, kChunk);
-  // A chunk's columns are shared out to blocks of 32 to 256 threads, a pack each.
+  // The columns of a chunk are divided among blocks of 32 to 256 threads, one pack per thread.
   const int64_t packs = divide_up(C, 8), tiles = divide_up(packs, kThreads);
   const int64_t threads = divide_up(divide_up(packs, tiles), kWarp) * kWarp;
   const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(divide_up(packs, threads)));

@@ -1,5 +1,5 @@
-// Embeddings on a device: the contract of ops/embedding.h, for tensors there. A token or position outside its table is
-// noted for check_values() (ops/cuda/values.h); forward takes it for 0, backward leaves it out.
+// Embeddings on a device: contract of ops/embedding.h. A token or position outside its table is recorded for
+// check_values() (ops/cuda/values.h); forward treats it as 0, backward skips it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,8 +9,7 @@ namespace partita::internal::cuda {
 
 void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, at::Tensor token_table,
                        at::Tensor position_table);
-// Rows of a table that many tokens read are added in the order of the tokens, in chunks of fixed size: the same bits in
-// every run.
+// Gradients of a row used by many tokens are added in token order, in chunks of fixed size: bitwise reproducible.
 void embedding_backward(Target d_token_table, Target d_position_table, at::Tensor d_out, at::Tensor tokens,
                         at::Tensor positions);
 

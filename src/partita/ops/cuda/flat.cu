@@ -9,8 +9,8 @@ namespace partita::internal::cuda {
 namespace {
 
 constexpr int kPack = 4;                // elements: 16 bytes of fp32, 8 of half precision
-constexpr int kPacks = 4;               // a thread has under way, a block's width apart
-constexpr int64_t kPartialSum = 65536;  // elements of one partial sum of squares
+constexpr int kPacks = 4;               // in flight per thread, a block's width apart
+constexpr int64_t kPartialSum = 65536;  // elements per partial sum of squares
 
 template <class To, class From, bool kAdd, bool kAligned>
 __global__ void __launch_bounds__(kThreads) cast_kernel(To* out, const From* in, int64_t n) {

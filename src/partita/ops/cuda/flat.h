@@ -1,4 +1,4 @@
-// Element-wise work on flat buffers on a device: the contract of ops/flat.h, sums left on the device.
+// Element-wise work on flat buffers on a device: contract of ops/flat.h; results stay on the device.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,9 +6,9 @@ namespace partita::internal::cuda {
 
 // out [n] fp32 (+)= in [n] (fp32, bf16 or fp16).
 void add_into(at::Tensor out, at::Tensor in, bool accumulate);
-// out [1] double += sum of squares of in [n] fp32. The same bits in every run; NaN and inf come through.
+// out [1] double += sum of squares of in [n] (fp32, bf16 or fp16). Bitwise reproducible; propagates NaN and inf.
 void sum_of_squares(at::Tensor in, at::Tensor out);
-// out [n] = in [n], rounded to nearest even; fp32, bf16 and fp16 either way.
+// out [n] = in [n], rounded to nearest even; any pair of fp32, bf16 and fp16.
 void cast(at::Tensor out, at::Tensor in);
 
 }  // namespace partita::internal::cuda

@@ -10,9 +10,9 @@ namespace partita::internal::cuda {
 namespace {
 
 constexpr int kTile = 128;             // rows and columns of a block's tile
-constexpr int kSide = 8;               // of the square of a thread
+constexpr int kSide = 8;               // rows and columns of a thread's square
 constexpr int kSides = kTile / kSide;  // squares across a tile
-constexpr int kRowsAhead = 4;          // packs that a thread of measure_kernel has under way
+constexpr int kRowsAhead = 4;          // packs in flight per thread of measure_kernel
 static_assert(kSides * kSides == kThreads, "a square a thread");
 
 // fp8_scale() of ops/fp8.h.
@@ -22,13 +22,13 @@ __device__ __forceinline__ float scale_of(float amax) {
   const uint32_t bits = __float_as_uint(amax);
   if (bits >= 0x7F800000U) return __uint_as_float(0x7FC00000U);
   if (bits == 0) return 1;
-  // Of a subnormal the exponent reads -127, and the bound below holds.
+  // Subnormals yield an exponent of -127; the clamp below still holds.
   const int exponent = static_cast<int>(bits >> 23) - 127;
   const int power = min(kHighest - exponent - ((bits & 0x7FFFFFU) > 0x600000U ? 1 : 0), 126);
   return __uint_as_float(static_cast<uint32_t>(power + 127) << 23);
 }
 
-// Four values as bytes, the first lowest.
+// Four values as bytes, the first in the lowest byte.
 template <__nv_fp8_interpretation_t kFormat>
 __device__ __forceinline__ uint32_t quantize(const float* x, float scale) {
   const uint32_t low = __nv_cvt_float2_to_fp8x2({x[0] * scale, x[1] * scale}, __NV_SATFINITE, kFormat);
@@ -36,7 +36,7 @@ __device__ __forceinline__ uint32_t quantize(const float* x, float scale) {
   return low | high << 16;
 }
 
-// Rows of four bytes become columns.
+// Transposes a 4 x 4 block of bytes.
 __device__ __forceinline__ void transpose(uint32_t (&row)[4]) {
   const uint32_t a = __byte_perm(row[0], row[1], 0x5140), b = __byte_perm(row[2], row[3], 0x5140);
   const uint32_t c = __byte_perm(row[0], row[1], 0x7362), d = __byte_perm(row[2], row[3], 0x7362);
@@ -51,18 +51,18 @@ struct Quantize {
   int64_t R, C;
 };
 
-// A tile a block, a square of 8 x 8 a thread: read and written by rows, turned in registers, and written by columns
-// from shared memory, so that both ways a line of 128 bytes is written as a whole.
+// One tile per block, one 8 x 8 square per thread: read and written by rows, transposed in registers, and written by
+// columns from shared memory, so that both outputs are written in full 128-byte lines.
 template <class T, __nv_fp8_interpretation_t kFormat, bool kColumns>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Quantize q) {
-  // Column c of the tile; its piece of 8 bytes from rows 8 p .. lies at p ^ (c / 8), which spreads a warp over all
+  // Column c of the tile; its 8-byte piece from rows 8 p .. is stored at p ^ (c / 8), which spreads a warp over all
   // banks.
   __shared__ alignas(16) uint2 turned[kColumns ? kTile : 1][kSides];
   const unsigned square = threadIdx.x % kSides, strip = threadIdx.x / kSides;
   const int64_t row = int64_t{blockIdx.y} * kTile + strip * kSide,
                 column = int64_t{blockIdx.x} * kTile + square * kSide;
   const float amax = q.scale[0];
-  const bool here = row < q.R && column < q.C;  // as a whole: R and C are multiples of 16
+  const bool here = row < q.R && column < q.C;  // all or none: R and C are multiples of 16
   Pack<T, kSide> packs[kSide];
   if (here) {
 #pragma unroll
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Qu
     __syncthreads();
     const int64_t first_row = int64_t{blockIdx.y} * kTile, first_column = int64_t{blockIdx.x} * kTile;
 #pragma unroll
-    for (int i = 0; i < kTile * kSides / 2 / kThreads; ++i) {  // 16 bytes a thread and turn
+    for (int i = 0; i < kTile * kSides / 2 / kThreads; ++i) {  // 16 bytes per thread and iteration
       const unsigned piece = i * kThreads + threadIdx.x, c = piece / (kSides / 2), pair = piece % (kSides / 2);
       if (first_column + c >= q.C || first_row + 16 * pair >= q.R) continue;
       const unsigned swap = c / kSide;

@@ -1,4 +1,4 @@
-// Quantisation to 8 bits on a device, and products of it by cuBLASLt: the contract of ops/fp8.h, for tensors there.
+// fp8 quantization on a device, and fp8 matmuls with cuBLASLt: contract of ops/fp8.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -23,7 +23,7 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
   check_tensor(b.scale, "scale of b", {kFp8Scale}, at::kFloat);
   check_tensor(out, "out", {m, n}, check_activation(out, "out"));
   check_optional(bias, "bias", {n}, out.scalar_type());
-  // BLAS counts columns first: out^T = b a^T, and both lie as Hopper's products of 8 bits read them.
+  // BLAS is column-major: out^T = b a^T. Both operands already have the layout that Hopper's fp8 matmuls require.
   run_product({.dtype = b.values.scalar_type(),
                .out_dtype = out.scalar_type(),
                .dtype_b = a.values.scalar_type(),

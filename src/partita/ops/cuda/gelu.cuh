@@ -1,4 +1,4 @@
-// GELU by its tanh approximation, SiLU, and their slopes.
+// GELU (tanh approximation), SiLU, and their derivatives.
 #pragma once
 #include "partita/ops/cuda/device.cuh"
 
@@ -14,7 +14,7 @@ inline constexpr float kRoot = 0.797884560802865F, kCubic = 0.044715F;
 
 __device__ __forceinline__ float gelu_gate(float x, float x_squared) {
   const float t = x * fmaf(x_squared, -2 * kRoot * kCubic * kLog2E, -2 * kRoot * kLog2E);
-  return logistic_of_power(fminf(t, 115.0F));  // beyond it the gate is 0 to every bit that x s can show
+  return logistic_of_power(fminf(t, 115.0F));  // above this, the gate is 0 in every bit that affects x s
 }
 
 __device__ __forceinline__ float gelu(float x) { return x * gelu_gate(x, x * x); }

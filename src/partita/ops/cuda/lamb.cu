@@ -7,7 +7,7 @@
 namespace partita::internal::cuda {
 namespace {
 
-constexpr int64_t kPartialSum = 32768;  // elements of one partial sum of squares
+constexpr int64_t kPartialSum = 32768;  // elements per partial sum of squares
 
 struct LambRule {
   static constexpr int kStates = 2;
@@ -27,7 +27,7 @@ struct LambRule {
             .weight_decay = static_cast<float>(weight_decay),
             .step = static_cast<float>(static_cast<double>(now.learning_rate) * ratio)};
   }
-  // One for both passes: what is measured is what is subtracted.
+  // Shared by both passes: the measured update is the applied one.
   __device__ __forceinline__ static float update(const Factors& f, float g, float master, float (&state)[2]) {
     update_moments(f.adam, g, state);
     return __fmaf_rn(adam_quotient(f.adam, state), f.mean_correction, __fmul_rn(master, f.weight_decay));
@@ -38,7 +38,7 @@ struct LambRule {
 
   Adam adam;
   double weight_decay;
-  const double* norms;  // of weights and update; null while they are measured
+  const double* norms;  // of weights and update; null while measuring
 };
 
 // partial [blocks, 2]: squares of the weights and of the update.
@@ -91,11 +91,11 @@ void lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor grad
   const int64_t parts = divide_up(p.count, kPartialSum);
   auto* partial = reinterpret_cast<double*>(workspace(parts * 2 * static_cast<int64_t>(sizeof(double))));
   with_types(p, [&]<class M, class W, class G>(M, W, G) {
-    if constexpr (std::is_same_v<M, W>) {  // no weight is written
+    if constexpr (std::is_same_v<M, W>) {  // no separate weight is written
       with_bool(whole(p), [&]<class Whole>(Whole) {
         measure_kernel<M, G, Whole::value>
-            <<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-                elements_of<M, M, G>(p), rule, partial);
+            <<<static_cast<unsigned>(parts), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(elements_of<M, M, G>(p),
+                                                                                               rule, partial);
       });
     }
   });

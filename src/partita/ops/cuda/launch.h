@@ -1,5 +1,4 @@
-// What the host decides for kernels of activations and flat buffers: C++ types from dtypes, alignment, sizes of
-// launches.
+// Host-side launch helpers for activation and flat-buffer kernels: C++ types from dtypes, alignment, launch sizes.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
@@ -10,21 +9,21 @@
 
 #include "partita/ops/cuda/check.h"
 
-// After a launch: were its arguments valid?
+// Checks for launch errors.
 #define PARTITA_LAUNCHED() PARTITA_CUDA_CHECK(cudaGetLastError())
 
 namespace partita::internal::cuda {
 
-inline constexpr int kThreads = 256;  // a block of element-wise kernels
+inline constexpr int kThreads = 256;  // threads per block of element-wise kernels
 
 [[nodiscard]] inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks for so many threads, at least one.
+// Blocks needed for `threads` threads, at least one.
 [[nodiscard]] inline unsigned blocks_for(int64_t threads) {
   return static_cast<unsigned>(divide_up(threads > 0 ? threads : 1, kThreads));
 }
 
-// f(T{}) with the C++ type of an activation.
+// Calls f(T{}) with the C++ type of an activation dtype.
 template <class F>
 void with_type(at::ScalarType dtype, F&& f) {
   if (dtype == at::kFloat) return f(float{});
@@ -32,13 +31,13 @@ void with_type(at::ScalarType dtype, F&& f) {
   f(at::Half{});
 }
 
-// f(std::true_type) or f(std::false_type).
+// Calls f(std::true_type) or f(std::false_type).
 template <class F>
 void with_bool(bool value, F&& f) {
   value ? f(std::true_type{}) : f(std::false_type{});
 }
 
-// Whether packs can be accessed as wholes: every defined tensor begins at a multiple of 16 bytes.
+// Whether vectorized access is possible: every defined tensor is 16-byte aligned.
 template <class... Tensors>
 [[nodiscard]] bool aligned(const Tensors&... tensors) {
   return ((!tensors.defined() || reinterpret_cast<uintptr_t>(tensors.const_data_ptr()) % 16 == 0) && ...);
@@ -63,7 +62,7 @@ template <class T>
   return count;
 }
 
-// As many blocks as run at once, for kernels whose blocks share out all work at their start.
+// Number of blocks that can be resident at once, for kernels that divide all work among their blocks up front.
 template <class Kernel>
 [[nodiscard]] int64_t resident_blocks(Kernel kernel, int threads, size_t shared_bytes = 0) {
   int blocks = 0;

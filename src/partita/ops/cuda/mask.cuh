@@ -1,8 +1,8 @@
-// Dropout masks in kernels: the bits of base/random.h, so those of the CPU.
+// Dropout masks in kernels, with the bits of base/random.h and thus of the CPU.
 //
 //   const MaskArguments arguments = make_mask(dropout, rows);                  // on the host
 //   const Mask mask(arguments, row);                                           // in a kernel
-//   mask.apply<kAligned>(x, mask.begin(C) + column);                           // drops among eight neighbours
+//   mask.apply<kAligned>(x, mask.begin(C) + column);                           // applies dropout to eight neighbors
 #pragma once
 #include "partita/base/error.h"
 #include "partita/base/random.h"
@@ -16,7 +16,7 @@ struct MaskArguments {
   const int64_t* samples = nullptr;
   uint32_t site = 0, threshold = 0;  // threshold 0: nothing is dropped
   float scale = 1;
-  uint32_t length = 1;  // rows a sample
+  uint32_t length = 1;  // rows per sample
 };
 
 // For activations [rows, C] of whole samples.
@@ -36,15 +36,16 @@ struct MaskArguments {
           .length = static_cast<uint32_t>(rows / count)};
 }
 
-// The 16 bits of an element whose place in the block is not known at compile time: no indexing, which would put the
-// block into local memory.
+// The 16 bits of an element whose position in the block is unknown at compile time. Avoids indexing, which would move
+// the block to local memory.
 __device__ __forceinline__ uint32_t select16(const PhiloxBlock& block, int64_t element) {
   const auto lane = static_cast<uint32_t>(element & 7);
   const uint32_t low = lane < 2 ? block[0] : block[1], high = lane < 6 ? block[2] : block[3];
   return ((lane < 4 ? low : high) >> (16 * (lane & 1))) & 0xFFFF;
 }
 
-// The 16-bit numbers of eight neighbours from `first` on. kAligned: first is a multiple of 8. draw(block index).
+// The 16-bit numbers of eight neighbors starting at `first`; draw(block index) generates a block. kAligned: first is a
+// multiple of 8.
 template <bool kAligned, class Draw>
 __device__ __forceinline__ void numbers_of(int64_t first, const Draw& draw, uint32_t (&number)[8]) {
   if constexpr (kAligned) {
@@ -72,7 +73,7 @@ class Mask {
     place_ = row % a.length;
   }
   [[nodiscard]] __device__ __forceinline__ bool drops() const { return threshold_ > 0; }
-  // Index of the first element of the row among those of its sample.
+  // Index within the sample of the row's first element.
   [[nodiscard]] __device__ __forceinline__ int64_t begin(int64_t C) const { return place_ * C; }
 
   template <bool kAligned>

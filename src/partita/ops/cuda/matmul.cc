@@ -10,16 +10,16 @@ namespace {
 
 const void* data(const at::Tensor& tensor) { return tensor.const_data_ptr(); }
 void* mutable_data(const at::Tensor& tensor) { return tensor.mutable_data_ptr(); }
-// A matrix of one row has no distance between rows that could be relied on.
+// The row stride of a single-row matrix is unreliable.
 int64_t row_of(const at::Tensor& matrix) { return std::max(matrix.size(1), matrix.stride(0)); }
 
-// Nothing to add up: true when there is nothing else to do either.
+// With nothing to sum, zeroes out unless accumulating; returns true if no matmul is needed.
 bool is_empty(const at::Tensor& out, int64_t k, bool accumulate) {
   if (out.numel() > 0 && k == 0 && !accumulate) out.zero_();
   return out.numel() == 0 || k == 0;
 }
 
-// y [N, out] of x [N, in] and w [out, in]. BLAS counts columns first: y^T = w x^T.
+// y [N, out] from x [N, in] and w [out, in]. BLAS is column-major: y^T = w x^T.
 Product forward_product(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, bool accumulate,
                         Epilogue epilogue) {
   return {.dtype = x.scalar_type(),
@@ -35,7 +35,7 @@ Product forward_product(const at::Tensor& y, const at::Tensor& x, const at::Tens
           .epilogue = epilogue};
 }
 
-// d_x [N, in] of d_y [N, out] and w [out, in]: d_x^T = w^T d_y^T.
+// d_x [N, in] from d_y [N, out] and w [out, in]: d_x^T = w^T d_y^T.
 Product input_product(const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& w, bool accumulate,
                       Epilogue epilogue) {
   return {.dtype = d_y.scalar_type(),

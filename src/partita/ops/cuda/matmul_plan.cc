@@ -67,7 +67,7 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
   }
 }
 
-// A handle for each device; the caller holds the lock of plans().
+// One handle per device; the caller holds the lock of plans().
 cublasLtHandle_t handle(int device) {
   static auto* handles = new std::map<int, cublasLtHandle_t>;  // never destroyed: the driver may be gone at exit
   cublasLtHandle_t& found = (*handles)[device];
@@ -92,7 +92,7 @@ MatrixLayout layout(at::ScalarType dtype, int64_t rows, int64_t columns, int64_t
   return MatrixLayout(made);
 }
 
-// An algorithm as text: the bytes that cuBLASLt describes it by.
+// An algorithm as text: the bytes of cuBLASLt's struct.
 std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
   for (const auto byte : std::bit_cast<std::array<uint8_t, sizeof algorithm>>(algorithm))
@@ -110,11 +110,11 @@ std::optional<cublasLtMatmulAlgo_t> parse_algorithm(const std::string& text) {
   return std::bit_cast<cublasLtMatmulAlgo_t>(bytes);
 }
 
-// 8-bit factors have a dtype each.
+// fp8 operands each have their own dtype.
 bool is_fp8(const Product& p) { return p.dtype_b != at::ScalarType::Undefined; }
 at::ScalarType dtype_of_b(const Product& p) { return is_fp8(p) ? p.dtype_b : p.dtype; }
 
-// Descriptions and algorithms of one product.
+// Descriptors and algorithms of one matmul.
 class Plan {
  public:
   Plan(const Product& p, const Operands& o)
@@ -133,13 +133,13 @@ class Plan {
       set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
       set(description_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, cuda_type(p.out_dtype));
     }
-    // Sums of 8-bit products in the tensor cores' own precision: 4-13% faster, and finer than the products' factors.
+    // fp8 with fast accumulation: 4-13% faster, and more precise than the fp8 operands.
     if (is_fp8(p)) set(description_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     set_operands(o);
     find_algorithms(p);
   }
 
-  // From now on the one that text_of() made this text of. False: cuBLASLt does not take it for this product.
+  // Selects the algorithm with this text for future calls. False: cuBLASLt rejects it for this matmul.
   [[nodiscard]] bool choose(const Product& p, const std::string& text) {
     const std::optional<cublasLtMatmulAlgo_t> algorithm = parse_algorithm(text);
     if (!algorithm) return false;
@@ -166,7 +166,7 @@ class Plan {
   }
 
  private:
-  // What a graph holds cannot be timed, nor changed from step to step.
+  // A captured call cannot be timed, nor vary from step to step.
   static bool is_recorded(cudaStream_t stream) {
     cudaStreamCaptureStatus status{};
     PARTITA_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
@@ -197,7 +197,7 @@ class Plan {
     PARTITA_CUBLAS(cublasLtMatmulPreferenceCreate(&made));
     const Preference preference(made);
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kMatmulWorkspace));
-    // Parts of a sum over k are added in fp32, not in the output's dtype.
+    // Split-k partial sums are added in fp32, not in the output dtype.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(p.align_a));
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(p.align_b));
@@ -219,14 +219,14 @@ class Plan {
   Description description_;
   std::vector<cublasLtMatmulAlgo_t> algorithms_;  // candidates
   cublasLtMatmulAlgo_t chosen_{};
-  CallTimes times_;  // of trials
+  CallTimes times_;  // from trials
 };
 
 struct Plans {
   std::mutex mutex;
   std::map<Product, Plan> made;
-  int trial = -1;                             // round; below 0: none
-  std::map<std::string, std::string> wanted;  // algorithms by the text of the product
+  int trial = -1;                             // round; below 0: no trial
+  std::map<std::string, std::string> wanted;  // algorithms by Product::text()
 
   void choose_wanted(const Product& p, Plan& plan) const {
     const auto found = wanted.find(p.text());

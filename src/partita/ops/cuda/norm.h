@@ -1,5 +1,5 @@
-// Add and norm on a device: the contract of ops/norm.h, for tensors there; op.dropout.now points to memory of the
-// device. C is at most 16384.
+// Fused residual add and norm on a device: contract of ops/norm.h; op.dropout.now points to device memory. C is at most
+// 16384.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -15,19 +15,19 @@ template <class T>
 struct Backward {
   const T *d_normed, *d_sum, *residual, *weight;  // d_sum may be null
   const float *mean, *rstd;                       // mean null: RMS norm
-  T *d_residual, *d_branch;                       // d_branch null: it is d_residual
+  T *d_residual, *d_branch;                       // d_branch null: equals d_residual
   float* partial;                                 // [blocks, kVectors, C]
-  float* amax;                                    // of d_branch, else of d_residual; null: not wanted
+  float* amax;                                    // of d_branch, or d_residual without it; may be null
   bool wanted[kVectors];
   int64_t rows, C;
   MaskArguments mask;
 };
 
-// Whether the next row is under way while this one is worked on: registers suffice for it but in the longest rows.
+// Whether to prefetch the next row: registers suffice except for the longest rows.
 template <int kPacks>
 inline constexpr bool kAhead = kPacks < 4;
 
-// What a thread reads of a row.
+// A thread's part of a row.
 template <class T, int kPacks>
 struct RowPart {
   Pack<T, 8> d_normed[kPacks], residual[kPacks], d_sum[kPacks];
@@ -58,12 +58,12 @@ __device__ __forceinline__ float2 block_sum_of_two(float2 x, float2* partial) {
   return {warp_sum(x.x), warp_sum(x.y)};
 }
 
-// Rows blockIdx.x, blockIdx.x + gridDim.x ...: column sums stay in registers across them, and are left in `partial`.
+// Processes rows blockIdx.x, blockIdx.x + gridDim.x ... with column sums in registers, written to `partial` at the end.
 // With h = d_normed * weight: d_residual = rstd * (h - mean(h) - x_hat * mean(h * x_hat)) + d_sum; RMS norm has no
 // mean(h).
 template <class T, int kPacks, bool kMean, bool kAligned>
 __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(const Backward<T> a) {
-  __shared__ float2 partial[2][kWarp];  // in turn, so that a row needs one barrier
+  __shared__ float2 partial[2][kWarp];  // alternates, so that a row needs only one barrier
   Pack<T, 8> weight[kPacks];
   float sum_weight[kPacks][8], sum_norm_bias[kMean ? kPacks : 1][8], sum_bias[kPacks][8];
 #pragma unroll
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
     } else {
       read_row<kAligned>(part, a, row);
     }
-    float2 sums = {0, 0};  // of h and of h (x - mean)
+    float2 sums = {0, 0};  // of h and h (x - mean)
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (8 * (int64_t{k} * blockDim.x + threadIdx.x) >= a.C) continue;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
       widen(part.residual[k], x);
       widen(weight[k], w);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {  // past the row dy and w are 0
+      for (int i = 0; i < 8; ++i) {  // beyond the row, dy and w are 0
         const float h = __fmul_rn(dy[i], w[i]);
         if constexpr (kMean) sums.x += h;
         sums.y = fmaf(h, x[i] - part.mean, sums.y);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
         const float x_hat = (x[i] - part.mean) * part.rstd;
         sum_weight[k][i] = fmaf(dy[i], x_hat, sum_weight[k][i]);
         if constexpr (kMean) sum_norm_bias[k][i] += dy[i];
-        // h is rounded as it was in its mean: what both have cancels exactly
+        // h is rounded the same way as in its mean, so that equal values cancel exactly
         d[i] = fmaf(-x_hat, mean_hx, __fmul_rn(dy[i], w[i]) - mean_h) * part.rstd;
       }
       if (a.d_sum != nullptr) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_backward_kernel(con
         store_rounded<kAligned>(a.d_branch + at, d, count);
       }
 #pragma unroll
-      for (int i = 0; i < 8; ++i)  // as they were stored
+      for (int i = 0; i < 8; ++i)  // from the rounded values in memory
         if (kAligned || i < count) largest = max(largest, __float_as_uint(d[i]) & 0x7FFFFFFFU);
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum_bias[k][i] += d[i];

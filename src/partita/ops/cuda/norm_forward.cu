@@ -12,13 +12,13 @@ struct Forward {
   const T *sum, *branch, *bias, *weight, *norm_bias;  // sum, bias and norm_bias may be null
   T *residual, *normed;
   float *mean, *rstd;  // mean null: RMS norm
-  float* amax;         // of normed; null: not wanted
+  float* amax;         // of normed; may be null
   int64_t C;
   float epsilon;
   MaskArguments mask;
 };
 
-// weight and bias of a norm, applied to a pack; gives its largest magnitude.
+// Applies weight and bias of a norm to a pack; returns its largest magnitude.
 template <bool kAligned, class T>
 __device__ __forceinline__ uint32_t normalize(T* normed, const float (&x)[8], const T* weight, const T* bias,
                                               float mean, float rstd, int64_t column, int64_t count) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ uint32_t normalize(T* normed, const float (&x)[8], co
   return larger(0, pack);
 }
 
-// A row a block, in registers between the add, the statistics and the norm: each operand is read and written once.
+// One row per block, kept in registers between add, statistics and norm: each operand is read and written once.
 template <class T, int kPacks, bool kAligned>
 __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(const Forward<T> a) {
   __shared__ float partial[2][kWarp];

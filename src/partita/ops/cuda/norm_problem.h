@@ -1,4 +1,4 @@
-// What forward and backward of a norm check alike, and how rows are laid over threads.
+// Checks shared by norm forward and backward, and the mapping of rows to threads.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,12 +9,12 @@ namespace partita::internal::cuda {
 
 inline constexpr int kMostNormThreads = 512;
 
-// A block has a row in its registers: a thread holds `packs` times 8 elements, `threads` * 8 apart.
+// A block holds one row in registers: each thread has `packs` packs of 8 elements, at a stride of `threads` * 8.
 struct RowLayout {
   int threads, packs;  // packs: 1, 2 or 4
 };
 
-// One pack a thread while two or more blocks of a multiprocessor still have registers.
+// One pack per thread, as long as at least two blocks fit in a multiprocessor's registers.
 [[nodiscard]] inline RowLayout row_form(int64_t C, bool whole) {
   const int64_t packs = std::max<int64_t>(1, divide_up(C, 8));
   PARTITA_CHECK(packs <= 4 * kMostNormThreads, "norm of {} channels: at most {} are supported on a device", C,
@@ -24,8 +24,8 @@ struct RowLayout {
   return {.threads = static_cast<int>(divide_up(threads, 32) * 32), .packs = each};
 }
 
-// f(std::integral_constant<int, packs>, std::bool_constant<whole>); rows that are not whole packs are rare, and have
-// one form.
+// Calls f(std::integral_constant<int, packs>, std::bool_constant<whole>). Rows that are not whole packs are rare and
+// use a single layout.
 template <class F>
 void with_layout(const RowLayout& form, bool whole, F&& f) {
   if (!whole) return f(std::integral_constant<int, 4>{}, std::false_type{});
@@ -34,7 +34,7 @@ void with_layout(const RowLayout& form, bool whole, F&& f) {
   f(std::integral_constant<int, 4>{}, std::true_type{});
 }
 
-// Layer norm has a mean and, where it is applied, a bias; RMS norm has neither.
+// Layer norm has a mean and, in forward, a bias; RMS norm has neither.
 inline void check_statistics(const at::Tensor& mean, const at::Tensor& rstd, int64_t rows) {
   check_optional(mean, "mean", {rows}, at::kFloat);
   check_tensor(rstd, "rstd", {rows}, at::kFloat);

@@ -9,7 +9,7 @@ namespace {
 #include "partita/ops/normal_steps-inl.h"
 #undef PARTITA_NORMAL_INLINE
 
-// The arithmetic of normal_steps-inl.h in one thread: each operation rounded to nearest, never fused by the compiler.
+// Per-thread arithmetic for normal_steps-inl.h: each operation rounds to nearest and is never fused by the compiler.
 struct ThreadMath {
   using Real = double;
   using Bits = uint64_t;
@@ -39,12 +39,12 @@ struct ThreadMath {
   static __device__ __forceinline__ Real odd(Bits a, Real yes, Real no) { return (a & 1) != 0 ? yes : no; }
 };
 
-// A thread makes the four numbers of one block of random words, and writes those that belong to out.
+// Each thread generates the four numbers of one Philox block and writes those that belong to out.
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     normal_kernel(T* out, int64_t n, PhiloxKey key, int64_t first, float mean, float std) {
   const int64_t block = first / 4 + int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int64_t at = 4 * block - first;  // of its first number in out; the first block may begin before it
+  const int64_t at = 4 * block - first;  // index in out of its first number; the first block may start before out
   if (at >= n) return;
   const PhiloxBlock words =
       philox({static_cast<uint32_t>(block), static_cast<uint32_t>(static_cast<uint64_t>(block) >> 32), 0, 0}, key);

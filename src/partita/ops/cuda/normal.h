@@ -1,4 +1,4 @@
-// Normal random numbers on a device: the contract of ops/normal.h, and its bits.
+// Normal random numbers on a device: contract and bits of ops/normal.h.
 #pragma once
 #include "partita/ops/normal.h"
 

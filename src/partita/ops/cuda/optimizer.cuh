@@ -1,14 +1,14 @@
-// One pass over the elements of an optimizer step, whatever the rule.
+// One pass over the elements of an optimizer step, for any update rule.
 //
 //   struct Rule {
 //     static constexpr int kStates = 2;
-//     struct Factors { ... };                                           // the same for all elements
-//     __device__ Factors factors(const StepScalars& now) const;         // once a block
+//     struct Factors { ... };                                           // common to all elements
+//     __device__ Factors factors(const StepScalars& now) const;         // once per block
 //     __device__ static float next(const Factors&, float g, float master, float (&state)[kStates]);  // updates state
 //   };
 //   launch_step(problem, Rule{...}, now);
 //
-// fp32: four elements a thread. bf16: eight, which share a block of random numbers a tensor.
+// fp32: four elements per thread. bf16: eight, which share one block of random numbers per tensor.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -27,7 +27,7 @@ struct OptimizerState {
   at::Tensor tensor;
 };
 
-// The operands, checked.
+// The checked operands.
 struct OptimizerProblem {
   OptimizerProblem(const at::Tensor& the_master, std::initializer_list<OptimizerState> the_states,
                    const at::Tensor& the_gradient, const at::Tensor& the_weight, const StepScalars* the_now,
@@ -56,7 +56,7 @@ struct OptimizerProblem {
   }
 
   at::Tensor master, gradient;
-  at::Tensor weight;  // defined: gets the rounded master besides
+  at::Tensor weight;  // if defined, receives the rounded master
   std::array<at::Tensor, 2> states;
   int64_t count = 0;
   const StepScalars* now;
@@ -67,24 +67,24 @@ template <class M, class W, class G>
 struct Elements {
   M *master, *state[2];  // state null: the optimizer has no such state
   const G* gradient;
-  W* weight;  // null: nothing is written besides the master
+  W* weight;  // null: only the master is written
   int64_t count;
   const StepScalars* now;
-  uint64_t parameter;  // of the random numbers
-  int64_t first;       // index of the first element in the whole parameter
+  uint64_t parameter;  // for the random numbers
+  int64_t first;       // index of the first element within the whole parameter
 };
 
 template <class M>
 inline constexpr int kOptimizerPack = 16 / sizeof(M);
 
-// fp32 bits plus 16 random ones: the upper half is x rounded up with the probability that its lower half says. NaN
-// becomes quiet instead, so that it cannot pass on to 0.
+// Adds 16 random bits to the fp32 bits; the upper half is then x rounded up with the probability given by its lower
+// half. NaN is made quiet, so that it cannot wrap around to 0.
 __device__ __forceinline__ uint32_t stochastic_bits(float x, uint32_t number) {
   const uint32_t bits = __float_as_uint(x);
   return isnan(x) ? bits | 0x00400000U : bits + number;
 }
 
-// x of tensor `tensor` (0: weights, 1, 2: states), rounded as the dtype demands, eight neighbours from `element` on.
+// Stores x to tensor `tensor` (0: weights; 1, 2: states), rounded for its dtype: neighbors from `element` on.
 template <bool kAligned, int n>
 __device__ __forceinline__ void store_state(float* p, const float (&x)[n], int64_t count, uint32_t, int64_t,
                                             const PhiloxKey&, int64_t) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const Elements<M, W, G> 
   }
 }
 
-// f(M{}, W{}, G{}) with the types of master, weight and gradient; W is M where there is no weight.
+// Calls f(M{}, W{}, G{}) with the types of master, weight and gradient; W is M without a weight.
 template <class F>
 void with_types(const OptimizerProblem& p, F&& f) {
   with_type(p.gradient.scalar_type(), [&]<class G>(G gradient) {
@@ -161,7 +161,7 @@ template <class M, class W, class G>
           .first = p.rounding.first};
 }
 
-// Whether all elements lie in whole packs, and these in whole blocks of random numbers.
+// Whether the elements form whole packs and whole blocks of random numbers.
 [[nodiscard]] inline bool whole(const OptimizerProblem& p) {
   return p.count % 8 == 0 && p.rounding.first % 8 == 0 &&
          aligned(p.master, p.states[0], p.states[1], p.gradient, p.weight);

@@ -8,7 +8,7 @@ namespace partita::internal::cuda {
 namespace {
 
 constexpr uint32_t kHeads =
-    4;  // heads of a thread: cos and sin are read once for them, and as many reads are under way
+    4;  // heads per thread, which share one read of cos and sin and keep as many reads in flight
 
 template <class T>
 struct Rope {
@@ -17,9 +17,9 @@ struct Rope {
   const float *cos, *sin;
   ValueError* error;
   int64_t rows, length, width, limit;
-  uint32_t half, heads;  // pairs of a head; heads that turn
-  uint32_t packs;        // of eight pairs, in a head
-  uint32_t groups;       // threads that share out the heads of one pack: thread g has heads g, g + groups ...
+  uint32_t half, heads;  // pairs per head; rotated heads
+  uint32_t packs;        // of eight pairs, per head
+  uint32_t groups;       // threads that share the heads of one pack: thread g has heads g, g + groups ...
   float direction;
 };
 

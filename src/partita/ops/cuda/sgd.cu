@@ -8,7 +8,7 @@ template <int kMomenta>
 struct SgdRule {
   static constexpr int kStates = kMomenta;
   struct Factors {
-    float gradient;  // the clip factor
+    float gradient;  // clip factor
     float weight_decay, momentum;
     float rate;
   };

@@ -22,7 +22,7 @@ struct Out {
   bool accumulate[3];
 };
 
-// A block adds 32 columns: warp y every 32nd part from part y on, then warp 0 the 32 sums.
+// A block sums 32 columns: warp y adds every 32nd part starting at y, then warp 0 adds the 32 results.
 __global__ void __launch_bounds__(kSumThreads)
     add_column_sums_kernel(const float* partial, int64_t parts, int64_t columns, const __grid_constant__ Out out) {
   __shared__ float shared[kWarp][kWarp];

@@ -1,5 +1,5 @@
-// Second halves of sums: kernels leave a partial sum a block, and these add them in order, so that a result is the same
-// bits in every run. No atomics.
+// Second pass of reductions: kernels write one partial sum per block, added here in order, without atomics, so that
+// results are bitwise reproducible.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,10 +7,10 @@
 
 namespace partita::internal::cuda {
 
-// out[v] += sum over parts of partial[part * vectors + v], in double; one launch.
+// out[v] += sum over parts of partial[part * vectors + v], in double; a single launch.
 void add_partial_sums(const double* partial, int64_t parts, int vectors, double* out);
 
-// Up to three vectors of column sums: targets[v] [columns] (+)= sum over parts of partial[(part * vectors + v) *
+// Column sums for up to three vectors: targets[v] [columns] (+)= sum over parts of partial[(part * vectors + v) *
 // columns].
 struct ColumnTargets {
   Target target[3];

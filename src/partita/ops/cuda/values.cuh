@@ -1,10 +1,10 @@
-// Noting a bad value in a kernel (ops/cuda/values.h).
+// Records invalid values in kernels (ops/cuda/values.h).
 #pragma once
 #include "partita/ops/cuda/values.h"
 
 namespace partita::internal::cuda {
 
-// Whether value lies in 0..limit-1; if not, it is noted unless another was before.
+// Whether value is in 0..limit-1; if not, records it unless an earlier one is recorded.
 __device__ __forceinline__ bool check_value(int32_t value, int64_t limit, ValueKind kind, int64_t place, int64_t length,
                                             ValueError* error) {
   if (value >= 0 && value < limit) return true;

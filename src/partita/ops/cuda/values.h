@@ -1,6 +1,6 @@
-// Values that only a kernel sees: a token outside the table, a label outside the vocabulary. The kernel notes the first
-// one in memory of the device and goes on with a harmless value; check_values() turns the note into an error, once a
-// step.
+// Invalid values that only kernels see: a token outside the table, a label outside the vocabulary. The kernel records
+// the first one in device memory and continues with a harmless value; check_values(), called once per step, turns it
+// into an error.
 #pragma once
 #include <cstdint>
 
@@ -12,14 +12,14 @@ struct ValueError {
   ValueKind kind;
   int32_t value;
   int64_t place;   // index in [samples, length], or row
-  int64_t length;  // places a sample
-  int64_t limit;   // 0 .. limit - 1 was expected
+  int64_t length;  // positions per sample
+  int64_t limit;   // expected: 0 .. limit - 1
 };
 
-// The note of the current device, in its memory. Made by the first call: not while a graph is captured.
+// The current device's record, in its memory. Allocated by the first call, which must not be during graph capture.
 [[nodiscard]] ValueError* value_error();
 
-// Waits for the current stream. Error: what a kernel found since the last call, and where.
+// Waits for the current stream. Error: what kernels recorded since the last call, and where.
 void check_values();
 
 }  // namespace partita::internal::cuda

@@ -13,7 +13,7 @@ namespace {
 
 struct Blocks {
   std::mutex mutex;
-  std::map<std::pair<int, c10::StreamId>, at::Tensor> by_stream;  // device and stream
+  std::map<std::pair<int, c10::StreamId>, at::Tensor> by_stream;  // key: device and stream
 };
 
 Blocks& blocks() {
@@ -28,7 +28,7 @@ std::byte* workspace(int64_t bytes) {
   const std::lock_guard lock(blocks().mutex);
   at::Tensor& block = blocks().by_stream[{stream.device_index(), stream.id()}];
   if (!block.defined() || block.numel() < bytes) {
-    block.reset();  // before the larger one is asked for; the allocator hands it on in the order of the stream
+    block.reset();  // free first; the allocator reuses the memory in stream order
     block = at::empty({std::max(bytes, kMatmulWorkspace)}, at::TensorOptions(at::kByte).device(stream.device()));
   }
   return static_cast<std::byte*>(block.mutable_data_ptr());
