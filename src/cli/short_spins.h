@@ -3,8 +3,8 @@
 #include <string_view>
 
 namespace partita::cli {
-// Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us,
-// nearly always; where others want the cores, even that takes the time of the thread that it waits for.
+// Iterations of libgomp's spin loop, about 40 ns each. With free cores, a waiting thread nearly always gets new work
+// within 40 us; on shared cores, even that much spinning takes time from the thread it waits for.
 inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSpinsOfSharedCores = "GOMP_SPINCOUNT=100";
 
 // Whether tasks waited for a core during more than 5% of the last ten seconds, according to Linux's /proc/pressure/cpu:

@@ -67,8 +67,8 @@ struct TokenizeReport {
 TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& tokenizer,
                                const std::function<void(const TokenizeProgress&)>& progress = {});
 
-// Reads the documents one after the other on this thread, for what wants their text: training a tokenizer. Of JSON
-// lines all keys are used. Documents that are too long are left out, with a warning. Error: a bad document.
+// Reads the documents one by one on this thread, for uses that need their text, such as training a tokenizer. Uses all
+// JSON keys. Documents that are too long are dropped with a warning. Error: a bad document.
 void for_each_document(const std::vector<std::filesystem::path>& inputs, const TextInputOptions& options,
                        const std::function<void(std::string_view)>& use,
                        const std::function<void(const TokenizeProgress&)>& progress = {});
