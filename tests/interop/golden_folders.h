@@ -1,7 +1,7 @@
 // Folders written by transformers and PEFT (tests/golden/make_hf.py), opened for tests that read and write such
 // folders.
 //
-//   for (const std::string& name : golden_models()) OpenModel m = open_golden(name);
+//   for (const std::string& name : golden_models()) OpenModel m = open_folder(golden_folder(name));
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
 // Everything that determines a training run: the keys of a configuration file, its overrides and `--print-config`.
 //
 //   ConfigSources sources;
-//   Config config = load_config("configs/quickstart.toml", {"--parallel.zero_stage=3", "--train.steps=500"}, &sources);
+//   const std::vector<std::string> overrides = {"--parallel.zero_stage=3", "--train.steps=500"};
+//   Config config = load_config("configs/quickstart.toml", overrides, &sources);
 //   validate(config, world.size());
 //   write_file(run / "config.toml", to_toml(config));
 //

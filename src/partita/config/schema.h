@@ -8,7 +8,7 @@
 //       .field("rate", settings.rate, more_than(0), "learning rate");
 //   ConfigSources sources;
 //   schema.read_toml(read_file("a.toml"), "a.toml", &sources);     // [train] steps = 500
-//   schema.read_overrides({"--train.rate=2e-3"}, &sources);
+//   schema.read_overrides(std::vector<std::string>{"--train.rate=2e-3"}, &sources);
 //   schema.to_toml(&sources);   // [train]
 //                               // steps = 500     # a.toml:2
 //                               // rate = 0.002    # command line

@@ -1,8 +1,8 @@
 // Blends the samples of several datasets by weight, as in Megatron-LM (blended_dataset.py,
 // blended_megatron_dataset_builder.py, helpers.cpp). Pure functions.
 //
-//   const std::vector<BlendPart> parts = parse_blend({"0.7", "data/web", "0.3", "data/books"});
-//   const std::vector<double> weights = normalized_weights({0.7, 0.3});
+//   const auto parts = parse_blend(std::vector<std::string>{"0.7", "data/web", "0.3", "data/books"});
+//   const std::vector<double> weights = normalized_weights(std::vector{0.7, 0.3});
 //   const BlendIndex index = build_blend_index(weights, blend_size(weights, samples));
 //   // sample k is sample index.sample[k] of dataset index.dataset[k]
 //

@@ -7,8 +7,8 @@
 //        18        u64      S, sequences
 //        26        u64      D, documents + 1
 //        34        i32 x S  tokens of each sequence
-//       34 +  4S  i64 x S  byte offset of each in the .bin
-//       34 + 12S  i64 x D  0, then for each document the index of the sequence after its last one
+//        34 +  4S  i64 x S  byte offset of each in the .bin
+//        34 + 12S  i64 x D  0, then for each document the index of the sequence after its last one
 #pragma once
 #include <array>
 #include <cstdint>

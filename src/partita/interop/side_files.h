@@ -1,7 +1,7 @@
 // Small files of a Hugging Face folder, besides weights and tokenizer, that other programs need: special tokens, chat
 // templates, generation settings. They are kept in a run's folder and exported again.
 //
-//   for (const auto& [name, path] : side_files(folder)) write_file(out / name, read_file(path));
+//   for (const auto& [name, path] : side_files(source)) write_file(out / name, read_file(path));
 #pragma once
 #include <filesystem>
 #include <map>

@@ -1,7 +1,7 @@
 // Decides where a run starts: at step 0, at its own newest checkpoint, or at one named by the user. Pure.
 //
 //   decide_start({.resume = "auto", .newest = 60})           // {StartKind::newest}
-//   decide_start({.resume = "runs/a/checkpoints/step-00000040", .named = 40, .named_is_own = true, .newest = 60})
+//   decide_start({.resume = "runs/a/checkpoints/step-00000040", .newest = 60, .named = 40, .named_is_own = true})
 //                                                            // refuse: "... set run.rewind=true ..."
 //
 // Repeating the same command, by hand or by a scheduler that restarts a job, always continues from the newest

@@ -1,6 +1,6 @@
 // The samples that a configuration draws from token files: one dataset, or a blend of several.
 //
-//   const TokenSamples train = open_token_samples(config, SplitName::train, {steps * global_batch});
+//   const TokenSamples train = open_token_samples(config, SplitName::train, std::vector{steps * global_batch});
 //   train.source->read(k, slots);
 #pragma once
 #include <cstdint>

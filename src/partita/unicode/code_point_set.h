@@ -1,6 +1,6 @@
 // Sets of code points, such as the character classes of regular expressions.
 //
-//   CodePointSet set = CodePointSet::of_category("L");   // any letter, by the pinned tables of unicode.h
+//   CodePointSet set = *CodePointSet::of_category("L");   // any letter, by the pinned tables of unicode.h
 //   set.add('0', '9');
 //   set = set.complement();
 #pragma once

@@ -1,9 +1,10 @@
 // Caches the ids of short pretokens, which are the majority: a hit costs two comparisons and no unpredictable branch.
 //
-//   const auto key = ShortPretokens::key_of(text, bytes);                // 1 .. 15 bytes; 16 are read
-//   const auto* entry = cache.find(key);
-//   if (entry == nullptr) entry = cache.insert(key, merged_ids);
-//   ids.insert(ids.end(), cache.ids_of(*entry), cache.ids_of(*entry) + entry->count);
+//   const auto key = ShortPretokens::key_of(text, bytes);                // 1 .. 15 bytes; reads 16
+//   ShortPretokens::Entry* set = cache.set_of(key);
+//   const auto* entry = ShortPretokens::find(set, key);
+//   if (entry == nullptr) cache.insert(set, key, merged_ids);
+//   else ids.insert(ids.end(), cache.ids_of(*entry), cache.ids_of(*entry) + entry->count);
 //
 // Sets of four entries in two adjacent cache lines. New and reused entries move to the front, where lookup starts; the
 // last entry is evicted. The table grows with its contents, up to 32 MB plus 8 MB of overflow ids.

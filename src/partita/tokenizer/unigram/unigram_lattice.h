@@ -1,7 +1,7 @@
 // Finds the best segmentation of a text into scored pieces from left to right: for each position, the best sum of
 // scores and the piece that reaches it; on ties, the piece that begins first.
 //
-//   UnigramLattice<float> lattice(pieces, unknown_score);
+//   UnigramLattice<float> lattice(pieces, unknown_score, reset_beyond);
 //   UnigramLattice<float>::Walk walk;                 // state and buffers for one text
 //   walk.begin_text();
 //   for (each unit of the text)                       // lattice.joins(): no piece crosses units
