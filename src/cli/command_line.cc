@@ -230,7 +230,7 @@ class Arguments {
         (settings && (word == "++" || (after_mark && is_option(word)))))
       wrong("unexpected argument '{}': {}", word, see_help(command_));
     const bool of_list = room > single && positionals_ > single;
-    if (of_list)  // keeps the order: after the first word that needs the mark, append to it, else insert before it
+    if (of_list)  // keeps the order: after the mark once a word needs it, else before it
       (after_mark_.empty() ? out_ : after_mark_).push_back(sealed(word));
     else
       (!settings && (after_mark || word == "++") ? after_mark_ : out_).push_back(word);

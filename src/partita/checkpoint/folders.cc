@@ -26,7 +26,7 @@ std::vector<fs::path> folders_in(const fs::path& root) {
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const bool folder = it->is_directory(error);
     if (folder) folders.push_back(it->path());
-    // The next increment would skip a checkpoint that cannot be examined; dangling links may be skipped.
+    // If a checkpoint cannot be examined (other than a dangling link), stop: the next increment would lose the error.
     if (error && error != std::errc::no_such_file_or_directory &&
         parse_step_folder_name(it->path().filename().string()))
       break;

@@ -169,7 +169,7 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
   if (lock->held()) {
     if (auto found = map_or_remove(path, description, count)) return *std::move(found);
     (void)remove_abandoned(path);
-    // The previous holder built the arrays and could not write them, or was killed: do not wait again.
+    // The previous holder could not write its arrays, or was killed: release the lock, so that no one waits twice.
     if (lock->waited()) lock.reset();
   }
   SharedArrays built = build();

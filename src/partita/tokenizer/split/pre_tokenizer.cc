@@ -169,8 +169,8 @@ std::optional<SimpleSplit> PreTokenizer::simplified() const {
   }
   const auto* first = std::get_if<SplitStep>(&steps.front());
   const auto* pattern = first == nullptr ? nullptr : std::get_if<SplitPattern>(&first->matcher.what);
-  // The pattern matches everything, so only `isolated` keeps the pieces: contiguous would join them all, and inverted
-  // removed keep them.
+  // These patterns match the whole text. Of the other behaviors, contiguous would join all matches, and an inverted
+  // `removed` would keep them like `isolated`.
   if (steps.size() != 2 || pattern == nullptr || first->behavior != SplitBehavior::isolated || last->use_regex ||
       last->add_prefix_space) {
     return std::nullopt;
