@@ -1,10 +1,10 @@
-// Each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary 4096), or
-// of a Llama of that size, beside what the machine reaches in a copy and in a matrix product.
+// Times each CPU kernel at the shapes of a 12.3M GPT-2 (6 layers of width 384, 6 heads, 8 x 256 tokens, vocabulary
+// 4096) or of a Llama of that size, and for comparison a plain copy and a plain matmul.
 //
 //   build/bench/ops_benchmark --benchmark_filter=bf16            # OMP_NUM_THREADS sets the threads
 //
-// GB/s counts each operand once, as read or written; GFLOP/s of attention counts the half that a causal mask leaves.
-// step_ms: the time of all calls of that kernel in one training step.
+// GB/s counts each operand once, as read or written; GFLOP/s of attention counts only the half under the causal mask.
+// step_ms: total time of the kernel's calls in one training step.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

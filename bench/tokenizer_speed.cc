@@ -1,10 +1,10 @@
-// Times the encoding of files with any tokenizer, on one thread, beside nothing else: no reading, no output.
+// Times encoding of files with any tokenizer on one thread, excluding input and output.
 //
 //   tokenizer_speed TOKENIZER [--lines | --documents BYTES] [--rounds N] FILE...
 //
-// A JSON line a file: bytes, ids and their sum, MB/s of processor time in the first round, in which the encoder has
-// seen nothing yet, and the median of those after it. --lines: each line is a text; --documents: each of BYTES up to
-// the next line end, which belongs to it; otherwise the file is. Median of N rounds (9).
+// Prints one JSON line per file: bytes, number and sum of ids, MB/s of CPU time in the first round, with empty caches,
+// and the median of the later rounds. --lines: each line is a text; --documents: texts of BYTES extended to the next
+// line end; otherwise the whole file is one. N defaults to 9.
 #include <fmt/format.h>
 
 #include <algorithm>

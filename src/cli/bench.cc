@@ -1,4 +1,4 @@
-// partita bench: the speed and memory of training steps, on random tokens.
+// partita bench: speed and memory of training steps on random tokens.
 #include "cli/bench_job.h"
 #include "cli/commands.h"
 #include "cli/options.h"

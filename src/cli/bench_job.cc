@@ -75,7 +75,7 @@ Config bench_config(const BenchArguments& a, const BenchShape& s, Recompute reco
              .attention_dropout = a.dropout};
   c.train.sequence_length = s.length;
   c.train.micro_batch = s.batch;
-  // Of sizes that no memory has the configuration says which it is.
+  // Sizes beyond any memory are reported by the configuration's own checks.
   if (__builtin_mul_overflow(s.batch * ranks, a.micro_batches, &c.train.global_batch))
     fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
   c.precision.compute = parse_dtype(a.precision);
@@ -102,7 +102,7 @@ BenchJob::BenchJob(const BenchArguments& a) : arguments(a), shape(parse_bench_sh
   take_threads(world, 0);
   if (a.tune && (device.is_cpu() || a.deterministic))
     fail("--tune {}: there is nothing to choose; leave it out", device.is_cpu() ? "on the CPU" : "--deterministic");
-  (void)bench_config(a, shape, Recompute::none, world.size());  // its errors, before batches are made
+  (void)bench_config(a, shape, Recompute::none, world.size());  // raises configuration errors before batches are made
   set_deterministic(a.deterministic);
   set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
   for (int64_t m = 0; m < a.micro_batches; ++m)
@@ -111,13 +111,13 @@ BenchJob::BenchJob(const BenchArguments& a) : arguments(a), shape(parse_bench_sh
 
 namespace {
 
-// Error: what it takes is not free.
+// Error: not enough free memory.
 Config fitting_config(const BenchJob& job, Recompute recompute) {
   const int ranks = job.world.size();
   const Config config = bench_config(job.arguments, job.shape, recompute, ranks);
-  job.mesh.data().barrier();  // all have freed the memory of the run before
+  job.mesh.data().barrier();  // all ranks have freed the memory of the previous run
   CommunicatorPeers peers(job.mesh.data());
-  // Together: none allocates while another one still looks.
+  // Collective: no rank allocates while another still measures free memory.
   const std::vector<std::string> warnings =
       agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
   if (job.world.rank() == 0) say_memory_warning(warnings);

@@ -1,5 +1,5 @@
-// What the kinds of `partita bench` share: a job of ranks that train on random tokens, and a model in training whose
-// steps are timed.
+// Shared by the kinds of `partita bench`: a job whose ranks train on random tokens, and a model in training whose steps
+// are timed.
 //
 //   BenchJob job(arguments);
 //   BenchModel model(job, Recompute::none);
@@ -35,22 +35,22 @@ struct BenchArguments {
   int64_t delay_streams = 0;
 };
 
-// In the order of Recompute.
+// Indexed by Recompute.
 constexpr std::array<std::string_view, 4> kBenchRecompute = {"none", "selective", "mlp", "full"};
 
 struct BenchShape {
   int64_t layers, heads, width, length, batch, vocabulary;
 };
 
-// Error, wrong usage: not six numbers.
+// Error (wrong usage): not six numbers.
 [[nodiscard]] BenchShape parse_bench_shape(const std::string&);
 
-// What `partita train` would be told: the whole of what a bench says about model and training.
+// The equivalent `partita train` configuration: everything that a bench specifies about model and training.
 [[nodiscard]] Config bench_config(const BenchArguments&, const BenchShape&, Recompute, int ranks);
 
 [[nodiscard]] double median(std::vector<double>);
 
-// Ranks that all have the same work. `arguments` outlives it.
+// Ranks that all do the same work. `arguments` must outlive it.
 struct BenchJob {
   explicit BenchJob(const BenchArguments&);
 
@@ -62,15 +62,15 @@ struct BenchJob {
   std::vector<Batch> batches;
 };
 
-// A model in training, and how long each step took. The job outlives it.
+// A model in training, and the time of each step. The job must outlive it.
 class BenchModel {
  public:
   BenchModel(BenchJob&, Recompute);
 
   void step();
-  // Algorithms of matrix products from --tuning-file, or measured in steps that do not count, with --tune.
+  // Selects matmul algorithms: from --tuning-file, or with --tune by measuring in steps that are not timed.
   void tune();
-  // Three more steps that do not count, traced into --profile, with a table; nothing without it.
+  // Runs three more untimed steps traced into --profile, with a table; does nothing without that option.
   void profile();
 
   [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(losses_.size()) - uncounted_steps_; }
@@ -78,7 +78,7 @@ class BenchModel {
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
   [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] int64_t activation_bytes() const;
-  // Settings and figures; after at least one timed step. All ranks call it together.
+  // Settings and results; requires at least one timed step. Collective.
   [[nodiscard]] nlohmann::ordered_json json() const;
 
  private:

@@ -1,4 +1,4 @@
-// partita bench recompute: what each way of recomputation saves in memory and costs in time.
+// partita bench recompute: memory saved and time added by each recompute mode.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ using namespace internal;
 
 namespace {
 
-// How much longer a step takes, as a share: the median over pairs of steps that ran one after the other.
+// Relative increase of the step time: the median over pairs of consecutive steps.
 double time_added(const BenchModel& model, const BenchModel& none) {
   std::vector<double> ratios;
   for (size_t i = 0; i < model.seconds().size(); ++i) ratios.push_back(model.seconds()[i] / none.seconds()[i] - 1);
@@ -20,7 +20,7 @@ double time_added(const BenchModel& model, const BenchModel& none) {
 
 }  // namespace
 
-// The four ways take turns, a step each: a machine's speed drifts by more than what is measured.
+// The four modes alternate, one step each, because a machine's speed drifts by more than the differences measured.
 void bench_recompute(const BenchArguments& a) {
   BenchJob job(a);
   std::vector<BenchModel> models;

@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::span<const std::string>;
 
-// What other systems call our commands.
+// Names of other systems for our commands.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kOtherNames = {{{"pretrain", "train"},
                                                                                         {"finetune", "train"},
                                                                                         {"fine-tune", "train"},
@@ -42,7 +42,7 @@ std::string full_name(const CLI::App& command) {
   return (command.get_parent() != nullptr ? full_name(*command.get_parent()) + " " : "") + command.get_name();
 }
 
-// What messages begin with: "tokenizer train: ", and nothing for the program itself.
+// Prefix of error messages: "tokenizer train: ", or empty for the program itself.
 std::string prefix(const CLI::App& command) {
   return command.get_parent() == nullptr ? "" : full_name(command).substr(full_name(command).find(' ') + 1) + ": ";
 }
@@ -59,7 +59,7 @@ const CLI::App* find_command(const CLI::App& parent, std::string_view name) {
   return nullptr;
 }
 
-// What is said in place of a command that is missing: the commands with what they do, and how to learn more.
+// Message for a missing command: the available commands with their descriptions, and how to learn more.
 std::string command_list(const CLI::App& parent) {
   const std::string name = full_name(parent);
   size_t width = 0;
@@ -90,7 +90,7 @@ bool is_option(std::string_view word) {
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 bool is_list(const CLI::Option& option) { return option.get_items_expected_max() > 1; }
 
-// Reads the options and positional arguments of one command.
+// Parses the options and positional arguments of one command.
 class Arguments {
  public:
   Arguments(const CLI::App& program, const CLI::App& command, Words words)
@@ -132,7 +132,7 @@ class Arguments {
   std::vector<std::string> with_other_command() {
     check_required();
     const Words rest = words_.subspan(at_);
-    if (rest.empty()) return std::move(out_);  // the command says what it needs
+    if (rest.empty()) return std::move(out_);  // the command itself reports what is missing
     if (rest[0] == command_.get_name()) wrong("it cannot start itself: name the command that each rank runs");
     (void)cli::arrange(program_, {rest.begin(), rest.end()});
     out_.insert(out_.end(), rest.begin(), rest.end());
@@ -162,7 +162,7 @@ class Arguments {
     take(*option, "-" + name, word.size() > 2 ? &value : nullptr);
   }
 
-  // Not an option of the command: a key of the configuration, for a command that has those.
+  // A word that is not an option of the command: a configuration key, if the command takes those.
   void other_option(const std::string& word, const std::string& name) {
     if (!command_.get_allow_extras()) unknown_option(word.substr(0, word.find('=')), name);
     for (const std::string& known : option_names())
@@ -176,7 +176,7 @@ class Arguments {
   [[noreturn]] void unknown_option(const std::string& shown, const std::string& name) const {
     const std::vector<std::string> names = option_names();
     std::string near = nearest(name, names);
-    if (near.empty() && name.size() == 1) {  // "-i": the long names that begin with it
+    if (near.empty() && name.size() == 1) {  // "-i": suggest the long names that begin with this letter
       std::vector<std::string> begins;
       std::ranges::copy_if(names, std::back_inserter(begins), [&](const auto& n) { return n.starts_with(name); });
       if (!begins.empty()) near = fmt::format("{}", fmt::join(begins, "' or '--"));
@@ -184,7 +184,7 @@ class Arguments {
     wrong("unknown option '{}': {}", shown, near.empty() ? see_help(command_) : "did you mean '--" + near + "'?");
   }
 
-  // The value is the rest of the word, or the word that follows.
+  // The value is the rest of the word, or the following word.
   void take(const CLI::Option& option, const std::string& name, const std::string* value) {
     const int64_t before = given_[&option]++;
     if (is_flag(option)) {
@@ -193,7 +193,7 @@ class Arguments {
       if (value == nullptr || *value == "true")
         out_.push_back(name);
       else if (name.starts_with("--"))
-        out_.push_back(name + "=false");  // of one that is on by default
+        out_.push_back(name + "=false");  // for flags that default to on
       return;
     }
     if (before > 0 && !is_list(option)) wrong("{} is given twice: give it once", name);
@@ -205,7 +205,7 @@ class Arguments {
       value = &words_[at_++];
     }
     push(name, *value);
-    // A list ends at the next option, and leaves the last words to positional arguments that are missing yet.
+    // A list ends at the next option, and leaves the last words for positional arguments that are still missing.
     while (is_list(option) && at_ < words_.size() && !is_option(words_[at_]) &&
            words_.size() - at_ > missing_positionals())
       push(name, words_[at_++]);
@@ -218,19 +218,19 @@ class Arguments {
 
   void positional(const std::string& word, bool after_mark) {
     ++positionals_;
-    size_t single = 0, room = 0;  // places of one word, which come first; and with those of a list
+    size_t single = 0, room = 0;  // number of single-word positionals, which come first; total including lists
     for (const CLI::Option* o : options()) {
       if (!o->get_positional() || given_[o] > 0) continue;
       single += is_list(*o) ? 0 : 1;
       room += is_list(*o) ? words_.size() : 1;
     }
     const bool settings = command_.get_allow_extras();
-    // Of a command with settings CLI11 hands on "--" itself; "++" ends a command for it everywhere.
+    // For commands with settings, CLI11 passes "--" itself through; "++" ends a command everywhere.
     if ((positionals_ > room && (!settings || after_mark)) ||
         (settings && (word == "++" || (after_mark && is_option(word)))))
       wrong("unexpected argument '{}': {}", word, see_help(command_));
     const bool of_list = room > single && positionals_ > single;
-    if (of_list)  // in its order: after a first word that needs the mark, else before it
+    if (of_list)  // keeps the order: after the mark once a word needs it, else before it
       (after_mark_.empty() ? out_ : after_mark_).push_back(sealed(word));
     else
       (!settings && (after_mark || word == "++") ? after_mark_ : out_).push_back(word);

@@ -1,5 +1,5 @@
-// The words of a command line, checked against the commands and options that the program has before CLI11 takes them,
-// so that what is wrong is named together with what was probably meant.
+// Checks the words of a command line against the program's commands and options before CLI11 parses them, so that error
+// messages can suggest what was probably meant.
 //
 //   CLI::App program;                                  // with its commands
 //   std::vector<std::string> words = arrange(program, {"generate", "runs/my", "--tokens=5", "--top_k", "40"});
@@ -14,12 +14,12 @@
 #include <vector>
 
 namespace partita::cli {
-// The same command line in the form that CLI11 reads without surprises: a value is a word of its own ("--tokens=5"
-// becomes "--tokens", "5", which may be empty), and "help COMMAND", "COMMAND ... --help" and "version" are the options
-// that show these. Words after "--" are positional arguments; of a command that starts another one (launch), all words
-// from the first positional argument on are that other command line, which is checked as well. Error (wrong usage): no
-// command (lists them), an unknown command or option, a value missing or too much, an option given twice, a positional
-// argument missing or too much.
+// Rewrites the command line into a form that CLI11 parses without surprises: values become separate words ("--tokens=5"
+// becomes "--tokens", "5"; values may be empty), and "help COMMAND", "COMMAND ... --help" and "version" become the
+// corresponding options. Words after "--" are positional arguments. For a command that starts another one (launch), all
+// words from the first positional argument on form the other command line, which is checked too. Error (wrong usage):
+// no command (lists them), an unknown command or option, a missing or superfluous value, a repeated option, a missing
+// or superfluous positional argument.
 [[nodiscard]] std::vector<std::string> arrange(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace partita::cli

@@ -1,4 +1,4 @@
-// One function a subcommand, each in its own file: adds the subcommand, its options and its help to the program.
+// One function per subcommand, each in its own file: adds the subcommand, its options and its help to the program.
 #pragma once
 #include <CLI/CLI.hpp>
 

@@ -1,4 +1,4 @@
-// partita dataset: look into .bin/.idx token files, check them, put them together.
+// partita dataset: inspect, verify, merge and index .bin/.idx token files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Arguments {
 struct MergeArguments {
   std::string output;
   std::vector<std::string> inputs;
-  std::string named_output;  // as Megatron-LM's merge_datasets.py has them
+  std::string named_output;  // names used by Megatron-LM's merge_datasets.py
   std::vector<std::string> named_inputs;
 };
 
@@ -64,7 +64,7 @@ void print_summary(const IndexedDataset& dataset) {
   if (several > 0) put_line("documents of several sequences: {}", several);
 }
 
-// Error: an id that the tokenizer does not know.
+// Error: an id outside the tokenizer's vocabulary.
 void check_ids(std::span<const TokenId> ids, const Tokenizer& tokenizer, const IndexedDataset& dataset,
                int64_t sequence) {
   for (const TokenId id : ids) {
@@ -100,7 +100,7 @@ void inspect(const Arguments& arguments) {
   }
 }
 
-// OUT with the documents of all inputs, in their order; a folder stands for all token files in it, by name.
+// Writes OUT with the documents of all inputs in order; a folder stands for all token files in it, sorted by name.
 void merge(MergeArguments arguments) {
   if (arguments.output.empty()) {
     arguments.output = arguments.named_output;
@@ -163,7 +163,7 @@ void verify_sums(const std::string& prefix, const Tokenizer* tokenizer) {
 
 void verify(const Arguments& arguments) {
   const auto tokenizer = arguments.tokenizer.empty() ? nullptr : load_tokenizer(arguments.tokenizer);
-  const IndexedDataset dataset(arguments.prefix);  // checks the index, every entry of it
+  const IndexedDataset dataset(arguments.prefix);  // checks every entry of the index
   TokenId largest = -1;
   std::vector<TokenId> ids;
   for (int64_t s = 0; s < dataset.sequences(); ++s) {
@@ -218,7 +218,7 @@ void add_dataset_command(CLI::App& app) {
   add_positional_list(*merge_command, "IN", merged->inputs, "IN...",
                       "Paths of token files without .bin or .idx, or folders of them")
       ->option_text(kShownAsRequired);
-  // Not in the help, which shows one form.
+  // Hidden: the help shows only one form.
   add_text(*merge_command, "--output-prefix", merged->named_output, "PREFIX", "")->group("");
   add_list(*merge_command, "--input", merged->named_inputs, "PREFIX", "")->group("");
   merge_command->footer(

@@ -1,4 +1,4 @@
-// partita dataset index: the order of samples as numpy arrays.
+// partita dataset index: writes the sample order as numpy arrays.
 #include "cli/dataset_index.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ std::vector<To> as(std::span<const From> values) {
   return {values.begin(), values.end()};
 }
 
-// The files of one dataset or blend: all of them appear, or none.
+// The files of one dataset or blend, created all together or not at all.
 class IndexFiles {
  public:
   explicit IndexFiles(fs::path folder) : folder_(std::move(folder)) {}
@@ -48,7 +48,7 @@ class IndexFiles {
     if (published_) return;
     files_.clear();
     std::error_code ignored;
-    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // they are empty
+    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // only empty ones
   }
 
   template <class T>
@@ -57,7 +57,7 @@ class IndexFiles {
     if (fs::create_directories(path.parent_path())) folders_.push_back(path.parent_path());
     files_.push_back(npy_file(path, values, columns));
   }
-  // The types that Megatron's own files have.
+  // Uses the dtypes of Megatron's own files.
   void add_order(const fs::path& within, const GptIndexView& index, int64_t longest) {
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
     const auto sequences = as<int32_t>(index.sequences);
@@ -85,7 +85,7 @@ class IndexFiles {
 
  private:
   fs::path folder_;
-  std::vector<fs::path> folders_;  // that were made in it
+  std::vector<fs::path> folders_;  // created within the output folder
   std::deque<AtomicFile> files_;
   bool published_ = false;
 };

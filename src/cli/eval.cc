@@ -1,4 +1,4 @@
-// partita eval: the loss and perplexity of a trained model.
+// partita eval: loss and perplexity of a trained model.
 #include <fmt/format.h>
 
 #include <cmath>

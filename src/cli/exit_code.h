@@ -1,4 +1,4 @@
-// Thrown to end the program with a code when everything has been said already.
+// Thrown to end the program with an exit code after all messages have been printed.
 #pragma once
 
 namespace partita::cli {
@@ -6,7 +6,7 @@ struct ExitCode {
   int value;
 };
 
-// A run that was interrupted and can be continued by the same command: sysexits.h's EX_TEMPFAIL.
+// Exit code of an interrupted run that the same command can continue: sysexits.h's EX_TEMPFAIL.
 inline constexpr int kInterrupted = 75;
 
 }  // namespace partita::cli

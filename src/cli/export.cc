@@ -1,4 +1,4 @@
-// partita export: a checkpoint becomes what transformers and PEFT load.
+// partita export: converts a checkpoint to the formats of transformers and PEFT.
 #include <cmath>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-// partita generate: text from a trained model.
+// partita generate: generates text with a trained model.
 #include <fmt/format.h>
 
 #include <memory>
@@ -31,7 +31,7 @@ struct Arguments {
   bool greedy = false;
 };
 
-// What was given, and not what the options hold by themselves.
+// Only the options given by the user, without defaults.
 GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
   const auto given = [&command](const char* name, const auto& value) {
     return command.count(name) > 0 ? std::optional(value) : std::nullopt;
@@ -47,7 +47,8 @@ std::string closing_line(const GenerateReport& r) {
   const auto tokens = [](int64_t n) { return fmt::format("{} token{}", n, n == 1 ? "" : "s"); };
   const double rate = r.tokens_per_second();
   return fmt::format("prompt: {}{}; generated {}{}", tokens(r.prompt_tokens),
-                     r.tokens > 0 ? fmt::format(" in {:.2f} s", r.prompt_seconds) : "",  // it was read
+                     r.tokens > 0 ? fmt::format(" in {:.2f} s", r.prompt_seconds)
+                                  : "",  // tokens were generated, so the prompt was processed
                      tokens(r.tokens), rate > 0 ? fmt::format(" at {:.1f} tokens/s", rate) : "");
 }
 

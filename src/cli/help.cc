@@ -79,7 +79,7 @@ std::string HelpFormatter::make_usage(const CLI::App* command, std::string) cons
   return text + "\n";
 }
 
-// Without the second empty line that hidden options leave.
+// Removes the second empty line left by hidden options.
 std::string HelpFormatter::make_help(const CLI::App* command, std::string name, CLI::AppFormatMode mode) const {
   std::string text = CLI::Formatter::make_help(command, std::move(name), mode);
   for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -91,7 +91,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   const bool takes_value = option->get_items_expected_max() > 0;
   if (!is_positional && takes_value) left += " " + option->get_type_name();
   std::string right = option->get_description();
-  // One that is positional as well may be missing in this form.
+  // An option that is also positional may be omitted in this form.
   if (!is_positional && option->get_required() && !option->get_positional()) right += " (required)";
   if (takes_value && !option->get_default_str().empty())
     right += fmt::format(" (default: {})", option->get_default_str());

@@ -1,13 +1,13 @@
-// How the help of the commands is laid out: lines that fit a terminal of 100 columns, defaults and whether an option is
-// required at the end of its description.
+// Layout of the help text: lines fit a terminal of 100 columns; defaults and "required" are at the end of an option's
+// description.
 //
-//   program.formatter(std::make_shared<HelpFormatter>());   // before commands are added: they take it over
+//   program.formatter(std::make_shared<HelpFormatter>());   // before adding commands, which inherit it
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
 
 namespace partita::cli {
-// The option_text() of a positional argument that hidden options can replace: the usage shows it as required.
+// option_text() of a positional argument that hidden options can replace: the usage line shows it as required.
 inline constexpr const char* kShownAsRequired = "required";
 
 class HelpFormatter : public CLI::Formatter {
@@ -19,7 +19,7 @@ class HelpFormatter : public CLI::Formatter {
   [[nodiscard]] std::string make_description(const CLI::App* command) const override;
 };
 
-// `text` in lines of at most `width` characters, cut at spaces; a longer word is a line of its own. Line ends stay.
+// Wraps `text` at spaces into lines of at most `width` characters; a longer word gets its own line. Keeps line ends.
 [[nodiscard]] std::string wrapped(const std::string& text, size_t width, const std::string& indent);
 
 }  // namespace partita::cli

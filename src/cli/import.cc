@@ -1,4 +1,4 @@
-// partita import: a Hugging Face folder becomes a run's folder.
+// partita import: converts a Hugging Face folder to a run folder.
 #include <filesystem>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// partita launch: starts the ranks of a job through mpirun.
+// partita launch: starts the ranks of a job with mpirun.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,10 +19,10 @@ using namespace internal;
 
 namespace {
 
-// Commands whose processes find one another; the others would each do the same work and write the same files.
+// Commands that support several ranks; with any other, each rank would do the same work and write the same files.
 constexpr std::array<std::string_view, 3> kOfRanks = {"train", "eval", "bench"};
 
-// Error (wrong usage): a command for one process, or help, which every rank would print.
+// Error (wrong usage): a single-process command, or help, which every rank would print.
 void check_is_of_ranks(const std::vector<std::string>& of_rank) {
   const bool known = std::ranges::find(kOfRanks, of_rank[0]) != kOfRanks.end();
   const bool help = std::ranges::any_of(of_rank, [](const std::string& w) { return w == "-h" || w == "--help"; });
@@ -44,7 +44,7 @@ void add_launch_command(CLI::App& app) {
            "Hosts in Open MPI's format, one per line, such as 'node1 slots=4' (default: this machine)");
   add_choice(*command, "--bind", options->bind, {"none", "core", "socket", "numa"},
              "Pin each rank to a core, socket or NUMA node");
-  command->prefix_command();  // COMMAND and what follows it
+  command->prefix_command();  // COMMAND and its arguments
   command->footer(
       "COMMAND is train, eval or bench with its arguments, which every rank runs. Each rank uses the\n"
       "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On "
@@ -57,7 +57,7 @@ void add_launch_command(CLI::App& app) {
       throw UsageError(
           "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
     check_is_of_ranks(of_rank);
-    // A run is worth more than what it prints.
+    // Training is worth more than its output.
     const auto prints = [](const std::string& word) {
       return word == "--print-config" || word.starts_with("--print-config=");
     };

@@ -1,5 +1,5 @@
-// The program `partita`: subcommands, errors and exit codes (0 done, 1 error, 2 wrong usage, 75 a run that was interrupted
-// and saved).
+// The program `partita`: subcommands, errors and exit codes (0 success, 1 error, 2 wrong usage, 75 interrupted run that
+// was saved).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,14 +34,14 @@ using namespace internal;
 
 namespace {
 
-// An error that all ranks found together is printed once: the others give rank 0 the time to print it and to end them.
+// An error common to all ranks is printed once: the other ranks give rank 0 time to print it and end them.
 constexpr std::chrono::milliseconds kRankZeroFirst{1500};
 
 Launch launch_of_process() {
   try {
     return launch_of_this_process();
   } catch (const std::exception&) {
-    return {};  // the environment is what is wrong: that error is being printed
+    return {};  // the environment is invalid: that error is already being printed
   }
 }
 
@@ -53,14 +53,14 @@ int report(const std::string& message, int code) {
   else
     std::fprintf(stderr, "partita: %s\n", printable(message).c_str());
   std::fflush(nullptr);
-  if (launch.size > 1) World::abort(code, message);  // the other ranks may be waiting for this one
+  if (launch.size > 1) World::abort(code, message);  // other ranks may be waiting for this one
   return code;
 }
 
-// Reads the command line and runs the command; help and version are output like any other.
+// Parses and runs the command line; help and version count as output like any other.
 void run(CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words = arrange(app, own_arguments(argc, argv));
-  std::ranges::reverse(words);  // the order that CLI11 takes them in
+  std::ranges::reverse(words);  // CLI11 expects reverse order
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -71,12 +71,12 @@ void run(CLI::App& app, int argc, char** argv) {
   }
 }
 
-// Where all commands end: what was printed has arrived, or that is an error. A training run is worth more than its output,
-// and has warned of it.
+// End of every command: lost output is an error, except for training, which is worth more than its output and has
+// warned about it.
 int end_of_command() {
   const int error = lost_output();
   if (error == 0 || outlives_readers()) return 0;
-  if (log::print_error() != 0 && log::enabled(log::Level::warn)) return 1;  // it was said
+  if (log::print_error() != 0 && log::enabled(log::Level::warn)) return 1;  // already reported
   fail_output(error);
 }
 

@@ -14,7 +14,7 @@ using namespace internal;
 namespace {
 
 constexpr std::string_view kGpt2 = "GPT2BPETokenizer";
-// Of these the file alone says what they are.
+// Tokenizer types that the file itself identifies.
 constexpr std::array<std::string_view, 8> kOneFile = {
     "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "Llama3Tokenizer",
     "MistralTokenizer",     "TikTokenizer",           "MultimodalTokenizer"};

@@ -1,5 +1,5 @@
-// Megatron-LM's options of preprocess_data.py, so that its command lines work here: what names the tokenizer, and what
-// has no meaning here and is passed over or refused.
+// Options of Megatron-LM's preprocess_data.py, so that its command lines work here: tokenizer options, and options that
+// are ignored or rejected.
 //
 //   MegatronArguments megatron;
 //   add_megatron_options(*command, megatron);
@@ -19,11 +19,11 @@ struct MegatronArguments {
   bool keep_sequential_samples = false;
 };
 
-// The options, in a group of their own. `arguments` outlives the command.
+// Adds the options in their own group. `arguments` must outlive the command.
 void add_megatron_options(CLI::App& command, MegatronArguments& arguments);
 
-// `tokenizer` is the path of --tokenizer, or empty. Error: none or two of them, a kind that is not read, a file
-// missing.
+// `tokenizer` is the path given with --tokenizer, or empty. Error: no tokenizer or two, an unsupported kind, a missing
+// file.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_of_arguments(const std::string& tokenizer,
                                                                 const MegatronArguments& arguments);
 

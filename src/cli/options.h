@@ -1,4 +1,4 @@
-// Options of the commands, typed: how their text is read, and what is said where it is wrong.
+// Typed command options: parsing and error messages.
 //
 //   add_number(command, "--tokens", arguments.tokens, at_least(0), "Most tokens to generate");
 //   add_choice(command, "--device", arguments.device, {"auto", "cpu", "cuda"}, "Device");
@@ -7,7 +7,7 @@
 //   partita: --tokens must be an integer of at least 0, got '1e3': write 1000
 //   partita: --device must be auto, cpu or cuda, got 'gpu'
 //
-// Targets outlive the command and hold the defaults, which the help shows.
+// Targets must outlive the command. They hold the defaults, which the help shows.
 #pragma once
 #include <fmt/format.h>
 
@@ -28,19 +28,19 @@
 
 namespace partita::cli {
 namespace detail {
-// Of the names "-n,--ranks": "--ranks".
+// The long form in names such as "-n,--ranks": "--ranks".
 [[nodiscard]] std::string long_name(const std::string& names);
-// A text of digits as a double; the largest one where there are more digits than that has.
+// Converts a string of digits to double; the largest finite double if it overflows.
 [[nodiscard]] double finite(std::string_view integer);
 [[noreturn]] void wrong_number(std::string_view option, bool integer, const internal::Range&, std::string_view got);
 [[noreturn]] void beyond_type(std::string_view option, const std::string& least, const std::string& most,
                               std::string_view got);
-// `set` is called with the place of the chosen name.
+// Calls `set` with the index of the chosen name.
 CLI::Option* add_named(CLI::App& command, const std::string& name, const std::string& default_name,
                        const std::vector<std::string>& names, std::function<void(size_t)> set, const std::string& help);
 }  // namespace detail
 
-// The number that `text` is. Error (wrong usage): another kind of text, a number outside the range or beyond T.
+// Parses a number. Error (wrong usage): not a number, outside the range, or not representable in T.
 template <class T>
 [[nodiscard]] T read_number(std::string_view option, std::string_view text, const internal::Range& range) {
   const std::optional<T> value = internal::parse_number<T>(text);
@@ -52,7 +52,7 @@ template <class T>
   return *value;
 }
 
-// An integer or a number, by the target's type.
+// Adds an integer or floating-point option, depending on the target's type.
 template <class T>
 CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, internal::Range range,
                         const std::string& help) {
@@ -65,7 +65,7 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, i
       ->default_str(fmt::format("{}", target));
 }
 
-// Text, which may be empty. `Text` is a string or a path.
+// Adds a text option; the text may be empty. `Text` is a string or a path.
 template <class Text>
 CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, const std::string& type,
                       const std::string& help) {
@@ -78,23 +78,24 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, 
       ->default_str(std::filesystem::path(target).string());
 }
 
-// Texts: "--input a b --input c" is three. The words stay as they are (CLI11 takes "[PAD]" apart otherwise).
+// Adds a repeatable text option: "--input a b --input c" gives three. Words are kept verbatim (CLI11 would split
+// "[PAD]").
 CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                       const std::string& type, const std::string& help);
 
-// Positional words: "plot a b". They stay as they are as well, by the two functions below.
+// Adds positional words: "plot a b". Also kept verbatim, using the two functions below.
 CLI::Option* add_positional_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                                  const std::string& type, const std::string& help);
-// A word of a positional list as arrange() (command_line.h) hands it to CLI11, which would take "[a,b]" apart and read "-x" and
-// "++" as its own; and the word again. Pure.
+// Escapes a word of a positional list for CLI11, which would split "[a,b]" and interpret "-x" and "++"; unsealed()
+// reverses it. Used by arrange() (command_line.h). Pure.
 [[nodiscard]] std::string sealed(const std::string& word);
 [[nodiscard]] std::string unsealed(const std::string& word);
 
-// One of `names`; the default may be empty, which is none of them.
+// Adds an option with the given choices; the default may be empty, which is not among them.
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
                         const std::vector<std::string>& names, const std::string& help);
 
-// A value by its name; the first is the default.
+// Adds an option that selects a value by name; the first is the default.
 template <class T>
 CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
                         const std::vector<std::pair<std::string, T>>& values, const std::string& help) {

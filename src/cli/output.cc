@@ -20,7 +20,7 @@ void put(std::string_view text) {
   errno = 0;
   if (std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0) return;
   const int error = errno;
-  std::clearerr(stdout);  // it is being said
+  std::clearerr(stdout);  // it is being reported
   fail_output(error);
 }
 

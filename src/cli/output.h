@@ -1,10 +1,10 @@
-// What commands of one process write to standard output; those of several ranks print by log::print, on rank 0 alone.
+// Standard output of single-process commands; commands with several ranks use log::print, on rank 0 only.
 //
-//   put_line("{}: {} documents", printable_line(path), documents);   // a line of ours
-//   put(text);                                                 // text of others: a document, what a model writes
+//   put_line("{}: {} documents", printable_line(path), documents);   // our own line
+//   put(text);                                                 // foreign text: a document, generated text
 //
-// What does not arrive (a full disk) is an Error where it happens: no command goes on for hours without its output, and
-// none ends with exit code 0.
+// Output that cannot be written (a full disk) is an Error right away: no command continues for hours without its
+// output, and none ends with exit code 0.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,7 +12,8 @@
 #include <utility>
 
 namespace partita::cli {
-// Flushed. On a terminal control characters are spelled out (base/printable.h); a file or pipe gets the text as it is.
+// Writes and flushes. On a terminal, control characters are escaped (base/printable.h); files and pipes get the text
+// verbatim.
 void put(std::string_view text);
 
 template <class... Args>
@@ -20,7 +21,7 @@ void put_line(fmt::format_string<Args...> format, Args&&... args) {
   put(fmt::format(format, std::forward<Args>(args)...) + "\n");
 }
 
-// Why something that was written before has not arrived, by whatever way (errno); 0: all of it did.
+// errno of earlier output that was lost, written in any way; 0: none was lost.
 [[nodiscard]] int lost_output();
 
 [[noreturn]] void fail_output(int error);

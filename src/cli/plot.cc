@@ -1,4 +1,4 @@
-// partita plot: the loss curves of runs as SVG and PNG.
+// partita plot: draws the loss curves of runs as SVG and PNG.
 #include <filesystem>
 #include <memory>
 #include <vector>

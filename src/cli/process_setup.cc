@@ -15,14 +15,14 @@ namespace partita::cli {
 using namespace internal;
 
 void prepare_process() {
-  // open() gives the lowest number that is free: the one that is missing.
+  // open() returns the lowest free number: the missing descriptor.
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDWR) < 0) ::_exit(1);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
 void remove_files_on_signals(int argc, char** argv) {
-  // The others write none, start programs, or have an answer of their own.
+  // Other commands write no files, start programs, or handle signals themselves.
   constexpr std::array<std::string_view, 5> kWriters = {"tokenize", "tokenizer", "dataset", "import", "export"};
   if (argc > 1 && std::ranges::find(kWriters, argv[1]) != kWriters.end()) remove_on_signals();
 }

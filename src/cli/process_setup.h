@@ -1,19 +1,19 @@
-// What the program sees to before anything else happens in its process.
+// Process-wide setup at the very start of the program.
 //
 //   int main(...) { prepare_process(); ...
 #pragma once
 
 namespace partita::cli {
-// Descriptors 0 to 2 that the caller has closed lead to /dev/null, so that no file that is opened later is taken for the
-// terminal; a write beyond the limit on file sizes is an error and not the end of the process.
+// Redirects closed descriptors 0 to 2 to /dev/null, so that no file opened later is taken for the terminal, and turns
+// exceeding the file size limit into an error instead of a fatal signal.
 void prepare_process();
 
-// Ctrl-C, SIGTERM and SIGHUP remove what a command that writes files has half written, before they end it.
+// On Ctrl-C, SIGTERM and SIGHUP, removes the partial files of commands that write files before the process ends.
 void remove_files_on_signals(int argc, char** argv);
 
-// A reader of standard output that has gone (partita train ... | head) is an error of the write, not the end of the
-// process: for commands whose work is worth more than what they print.
+// If the reader of standard output is gone (partita train ... | head), writes fail instead of ending the process: for
+// commands whose work is worth more than their output.
 void outlive_readers();
-[[nodiscard]] bool outlives_readers();  // whether that was called
+[[nodiscard]] bool outlives_readers();  // whether outlive_readers() was called
 
 }  // namespace partita::cli

@@ -1,12 +1,12 @@
-// Keeps OpenMP's threads from burning the time of others. A thread of libgomp that waits for the rest of its team spins
-// for some ten milliseconds before it sleeps; where a core is shared, with a compiler, another job or a browser, the
-// thread it waits for is not running meanwhile, and steps take ten times as long (docs/performance.md).
+// Keeps OpenMP threads from wasting other processes' CPU time. A libgomp thread that waits for its team spins for about
+// ten milliseconds before it sleeps. On a core shared with a compiler, another job or a browser, the thread it waits
+// for cannot run meanwhile, and steps take ten times as long (docs/performance.md).
 //
-// libgomp reads GOMP_SPINCOUNT once, as the libraries are loaded, so that it has to be in the environment before: the
-// process replaces itself by the same program with the variable added, in the one hook that the dynamic linker calls
-// before any library is initialized. There it costs milliseconds, and nothing of ours has begun. The process keeps its
-// id, open files and everything else that a launcher gave it. Where the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT,
-// or the program cannot be started again, nothing happens.
+// libgomp reads GOMP_SPINCOUNT once, when libraries are loaded, so it must be in the environment before that: the
+// process re-executes itself with the variable added, in the one hook that the dynamic linker calls before any library
+// is initialized. At that point it costs milliseconds, and none of our code has run. The process keeps its id, open
+// files and everything else from its launcher. Nothing happens if the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT,
+// or if the program cannot be executed again.
 #include "cli/short_spins.h"
 
 #include <fcntl.h>
@@ -40,12 +40,12 @@ bool shared_now() {
   return length > 0 && cores_are_shared({text.data(), static_cast<size_t>(length)});
 }
 
-// Nothing is initialized yet: no allocation, no streams, no global of another file; and no sanitizer's bookkeeping.
+// Nothing is initialized yet: no allocation, no streams, no globals of other files, and no sanitizer bookkeeping.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void restart_with_short_spins(int argc, char** argv,
                                                                                              char** environment) {
   bool computes = false;
   for (const char* command : kCommands) computes = computes || (argc > 1 && std::strcmp(argv[1], command) == 0);
-  // Started as an argument of the dynamic linker (no AT_BASE), the program is not what /proc/self/exe names.
+  // If started through the dynamic linker (no AT_BASE), /proc/self/exe names the linker, not the program.
   if (!computes || getauxval(AT_BASE) == 0) return;
   static std::array<char*, kMostVariables + 2> variables;
   size_t count = 0;
@@ -55,7 +55,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void restart_with
       return;
     variables[count] = environment[count];
   }
-  // Which also shows, next time, that this was done.
+  // Also marks that this has been done already.
   variables[count] = const_cast<char*>((shared_now() ? kSpinsOfSharedCores : kSpinsOfFreeCores).data());
   static std::array<char, 4096> program;
   const ssize_t length = readlink("/proc/self/exe", program.data(), program.size() - 1);

@@ -1,14 +1,14 @@
-// How long OpenMP's threads spin before they sleep (short_spins.cc acts on it).
+// How long OpenMP threads spin before they sleep (applied by short_spins.cc).
 #pragma once
 #include <string_view>
 
 namespace partita::cli {
-// Turns of libgomp's loop, some 40 ns each. Where cores are free a thread that waits is handed new work within 40 us,
-// nearly always; where others want the cores, even that takes the time of the thread that it waits for.
+// Iterations of libgomp's spin loop, about 40 ns each. With free cores, a waiting thread nearly always gets new work
+// within 40 us; on shared cores, even that much spinning takes time from the thread it waits for.
 inline constexpr std::string_view kSpinsOfFreeCores = "GOMP_SPINCOUNT=1000", kSpinsOfSharedCores = "GOMP_SPINCOUNT=100";
 
-// Whether work waited for a core in more than a twentieth of the last ten seconds, by Linux's /proc/pressure/cpu: "some
-// avg10=12.34 avg60=...". Empty, as of a kernel that does not measure it: no. Pure, and allocates nothing.
+// Whether tasks waited for a core during more than 5% of the last ten seconds, according to Linux's /proc/pressure/cpu:
+// "some avg10=12.34 avg60=...". Empty (a kernel without this file): false. Pure, never allocates.
 [[nodiscard]] constexpr bool cores_are_shared(std::string_view pressure) {
   constexpr std::string_view kBegin = "some avg10=";
   if (!pressure.starts_with(kBegin)) return false;

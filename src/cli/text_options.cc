@@ -25,8 +25,8 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
       command, "--invalid-utf8", arguments.options.invalid_utf8,
       {{"error", InvalidUtf8::error}, {"replace", InvalidUtf8::replace}, {"keep", InvalidUtf8::keep}},
       "Bytes that are not UTF-8. error: the document counts as bad; replace: they become U+FFFD; keep: they stay");
-  // A document may have any length where it is compressed, and memory is limited.
-  constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser reads less than 4 GiB
+  // Compressed documents may have any length, and memory is limited.
+  constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser requires less than 4 GiB
   add_number(command, "--max-line", arguments.max_line, between(1, kMostOfALine),
              "Longest line of JSON lines in MiB; longer ones are skipped and counted");
   add_number(

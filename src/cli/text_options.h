@@ -1,4 +1,4 @@
-// Options that several text subcommands share: input files, their format, and lists of names as CLI11 checks them.
+// Options shared by several text subcommands: input files and their format.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -16,14 +16,15 @@ struct TextArguments {
   int64_t max_document = TextInputOptions::kStreamedDocumentBytes >> 20;
 };
 
-// --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments`
-// outlives the command.
+// Adds --input, --format, --json-keys, --document-separator, --invalid-utf8, --max-line, --max-document. `arguments`
+// must outlive the command.
 void add_text_options(CLI::App& command, TextArguments& arguments);
 
-// --allow-special and --add-special of commands that read prompts, both on unless --no-... `of_what` ends their help.
+// Adds --allow-special and --add-special for commands that read prompts; both default to on and can be disabled with
+// --no-... `of_what` ends their help text.
 void add_prompt_options(CLI::App& command, PromptSpecials& specials, const std::string& of_what);
 
-// What the options say, after parsing.
+// The resulting options, after parsing.
 [[nodiscard]] TextInputOptions text_options(const CLI::App& command, const TextArguments& arguments);
 
 }  // namespace partita::cli

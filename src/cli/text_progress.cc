@@ -25,7 +25,7 @@ std::string line_of(const std::string& verb, const TokenizeProgress& progress) {
                      human_duration(progress.seconds_left()));
 }
 
-// Cut between two figures.
+// Truncates the line between two figures.
 std::string fitting(const std::string& line, size_t most) {
   if (line.size() <= most) return line;
   return line.substr(0, std::min(line.rfind(", ", most), most));

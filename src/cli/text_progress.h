@@ -1,4 +1,5 @@
-// Progress of reading text: on a terminal a last line, renewed several times a second; else a line every ten seconds.
+// Progress of reading text: on a terminal a status line updated several times per second; otherwise a line every ten
+// seconds.
 //
 //   TextProgress progress("tokenized");
 //   tokenize_corpus(options, *tokenizer, std::ref(progress));  // "tokenized 30 documents, 12.0 of 48.0 MB (25 %), ..."
@@ -15,7 +16,7 @@ class TextProgress {
   TextProgress& operator=(const TextProgress&) = delete;
   ~TextProgress();
   void operator()(const TokenizeProgress& progress);
-  // A line of another kind, by the same clock.
+  // Shows another kind of line at the same rate.
   void show(double seconds, const std::string& line);
 
  private:

@@ -1,4 +1,4 @@
-// partita tokenize: text to the .bin/.idx files that training reads.
+// partita tokenize: converts text to the .bin/.idx files used for training.
 #include <fmt/format.h>
 
 #include <memory>
@@ -28,7 +28,7 @@ struct Arguments {
   SentenceOptions sentences;
   std::string tokenizer, output_prefix, bad_lines = "error";
   bool append_eod = false, split_sentences = false, quiet = false;
-  int workers = 0;  // 0: not given
+  int workers = 0;  // 0: not set
 };
 
 void print_report(const TokenizeReport& report) {
@@ -65,7 +65,7 @@ void run(const CLI::App& command, const Arguments& arguments) {
   auto progress = std::make_unique<TextProgress>("tokenized");
   const TokenizeReport report = tokenize_corpus(
       options, *tokenizer, arguments.quiet ? std::function<void(const TokenizeProgress&)>() : std::ref(*progress));
-  progress.reset();  // its line is gone before the report
+  progress.reset();  // clears its line before the report
   print_report(report);
 }
 

@@ -34,19 +34,19 @@ struct TrainArguments {
   std::string output;
   BpeTrainerOptions options;
   bool quiet = false;
-  int workers = 0;  // 0: not given
+  int workers = 0;  // 0: not set
 };
 
 void train(const CLI::App& command, const TrainArguments& arguments) {
   const std::filesystem::path output = arguments.output, merges = output.parent_path() / "merges.txt";
   const bool gpt2_files = output.filename() == "vocab.json";
-  // Not after hours of reading.
+  // Fail now rather than after hours of reading.
   check(arguments.options);
   if (gpt2_files) check_special_for_gpt2_files(arguments.options.special_tokens);
   const std::vector<std::filesystem::path> inputs = expand_inputs(arguments.text.inputs);
   check_new_file(output, inputs);
   if (gpt2_files) check_new_file(merges, inputs);
-  constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together: work for all threads
+  constexpr size_t kBatchBytes = size_t{16} << 20;  // documents counted together, to keep all threads busy
   PretokenCounter counter(arguments.workers > 0 ? arguments.workers : default_workers(process_environment()));
   std::vector<std::string> batch;
   size_t batch_bytes = 0;
@@ -106,7 +106,7 @@ struct StreamArguments {
   fail("line {} of stdin: {} expected, found \"{}\"", number, expected, line.substr(0, 60));
 }
 
-// Each line of stdin is a text (without its line end) or a JSON string, or with --whole all of stdin is one.
+// Each line of stdin is a text (without its line end) or a JSON string; with --whole, all of stdin is one text.
 void encode(const StreamArguments& arguments) {
   const auto tokenizer = load_tokenizer(arguments.tokenizer);
   const auto encoder = tokenizer->make_encoder(arguments.options);
@@ -172,7 +172,7 @@ void add_train(CLI::App& parent) {
   command->callback([command, arguments] { train(*command, *arguments); });
 }
 
-// What encode and decode have in common.
+// Common options of encode and decode.
 CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* help, void (*run)(const StreamArguments&),
                              const std::shared_ptr<StreamArguments>& arguments) {
   CLI::App* command = parent.add_subcommand(name, help);

@@ -1,4 +1,4 @@
-// partita train: a training run, on as many ranks as the launcher started.
+// partita train: a training run on all ranks that the launcher started.
 #include <filesystem>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// Save and load by real ranks: the communicator's gather carries what the threads of checkpoint_test.cc share.
+// Save and load on real ranks: what threads share in checkpoint_test.cc goes through the communicator's gather here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

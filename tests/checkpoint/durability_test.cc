@@ -1,5 +1,5 @@
-// What a machine that loses power may leave of a checkpoint: a name is given only to what is on the disk, and a folder
-// is never half removed under its name. The system calls that matter are recorded in their order.
+// State of a checkpoint after a power failure: only data that is on disk gets its final name, and a folder is never
+// half removed under its name. Records the relevant system calls in order.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

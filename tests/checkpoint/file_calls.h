@@ -1,4 +1,4 @@
-// The C library's calls that give files their names, of all of this test program (durability_test.cc).
+// Intercepts the C library calls that name files, for this whole test program (durability_test.cc).
 #pragma once
 
 namespace partita::internal::test {

@@ -1,4 +1,4 @@
-// gcc 12 takes the map of a StoredTypes that is made within a call for uninitialized where making it throws.
+// gcc 12 falsely reports the map of a temporary StoredTypes as uninitialized if its construction throws.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #include "partita/checkpoint/run_state.h"

@@ -1,4 +1,4 @@
-// Saves that tests of checkpoints begin with.
+// Helpers that save the checkpoints used in tests.
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A small model with awkward shapes, cut at random over ranks, for the tests of checkpoints.
+// A small model with awkward shapes, sharded randomly over ranks, for checkpoint tests.
 #pragma once
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Ranks as threads of one process, for the tests of checkpoints.
+// Ranks as threads of one process, for checkpoint tests.
 //
 //   run_ranks(3, [&](Peers& peers) { save_checkpoint(root, 1, state_of(peers.rank()), peers); });
 #pragma once

@@ -1,4 +1,4 @@
-// Checkpoints that earlier programs wrote, in version 1 of the format (tests/golden/make_checkpoint_1.py).
+// Loads checkpoints written by earlier versions in format version 1 (tests/golden/make_checkpoint_1.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

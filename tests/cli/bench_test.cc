@@ -1,4 +1,4 @@
-// What recomputation saves, as `partita bench recompute` shows it: less memory, and the same training to the last bit.
+// Recomputation in `partita bench recompute`: less memory, and bitwise identical training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

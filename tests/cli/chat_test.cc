@@ -1,5 +1,5 @@
-// Chats: special tokens that prompts spell, and the tokens that end a text. Models and values are those of transformers
-// 5.24 (random weights; tokens 300 to 302 of tests/golden/chat are <|im_start|>, <|im_end|> and <tool>).
+// Chat formats: special tokens spelled in prompts, and tokens that end a text. Models and expected values are from
+// transformers 5.24 (random weights; tokens 300 to 302 of tests/golden/chat are <|im_start|>, <|im_end|> and <tool>).
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

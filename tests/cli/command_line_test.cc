@@ -1,4 +1,4 @@
-// Command lines as CLI11 gets them, and what is said about those that are wrong: on a small program, in this process.
+// Rewriting of command lines for CLI11, and errors on invalid ones: on a small program, in this process.
 #include "cli/command_line.h"
 
 #include <gmock/gmock.h>

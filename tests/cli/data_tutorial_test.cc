@@ -1,4 +1,4 @@
-// The commands of docs/data.md, and what they are to have done.
+// Runs the commands of docs/data.md and checks their results.
 #include <gmock/gmock.h>
 
 #include "partita/base/file.h"

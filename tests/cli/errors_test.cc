@@ -1,4 +1,4 @@
-// What goes wrong is said in one line, with exit code 1 (2 for wrong usage), and nothing is overwritten or lost.
+// Every error is a single line with exit code 1 (2 for wrong usage), and nothing is overwritten or lost.
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 

@@ -1,4 +1,4 @@
-// partita eval and generate on a run: the numbers are the run's own, whatever the batches and ranks.
+// partita eval and generate on a run: the results match the run's own, for any batch size and number of ranks.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The commands of docs/finetune.md, one after the other, as a reader types them, on a small model.
+// Runs the commands of docs/finetune.md in order on a small model.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

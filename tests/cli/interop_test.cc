@@ -1,4 +1,4 @@
-// Other people's folders in and out by the program: what an export keeps, and what refusals say.
+// Import and export of foreign model folders with the program: what an export preserves, and error messages.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

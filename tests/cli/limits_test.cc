@@ -1,5 +1,5 @@
-// Sizes that no machine has, and machines that have too little: one sentence and exit code 1, before anything is
-// allocated or written; never a signal, a stack or words of a library alone.
+// Impossible sizes and insufficient memory: a single-sentence error with exit code 1 before anything is allocated or
+// written; never a signal, a stack trace or a bare library message.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

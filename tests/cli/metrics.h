@@ -1,4 +1,4 @@
-// What a run wrote of its steps.
+// Reads the step metrics that a run wrote.
 #pragma once
 #include <gtest/gtest.h>
 

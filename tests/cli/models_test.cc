@@ -1,4 +1,4 @@
-// Kinds of models, precisions, adapters and frozen parts, trained as a user trains them.
+// Trains all kinds of models, precisions, adapters and frozen parameters through the command line.
 #include <gmock/gmock.h>
 
 #include "tests/cli/metrics.h"

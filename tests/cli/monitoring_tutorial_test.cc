@@ -1,4 +1,4 @@
-// The commands of docs/monitoring.md, and what they are to have made.
+// Runs the commands of docs/monitoring.md and checks their results.
 #include <gmock/gmock.h>
 
 #include "partita/base/file.h"

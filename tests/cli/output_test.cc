@@ -1,4 +1,4 @@
-// Output that is lost is an error of every command: one sentence, and exit code 1.
+// For every command, lost output is a single-sentence error with exit code 1.
 #include <gmock/gmock.h>
 
 #include "tests/cli/small_run.h"

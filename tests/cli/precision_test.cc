@@ -1,5 +1,5 @@
-// Every precision on every set of instructions that this machine can play: training, evaluation, generation and
-// benchmarks run, and their losses agree.
+// Every precision on every instruction set available on this machine: training, evaluation, generation and benchmarks
+// run, and their losses agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

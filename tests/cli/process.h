@@ -1,4 +1,4 @@
-// Runs the program as a user does and looks at what it says.
+// Runs the program like a user and captures its output.
 //
 //   const Result r = partita({"train", config, "--train.steps=0"});
 //   EXPECT_EQ(r.code, 1);

@@ -1,5 +1,5 @@
-// A run's folder: one process writes into it, a start goes on where the last one stopped, and nothing that was there is
-// lost.
+// A run folder: only one process writes to it, a new start resumes where the last one stopped, and existing data is
+// never lost.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// The commands of docs/running.md, one after the other, as a reader types them.
+// Runs the commands of docs/running.md in order.
 #include <gmock/gmock.h>
 
 #include "tests/cli/metrics.h"

@@ -1,5 +1,5 @@
-// A small corpus, its tokenizer and token files, and a configuration to train on them: made once for the whole program
-// with the program's own commands.
+// A small corpus, its tokenizer and token files, and a training configuration, created once per test program with the
+// program's own commands.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Threads of the host as a user meets them: how many, and how they wait.
+// Host threads as seen by users: their number, and how they wait.
 #include <gmock/gmock.h>
 
 #include <algorithm>

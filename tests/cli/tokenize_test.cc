@@ -1,5 +1,5 @@
-// `partita tokenize` and `partita dataset` as a user starts them: what they take, what they refuse, and what is there
-// when they are killed.
+// `partita tokenize` and `partita dataset` from the command line: accepted and rejected input, and which files exist
+// after they are killed.
 #include <gmock/gmock.h>
 
 #include "tests/cli/metrics.h"

@@ -1,4 +1,4 @@
-// Training as a user starts it: runs, resumes, stops, moves between layouts.
+// Training from the command line: run, resume, stop, change of parallel layout.
 #include <gmock/gmock.h>
 
 #include "tests/cli/metrics.h"

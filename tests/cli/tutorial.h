@@ -1,4 +1,4 @@
-// The commands of a tutorial in docs/, one block after the other, as a reader types them.
+// Runs the commands of a tutorial in docs/, block by block.
 //
 //   class Tutorial : public ShellTest {};
 //   for (const std::string& block : shell_blocks(read_file("docs/data.md"))) must(block);

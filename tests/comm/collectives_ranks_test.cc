@@ -1,4 +1,4 @@
-// Every collective against answers computed from the definition, on groups of all ranks and on parts of them.
+// Every collective against results computed from its definition, on groups of all ranks and on subgroups.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>

@@ -1,5 +1,5 @@
-// What a rank that connects believes of whoever listens: a process that does not prove that it is of the job is a
-// stranger, and hears no more than it has to.
+// The handshake of a connecting rank: a process that cannot prove that it belongs to the job is rejected, and learns no
+// more than necessary.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Ranks of a job over sockets as threads of a test, and strangers that connect to them.
+// Ranks of a job over sockets, run as threads of a test, and unrelated processes that connect to them.
 //
 //   Job job(3);
 //   auto zero = job.start(0), one = job.start(1);

@@ -1,4 +1,4 @@
-// Starts processes for a test, with their output in a file each, and waits for them with a limit.
+// Starts processes for a test with output redirected to files, and waits for them with a time limit.
 //
 //   Process rank({PARTITA_RANK_PROGRAM, "hello"}, {{"RANK", "0"}});
 //   const Ended ended = rank.wait(20s);

@@ -1,5 +1,5 @@
-// Jobs of several processes: ranks over TCP under torchrun's variables, ranks started by mpirun through launch(), and
-// what the others see when one of them misbehaves.
+// Jobs of several processes: ranks over TCP with torchrun's variables, ranks started by mpirun through launch(), and
+// how the other ranks react when one misbehaves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,16 +1,16 @@
-// A rank of a job that tests start: says hello, or misbehaves in one of the ways that the others must survive.
+// A rank of a job started by tests: prints a greeting, or misbehaves in one of the ways that other ranks must survive.
 //
 //   rank_program hello                  "rank 1 of 4 (local 1 of 2): sum 10"
 //   rank_program MODE SECONDS           the last rank misbehaves; SECONDS: timeout of collectives
-//     hang        it never calls the collective        elsewhere   it waits in another one
-//     throw       it ends with an error of its own     kill        it kills itself (SIGKILL)
-//     leave       it ends in order, too early          sizes       it gathers another size
-//     code2, code7  it exits with this code            late        it hangs after the last collective
-//     interrupt   all ranks wait for SIGINT, then end in order
-//     starting    all ranks wait, with no handler of signals
-//     bar         all ranks say things, rank 0 above a progress bar; with another word: until SIGINT
-//     early       it exits with code 0 without its end
-//   rank_program arguments WORD...      says each, in quotes
+//     hang        never calls the collective           elsewhere   waits in a different collective
+//     throw       ends with an error of its own        kill        kills itself (SIGKILL)
+//     leave       exits cleanly, but too early         sizes       gathers a different size
+//     code2, code7  exits with this code               late        hangs after the last collective
+//     interrupt   all ranks wait for SIGINT, then exit cleanly
+//     starting    all ranks wait, without a signal handler
+//     bar         all ranks log lines, rank 0 above a progress bar; with another word: until SIGINT
+//     early       exits with code 0 without shutting down
+//   rank_program arguments WORD...      prints each argument in quotes
 //   rank_program launch N MODE SECONDS  starts itself on N ranks, as `partita launch` does
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,5 +1,5 @@
-// Who else may connect to the port where the ranks of a job meet: nobody joins, nobody learns anything, and the ranks
-// meet all the same.
+// Unrelated processes that connect to a job's rendezvous port: none can join or learn anything, and the ranks still
+// connect to each other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the user of `launch` sees on a terminal, from a pseudo-terminal: log lines of all ranks above one progress bar.
+// Terminal output of `launch`, through a pseudo-terminal: log lines of all ranks above a single progress bar.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>

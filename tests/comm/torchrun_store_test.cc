@@ -1,4 +1,4 @@
-// The meeting of ranks by torchrun's store, with the store itself as torchrun runs it.
+// Rendezvous through torchrun's store, using the store itself as torchrun runs it.
 #include "partita/comm/torchrun_store.h"
 
 #include <gmock/gmock.h>

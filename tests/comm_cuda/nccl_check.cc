@@ -1,9 +1,9 @@
-// Checks collectives over NCCL against those of the host, which add in the same order, then times them. Each rank takes
-// the device of its local rank.
+// Checks NCCL collectives against those of the host, which add in the same order, then times them. Each rank uses the
+// device of its local rank.
 //
 //   RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29600 nccl_check &
 //   RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29600 nccl_check
-//   nccl_check hang      # instead: rank 1 does not come to a collective, and the others' watchdog names it
+//   nccl_check hang      # instead: rank 1 skips a collective, and the other ranks' watchdog names it
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

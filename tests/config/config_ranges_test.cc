@@ -1,5 +1,4 @@
-// Every key of a configuration with values that nobody means: each is taken, or refused by a sentence that names the
-// key.
+// Sets every configuration key to extreme values: each is accepted, or rejected with an error that names the key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

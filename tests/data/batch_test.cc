@@ -1,4 +1,4 @@
-// From token files to the micro-batches of a rank: GptDataset, BatchPlan and BatchReader together.
+// From token files to one rank's micro-batches: GptDataset, BatchPlan and BatchReader together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Blends against megatron-core's own (tests/golden/make_blend.py), and what holds for all of them.
+// Blends against megatron-core's own (tests/golden/make_blend.py), and properties of all blends.
 #include "partita/data/blend.h"
 
 #include <gmock/gmock.h>

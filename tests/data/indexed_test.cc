@@ -1,4 +1,4 @@
-// Writer and reader of token files together: golden bytes, round trips, and every kind of damage.
+// Token file writer and reader together: golden bytes, round trips, and every kind of damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Checksums of token files: what is written, what a flipped byte does, what merging makes of them.
+// Checksums of token files: contents, detection of flipped bytes, merging.
 #include "partita/data/token_sums.h"
 
 #include <gmock/gmock.h>

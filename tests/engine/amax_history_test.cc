@@ -1,4 +1,4 @@
-// Magnitudes of the last 16 steps, and the scales that follow from them.
+// Maximum magnitudes of the last 16 steps, and the scales derived from them.
 #include "partita/engine/amax_history.h"
 
 #include <ATen/ops/zeros.h>

@@ -1,4 +1,4 @@
-// The memory that is predicted is the memory that is taken: make_engine compares them, owner by owner.
+// Predicted memory equals allocated memory: make_engine compares them by owner.
 #include <gtest/gtest.h>
 
 #include "tests/engine/zero_reference.h"

@@ -1,5 +1,5 @@
-// With products in 8 bits too every ZeRO stage is the same run: current scales are those of a rank's own tensors,
-// delayed ones of all ranks', and stages do not change which rank multiplies what.
+// With fp8 matmuls, all ZeRO stages give the same run: current scales come from a rank's own tensors, delayed scales
+// from those of all ranks, and the stage does not change which rank multiplies what.
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Layers whose linears multiply in 8 bits.
+// Layers with fp8 matmuls.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Against PyTorch: tests/golden/make_gpt2.py wrote the model, its loss, logits and gradients (made in fp64), and what
-// three AdamW steps make of it.
+// Against PyTorch: tests/golden/make_gpt2.py wrote the model, its loss, logits and gradients (computed in fp64), and
+// the weights after three AdamW steps.
 #include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 

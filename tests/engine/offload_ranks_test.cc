@@ -1,4 +1,4 @@
-// Offload over several ranks: each has its own slices in its host's memory, and every stage trains as it does without.
+// Offload on several ranks: each keeps its own shards in host memory, and every stage trains as without offload.
 #include <gtest/gtest.h>
 
 #include <chrono>

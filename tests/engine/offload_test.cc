@@ -1,4 +1,4 @@
-// Offload changes where states and gradients lie, and no bit of the training.
+// Offload changes where states and gradients are stored, and no bit of the training.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Small models and batches for tests of the engine. Sizes divide by nothing.
+// Small models and batches for engine tests. Their sizes are chosen not to divide evenly.
 #pragma once
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What ZeRO takes and moves: bytes a rank, and the collectives of a step.
+// Memory and communication of ZeRO: bytes per rank, and the collectives of a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ZeRO in half precision: stages agree within its rounding, and stochastic rounding does not see them.
+// ZeRO in half precision: stages agree within rounding, and stochastic rounding is independent of the stage.
 #include <gtest/gtest.h>
 
 #include "tests/engine/zero_reference.h"

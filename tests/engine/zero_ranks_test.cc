@@ -1,4 +1,4 @@
-// The promise: every ZeRO stage on any number of ranks is the single-process run.
+// Every ZeRO stage on any number of ranks reproduces the single-process run.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// What the tests of ZeRO share: the groups of a job, and the single-process run that every stage is compared with.
+// Shared by the ZeRO tests: the groups of a job, and the single-process run that every stage is compared with.
 //
 //   Groups groups;
 //   const std::vector<StepResult> expected = reference(c, *groups.self, 8);

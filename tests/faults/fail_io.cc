@@ -1,10 +1,10 @@
-// A preloaded library that makes one file operation of a process fail, the N-th below a folder: how a full disk, a disk
-// with errors or a lack of descriptors looks to a program, at every place where it can be met.
+// A preloaded library that makes one file operation of a process fail, the N-th below a folder. Simulates a full disk,
+// a failing disk or a lack of file descriptors at every possible point.
 //
 //   LD_PRELOAD=libfail_io.so FAIL_UNDER=/tmp/run FAIL_AT=17 FAIL_WITH=28 program     # ENOSPC at operation 17
 //
-// FAIL_LASTS=1: from then on every one fails. FAIL_RANK=1: only in the process of that rank. FAIL_COUNT=FILE: the
-// number of operations is written there at the end. Reading counts where FAIL_WITH is not ENOSPC.
+// FAIL_LASTS=1: all later operations fail too. FAIL_RANK=1: only in the process of that rank. FAIL_COUNT=FILE: writes
+// the number of operations there at the end. Reads count unless FAIL_WITH is ENOSPC.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

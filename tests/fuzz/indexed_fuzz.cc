@@ -1,5 +1,5 @@
-// Fuzzes the reader of token files' indices (.idx): whatever the bytes, it throws Error, or what it says lies in the
-// file and agrees with itself.
+// Fuzzes the reader of token file indexes (.idx): for any bytes, it throws Error or returns consistent data within the
+// bounds of the file.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Fuzzes the reader of pickles alone, which an archive around it would hide from most mutations: whatever the bytes, it
-// throws Error or gives tensors with as many strides as sizes.
+// Fuzzes the pickle reader without the surrounding archive, which would stop most mutations: for any bytes, it throws
+// Error or returns tensors with as many strides as sizes.
 #include <cstdlib>
 #include <span>
 

@@ -1,4 +1,4 @@
-// Fuzzes the reader of safetensors headers: whatever the bytes, it throws Error or gives tensors inside the file.
+// Fuzzes the reader of safetensors headers: for any bytes, it throws Error or returns tensors inside the file.
 #include <cstdlib>
 #include <span>
 

@@ -1,4 +1,4 @@
-// Fuzzes the reader of SentencePiece models: whatever the bytes, it throws Error or gives a tokenizer that encodes and
+// Fuzzes the reader of SentencePiece models: for any bytes, it throws Error or returns a tokenizer that encodes and
 // decodes with ids of its vocabulary.
 #include <cstdlib>
 #include <string_view>

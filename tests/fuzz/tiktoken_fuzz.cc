@@ -1,4 +1,4 @@
-// A tiktoken file from anyone: refused with an Error, or its ranks make a model that encodes any text.
+// Fuzzes the reader of tiktoken files: it throws Error, or the ranks form a model that encodes any text.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
-// A tokenizer.json from anyone: refused with an Error, or it encodes any text, with ids of its vocabulary, and
-// decodes it.
+// Fuzzes the reader of tokenizer.json: it throws Error, or returns a tokenizer that encodes any text with ids of its
+// vocabulary and decodes it.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

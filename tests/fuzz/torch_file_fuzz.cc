@@ -1,5 +1,5 @@
-// Fuzzes the reader of torch.save's files, archive and pickle: whatever the bytes, it throws Error or gives tensors
-// whose every element lies inside the file.
+// Fuzzes the reader of torch.save files, archive and pickle: for any bytes, it throws Error or returns tensors whose
+// elements are all inside the file.
 #include <cstdlib>
 #include <span>
 

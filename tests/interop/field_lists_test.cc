@@ -1,5 +1,5 @@
-// Every field that transformers and PEFT write is on a list of ours, and each list means what it says.
-// tests/golden/hf_fields.json is made by make_hf_fields.py from their classes.
+// Every field that transformers and PEFT write is in one of our lists, and is handled as listed. make_hf_fields.py
+// generates tests/golden/hf_fields.json from their classes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

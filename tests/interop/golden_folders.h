@@ -1,7 +1,7 @@
-// The folders that transformers and PEFT wrote (tests/golden/make_hf.py), opened for the tests of what reads and writes
-// such folders.
+// Folders written by transformers and PEFT (tests/golden/make_hf.py), opened for tests that read and write such
+// folders.
 //
-//   for (const std::string& name : golden_models()) OpenModel m = open_golden(name);
+//   for (const std::string& name : golden_models()) OpenModel m = open_folder(golden_folder(name));
 #pragma once
 #include <gtest/gtest.h>
 

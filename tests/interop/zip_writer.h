@@ -1,5 +1,4 @@
-// Zip archives and pickles made byte by byte, for the tests of their readers: sound ones, and what an attacker would
-// write.
+// Zip archives and pickles built byte by byte for the tests of their readers: valid ones, and malicious ones.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Counts against figures that other programs printed for the same shapes and speeds.
+// FLOP counts against figures that other programs report for the same shapes and speeds.
 #include "partita/models/flops.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How the parameters of whole models are divided over ranks that compute a block together.
+// How the parameters of whole models are divided over tensor-parallel ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

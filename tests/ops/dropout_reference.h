@@ -1,4 +1,4 @@
-// Dropout as base/random.h defines it, element by element: what the kernels' masks are compared with.
+// Dropout as defined by base/random.h, element by element: the reference for the kernels' masks.
 #pragma once
 #include <span>
 #include <vector>

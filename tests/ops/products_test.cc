@@ -1,5 +1,5 @@
-// Which kernels multiply on this CPU, and that products by way of fp32 are right. Run again by CTest with
-// PARTITA_MAX_ISA set, as on CPUs with fewer instructions.
+// Which matmul kernels run on this CPU, and that matmuls computed via fp32 are correct. CTest runs it again with
+// PARTITA_MAX_ISA set, to emulate CPUs with fewer instructions.
 #include <ATen/Version.h>
 #include <gmock/gmock.h>
 #include <hwy/targets.h>

@@ -1,4 +1,4 @@
-// What the tests of ops/ share: random tensors, comparison with plain fp64 arithmetic, equality of bits.
+// Shared by the tests of ops/: random tensors, comparison with plain fp64 arithmetic, bitwise equality.
 #pragma once
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Stochastic rounding as the optimizers' kernels do it.
+// Stochastic rounding in the optimizers' kernels.
 #include "partita/ops/rounding.h"
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The kernels compiled for lesser instruction sets, which this machine would never choose, give the same results.
+// Kernels compiled for lower instruction sets, which this machine would never select, give the same results.
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

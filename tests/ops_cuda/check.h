@@ -1,4 +1,4 @@
-// What the checks of kernels on a device share: the same call on CPU tensors is the reference.
+// Shared by the checks of device kernels: the reference is the same call on CPU tensors.
 //
 //   Report report;
 //   expect_close(report, "norm bf16 [6, 33]", on_device_result, cpu_result, one_rounding(at::kBFloat16));

@@ -1,4 +1,4 @@
-// 8-bit values and their products on a device: bytes equal to the CPU's, products against what the bytes stand for,
+// FP8 quantization and matmuls on a device: bytes equal to the CPU's, matmuls compared with the dequantized values,
 // times.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

@@ -2,7 +2,7 @@
 //
 //   kernels_check            # both
 //   kernels_check check      # only the checks (under compute-sanitizer, say)
-//   kernels_check check 7    # with other numbers: of seed 7
+//   kernels_check check 7    # with other random numbers: seed 7
 //   kernels_check time
 #include "tests/ops_cuda/kernels_check.h"
 

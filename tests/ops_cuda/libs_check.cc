@@ -1,9 +1,9 @@
-// Checks products (cuBLASLt) and attention (cuDNN and plain kernels) on a device against the kernels of the CPU in
-// fp32, then times them.
+// Checks matmuls (cuBLASLt) and attention (cuDNN and plain kernels) on a device against the CPU kernels in fp32, then
+// times them.
 //
 //   libs_check            # both
 //   libs_check check      # only the checks (under compute-sanitizer, say)
-//   libs_check check 7    # with other numbers: of seed 7
+//   libs_check check 7    # with other random numbers: seed 7
 //   libs_check time
 #include <ATen/Context.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Kernels that read tokens, positions, labels or samples.
+// Kernels that take tokens, positions, labels or samples as input.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>

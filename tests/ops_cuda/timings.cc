@@ -1,5 +1,5 @@
-// Times of all kernels at the sizes of GPT-2 124M (A), GPT-2 1.5B (B) and Llama 1.1B (C), each beside the bytes that it
-// must move.
+// Times of all kernels at the sizes of GPT-2 124M (A), GPT-2 1.5B (B) and Llama 1.1B (C), with the bytes each must
+// move.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>

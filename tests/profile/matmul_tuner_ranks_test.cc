@@ -1,4 +1,4 @@
-// Rank 0 chooses for all, from what it measured or from a file that it alone reads and writes.
+// Rank 0 chooses for all ranks, from its own measurements or from a file that only rank 0 reads and writes.
 #include <gtest/gtest.h>
 
 #include "partita/base/file.h"

@@ -1,4 +1,4 @@
-// The file of tuned matrix products over runs: made, taken again, and of no use elsewhere.
+// The matmul tuning file across runs: created, reused, and rejected on another device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

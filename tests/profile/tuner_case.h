@@ -1,5 +1,5 @@
-// A tuner of a library that there is not: products with two algorithms each, whose times are given, and a record of
-// what the tuner asked of it.
+// A tuner with a fake library: matmuls with two algorithms each, whose times are given, and a record of the tuner's
+// calls.
 //
 //   TunerCase card("cuBLASLt 130100, H100");
 //   MatmulTuner tuner(*host, card.library(), {.kept = file, .tune = true});

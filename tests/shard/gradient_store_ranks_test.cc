@@ -1,4 +1,4 @@
-// Gradients from blocks to slices: every reduction, on one rank and on several, with and without offload.
+// Gradients from blocks to shards: every kind of reduction, on one rank and on several, with and without offload.
 #include "partita/shard/gradient_store.h"
 
 #include <ATen/ops/randint.h>

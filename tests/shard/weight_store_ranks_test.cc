@@ -1,4 +1,4 @@
-// Weights as blocks see them, on one rank and on several.
+// Weights as seen by blocks, on one rank and on several.
 #include "partita/shard/weight_store.h"
 
 #include <ATen/ops/isnan.h>

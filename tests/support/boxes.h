@@ -1,4 +1,4 @@
-// Boxes and tilings at random, for tests of what is cut.
+// Random boxes and tilings, for sharding tests.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// What an expected error says.
+// The message of an expected error.
 //
 //   EXPECT_THAT(error_message([&] { validate(config, 4); }), HasSubstr("use 24 or 32"));
 #pragma once

@@ -1,4 +1,4 @@
-// A disk that fills, for a test: writes beyond `bytes` of a file fail while it lives.
+// Simulates a full disk: while this object lives, writes beyond `bytes` of a file fail.
 //
 //   const FileSizeLimit limit(1 << 16);
 //   EXPECT_THROW(write_file(folder / "a", large), Error);

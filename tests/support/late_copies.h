@@ -1,5 +1,5 @@
-// Copies that are made as late as they may be, or at random moments before: what is written too early into the source,
-// or read too early from the target, shows in the numbers. Run without a device.
+// Delays copies as long as allowed, or randomly: sources overwritten too early and targets read too early then change
+// the results. Runs without a device.
 #pragma once
 #include <deque>
 #include <memory>

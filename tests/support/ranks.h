@@ -1,4 +1,4 @@
-// For tests that run on several ranks (*_ranks_test.cc): every rank runs the same tests in the same order.
+// For tests on several ranks (*_ranks_test.cc): every rank runs the same tests in the same order.
 //
 //   TEST(Broadcast, Reaches) {
 //     auto all = partita::internal::test_world().group("all", partita::internal::test_ranks());

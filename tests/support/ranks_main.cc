@@ -1,6 +1,6 @@
-// main of the tests that run on several ranks. Rank 0 prints as GoogleTest does; another rank prints only what failed
-// there, with its number in front. The exit code is 1 on all ranks if a test failed on any. A test that ends early (a
-// failed ASSERT, an exception) ends the whole run: the other ranks would wait for this one.
+// main() of the tests on several ranks. Rank 0 prints GoogleTest's output; other ranks print only their failures,
+// prefixed with their rank. All ranks exit with code 1 if a test failed on any of them. A test that ends early (a
+// failed ASSERT, an exception) ends the whole run, because the other ranks would wait for this one.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A folder of its own for a test, gone when the test ends.
+// A temporary folder for a test, removed when the test ends.
 //
 //   const TemporaryDirectory folder;
 //   write_file(folder / "a.txt", "a");

@@ -1,4 +1,4 @@
-// Texts as gzip and zstd make them.
+// Compresses texts with gzip and zstd.
 #pragma once
 #include <isa-l/igzip_lib.h>
 #include <zstd.h>

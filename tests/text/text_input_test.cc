@@ -1,4 +1,4 @@
-// Input files to documents: patterns, chunks and parsing, in every size of chunk.
+// From input files to documents: patterns, chunking and parsing, with chunks of every size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

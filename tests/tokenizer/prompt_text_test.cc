@@ -1,4 +1,4 @@
-// Special tokens in prompts: found, put in front, counted where they are not.
+// Special tokens in prompts: matched, prepended, and counted where they are not matched.
 #include "partita/tokenizer/prompt_text.h"
 
 #include <gmock/gmock.h>

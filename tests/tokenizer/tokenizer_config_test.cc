@@ -1,4 +1,4 @@
-// tokenizer_config.json: used, harmless, or refused by name. Values are those of transformers 5.24.
+// Fields of tokenizer_config.json: applied, harmless, or rejected by name. Expected values are from transformers 5.24.
 #include "partita/tokenizer/formats/tokenizer_config.h"
 
 #include <gmock/gmock.h>

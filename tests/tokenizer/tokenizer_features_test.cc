@@ -1,4 +1,4 @@
-// What tokenizer.json may hold, in small tokenizers that Hugging Face's `tokenizers` has made, with its ids
+// Features of tokenizer.json, in small tokenizers made by Hugging Face's `tokenizers`, with its ids
 // (tests/golden/make_tokenizer.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

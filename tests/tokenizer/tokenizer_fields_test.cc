@@ -1,5 +1,5 @@
-// Every component and field of the files of `tokenizers` and `transformers`, as tests/golden/make_tokenizer_fields.py
-// finds them in the libraries: each is used, harmless, or refused by its name.
+// Every component and field in files of `tokenizers` and `transformers`, as extracted from the libraries by
+// tests/golden/make_tokenizer_fields.py: each is applied, harmless, or rejected by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What a checkpoint has of an engine, on one rank and on several.
+// The contents of an engine's checkpoint, on one rank and on several.
 #include "partita/train/engine_checkpoint.h"
 
 #include <ATen/ops/arange.h>

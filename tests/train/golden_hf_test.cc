@@ -1,5 +1,5 @@
-// Against transformers and PEFT: tests/golden/make_hf.py wrote small random models as their libraries save them, with
-// logits, loss and every gradient, made in fp64.
+// Against transformers and PEFT: tests/golden/make_hf.py saved small random models with their libraries, with logits,
+// loss and every gradient, computed in fp64.
 #include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 

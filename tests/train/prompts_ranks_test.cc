@@ -1,5 +1,5 @@
-// Finetuning on several ranks, whose micro-batches have very different numbers of tokens that count: each step is that
-// of one process.
+// Finetuning on several ranks whose micro-batches have very different numbers of tokens that carry loss: each step
+// equals that of a single process.
 #include <gtest/gtest.h>
 
 #include "partita/train/training_data.h"

@@ -1,4 +1,4 @@
-// Prompts of very different lengths and a small model that is finetuned on them.
+// Prompts of very different lengths, and a small model to finetune on them.
 #pragma once
 #include <fmt/format.h>
 #include <filesystem>

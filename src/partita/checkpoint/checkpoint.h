@@ -1,20 +1,20 @@
-// Checkpoints: a folder a step, written beside and renamed when complete, that any number of ranks and any ZeRO stage
-// can load.
+// Checkpoints: one folder per step, written under a temporary name and renamed when complete. Any number of ranks and
+// any ZeRO stage can load it.
 //
 //   CommunicatorPeers peers(mesh.data());
-//   save_checkpoint("runs/a/checkpoints", 100, engine.state(), peers, {.keep_last = 2, .keep_every = 1000});
+//   save_checkpoint("runs/a/checkpoints", 100, contents, peers, {.keep_last = 2, .keep_every = 1000});
 //   if (auto folder = find_latest("runs/a/checkpoints", peers))
-//     nlohmann::json scalars = load_checkpoint(*folder, engine.state(), peers);
+//     nlohmann::json scalars = load_checkpoint(*folder, contents, peers);       // contents.h
 //
 // ROOT/step-00000100/rank-00000.safetensors  the pieces of rank 0: a whole tensor under its own name and shape, a part
 //                                            of one as "NAME[row:end,column:end]" in shape [rows, columns]
 //                    ...
-//                    manifest.json           written last: every global tensor, where its pieces are, their checksums
-//                                            and the scalars (manifest.h)
-// While it is being written the folder is called step-00000100.partial; such a folder is never read, and the next save
-// removes it. ROOT lies on a file system that all ranks see.
+//                    manifest.json           written last: all global tensors, where their pieces are, checksums and
+//                                            scalars (manifest.h)
+// A folder still being written is called step-00000100.partial; it is never read, and the next save removes it. ROOT
+// must be on a file system shared by all ranks.
 //
-// All functions with Peers are called by all ranks together. Where one rank fails, all throw the same Error.
+// Functions with Peers are collective. If one rank fails, all throw the same Error.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -28,46 +28,46 @@
 
 namespace partita {
 
-// Which older checkpoints stay after a save. One stays if any rule keeps it; the one just written always does.
+// Which older checkpoints to keep after a save: those matching any rule. The newly written one is always kept.
 struct Retention {
-  int keep_last = 0;       // the newest this many; 0: all
-  int64_t keep_every = 0;  // and those whose step is a multiple of this; 0: none
+  int keep_last = 0;       // number of newest checkpoints to keep; 0: all
+  int64_t keep_every = 0;  // also keep steps that are multiples of this; 0: none
 };
 
-// Writes ROOT/step-STEP (step >= 0) and returns it. A checkpoint of the same step is replaced once the new one is
-// complete. Errors, each before anything older is touched, with the partial folder removed: pieces that do not cover
-// the tensors exactly once; tensors or scalars that differ between ranks; not enough free space (needed, free), checked
-// before the first byte is written; any failure to write.
+// Writes ROOT/step-STEP (step >= 0) and returns it. An existing checkpoint of the same step is replaced once the new
+// one is complete. Errors, each raised before existing data is touched and with the partial folder removed: pieces that
+// do not cover the tensors exactly once; tensors or scalars that differ between ranks; not enough free space (checked
+// before the first byte is written); any write failure.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, const CheckpointContents&,
                                       Peers&, const Retention& = {});
 
 struct LoadOptions {
-  // Stored tensors whose names begin so are not wanted ("adamw."): not an error, not read.
+  // Prefixes of stored tensors to skip, such as "adamw.": they are not read, and not an error.
   std::vector<std::string> ignore;
 };
 
-// Fills the memory of wanted.pieces from the checkpoint, in whatever layout it was written, and returns its scalars
-// (wanted.scalars is not read). All or nothing: everything is checked, checksums of what this rank reads included,
-// before the first byte of memory is written on any rank. Errors: tensors that are missing, extra, of another shape or
-// dtype, by name; truncated, changed or missing files, by file and tensor (Damaged).
+// Fills the memory of wanted.pieces from the checkpoint, whatever layout it was written in, and returns its scalars
+// (wanted.scalars is not read). All or nothing: everything, including the checksums of what this rank reads, is checked
+// before any memory is written on any rank. Errors: tensors that are missing, unexpected, or of another shape or dtype,
+// by name; truncated, changed or missing files, by file and tensor (Damaged).
 [[nodiscard]] nlohmann::json load_checkpoint(const std::filesystem::path& folder, const CheckpointContents& wanted,
                                              Peers&, const LoadOptions& = {});
 
-// The scalars alone: what is needed before the model exists.
+// Only the scalars, which are needed before the model exists.
 [[nodiscard]] nlohmann::json read_scalars(const std::filesystem::path& folder);
 
-// The newest complete checkpoint under root, or none where there is none of any kind. Partial folders are passed over,
-// and damaged ones (damage.h: a wrong manifest, a file missing or of the wrong length) with a warning. Errors: a
-// checkpoint that is newer than all good ones cannot be read; all are damaged. So no run begins again over another.
+// The newest complete checkpoint under root; empty if there is none at all. Partial folders are skipped; so are damaged
+// ones (damage.h: an invalid manifest, a file missing or of the wrong length), with a warning. Errors: a checkpoint
+// newer than all good ones cannot be read; all are damaged. So a run never silently starts over.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root);
-// Rank 0 looks, all get its answer.
+// Rank 0 looks; all ranks get its answer.
 [[nodiscard]] std::optional<std::filesystem::path> find_latest(const std::filesystem::path& root, Peers&);
 
 // The checkpoint that a user means by `path`: that folder itself, or the newest in path/checkpoints (`path` is a run's
 // folder) or in `path`. Error: there is none.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
-// Reads everything and compares with the manifest. Returns what is wrong, a line each; empty: nothing.
+// Reads everything and compares it with the manifest. Returns one line per problem; empty: none.
 [[nodiscard]] std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace partita

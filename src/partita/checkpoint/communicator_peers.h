@@ -1,4 +1,4 @@
-// Peers over a communicator.
+// Peers implemented on a Communicator.
 //
 //   CommunicatorPeers peers(mesh.data());
 //   save_checkpoint(root, step, state, peers, {});

@@ -1,4 +1,4 @@
-// What a checkpoint holds, seen from the engine: named global tensors, and the boxes of them that this rank has.
+// The contents of a checkpoint from the engine's side: named global tensors, and the boxes of them on this rank.
 //
 //   CheckpointContents state;
 //   state.tensors = {{"model/norm.weight", {768}, DType::fp32}, {"adamw.m/norm.weight", {768}, DType::fp32}};
@@ -6,12 +6,12 @@
 //   state.pieces = {{0, half, master}, {1, half, m}};                // this rank holds the second half of both
 //   state.scalars = {{"step", 100}, {"consumed_samples", 3200}};
 //
-// `tensors` and `scalars` are equal on all ranks. Names say what a tensor is: "model/NAME" fp32 master weights,
-// "adamw.m/NAME" and "adamw.v/NAME" the moments.
+// `tensors` and `scalars` are equal on all ranks. Names: "model/NAME" for fp32 master weights, "adamw.m/NAME" and
+// "adamw.v/NAME" for the moments.
 //
-// Saving: the pieces of all ranks together hold every element of every tensor exactly once. Where ranks hold replicas
-// (ZeRO-0), each gives its equal share, so that all write. Loading: the pieces are what this rank wants; ranks may want
-// the same elements, and need not want all.
+// Saving: the pieces of all ranks together hold every element of every tensor exactly once. Replicas (ZeRO-0) each
+// contribute an equal share, so that all ranks write. Loading: the pieces are what this rank needs; ranks may request
+// the same elements, and need not request all.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,13 +26,13 @@
 
 namespace partita {
 
-// A tensor of the whole model, without padding and without any cut.
+// A tensor of the whole model, unpadded and unsharded.
 struct TensorInfo {
   std::string name;
   std::vector<int64_t> shape;
   DType dtype = DType::fp32;
 
-  // Elements; a shape without dimensions is a scalar: 1.
+  // Number of elements; a shape without dimensions is a scalar: 1.
   [[nodiscard]] int64_t count() const {
     int64_t product = 1;
     for (int64_t size : shape) product *= size;
@@ -41,7 +41,7 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
-// The bytes of a piece where the host cannot reach them: in the memory of a device. They are copied a part at a time.
+// A piece's bytes in memory that the host cannot address, such as a device's. They are copied in parts.
 class PieceMemory {
  public:
   virtual ~PieceMemory() = default;
@@ -49,13 +49,13 @@ class PieceMemory {
   virtual void write(int64_t offset, std::span<const std::byte> in) = 0;
 };
 
-// A box of tensors[tensor], its elements row by row without gaps in host memory at `data`, or elsewhere.
-// save_checkpoint reads there, load_checkpoint writes there.
+// A box of tensors[tensor], row by row without gaps, in host memory at `data` or in `elsewhere`. save_checkpoint reads
+// it, load_checkpoint writes it.
 struct Piece {
   int tensor = 0;
   Box box;
   std::byte* data = nullptr;
-  std::shared_ptr<PieceMemory> elsewhere = nullptr;  // where data is null
+  std::shared_ptr<PieceMemory> elsewhere = nullptr;  // used if data is null
 };
 
 struct CheckpointContents {

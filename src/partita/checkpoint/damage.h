@@ -1,6 +1,6 @@
-// What is wrong with a checkpoint's content: a byte has changed, a file is missing or cut short, a field makes no
-// sense. Its run can go back to the checkpoint before. Any other Error says nothing of the content: the file could not
-// be read (rights, a disk or network that is away, too many open files), or another version wrote it.
+// Damage to a checkpoint's contents: a changed byte, a missing or truncated file, an invalid field. The run can fall
+// back to the previous checkpoint. Other Errors do not mean damage: the file could not be read (permissions, an
+// unavailable disk or network, too many open files), or another version wrote it.
 //
 //   if (size != expected) damaged("{} has {} bytes instead of {}", path, size, expected);
 #pragma once

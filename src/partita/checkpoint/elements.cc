@@ -56,7 +56,7 @@ void to_fp32(ElementType type, const std::byte* from, int64_t stride, std::span<
 std::optional<size_t> find_overflow(ElementType type, std::span<const float> values) {
   if (!is_floating(type)) refuse(type);
   if (type != ElementType::f16 && type != ElementType::bf16) return std::nullopt;
-  // Halfway from the largest number of the type to the next that it would have: from there on it is infinity.
+  // Halfway between the type's largest number and the next one it would have: from here on values round to infinity.
   const float limit = type == ElementType::f16 ? 65520.0F : 0x1.FFp127F;
   for (size_t i = 0; i < values.size(); ++i)
     if (std::isfinite(values[i]) && std::abs(values[i]) >= limit) return i;

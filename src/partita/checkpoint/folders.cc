@@ -26,13 +26,13 @@ std::vector<fs::path> folders_in(const fs::path& root) {
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const bool folder = it->is_directory(error);
     if (folder) folders.push_back(it->path());
-    // A checkpoint that cannot be looked at (and not a link that leads nowhere): the next increment would forget it.
+    // If a checkpoint cannot be examined (other than a dangling link), stop: the next increment would lose the error.
     if (error && error != std::errc::no_such_file_or_directory &&
         parse_step_folder_name(it->path().filename().string()))
       break;
     error.clear();
   }
-  // What cannot be listed is not empty: a run would begin at its first step.
+  // An unlistable folder must not count as empty: the run would start over at its first step.
   if (error && error != std::errc::no_such_file_or_directory)
     fail("cannot list the checkpoints in {}: {}", root.string(), error.message());
   return folders;
@@ -44,7 +44,7 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   if (error) fail("cannot rename {} to {}: {}", from.string(), to.string(), error.message());
 }
 
-// Both names change at once. False: the file system cannot (NFS).
+// Exchanges both names atomically. False: the file system does not support it (NFS).
 bool exchange(const fs::path& a, const fs::path& b) {
   return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
@@ -62,7 +62,7 @@ std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kPref
 std::optional<int64_t> parse_step_folder_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const auto step = parse_number<int64_t>(name.substr(kPrefix.size()));
-  // One name per step: what would be written differently is not ours.
+  // Each step has one name; other spellings are not ours.
   if (!step || *step < 0 || step_folder_name(*step) != name) return std::nullopt;
   return step;
 }
@@ -139,7 +139,7 @@ void publish(const fs::path& partial, const fs::path& folder) {
   std::error_code ignored;
   fs::path replaced;
   if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) {
-    rename_folder(partial, folder);  // an empty folder gives way
+    rename_folder(partial, folder);  // replaces an empty folder
   } else if (exchange(partial, folder)) {
     replaced = partial;
   } else {
@@ -166,7 +166,7 @@ using namespace internal;
 
 std::optional<fs::path> find_latest(const fs::path& root) {
   const std::vector<StepFolder> steps = list_steps(root);
-  std::string first;  // what is wrong with the newest one
+  std::string first;  // problem of the newest damaged one
   int64_t damaged = 0;
   std::optional<fs::path> found;
   for (auto folder = steps.rbegin(); folder != steps.rend() && !found; ++folder) {

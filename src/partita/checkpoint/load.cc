@@ -1,4 +1,4 @@
-// Loading: check everything, agree, copy.
+// Loading: check everything, agree with all ranks, copy.
 #include <cstring>
 #include <map>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 struct ByteCopy {
   const Piece* to;
-  int64_t offset;  // in its bytes
+  int64_t offset;  // byte offset in the piece
   std::span<const std::byte> from;
 
   void operator()() const {
@@ -37,7 +37,7 @@ void check_same_model(const fs::path& folder, const Manifest& manifest, const Ch
          folder.string(), differences);
 }
 
-// Checks what this rank will read, checksums included, and lists what it will copy.
+// Checks what this rank will read, including checksums, and lists the copies to make.
 std::vector<ByteCopy> prepare(const Manifest& manifest, StoredFiles& files, const CheckpointContents& wanted) {
   std::map<std::string_view, const StoredTensor*> stored;
   for (const StoredTensor& tensor : manifest.tensors) stored.emplace(tensor.info.name, &tensor);

@@ -50,7 +50,7 @@ json to_json(const StoredTensor& tensor) {
 }
 
 constexpr int64_t kMostRanks = 1'000'000, kMostDimensions = 8;
-constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor or a file: sums of some stay in 64 bits
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // limit for a tensor or file: sums of several stay within 64 bits
 
 Box box_from(const StoredField& value) {
   std::vector<int64_t> numbers;
@@ -59,7 +59,7 @@ Box box_from(const StoredField& value) {
   return {.row = numbers[0], .rows = numbers[1], .column = numbers[2], .columns = numbers[3]};
 }
 
-// Of version 1.
+// For version 1.
 std::vector<Box> run_from(const StoredField& value, const TensorInfo& tensor) {
   const int64_t begin = value.at("begin").integer(0, kMostBytes), count = value.at("count").integer(1, kMostBytes);
   if (count > tensor.count() - begin)
@@ -82,7 +82,7 @@ StoredPiece piece_from(const StoredField& value, const TensorInfo& tensor, int64
 
 std::vector<int64_t> shape_from(const StoredField& value, int64_t most) {
   std::vector<int64_t> shape;
-  int64_t count = 1;  // as if there were elements: the columns of a tensor without rows are a number, too
+  int64_t count = 1;  // zero-sized dimensions are skipped: the columns of a tensor without rows must be in range too
   value.each([&](const StoredField& size) {
     shape.push_back(size.integer(0, most));
     const int64_t extent = std::max<int64_t>(1, shape.back());
@@ -100,7 +100,7 @@ StoredTensor tensor_from(const StoredField& value, int64_t files, int64_t versio
   return tensor;
 }
 
-// What the checksum cannot promise: that the writer was right.
+// Checks what a checksum cannot guarantee: that the writer was correct.
 void check_references(Manifest& manifest) {
   check_tensors(manifest.tensors);
   for (const StoredTensor& tensor : manifest.tensors)
@@ -112,8 +112,8 @@ void check_references(Manifest& manifest) {
       damaged("the file name '{}' leads out of the folder", file.name);
 }
 
-// A number where the format or the version is expected is that of another version of this program, whose manifests may
-// look otherwise in all the rest. Returns the version.
+// A number in place of the format or version means another version of this program, whose manifests may differ in
+// everything else. Returns the version.
 int64_t check_version(const json& root) {
   const json format = root.is_object() ? root.value("format", json()) : json();
   const json version = format == kFormat ? root.value("version", json()) : format;

@@ -1,4 +1,4 @@
-// Lists of names in an error of one line, cut where they are long.
+// Lists of names for one-line error messages, shortened if long.
 //
 //   std::string text;
 //   append_list(text, "missing from it", missing);      // "missing from it: a, b, c, d, e, f and 7 more"

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   if (!target_.has_filename()) target_ = target_.parent_path();  // "out/gpt2/"
   require_new_folder(target_);
-  // A link to an empty folder stays, and the folder behind it is filled.
+  // A link to an empty folder stays; its target is filled.
   target_ = fs::is_symlink(target_) ? fs::canonical(target_) : fs::absolute(target_);
   partial_ = partial_path(target_);
   fs::path lock = partial_;
@@ -23,7 +23,7 @@ NewFolder::NewFolder(fs::path target) : target_(std::move(target)) {
   lock_ = std::make_unique<OwnerLock>(lock,
                                       OwnerLock::Options{.what = target_.string(), .advice = "choose another folder"});
   add_removal(lock);
-  require_new_folder(target_);  // another process may have made it in the meantime
+  require_new_folder(target_);  // another process may have created it in the meantime
   add_removal(partial_);
   std::error_code error;
   fs::remove_all(partial_, error);

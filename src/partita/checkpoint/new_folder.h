@@ -1,9 +1,9 @@
-// A folder that appears under its name when everything in it is written, or not at all.
+// A folder that appears under its name only once everything in it is written.
 //
-//   NewFolder folder("out/gpt2");                          // refuses a folder that holds anything
-//   write_file(folder.path() / "config.json", text);       // "out/gpt2.partial" until then
-//   folder.publish();                                      // without it the destructor removes what was written, and
-//                                                          // the folders above that were made for it
+//   NewFolder folder("out/gpt2");                          // error if the folder exists and is not empty
+//   write_file(folder.path() / "config.json", text);       // "out/gpt2.partial" until published
+//   folder.publish();                                      // otherwise the destructor removes what was written, and
+//                                                          // the parent folders created for it
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -15,20 +15,20 @@ namespace partita::internal {
 
 class NewFolder {
  public:
-  // Error: there is something of that name that is no empty folder; the folder cannot be made; another process is writing
-  // it. A partial one that was left by a process that was killed is replaced.
+  // Error: something other than an empty folder has that name; the folder cannot be created; another process is writing
+  // it. A partial folder left by a killed process is replaced.
   explicit NewFolder(std::filesystem::path target);
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
   ~NewFolder();
 
   [[nodiscard]] const std::filesystem::path& path() const { return partial_; }
-  // Durably. Nothing is written after it.
+  // Durable. Write nothing after it.
   void publish();
 
  private:
   std::filesystem::path target_, partial_;
-  std::unique_ptr<MadeFolders> above_;  // outlives the lock, which is in it
+  std::unique_ptr<MadeFolders> above_;  // outlives the lock, which is inside the folder
   std::unique_ptr<OwnerLock> lock_;
   bool published_ = false;
 };

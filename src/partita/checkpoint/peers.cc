@@ -11,7 +11,7 @@ namespace partita {
 using namespace internal;
 
 std::vector<std::string> agree(Peers& peers, const std::function<std::string()>& work) {
-  // The first character tells a result from an error, and this from damage.
+  // The first character tells results, errors and damage apart.
   std::string mine;
   try {
     mine = "=" + work();

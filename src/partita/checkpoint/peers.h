@@ -1,4 +1,4 @@
-// The ranks that save or load together, as far as a checkpoint needs them: who am I, and what did everyone say.
+// The ranks that save or load together. Minimal interface: own rank, number of ranks, gathering of texts.
 //
 //   CommunicatorPeers peers(mesh.data());           // communicator_peers.h; Alone{} for one process
 //   std::vector<std::string> sizes = agree(peers, [&] { return std::to_string(prepare()); });
@@ -14,7 +14,7 @@ class Peers {
   virtual ~Peers() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  // Everyone's text in rank order. Every rank calls it the same number of times.
+  // Gathers every rank's text, in rank order. Collective.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& mine) = 0;
 };
 
@@ -25,9 +25,9 @@ class Alone final : public Peers {
   [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
 };
 
-// Every rank does its work, and all learn how it went: returns everyone's result in rank order, or, where any rank
-// threw, throws the same Error on all of them (the message of the first such rank, with its number; Damaged where every
-// rank that threw did). So no rank goes on alone, and none waits for one that has stopped.
+// Runs `work` on every rank and shares the outcome: returns all results in rank order. If any rank threw, all ranks
+// throw the same Error: the message of the first failing rank, with its number; Damaged if every failing rank threw
+// Damaged. So no rank continues alone, and none waits for one that has stopped.
 [[nodiscard]] std::vector<std::string> agree(Peers&, const std::function<std::string()>& work);
 
 }  // namespace partita

@@ -13,7 +13,7 @@
 namespace partita::internal {
 namespace {
 
-struct Kind {  // "model" of "model/layers.0.mlp.up.weight"
+struct Kind {  // "model" in "model/layers.0.mlp.up.weight"
   std::string_view name;
   int64_t tensors = 0, elements = 0, bytes = 0;
 };
@@ -38,7 +38,7 @@ std::vector<Kind> totals(const Manifest& manifest) {
   return kinds;
 }
 
-// Nested objects as "model.layers".
+// Appends nested objects as "model.layers".
 void append_scalars(std::string& text, const std::string& prefix, const nlohmann::json& value) {
   if (value.is_object() && !value.empty()) {
     for (const auto& [key, item] : value.items()) append_scalars(text, prefix.empty() ? key : prefix + "." + key, item);

@@ -1,4 +1,4 @@
-// What is in a checkpoint, as text for a person.
+// The contents of a checkpoint as readable text.
 //
 //   fmt::print("{}", checkpoint_report(read_manifest(folder), {.tensors = true}));
 #pragma once
@@ -9,10 +9,10 @@
 namespace partita::internal {
 
 struct ReportOptions {
-  bool tensors = true;  // a line for each tensor, after the totals of each kind ("model", "adamw.m")
+  bool tensors = true;  // one line per tensor, after the totals of each kind ("model", "adamw.m")
 };
 
-// Step, ranks, scalars, files, tensors with dtype, shape, bytes and in how many pieces they lie. Ends in a new line.
+// Step, ranks, scalars, files, and tensors with dtype, shape, bytes and number of pieces. Ends with a newline.
 [[nodiscard]] std::string checkpoint_report(const Manifest&, const ReportOptions& = {});
 
 }  // namespace partita::internal

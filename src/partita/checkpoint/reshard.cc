@@ -21,7 +21,7 @@ bool begins_with_any(std::string_view name, std::span<const std::string> prefixe
 std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, const Box& wanted) {
   std::vector<Copy> copies;
   for (size_t p = 0; p < pieces.size() && pieces[p].boxes[0].row < wanted.row + wanted.rows; ++p) {
-    int64_t begin = 0;  // of the box in its piece
+    int64_t begin = 0;  // offset of the box in its piece
     for (const Box& box : pieces[p].boxes) {
       for (const BoxCopy& copy : copies_between(box, wanted))
         copies.push_back({static_cast<int>(p), begin + copy.from, copy.to, copy.count});

@@ -1,5 +1,5 @@
-// Loading in another layout than was saved: which stored boxes give what this rank wants, and whether it is the same
-// model at all. Pure.
+// Loading in another layout than was saved: which stored boxes provide what this rank needs, and whether the model is
+// the same. Pure.
 //
 //   for (const Copy& c : plan_copies(stored.pieces, wanted.box))
 //     copy c.count elements from element c.from of stored.pieces[c.piece] to element c.to of the wanted box
@@ -16,15 +16,15 @@ namespace partita::internal {
 
 struct Copy {
   int piece = 0;                        // in the stored tensor's pieces
-  int64_t from = 0, to = 0, count = 0;  // elements, from the first of the piece to the first of the wanted box
+  int64_t from = 0, to = 0, count = 0;  // elements; offsets from the start of the piece and of the wanted box
   bool operator==(const Copy&) const = default;
 };
 
-// What fills a box of a tensor whose pieces, sorted as in StoredTensor, hold every element once.
+// The copies that fill a box of a tensor. The pieces, sorted as in StoredTensor, hold every element once.
 [[nodiscard]] std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, const Box& wanted);
 
-// How the stored tensors differ from the wanted ones, by name: missing, extra (unless the name begins with one of
-// `ignore`), of another shape or dtype. Empty: they do not. Long lists are cut, with their number.
+// Differences between the stored and the wanted tensors, by name: missing, unexpected (unless the name begins with one
+// of `ignore`), of another shape or dtype. Empty: none. Long lists are shortened, with their length.
 [[nodiscard]] std::string describe_differences(std::span<const StoredTensor> stored, std::span<const TensorInfo> wanted,
                                                std::span<const std::string> ignore);
 

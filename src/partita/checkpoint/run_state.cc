@@ -39,7 +39,7 @@ nlohmann::json model_json(const ModelConfig& m) {
 
 constexpr int64_t kMostSamples = int64_t{1} << 60, kMostElements = int64_t{1} << 40, kMostRank = 1 << 20;
 
-// Checkpoints from before llama have none of its keys.
+// Checkpoints older than the llama model lack its keys.
 ModelConfig model_of(const StoredField& f) {
   ModelConfig m;
   const auto kind = std::ranges::find(kKinds, f.at("kind").text());

@@ -1,4 +1,4 @@
-// What a checkpoint says of the run beside tensors: where it stood, its model, and what made it the run it is.
+// A checkpoint's record of the run besides tensors: progress, model, and the properties that identify the run.
 //
 //   state.scalars = to_json(RunState{.step = 100, ...});
 //   RunState saved = run_state(read_manifest(folder), folder);
@@ -20,28 +20,28 @@ namespace partita::internal {
 
 struct RunState {
   int64_t step = 0, consumed_samples = 0;
-  std::vector<int64_t> planned_samples;  // of the whole run, each time it was planned (training_data.h)
+  std::vector<int64_t> planned_samples;  // of the whole run, one entry each time it was planned (training_data.h)
   int64_t skipped_steps = 0, nan_steps = 0;
-  double loss_scale = 0;            // of fp16; 0: none
-  int64_t clean_steps = 0;          // since it changed
-  std::vector<float> amax_history;  // of fp8 with delayed scales (engine/amax_history.h); empty: none
+  double loss_scale = 0;            // for fp16; 0: none
+  int64_t clean_steps = 0;          // since the scale last changed
+  std::vector<float> amax_history;  // for fp8 with delayed scaling (engine/amax_history.h); empty: none
   ModelConfig model;
-  LoraConfig lora;                              // of a run with adapters, whose checkpoint holds these alone
-  std::filesystem::path base;                   // and the model that they adapt
-  StoredTypes stored_as;                        // element types of imported weights in their own files; otherwise F32
+  LoraConfig lora;             // for a run with adapters, whose checkpoint holds only these
+  std::filesystem::path base;  // base model of the adapters
+  StoredTypes stored_as;       // element types of imported weights in their original files; otherwise F32
   std::map<std::string, std::string> identity;  // data and seeds, by name
 };
 
 [[nodiscard]] nlohmann::json to_json(const RunState&);
-// Error: a value is missing, of another kind or beyond its range; names `folder` and the value.
+// Error: a value is missing, of the wrong type or out of range; names `folder` and the value.
 [[nodiscard]] RunState run_state(const nlohmann::json& scalars, const std::filesystem::path& folder);
-// Also checks that both say the same step.
+// Also checks that the manifest has the same step.
 [[nodiscard]] RunState run_state(const Manifest&, const std::filesystem::path& folder);
 
-// Error unless both compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may change,
-// and so may max_length where positions are rotary, which have no weights.
+// Error unless both configs compute the same function of the same weights: sizes, heads, epsilon, rotation. Dropout may
+// differ, and with rotary positions, which have no weights, so may max_length.
 void check_same_function(const ModelConfig& found, const ModelConfig& wanted, const std::filesystem::path& folder);
-// The same, and of the same adapters.
+// The same, also requiring the same adapters.
 void check_same_model(const RunState& saved, const ModelConfig&, const LoraConfig&,
                       const std::filesystem::path& folder);
 
@@ -49,7 +49,7 @@ struct Difference {
   std::string name, before, now;
 };
 
-// Of the names that are in both, those whose values differ.
+// The names present in both whose values differ.
 [[nodiscard]] std::vector<Difference> differences(const std::map<std::string, std::string>& saved,
                                                   const std::map<std::string, std::string>& now);
 

@@ -21,8 +21,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and is read in place");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kAlignment = 64;                // of the first byte of data: a cache line
-constexpr uint64_t kLongestHeader = 100'000'000;  // as the reference implementation has it
+constexpr int64_t kAlignment = 64;                // of the first data byte: a cache line
+constexpr uint64_t kLongestHeader = 100'000'000;  // same limit as the reference implementation
 
 struct TypeRow {
   ElementType type;
@@ -45,17 +45,17 @@ const TypeRow& row(ElementType type) {
   return *found;
 }
 
-// Bytes of a tensor; a negative number where they do not fit 63 bits or a size is negative.
+// Bytes of a tensor; negative if they do not fit 63 bits or a size is negative.
 int64_t bytes_of(ElementType type, std::span<const int64_t> shape) {
   int64_t bytes = size_of(type);
-  // A size of zero makes the whole product zero, however large the others are.
+  // A zero size makes the product zero, however large the others are.
   if (std::ranges::find(shape, 0) != shape.end()) bytes = 0;
   for (int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return -1;
   return bytes;
 }
 
-// Errors of one file, all said alike.
+// Error messages with a common prefix for one file.
 class Parser {
  public:
   Parser(std::span<const std::byte> file, const fs::path& path) : file_(file), path_(path) {}

@@ -1,10 +1,10 @@
-// The safetensors format (https://huggingface.co/docs/safetensors): named arrays in one file, readable through a map.
+// The safetensors format (https://huggingface.co/docs/safetensors): named arrays in one memory-mapped file.
 //
 //   SafetensorsFile file("model.safetensors");
 //   std::span<const std::byte> bytes = file.bytes(file.at("final_norm.weight"));
 //
 //   SafetensorsWriter out("model.safetensors", {{"final_norm.weight", ElementType::f32, {768}}});
-//   out.write(bytes);                                    // the tensors' data in the order given, cut anywhere
+//   out.write(bytes);                                    // the tensors' data in order, in chunks of any size
 //   out.commit();                                        // without it no file appears
 //
 // A file is the length of the header (8 bytes, little-endian), the header (JSON:
@@ -25,7 +25,7 @@
 
 namespace partita::internal {
 
-// What the format can hold: more than what Partita computes with.
+// Element types of the format; Partita computes with only some of them.
 enum class ElementType : uint8_t {
   f64,
   f32,
@@ -44,36 +44,36 @@ enum class ElementType : uint8_t {
   boolean
 };
 
-[[nodiscard]] int64_t size_of(ElementType);           // bytes an element
+[[nodiscard]] int64_t size_of(ElementType);           // bytes per element
 [[nodiscard]] std::string_view name_of(ElementType);  // "F32"
 [[nodiscard]] ElementType element_type(DType);
-[[nodiscard]] std::optional<ElementType> parse_element_type(std::string_view name);  // "F32"; none: no such name
+[[nodiscard]] std::optional<ElementType> parse_element_type(std::string_view name);  // "F32"; empty: no such name
 
-// A tensor of a file: its elements are the bytes [begin, end) of the data.
+// A tensor in a file: its elements are bytes [begin, end) of the data.
 struct SafetensorsEntry {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<int64_t> shape;
-  int64_t begin = 0, end = 0;  // the writer lays the data out itself: it does not read them
+  int64_t begin = 0, end = 0;  // ignored by the writer, which computes the layout itself
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;        // in the order of their data
+  std::vector<SafetensorsEntry> entries;        // ordered by data offset
   std::map<std::string, std::string> metadata;  // the file's own "__metadata__"
-  int64_t data_begin = 0;                       // where in the file the data starts
+  int64_t data_begin = 0;                       // file offset of the data
 };
 
-// Checks and reads the header of a whole file in memory. Everything is checked: the header's length, its JSON (names
-// once each), dtypes, that each shape times its element is as long as its offsets say, and that the tensors fill the
-// data to its last byte without hole or overlap. Errors name `path` and the tensor.
+// Parses and checks the header of a complete file in memory: the header's length, its JSON (unique names), dtypes, that
+// each shape matches its offsets, and that the tensors fill the data without gaps or overlap. Errors name `path` and
+// the tensor.
 [[nodiscard]] SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::filesystem::path& path);
 
-// The first bytes of a file that holds `entries` one after the other: length and header, so padded that the data starts
-// at a multiple of 64. The file's size is that of this text and of the data. Error: a name twice.
+// The first bytes of a file that holds `entries` in order: length and header, padded so that the data starts at a
+// multiple of 64. The file consists of this text and the data. Error: a duplicate name.
 [[nodiscard]] std::string make_safetensors_header(std::span<const SafetensorsEntry> entries,
                                                   const std::map<std::string, std::string>& metadata = {});
 
-// A file mapped for reading.
+// A file memory-mapped for reading.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path, MappedFile::Access = MappedFile::Access::sequential);
@@ -85,7 +85,7 @@ class SafetensorsFile {
   [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const;
   // Error: no such tensor.
   [[nodiscard]] const SafetensorsEntry& at(std::string_view name) const;
-  // The elements' bytes. Files of other writers need not align them: copy before use as numbers.
+  // The elements' bytes, possibly unaligned in files of other writers: copy them before use as numbers.
   [[nodiscard]] std::span<const std::byte> bytes(const SafetensorsEntry&) const;
 
  private:
@@ -94,7 +94,7 @@ class SafetensorsFile {
   std::map<std::string, size_t, std::less<>> index_;
 };
 
-// Writes a file front to back. Nothing of the data is held in memory.
+// Writes a file sequentially, without holding the data in memory.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::filesystem::path path, std::span<const SafetensorsEntry> entries,
@@ -102,7 +102,7 @@ class SafetensorsWriter {
 
   // The next bytes of the data.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
-  // Makes the file durable under its name. Error: not as many bytes were written as the header says.
+  // Makes the file durable under its name. Error: the number of bytes written does not match the header.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// Saving in three phases, each ended by an agreement of all ranks: plan (nothing written), write (a file a rank),
+// Saving in three phases, each ending in an agreement of all ranks: plan (nothing written), write (one file per rank),
 // complete (rank 0: manifest, rename, retention).
 #include <algorithm>
 #include <mutex>
@@ -32,7 +32,7 @@ void check_pieces(const CheckpointContents& state) {
     PARTITA_CHECK(piece.data || piece.elsewhere || piece.box.count() == 0, "no data for '{}'",
                   state.tensors[static_cast<size_t>(piece.tensor)].name);
   }
-  // A number that JSON cannot hold (NaN, infinity) would come back as null.
+  // Numbers that JSON lacks (NaN, infinity) would read back as null.
   if (parse_json(state.scalars.dump(), "scalars") != state.scalars)
     fail("the scalars of the checkpoint hold a number that is not finite: {}", state.scalars.dump());
 }
@@ -43,7 +43,7 @@ json tensors_to_json(const std::vector<TensorInfo>& tensors) {
   return list;
 }
 
-// The file of this rank.
+// The entries of this rank's file.
 std::vector<SafetensorsEntry> entries_of(const CheckpointContents& state) {
   std::vector<SafetensorsEntry> entries;
   for (const Piece& piece : state.pieces) {
@@ -54,7 +54,7 @@ std::vector<SafetensorsEntry> entries_of(const CheckpointContents& state) {
   return entries;
 }
 
-// What a rank tells the others before anything is written.
+// A rank's description of its pieces, exchanged before anything is written.
 json describe(int64_t step, const CheckpointContents& state) {
   json pieces = json::array();
   int64_t bytes = 0;
@@ -73,7 +73,7 @@ json describe(int64_t step, const CheckpointContents& state) {
 // The box of a piece in a rank's description.
 Box box_of(const json& piece) { return {.row = piece[1], .rows = piece[2], .column = piece[3], .columns = piece[4]}; }
 
-// Rank 0: makes room as far as it may, and the folder. Returns the free space in bytes.
+// Rank 0: removes leftovers and creates the folder. Returns the free space in bytes.
 int64_t prepare_folders(const fs::path& root, const fs::path& partial) {
   std::error_code error;
   fs::create_directories(root, error);
@@ -83,7 +83,7 @@ int64_t prepare_folders(const fs::path& root, const fs::path& partial) {
   return free_bytes(root);
 }
 
-// The manifest as it will be, its checksums still zero. The same on every rank.
+// The final manifest except for its checksums, which are still zero. The same on every rank.
 Manifest plan_manifest(int64_t step, const CheckpointContents& state, const std::vector<json>& ranks) {
   Manifest manifest{step, static_cast<int>(ranks.size()), state.scalars, {}, {}};
   for (const TensorInfo& tensor : state.tensors) manifest.tensors.push_back({tensor, {}});
@@ -115,7 +115,7 @@ void check_free_space(const fs::path& root, const Manifest& manifest, int64_t fr
         manifest.step, root.string(), human_bytes(needed), human_bytes(free));
 }
 
-// The chunk of that number of a piece of so many bytes: where it lies, or a copy.
+// The given chunk of a piece of `bytes` bytes: in place if addressable, else copied into `copy`.
 std::span<const std::byte> read_chunk(const Piece& piece, int64_t bytes, int64_t number, std::vector<std::byte>& copy) {
   if (piece.data != nullptr) return chunk_of({piece.data, static_cast<size_t>(bytes)}, number);
   const int64_t begin = number * kChunkBytes;
@@ -124,7 +124,7 @@ std::span<const std::byte> read_chunk(const Piece& piece, int64_t bytes, int64_t
   return copy;
 }
 
-// Writes this rank's file; returns the checksums of its chunks, one after the other.
+// Writes this rank's file; returns the checksums of its chunks in order.
 std::vector<uint64_t> write_pieces(const fs::path& partial, const CheckpointContents& state, int rank) {
   if (!fs::is_directory(partial))
     fail("{} was made by rank 0 but is not visible here: checkpoints need a folder that all ranks share",
@@ -144,7 +144,7 @@ std::vector<uint64_t> write_pieces(const fs::path& partial, const CheckpointCont
   return sums;
 }
 
-// The chunks of a rank come in the order of its pieces: give each to its piece of the manifest.
+// Distributes a rank's chunk checksums, which are in the order of its pieces, to the pieces of the manifest.
 void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const std::vector<std::string>& sums) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto mine = parse_json(sums[rank], "checksums").get<std::vector<uint64_t>>();
@@ -156,7 +156,7 @@ void fill_checksums(Manifest& manifest, const std::vector<json>& ranks, const st
   }
 }
 
-// What stays wrong is met again at every save.
+// A persistent problem would otherwise be reported at every save.
 void warn_once(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> said;
@@ -167,7 +167,7 @@ void warn_once(const std::string& text) {
 void apply_retention(const fs::path& root, int64_t current, const Retention& retention) {
   std::vector<int64_t> steps;
   for (const StepFolder& folder : list_steps(root)) steps.push_back(folder.step);
-  // What was not read is not removed: a run may still need it when the disk is mended.
+  // Unreadable checkpoints are not removed: a run may still need them once the disk is repaired.
   int64_t unusable = 0;
   std::string first;
   const auto is_good = [&](int64_t step) {
@@ -187,7 +187,7 @@ void apply_retention(const fs::path& root, int64_t current, const Retention& ret
   for (int64_t step : removed) remove_checkpoint(root / step_folder_name(step));
 }
 
-// Rank 0, when every file is on the disk.
+// On rank 0, once every file is on disk.
 void complete(const fs::path& root, const fs::path& folder, const Manifest& manifest, const Retention& retention) {
   const fs::path partial = partial_path(folder);
   for (const StoredFile& file : manifest.files) {
@@ -201,7 +201,7 @@ void complete(const fs::path& root, const fs::path& folder, const Manifest& mani
   publish(partial, folder);
   try {
     apply_retention(root, manifest.step, retention);
-  } catch (const Error& error) {  // the new checkpoint is safe: not worth the run
+  } catch (const Error& error) {  // the new checkpoint is safe: do not end the run
     log::warn("older checkpoints were not removed: {}", error.what());
   }
 }

@@ -1,5 +1,5 @@
-// A checkpoint of weights alone, from any source: what an import writes. Tensors are streamed, so memory does not grow
-// with the model.
+// Writes a checkpoint that holds only weights, from any source, as an import does. Tensors are streamed, so memory use
+// does not grow with the model.
 //
 //   write_weights(folder, 0, specs, source, scalars);      // folder/manifest.json, folder/rank-00000.safetensors
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace partita::internal {
 
-// Fills the folder, which is there and empty, and is complete when this returns. The tensors are "model/NAME" in fp32,
-// one piece each. Errors: those of the source; no room (checked first).
+// Fills an existing empty folder, which is a complete checkpoint on return. The tensors are "model/NAME" in fp32, one
+// piece each. Errors: those of the source; not enough space (checked first).
 void write_weights(const std::filesystem::path& folder, int64_t step, std::span<const ParameterSpec>,
                    const WeightSource&, const nlohmann::json& scalars);
 

@@ -1,10 +1,10 @@
-// A value in a manifest, and what it must be: kind and range. Messages name it as "tensors[3].shape[1]".
+// A value in a manifest, with checks of its type and range. Error messages name it as "tensors[3].shape[1]".
 //
 //   const StoredField root(json, "");
 //   manifest.ranks = root.at("ranks").integer(1, 1000000);
 //   root.at("files").each([&](const StoredField& file) { names.push_back(file.at("name").text()); });
 //
-// Every error is Damaged: the program itself writes no other value.
+// Every error is Damaged: the program itself never writes such values.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace partita::internal {
 
 class StoredField {
  public:
-  // `value` outlives this.
+  // `value` must outlive this object.
   StoredField(const nlohmann::json& value, std::string name) : value_(value), name_(std::move(name)) {}
 
   [[nodiscard]] bool has(const char* key) const { return value_.is_object() && value_.contains(key); }

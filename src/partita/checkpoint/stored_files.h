@@ -1,4 +1,4 @@
-// The files of a checkpoint, opened when first asked for, and their pieces, checked against the manifest.
+// The files of a checkpoint, opened on first use, and their pieces, checked against the manifest.
 //
 //   StoredFiles files(folder, manifest);
 //   std::span<const std::byte> elements = files.bytes(tensor.info, tensor.pieces[0]);
@@ -19,12 +19,12 @@ namespace partita::internal {
 
 class StoredFiles {
  public:
-  // `manifest` stays where it is as long as this lives.
+  // `manifest` must outlive this object and not move.
   StoredFiles(std::filesystem::path folder, const Manifest& manifest);
 
-  // Error: the file is damaged, or holds no such piece.
+  // Error: the file is damaged, or has no such piece.
   [[nodiscard]] std::span<const std::byte> bytes(const TensorInfo&, const StoredPiece&);
-  // Reads a chunk of the piece, once however often it is asked for. Error: its checksum differs from the manifest's;
+  // Reads a chunk of the piece, only the first time it is asked for. Error: its checksum differs from the manifest's;
   // names file and tensor.
   void check(const TensorInfo&, const StoredPiece&, int64_t chunk);
 

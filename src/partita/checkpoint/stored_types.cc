@@ -43,7 +43,7 @@ StoredTypes stored_types_from(const json& value) try {
     }
   }
   return types;
-} catch (const json::exception&) {  // a value of another kind
+} catch (const json::exception&) {  // a value of the wrong type
   fail("stored_as is {}: names of tensors by element type expected", json_excerpt(value));
 }
 

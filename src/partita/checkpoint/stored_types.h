@@ -1,5 +1,5 @@
-// In which element type each tensor of a Hugging Face folder is stored, so that an export can write it back that way:
-// one type of most tensors, and those that differ (bf16 matrices with fp32 norms).
+// The element type of each tensor in a Hugging Face folder, so that an export can restore it: one usual type and the
+// exceptions (bf16 matrices with fp32 norms).
 //
 //   StoredTypes types = weights.stored_types();
 //   types.of("model.norm.weight");                       // F32
@@ -16,7 +16,7 @@ namespace partita::internal {
 
 struct StoredTypes {
   ElementType usual = ElementType::f32;                         // f32, f16 or bf16
-  std::map<std::string, ElementType, std::less<>> others = {};  // by the tensor's name there
+  std::map<std::string, ElementType, std::less<>> others = {};  // by the tensor's Hugging Face name
 
   [[nodiscard]] ElementType of(std::string_view name) const;
   bool operator==(const StoredTypes&) const = default;
@@ -24,7 +24,7 @@ struct StoredTypes {
 
 // "BF16", or {"usual": "BF16", "F32": ["model.norm.weight", ...]}.
 [[nodiscard]] nlohmann::json to_json(const StoredTypes&);
-// Error: another form, or a type that weights are not exported in.
+// Error: another form, or a type that weights cannot be exported in.
 [[nodiscard]] StoredTypes stored_types_from(const nlohmann::json&);
 
 }  // namespace partita::internal

@@ -1,4 +1,4 @@
-// Weights of a checkpoint of our own, in whatever layout it was written: its tensors "model/NAME".
+// The weights "model/NAME" of a Partita checkpoint, whatever layout it was written in.
 //
 //   const StoredWeights weights("runs/a/checkpoints/step-00000100");
 #pragma once
@@ -19,8 +19,7 @@ class StoredWeights final : public WeightSource {
   explicit StoredWeights(std::filesystem::path folder);
 
   void check(std::span<const ParameterSpec>) const override;
-  // Each chunk's checksum is compared when it is first read. Error: damaged; names file and tensor. Not for several
-  // threads at once.
+  // Verifies each chunk's checksum on its first read. Error: damaged; names file and tensor. Not thread-safe.
   void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
@@ -30,7 +29,7 @@ class StoredWeights final : public WeightSource {
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  std::map<std::string_view, const StoredTensor*> tensors_;  // weights, by our names
+  std::map<std::string_view, const StoredTensor*> tensors_;  // weights, by parameter name
   std::unique_ptr<StoredFiles> files_;
 };
 

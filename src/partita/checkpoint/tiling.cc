@@ -13,8 +13,8 @@ namespace {
 int64_t row_end(const Box& box) { return box.row + box.rows; }
 int64_t column_end(const Box& box) { return box.column + box.columns; }
 
-// The boxes that a row crosses, by their first column. They never overlap, so that they cover the row exactly if their
-// widths add up to its own.
+// The boxes that intersect the current row, keyed by first column. They never overlap, so they cover the row exactly if
+// their widths add up to its width.
 class CrossedBoxes {
  public:
   explicit CrossedBoxes(const TensorInfo& tensor) : tensor_(tensor) {}
@@ -31,7 +31,7 @@ class CrossedBoxes {
     boxes_.erase(box.column);
     width_ -= box.columns;
   }
-  // Of a band of rows, each of which crosses the same boxes.
+  // `band`: rows that all intersect the same boxes.
   void check_complete(const Box& band) const {
     if (width_ == band.columns) return;
     int64_t column = 0;

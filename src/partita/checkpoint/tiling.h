@@ -1,4 +1,4 @@
-// Whether the pieces of a tensor hold each of its elements exactly once. Pure.
+// Checks that the pieces of a tensor hold each element exactly once. Pure.
 //
 //   check_tiling(info, {{.rows = 2, .columns = 5}, {.row = 2, .rows = 1, .columns = 5}});
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace partita::internal {
 
-// In time of n log n for n boxes. Damaged: a box is not within the tensor, or elements are in two boxes or in none;
-// names the tensor and the first such rows and columns.
+// O(n log n) for n boxes. Damaged: a box exceeds the tensor, or elements are in two boxes or in none; names the tensor
+// and the first such rows and columns.
 void check_tiling(const TensorInfo&, std::vector<Box> boxes);
 
-// "rows [0, 2), columns [3, 5)"; of a vector "elements [3, 5)".
+// "rows [0, 2), columns [3, 5)"; for a vector "elements [3, 5)".
 [[nodiscard]] std::string box_text(const TensorInfo&, const Box&);
 
 }  // namespace partita::internal

@@ -1,4 +1,4 @@
-// Checking a checkpoint as a whole, for `partita checkpoint verify`.
+// Full verification of a checkpoint, for `partita checkpoint verify`.
 #include "partita/base/error.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/checksum.h"
@@ -13,7 +13,7 @@ std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder) 
     try {
       work();
     } catch (const Error& error) {
-      // A file that cannot be opened says the same for each of its tensors.
+      // A file that cannot be opened gives the same message for each of its tensors.
       if (problems.empty() || problems.back() != error.what()) problems.emplace_back(error.what());
     }
   };

@@ -1,8 +1,8 @@
-// Where weights are read from, whatever their format: a Hugging Face folder, a checkpoint of our own. Any box of any
-// parameter can be read alone, so that each rank reads what it holds and nobody holds the whole model.
+// Source of weights in any format: a Hugging Face folder, a Partita checkpoint. Any box of any parameter can be read
+// separately, so that each rank reads only its shard and none holds the whole model.
 //
 //   std::unique_ptr<WeightSource> source = ...;
-//   source->check(engine.parameters());                       // all there, nothing left over, by name
+//   source->check(engine.parameters());                       // all present and nothing left over, by name
 //   source->read(parameter, box, out);
 #pragma once
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace partita {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Error: parameters that are missing, of another shape, or in the source and not in the list; all, by name.
+  // Error: parameters that are missing, of another shape, or in the source but not in the list; lists all by name.
   virtual void check(std::span<const ParameterSpec>) const = 0;
   // out [box.count()] = this box of the parameter, row by row.
   virtual void read(const ParameterSpec&, const Box&, std::span<float> out) const = 0;
 
  protected:
-  // That the box is in the parameter, and `out` of its size.
+  // Checks that the parameter contains the box and that `out` has its size.
   static void check_box(const ParameterSpec& spec, const Box& box, std::span<const float> out) {
     PARTITA_CHECK(contains(whole_box(spec.shape), box) && std::ssize(out) == box.count(),
                   "{}: {} rows from {}, {} columns from {}, into {} elements", spec.name, box.rows, box.row,

@@ -58,7 +58,7 @@ void validate_memory(const Config& c) {
   check("offload_activations", c.memory.offload_activations);
 }
 
-// Error: a product of sizes that counts something no longer is a 64-bit integer (with room for sums of such).
+// Error: a product of sizes overflows a 64-bit integer (leaving room for sums of several).
 void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys, const char* what) {
   int64_t product = 1;
   for (const auto& [key, value] : keys) {
@@ -78,7 +78,7 @@ void validate_products(const Config& c) {
                    {"train.global_batch", t.global_batch},
                    {"train.sequence_length", t.sequence_length}},
                   "tokens");
-  // Of a layer's largest activation, in bytes; kernels count rows in 32 bits.
+  // Bytes of a layer's largest activation; kernels count rows in 32 bits.
   require_product({{"train.micro_batch", t.micro_batch},
                    {"train.sequence_length", t.sequence_length},
                    {"model.layers", c.model.layers},
@@ -118,7 +118,7 @@ void validate_data(const Config& c) {
   if (d.packing && !prompts) fail("data.packing is true: samples of token files have no padding, leave it out");
   if (prompts && d.prompt_key == d.completion_key)
     fail("data.prompt_key and completion_key are both \"{}\": give two keys", d.prompt_key);
-  if (!d.validation.empty()) return;  // nothing is split
+  if (!d.validation.empty()) return;  // nothing to split
   const std::array<double, 3> split = parse_split(d.split).shares;
   if (split[0] == 0) fail("data.split \"{}\" leaves nothing for training: use for example \"969,30,1\"", d.split);
   if (c.eval.every > 0 && split[1] == 0) {

@@ -1,4 +1,4 @@
-// What other training systems call the keys of a configuration, for the message about an unknown key.
+// Names that other training systems use for our configuration keys, for the error about an unknown key.
 //
 //   schema.also_called(config_aliases());
 //   // a.toml:3: unknown key 'optimizer.lr': did you mean 'optimizer.learning_rate'?
@@ -9,7 +9,7 @@
 
 namespace partita::internal {
 
-// Names of Hugging Face's Trainer and model configurations, Megatron-LM, DeepSpeed, nanoGPT, Lightning, PEFT.
+// Covers Hugging Face Trainer and model configs, Megatron-LM, DeepSpeed, nanoGPT, Lightning and PEFT.
 [[nodiscard]] std::span<const ConfigAlias> config_aliases();
 
 }  // namespace partita::internal

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 10> kSections = {"model.",      "lora.", 
                                                         "precision.",  "memory.",  "kernels.", "optimizer.",
                                                         "loss_scale.", "schedule."};
 constexpr std::array<std::string_view, 4> kWhere = {"run.directory", "run.fork", "run.rewind", "checkpoint.resume"};
-// Of the sections above, but they change no number.
+// Keys in the sections above that do not affect the numbers.
 constexpr std::array<std::string_view, 4> kHow = {"train.threads", "train.device", "data.cache", "kernels.tuning_file"};
 
 }  // namespace
@@ -65,7 +65,7 @@ void say_changes(const fs::path& folder, const RunState& saved, const std::map<s
     if (const auto rate = changed_rate(before, now, saved.step - saved.skipped_steps + 1,
                                        saved.consumed_samples + now.train.global_batch))
       log::warn("{}", *rate);
-  } catch (const Error& error) {  // of another version: no reason to stop
+  } catch (const Error& error) {  // written by another version: not a reason to stop
     log::warn("what changed since the run's last start is not known: {}", error.what());
   }
 }

@@ -1,4 +1,4 @@
-// What a run that is started again has in its configuration that it had not before.
+// Differences between the configuration of a resumed run and that of its previous start.
 //
 //   for (const ChangedKey& c : changed_keys(parse_saved_config(text, path), config))
 //     log::warn("{}", c.text());                         // "optimizer.learning_rate: 0.001 -> 0.005"
@@ -19,19 +19,19 @@ struct ChangedKey {
   std::string key, before, after;  // values as TOML
 
   [[nodiscard]] std::string text() const { return key + ": " + before + " -> " + after; }
-  // It decides what is trained, and how; the others where it is written, shown and computed.
+  // True if the key affects what is trained and how; false if it only affects output, display or execution.
   [[nodiscard]] bool changes_the_run() const;
 };
 
-// In the order of the schema, without the keys that say where a run is and starts.
+// In schema order, without the keys that name the run's folder and starting point.
 [[nodiscard]] std::vector<ChangedKey> changed_keys(const Config& before, const Config& now);
 
-// Where the schedule now has another rate at `step` than it had; `samples` are those consumed behind it.
+// A message if the schedule's learning rate at `step` has changed; `samples` includes that step's own.
 [[nodiscard]] std::optional<std::string> changed_rate(const Config& before, const Config& now, int64_t step,
                                                       int64_t samples);
 
-// Says what differs from the run's last start, a line each: data and seeds from those of the checkpoint it continues
-// at, keys from `folder`'s config.toml.
+// Logs the differences to the run's previous start, one per line: data and seeds against the checkpoint being resumed,
+// other keys against `folder`'s config.toml.
 void say_changes(const std::filesystem::path& folder, const RunState& saved,
                  const std::map<std::string, std::string>& identity, const Config& now);
 

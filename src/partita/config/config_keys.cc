@@ -1,4 +1,4 @@
-// The keys of a configuration: names, types, ranges and meanings, and reading and printing by them.
+// The configuration keys with their names, types, ranges and meanings; reading and printing.
 #include <utility>
 #include <vector>
 
@@ -279,7 +279,7 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
   };
   read();
   if (config.from.empty()) return config;
-  // The other model's shape and adapters as defaults, and what was said on top of them.
+  // The other model's shape and adapters become the defaults; the explicit settings are applied on top of them.
   const std::filesystem::path from = config.from;
   const ModelSource source = open_model(from, config.base);
   config = Config{};

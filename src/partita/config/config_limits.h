@@ -1,5 +1,5 @@
-// The highest value that each number of a configuration may have: beyond it a size could not be meant, or products of
-// sizes would no longer be 64-bit integers (config.cc checks products). What fits into memory shows when a run begins.
+// Upper bounds of numeric configuration keys: a larger value is certainly a mistake, or products of sizes would
+// overflow 64-bit integers (config.cc checks the products). Whether a run fits in memory is checked at startup.
 #pragma once
 #include "partita/config/schema.h"
 

@@ -1,4 +1,4 @@
-// Keys of earlier versions that have another name now.
+// Configuration keys that were renamed since earlier versions.
 //
 //   schema.renamed(config_renames());     // a.toml:3: train.precision is now called precision.compute
 #pragma once

@@ -14,11 +14,11 @@ namespace partita::internal {
 
 class FrozenParameters {
  public:
-  // `patterns` with commas, as a shell matches file names: * any characters, ? one. With adapters everything else is
-  // frozen as well.
+  // Comma-separated shell-style patterns: * matches any characters, ? exactly one. With adapters, everything else is
+  // frozen too.
   FrozenParameters(std::string_view patterns, const LoraConfig&);
   [[nodiscard]] bool operator()(const ParameterSpec&) const;
-  // Error: a pattern that matches no parameter (with one that there is), or nothing left to train.
+  // Error: a pattern matches no parameter (the message suggests one that exists), or nothing is left to train.
   void check(const std::vector<ParameterSpec>&) const;
 
  private:

@@ -17,13 +17,13 @@ namespace partita::internal {
 
 namespace {
 
-// What stands for a value in advice.
+// Placeholder for a value in advice.
 const char* placeholder(const ConfigField& field) {
   if (std::holds_alternative<int64_t*>(field.target)) return "N";
   return std::holds_alternative<double*>(field.target) ? "X" : "VALUE";
 }
 
-// A TOML scalar; another kind of node is an error at `where`.
+// Converts a TOML scalar; any other kind of node is an error at `where`.
 ConfigValue value_of(const ConfigField& field, const toml::node& node, std::string_view where) {
   if (const auto* v = node.as_boolean()) return v->get();
   if (const auto* v = node.as_integer()) return v->get();
@@ -54,7 +54,7 @@ std::string_view line_of(std::string_view text, size_t number) {
   return text.substr(0, text.find('\n'));
 }
 
-// What is wrong with a line that TOML refuses, in the cases that people meet. Empty: another one.
+// Explains common mistakes in a line that TOML rejects. Empty: not one of them.
 std::string toml_hint(std::string_view line) {
   const size_t equals = line.find('=');
   if (equals == std::string_view::npos) return "";
@@ -138,7 +138,7 @@ const ConfigField& ConfigSchema::find(std::string_view key, std::string_view whe
 
 // What to write instead of an unknown key.
 std::string ConfigSchema::advice(std::string_view key) const {
-  // The right name in the wrong section, or without one, is nearer than any other name, however far the section is.
+  // The right name in the wrong section, or with no section, beats any other name, however different the sections are.
   const auto last_part = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
   std::vector<std::string> keys, namesakes;
   for (const ConfigField& field : fields_) {
@@ -192,7 +192,7 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
 
 void ConfigSchema::read_overrides(std::span<const std::string> arguments, ConfigSources* sources) {
   constexpr std::string_view kWhere = "command line";
-  // Reads the setting at arguments[i], and leaves i at its last word.
+  // Reads the setting at arguments[i] and leaves i at its last word.
   const auto read = [&](size_t& i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--"))
@@ -200,7 +200,7 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     const size_t equals = argument.find('=');
     const ConfigField& field = find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kWhere);
     std::string text;
-    ConfigList words;  // of a list, each as it stands: the shell has told them apart
+    ConfigList words;  // list elements, one per argument: the shell has already split them
     if (equals != std::string::npos) {
       text = argument.substr(equals + 1);
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
@@ -214,14 +214,14 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     } else {
       fail("{0}: {1} has no value: write --{1}={2}", kWhere, field.key, placeholder(field));
     }
-    // One word alone may hold the whole list, as after an equals sign.
+    // A single word may hold the whole list, as after an equals sign.
     set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kWhere), kWhere);
     remember(sources, field, kWhere);
   };
   try {
     for (size_t i = 0; i < arguments.size(); ++i) read(i);
   } catch (const Error& error) {
-    throw UsageError(error.what());  // as with the options of a command; in a file it is an error
+    throw UsageError(error.what());  // like any command-line option; in a file it is an Error
   }
 }
 

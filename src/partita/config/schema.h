@@ -1,5 +1,5 @@
-// Configuration as a declared schema: each key is bound to a variable with its type, range and meaning, and from that
-// come reading TOML, command-line overrides, errors that say what was expected, printing and help.
+// A declared configuration schema: each key is bound to a variable with its type, range and meaning. TOML parsing,
+// command-line overrides, error messages, printing and help all derive from it.
 //
 //   struct { int64_t steps = 100; double rate = 1e-3; } settings;
 //   ConfigSchema schema;
@@ -8,12 +8,12 @@
 //       .field("rate", settings.rate, more_than(0), "learning rate");
 //   ConfigSources sources;
 //   schema.read_toml(read_file("a.toml"), "a.toml", &sources);     // [train] steps = 500
-//   schema.read_overrides({"--train.rate=2e-3"}, &sources);
+//   schema.read_overrides(std::vector<std::string>{"--train.rate=2e-3"}, &sources);
 //   schema.to_toml(&sources);   // [train]
 //                               // steps = 500     # a.toml:2
 //                               // rate = 0.002    # command line
 //
-// The variables keep their values (the defaults) where nothing is said, and must outlive the schema.
+// Variables that are not set keep their values (the defaults). They must outlive the schema.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,12 +30,12 @@
 
 namespace partita::internal {
 
-// What numbers are allowed; both ends included unless open.
+// Range of allowed numbers; both ends are inclusive unless marked open.
 struct Range {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
   bool least_open = false, most_open = false;
 
-  [[nodiscard]] bool contains(double value) const;  // never NaN or infinity
+  [[nodiscard]] bool contains(double value) const;  // false for NaN and infinity
   [[nodiscard]] std::string text() const;           // "at least 1 and less than 2"; empty: any
 };
 [[nodiscard]] constexpr Range any_number() { return {}; }
@@ -44,10 +44,10 @@ struct Range {
 [[nodiscard]] constexpr Range between(double least, double most) { return {.least = least, .most = most}; }
 [[nodiscard]] constexpr Range fraction() { return {.least = 0, .most = 1, .most_open = true}; }  // [0, 1)
 
-// Where a key's value came from: "a.toml:12" or "command line"; a default is not listed.
+// Where each value came from: "a.toml:12" or "command line". Defaults are not listed.
 using ConfigSources = std::map<std::string, std::string, std::less<>>;
 
-// A variable of an enumeration whose enumerators are 0, 1, ... in the order of `names`.
+// An enum variable whose enumerators are 0, 1, ... in the order of `names`.
 struct ConfigChoice {
   std::vector<std::string> names;
   std::function<size_t()> get;
@@ -56,18 +56,18 @@ struct ConfigChoice {
 
 using ConfigList = std::vector<std::string>;
 
-// The last part of a key as other systems have it, in lower case with underscores, and what to do instead: the end of
-// the message about an unknown key.
+// The last component of a key in other systems, lower case with underscores, and the advice shown when it is used as an
+// unknown key.
 struct ConfigAlias {
   std::string_view name, advice;
 };
 
-// A key that had another name: files and commands with the old one are still read.
+// A renamed key: the old name is still accepted in files and on the command line.
 struct ConfigRename {
   std::string_view before, now;  // "train.precision", "precision.compute"
 };
 
-// A value as it stands in a file or on the command line, before it meets its key's type.
+// A value as written in a file or on the command line, before conversion to its key's type.
 using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList>;
 
 struct ConfigField {
@@ -82,18 +82,18 @@ struct ConfigField {
 
 class ConfigSchema {
  public:
-  // The fields that follow belong to this section.
+  // The fields added after this call belong to the section.
   ConfigSchema& section(std::string name, std::string meaning);
 
   ConfigSchema& field(std::string name, bool& target, std::string meaning);
   ConfigSchema& field(std::string name, std::string& target, std::string meaning);
   ConfigSchema& field(std::string name, std::filesystem::path& target, std::string meaning);
-  // In TOML an array of strings and numbers; on the command line, words: "--data.blend 0.7 a 0.3 b", or one argument of
-  // them. Numbers are taken as text.
+  // TOML: an array of strings and numbers. Command line: several words, "--data.blend 0.7 a 0.3 b", or all of them in
+  // one argument. Numbers are kept as text.
   ConfigSchema& field(std::string name, ConfigList& target, std::string meaning);
   ConfigSchema& field(std::string name, int64_t& target, Range range, std::string meaning);
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);
-  // A name "true" or "false" is also met by the TOML boolean.
+  // The names "true" and "false" also match TOML booleans.
   template <class Enum>
   requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target, std::span<const char* const> names,
                                                      std::string meaning) {
@@ -109,38 +109,39 @@ class ConfigSchema {
     return choice(std::move(name), target, std::span(names.begin(), names.size()), std::move(meaning));
   }
 
-  // Keys that had other names; `renames` outlives the schema.
+  // Accepts the old names of keys; `renames` must outlive the schema.
   ConfigSchema& renamed(std::span<const ConfigRename> renames);
-  // Names to know in messages; `aliases` outlives the schema.
+  // Names for error messages; `aliases` must outlive the schema.
   ConfigSchema& also_called(std::span<const ConfigAlias> aliases);
-  // Lowers the highest value that a number may have; its field says the rest. Error: there is no such number.
+  // Lowers the upper bound of a numeric key whose field declared the rest of the range. Error: no such numeric key.
   ConfigSchema& at_most(std::string_view key, double most);
 
-  // Sets what the text says; `file` is for messages and sources. Error: not TOML, unknown section or key (names the
-  // nearest), wrong type or range; each with file and line.
+  // Sets the values in `text`; `file` is for messages and sources. Errors, each with file and line: invalid TOML,
+  // unknown section or key (with the nearest name), wrong type, out of range.
   void read_toml(std::string_view text, std::string_view file, ConfigSources* sources = nullptr);
 
-  // Sets what arguments "--section.key=value", or "--section.key" "value", say; a boolean key alone means true, a list
-  // takes all values that follow it. A value may be quoted as in TOML. Of a key given twice the last value counts.
+  // Sets the values of arguments "--section.key=value" or "--section.key" "value". A boolean key alone means true; a
+  // list takes all values up to the next key. A value may be quoted as in TOML. If a key is repeated, the last value
+  // wins.
   void read_overrides(std::span<const std::string> arguments, ConfigSources* sources = nullptr);
 
-  // All keys as valid TOML; with sources, each line ends in where its value came from.
+  // All keys as valid TOML; with sources, each line ends with the origin of its value.
   [[nodiscard]] std::string to_toml(const ConfigSources* sources = nullptr) const;
 
-  // All keys with type, present value (the default, before anything is read) and meaning.
+  // All keys with type, current value (the default, before anything is read) and meaning.
   [[nodiscard]] std::string help() const;
-  // The same as Markdown, a table per section, and the old names of keys.
+  // The same as Markdown, one table per section, including renamed keys.
   [[nodiscard]] std::string markdown() const;
 
   [[nodiscard]] std::span<const ConfigField> fields() const { return fields_; }
 
-  // What was read under an old name: "a.toml:3: train.precision is now called precision.compute".
+  // One note per key read under its old name: "a.toml:3: train.precision is now called precision.compute".
   [[nodiscard]] std::span<const std::string> notes() const { return notes_; }
 
  private:
   struct Section {
     std::string name, meaning;
-    size_t begin;  // its first field
+    size_t begin;  // index of its first field
   };
 
   ConfigSchema& add(std::string name, std::string meaning, Range range, decltype(ConfigField::target) target);

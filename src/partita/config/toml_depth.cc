@@ -6,7 +6,8 @@
 namespace partita::internal {
 namespace {
 
-// Where the string ends that begins at `at`: behind its last quote, or, of a string of one line, at the line's end.
+// End of the string that begins at `at`: past its closing quote, or the end of the line for an unterminated single-line
+// string.
 size_t end_of_string(std::string_view text, size_t at) {
   const char quote = text[at];
   const std::string_view three = text.substr(at, 3);
@@ -20,7 +21,7 @@ size_t end_of_string(std::string_view text, size_t at) {
       return i + 1;
     } else if (lines && text.substr(i, 3) == three) {
       i += 3;
-      while (i < text.size() && text[i] == quote) ++i;  // up to two quotes may stand before the last three
+      while (i < text.size() && text[i] == quote) ++i;  // up to two quotes may precede the closing three
       return i;
     }
   }
@@ -32,7 +33,7 @@ size_t end_of_string(std::string_view text, size_t at) {
 TomlDepth toml_depth(std::string_view text) {
   TomlDepth most;
   int64_t line = 1, levels = 0;
-  std::vector<int64_t> open;  // levels around each bracket that is open
+  std::vector<int64_t> open;  // level of each open bracket
   const auto deeper = [&] {
     if (++levels > most.levels) most = {levels, line};
   };
@@ -52,7 +53,7 @@ TomlDepth toml_depth(std::string_view text) {
         ++line;
         if (open.empty()) levels = 0;
         break;
-      case '.':  // of a key; that of a number is taken for one too, and goes with the value
+      case '.':  // key separator; a decimal point is counted too, until its value ends
         deeper();
         break;
       case '[':

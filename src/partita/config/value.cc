@@ -32,7 +32,7 @@ std::string join(std::span<const std::string> names) {
   return text;
 }
 
-// A TOML basic string: one line, whatever is in it.
+// A TOML basic string, always on one line.
 std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -60,7 +60,7 @@ ConfigList words_of(std::string_view text) {
   return words;
 }
 
-// The shortest text that reads back to the same double, always marked as a float.
+// The shortest text that reads back to the same double, always recognizable as a float.
 std::string number(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -74,7 +74,7 @@ std::string text_of(const ConfigValue& value) {
       value);
 }
 
-// What was probably meant by a value of another type: ": write 1000". Empty: not known.
+// Guess at the intended value when the type is wrong: ": write 1000". Empty: no guess.
 std::string meant(const ConfigField& field, const ConfigValue& value) {
   const std::string* text = std::get_if<std::string>(&value);
   if (std::holds_alternative<int64_t*>(field.target)) {
@@ -91,7 +91,7 @@ std::string meant(const ConfigField& field, const ConfigValue& value) {
   return "";
 }
 
-// The value as a T, or the error that it is none.
+// The value as a T; error if it has another type.
 template <class T>
 const T& as(const ConfigField& field, const ConfigValue& value, std::string_view where) {
   const T* typed = std::get_if<T>(&value);
@@ -121,7 +121,7 @@ ConfigList as_list(const ConfigField& field, const ConfigValue& value, std::stri
   return as<ConfigList>(field, value, where);
 }
 
-// A text in quotes as TOML has them, without them: '"bf16"' from a command line that was copied from a file.
+// Strips TOML quotes: '"bf16"' on a command line copied from a file.
 std::string unquoted(const std::string& text) {
   if (text.size() < 2 || text.front() != '"' || text.back() != '"' || text.find('\n') != std::string::npos) return text;
   try {

@@ -1,4 +1,4 @@
-// One value of a configuration and its key's type, for config.cc: how a value becomes a field's, or why it cannot.
+// Conversion of configuration values to the type of their key, and the errors when that fails. Used by schema.cc.
 //
 //   set(field, read_as(field, "12", "command line"), "command line");
 #pragma once
@@ -9,17 +9,18 @@
 
 namespace partita::internal {
 
-// Sets the field to the value. Error, which names `where`: the value has another type or is out of range.
+// Sets the field. Error, naming `where`: the value has another type or is out of range.
 void set(const ConfigField& field, const ConfigValue& value, std::string_view where);
 
-// What the text of an override means to this field; text that its type does not know stays text, for set to refuse.
+// Parses the text of an override for this field. Text that does not parse as the field's type stays a string, which
+// set() rejects.
 [[nodiscard]] ConfigValue read_as(const ConfigField& field, const std::string& text, std::string_view where);
 
 // "WHERE: KEY = FOUND: expected an integer of at least 1HINT"
 [[noreturn]] void wrong_value(const ConfigField& field, std::string_view where, std::string_view found,
                               std::string_view hint = "");
 
-// "did you mean 'NAME'?"; of an empty name, where all names are listed.
+// "did you mean 'NAME'?"; if `name` is empty, where the valid names are listed.
 [[nodiscard]] std::string did_you_mean(const std::string& name);
 
 [[nodiscard]] std::string lower(std::string text);

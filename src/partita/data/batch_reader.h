@@ -1,10 +1,10 @@
-// Fills the micro-batches that a rank trains on.
+// Reads the micro-batches of one rank.
 //
 //   const BatchReader reader(train, plan, rank);
-//   TokenBatch batch;                                     // its buffers are kept from read to read
+//   TokenBatch batch;                                     // its buffers are reused
 //   reader.read(consumed_samples, micro_batch_index, batch);
 //
-// For validation hand in 0 as consumed_samples each time: the same samples in the same order in every evaluation.
+// For validation, pass 0 as consumed_samples each time: every evaluation then reads the same samples in the same order.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -16,17 +16,17 @@ namespace partita::internal {
 
 struct TokenBatch {
   int64_t samples = 0, length = 0;
-  std::vector<int32_t> tokens, labels, positions;  // [samples, length], as SampleSlots has them
+  std::vector<int32_t> tokens, labels, positions;  // [samples, length], as in SampleSlots
   std::vector<int32_t> first_keys;                 // [samples, length]; empty unless documents are separate
-  std::vector<int64_t> sample_ids;                 // [samples]: counted over the whole run, the same on every layout
+  std::vector<int64_t> sample_ids;                 // [samples]: numbered over the whole run, the same for every layout
 };
 
 class BatchReader {
  public:
-  // Keeps a reference to `source`. Error: rank outside the plan's.
+  // Keeps a reference to `source`. Error: rank is outside the plan.
   BatchReader(const SampleSource& source, BatchPlan plan, int64_t rank);
 
-  // Error: samples beyond the source's.
+  // Error: the samples exceed the source.
   void read(int64_t consumed_samples, int64_t micro_batch_index, TokenBatch& batch) const;
 
   [[nodiscard]] const BatchPlan& plan() const { return plan_; }

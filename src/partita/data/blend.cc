@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kSurplus = 0.005;  // Megatron's mid_level_dataset_surplus
 
-// numpy's sum of a contiguous array of doubles: eight partial sums, halves of long arrays by themselves
+// numpy's sum of a contiguous array of doubles: eight partial sums, and long arrays are halved recursively
 // (numpy/_core/src/umath/loops_utils.h.src, pairwise_sum).
 double pairwise_sum(std::span<const double> v) {
   if (v.size() < 8) {

@@ -1,13 +1,13 @@
-// Samples of several datasets in one order, by weight, as Megatron-LM blends them (blended_dataset.py,
+// Blends the samples of several datasets by weight, as in Megatron-LM (blended_dataset.py,
 // blended_megatron_dataset_builder.py, helpers.cpp). Pure functions.
 //
-//   const std::vector<BlendPart> parts = parse_blend({"0.7", "data/web", "0.3", "data/books"});
-//   const std::vector<double> weights = normalized_weights({0.7, 0.3});
+//   const auto parts = parse_blend(std::vector<std::string>{"0.7", "data/web", "0.3", "data/books"});
+//   const std::vector<double> weights = normalized_weights(std::vector{0.7, 0.3});
 //   const BlendIndex index = build_blend_index(weights, blend_size(weights, samples));
 //   // sample k is sample index.sample[k] of dataset index.dataset[k]
 //
-// Each sample comes from the dataset that is furthest behind its share. A shorter blend is the beginning of a longer
-// one of the same weights.
+// Each sample comes from the dataset that is furthest behind its share. With the same weights, a shorter blend is a
+// prefix of a longer one.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -19,28 +19,28 @@
 namespace partita::internal {
 
 struct BlendPart {
-  std::optional<double> weight;  // of all parts, or of none: then each counts by its size
+  std::optional<double> weight;  // set for all parts or for none; if unset, parts are weighted by size
   std::filesystem::path prefix;
 };
 
-// Weights and prefixes in turn, or prefixes alone. Error: a weight without a prefix or the other way round, one that is
-// not more than 0, the same prefix twice.
+// Parses alternating weights and prefixes, or prefixes only. Error: a weight without a prefix or vice versa, a weight
+// that is not positive, a repeated prefix.
 [[nodiscard]] std::vector<BlendPart> parse_blend(std::span<const std::string> items);
 
-// Divided by their sum, with the roundings of numpy: sum, which is pairwise from eight numbers on.
+// Divides by the sum, with numpy's rounding: its sum is pairwise for eight or more numbers.
 [[nodiscard]] std::vector<double> normalized_weights(std::span<const double> weights);
 
-// The samples of a blend of at least `samples`: each part's share is rounded up. weights: normalized.
+// Number of samples in a blend of at least `samples`, with each part's share rounded up. weights: normalized.
 [[nodiscard]] int64_t blend_size(std::span<const double> weights, int64_t samples);
-// What a part of this weight is asked for: its share and 0.5 % more.
+// Number of samples to request from a part of this weight: its share plus 0.5%.
 [[nodiscard]] int64_t part_samples(double weight, int64_t samples);
 
 struct BlendIndex {
   std::vector<int16_t> dataset;
-  std::vector<int64_t> sample;  // of that dataset, each counted from 0
+  std::vector<int64_t> sample;  // index within that dataset, counted from 0
 };
 
-// weights: normalized. They are normalized once more, as they are there.
+// weights: normalized. They are normalized again, as Megatron-LM does.
 [[nodiscard]] BlendIndex build_blend_index(std::span<const double> weights, int64_t size);
 
 }  // namespace partita::internal

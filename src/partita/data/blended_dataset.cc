@@ -41,8 +41,8 @@ BlendedDataset::BlendedDataset(const std::vector<Part>& parts, const GptIndexSpe
   owner_ = arrays.owner;
   dataset_ = arrays.as<int16_t>(0);
   sample_ = arrays.as<int64_t>(1);
-  // Of each plan what each part is asked for. Where the roundings of many parts add up to more than the margin, the
-  // part goes on as a prolonged one does.
+  // Samples to request from each part, for each planned length. If the rounding of many parts exceeds the margin, the
+  // part is extended like a prolonged run.
   std::vector<int64_t> plans = {spec.samples};
   plans.insert(plans.end(), options.prolonged.begin(), options.prolonged.end());
   std::vector<std::vector<int64_t>> asked(parts.size());

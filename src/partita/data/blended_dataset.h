@@ -3,9 +3,8 @@
 //   const BlendedDataset train({{0.7, web, range_of_web}, {0.3, books, range_of_books}},
 //                              {.split = "train", .sequence_length = 1024, .samples = steps * global_batch}, options);
 //
-// Each part is a GptDataset of the samples that the blend takes of it, with 0.5 % more. The same parts, weights,
-// samples and seed give the same samples as Megatron-LM's BlendedDataset. A prolonged blend begins with the shorter
-// one.
+// Each part is a GptDataset with the samples that the blend takes from it, plus 0.5%. The same parts, weights, samples
+// and seed give the same samples as Megatron-LM's BlendedDataset. An extended blend begins with the shorter one.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,10 +21,10 @@ class BlendedDataset : public SampleSource {
     double weight;
     std::shared_ptr<const IndexedDataset> tokens;
     SequenceRange range;
-    IndexCache cache;  // of this part's own order
+    IndexCache cache;  // for this part's own order
   };
 
-  // options.cache keeps the order of the blend. Error: no parts; those of GptDataset.
+  // options.cache stores the order of the blend. Error: no parts; those of GptDataset.
   BlendedDataset(const std::vector<Part>& parts, const GptIndexSpec& spec, const GptDataset::Options& options);
 
   [[nodiscard]] int64_t size() const override { return static_cast<int64_t>(dataset_.size()); }

@@ -13,7 +13,7 @@ using namespace internal;
 
 namespace {
 
-// What the order depends on. Of the token files that is the index alone.
+// What the order depends on. Of the token files, that is only the index.
 std::string describe(const IndexedDataset& tokens, SequenceRange range, const GptIndexSpec& spec) {
   return fmt::format(
       "GPT samples of token files whose index has {} bytes, hash {}\nsequences {} to {}\nsequence length {}\n"
@@ -49,7 +49,8 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> tokens, SequenceRan
 }
 
 void GptDataset::add_part(SequenceRange range, const GptIndexSpec& spec, const IndexCache& cache) {
-  const EpochPlan plan = plan_epochs(spec, range.size(), tokens_per_epoch_);  // its errors before anything is written
+  const EpochPlan plan =
+      plan_epochs(spec, range.size(), tokens_per_epoch_);  // raises its errors before anything is written
   const auto make = [&] {
     announce_order({.name = spec.split,
                     .samples = plan.samples,

@@ -11,7 +11,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// Where each sample begins when the sequences are laid end to end, and where the last one ends.
+// Start of each sample when the sequences are concatenated, and the end of the last one.
 std::vector<TokenPosition> lay_out(std::span<const int64_t> sequences, int64_t first_id,
                                    std::span<const int32_t> lengths, int64_t sequence_length, int64_t samples) {
   std::vector<TokenPosition> starts;
@@ -19,7 +19,7 @@ std::vector<TokenPosition> lay_out(std::span<const int64_t> sequences, int64_t f
   TokenPosition at{0, 0};
   starts.push_back(at);
   for (int64_t sample = 0; sample < samples; ++sample) {
-    // L + 1 tokens from `at`: stop on the last of them, which the next sample begins with.
+    // Advance by L tokens: samples have L + 1 tokens and share one with the next sample.
     int64_t wanted = sequence_length + 1;
     for (;;) {
       const int64_t id = sequences[static_cast<size_t>(at.entry)];

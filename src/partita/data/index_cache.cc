@@ -19,9 +19,9 @@ using namespace internal;
 namespace fs = std::filesystem;
 namespace {
 
-// The file, all numbers u64, little-endian:
-//   magic | checksum of all that follows | bytes of the description | arrays | bytes of each | description | arrays
-// Description and arrays are filled up to multiples of 8 with zeros.
+// File layout; all numbers are u64, little-endian:
+//   magic | checksum of the rest | bytes of description | number of arrays | bytes of each | description | arrays
+// Description and arrays are zero-padded to multiples of 8.
 constexpr std::string_view kMagic = "PARTITA ORDER 1\n";
 constexpr size_t kChecked = kMagic.size() + sizeof(uint64_t);
 
@@ -29,7 +29,7 @@ constexpr size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// What follows the checksum, in pieces.
+// The parts of the file after the checksum.
 std::vector<std::span<const std::byte>> pieces_of(std::span<const uint64_t> numbers, std::string_view description,
                                                   const SharedArrays& arrays) {
   static constexpr std::byte kZeros[8] = {};
@@ -50,7 +50,7 @@ uint64_t checksum_of(std::span<const std::span<const std::byte>> pieces) {
   return XXH3_64bits_digest(&state);
 }
 
-// Leaves what has the name as it is: somebody may have mapped it.
+// Never replaces an existing file: another process may have it mapped.
 void write(const fs::path& path, const std::string& description, const SharedArrays& arrays) {
   std::vector<uint64_t> numbers = {description.size(), arrays.arrays.size()};
   for (const auto array : arrays.arrays) numbers.push_back(array.size());
@@ -65,8 +65,8 @@ void write(const fs::path& path, const std::string& description, const SharedArr
 }
 
 struct Found {
-  std::optional<SharedArrays> arrays;  // nothing: the file is not there, damaged, or of something else
-  std::string problem;                 // why not, if it is there
+  std::optional<SharedArrays> arrays;  // empty: the file does not exist, is damaged, or holds something else
+  std::string problem;                 // the reason, if the file exists
 };
 
 Found map(const fs::path& path, std::string_view description, size_t count) try {
@@ -85,7 +85,7 @@ Found map(const fs::path& path, std::string_view description, size_t count) try 
     std::memcpy(&value, rest.data() + i * sizeof value, sizeof value);
     return static_cast<size_t>(value);
   };
-  // The checksum agrees: what stands there was written, perhaps by another version.
+  // The checksum matches: these numbers were written as they are, but perhaps by another version.
   if (number(1) != count || number(0) != description.size()) return damaged("belongs to something else");
   size_t at = (2 + count) * sizeof(uint64_t), end = at + padded(description.size());
   if (rest.size() < end) return damaged("is damaged");
@@ -107,7 +107,7 @@ Found map(const fs::path& path, std::string_view description, size_t count) try 
   return {{}, error.what()};
 }
 
-// Which file has the name, and since when: a number that a removed file leaves free is soon used again.
+// Identifies a file by number and time: the number alone may be reused soon after a removal.
 struct Identity {
   explicit Identity(const fs::path& path) { there = ::stat(path.c_str(), &info) == 0; }
   bool operator==(const Identity& other) const {
@@ -118,8 +118,8 @@ struct Identity {
   bool there = false;
 };
 
-// As map, but a file that cannot be used is removed. Where another machine does not see the lock, it may have put a
-// good file there while this one was read: that one stays.
+// Like map, but removes an unusable file. If another machine, which may not see the lock, has put a new file there in
+// the meantime, that one stays.
 std::optional<SharedArrays> map_or_remove(const fs::path& path, std::string_view description, size_t count) {
   const Identity before(path);
   Found found = map(path, description, count);
@@ -156,10 +156,10 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
   fs::create_directories(folder_, error);
   fs::path lock_path = path;
   lock_path += ".lock";
-  // What is there is whole: no lock, all ranks read at once.
+  // An existing file is complete: all ranks may read it without the lock.
   if (auto found = map(path, description, count).arrays) {
     std::error_code ignored;
-    if (fs::exists(lock_path, ignored)) {  // of a process that was killed, or of one that is just done
+    if (fs::exists(lock_path, ignored)) {  // left by a killed process, or by one that has just finished
       (void)remove_abandoned(path);
       remove_abandoned_lock(lock_path);
     }
@@ -169,7 +169,7 @@ SharedArrays IndexCache::get(const std::string& name, const std::string& descrip
   if (lock->held()) {
     if (auto found = map_or_remove(path, description, count)) return *std::move(found);
     (void)remove_abandoned(path);
-    // The one before has built and could not write, or was killed: nobody waits for a second time.
+    // The previous holder could not write its arrays, or was killed: release the lock, so that no one waits twice.
     if (lock->waited()) lock.reset();
   }
   SharedArrays built = build();

@@ -37,7 +37,7 @@ bool copy(TokenType type, const std::byte* from, std::span<int32_t> out) {
   return false;
 }
 
-// A prefix given with an ending is a common slip.
+// Handles a common mistake: a prefix given with its file extension.
 void require_files(const std::filesystem::path& prefix) {
   for (const auto& path : {idx_path(prefix), bin_path(prefix)}) {
     if (std::filesystem::exists(path)) continue;

@@ -1,10 +1,10 @@
-// Reads PREFIX.bin and PREFIX.idx (indexed_format.h) through memory maps: opening costs no memory, reading one copy.
+// Reads PREFIX.bin and PREFIX.idx (indexed_format.h) memory-mapped: opening uses no memory, reading copies once.
 //
 //   const IndexedDataset dataset("data/text_document");
 //   std::vector<int32_t> ids(static_cast<size_t>(dataset.length(3)));
 //   dataset.read(3, 0, ids);                         // all of sequence 3
 //
-// Sequences hold the tokens; documents are runs of sequences (of one, where text was tokenized whole).
+// Sequences hold the tokens; documents are ranges of sequences (one each, if text was tokenized whole).
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -18,8 +18,8 @@ namespace partita {
 
 class IndexedDataset {
  public:
-  // Error: a missing, cut or damaged file; names the file, the field, what was expected and found. Every length, offset
-  // and document end is checked.
+  // Error: a missing, truncated or damaged file; names the file, the field, and what was expected and found. Checks
+  // every length, offset and document end.
   explicit IndexedDataset(const std::filesystem::path& prefix);
 
   [[nodiscard]] const std::filesystem::path& prefix() const { return prefix_; }
@@ -28,20 +28,20 @@ class IndexedDataset {
   [[nodiscard]] int64_t documents() const { return header_.documents; }
   [[nodiscard]] int64_t tokens() const { return tokens_; }
 
-  // Tokens of a sequence.
+  // Number of tokens in a sequence.
   [[nodiscard]] int64_t length(int64_t sequence) const { return load<int32_t>(header_.lengths_at() + 4 * sequence); }
   // The sequences of document d are document_begin(d) .. document_begin(d + 1) - 1.
   [[nodiscard]] int64_t document_begin(int64_t document) const {
     return load<int64_t>(header_.document_ends_at() + 8 * document);
   }
-  // The bytes of PREFIX.idx, which says all but the tokens themselves.
+  // The bytes of PREFIX.idx, which describes everything but the tokens themselves.
   [[nodiscard]] std::span<const std::byte> index_bytes() const { return index_.bytes(); }
   // Copies tokens begin .. begin + out.size() - 1 of a sequence. Error: outside the sequence; a token that is negative
-  // or no int32: -1 would be taken for a label that does not count.
+  // or exceeds int32: -1 would be taken for an ignored label.
   void read(int64_t sequence, int64_t begin, std::span<int32_t> out) const;
 
  private:
-  // The blocks of the index are never aligned: 34 bytes of header stand before them.
+  // The arrays of the index are unaligned, because its header has 34 bytes.
   template <class T>
   [[nodiscard]] T load(int64_t at) const {
     T value;

@@ -94,7 +94,7 @@ IndexHeader parse_header(std::string_view file, std::string_view origin) {
   const TypeInfo* info = find_type(code);
   if (!info) fail("{}: token type 1 to 5 or 8 (integers) expected, found code {}", origin, code);
   const auto sequences = load<uint64_t>(file, 18), document_ends = load<uint64_t>(file, 26);
-  // Bounds that keep the sizes below from overflowing; the exact check follows.
+  // Rough bounds that prevent overflow below; the exact check follows.
   if (sequences > file.size() / 12 || document_ends > file.size() / 8) {
     fail("{}: {} sequences and {} documents do not fit in a file of {} bytes: cut short or damaged", origin, sequences,
          document_ends, file.size());
@@ -117,7 +117,7 @@ int64_t check_index(const IndexHeader& header, std::string_view file, std::strin
     return load<int64_t>(file, static_cast<size_t>(header.document_ends_at() + 8 * d));
   };
   const int64_t token_bytes = size_of(header.type);
-  int64_t begin = 0;  // where sequence s is expected: they follow each other without gaps
+  int64_t begin = 0;  // expected offset of sequence s: sequences are contiguous
   for (int64_t s = 0; s < header.sequences; ++s) {
     const int64_t count = length(s);
     if (count < 0) fail("{}: sequence {} has the length {}, 0 or more expected", origin, s, count);

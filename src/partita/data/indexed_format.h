@@ -1,14 +1,14 @@
 // Megatron-LM's token files, PREFIX.bin and PREFIX.idx, byte by byte (megatron/core/datasets/indexed_dataset.py).
 //
-// PREFIX.bin: the tokens of all sequences, one after the other, nothing else. PREFIX.idx, little-endian, unaligned:
+// PREFIX.bin: the tokens of all sequences, concatenated. PREFIX.idx, little-endian, unaligned:
 //   byte 0         9 bytes  "MMIDIDX\0\0"
 //        9         u64      version, 1
 //        17        u8       code of the token type
 //        18        u64      S, sequences
 //        26        u64      D, documents + 1
 //        34        i32 x S  tokens of each sequence
-//        34 +  4S  i64 x S  where each begins in the .bin, in bytes
-//        34 + 12S  i64 x D  0, then for each document the sequence that follows its last one
+//        34 +  4S  i64 x S  byte offset of each in the .bin
+//        34 + 12S  i64 x D  0, then for each document the index of the sequence after its last one
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,17 +17,17 @@
 
 namespace partita {
 
-enum class TokenType : uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };  // codes of the .idx
+enum class TokenType : uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };  // codes used in the .idx
 
-[[nodiscard]] int64_t size_of(TokenType);           // bytes a token
+[[nodiscard]] int64_t size_of(TokenType);           // bytes per token
 [[nodiscard]] std::string_view name_of(TokenType);  // "u16"
 
-// What Megatron's writer takes for a vocabulary: u16 below 65500, else i32.
+// The type Megatron's writer uses for a vocabulary: u16 below 65500, else i32.
 [[nodiscard]] constexpr TokenType token_type_for(int64_t vocab_size) {
   return vocab_size < 65500 ? TokenType::u16 : TokenType::i32;
 }
 
-// PREFIX.bin and PREFIX.idx; PREFIX may hold dots.
+// PREFIX.bin and PREFIX.idx; PREFIX may contain dots.
 [[nodiscard]] std::filesystem::path bin_path(const std::filesystem::path& prefix);
 [[nodiscard]] std::filesystem::path idx_path(const std::filesystem::path& prefix);
 
@@ -48,10 +48,10 @@ struct IndexHeader {
 
 [[nodiscard]] std::array<char, IndexHeader::kBytes> format_header(const IndexHeader& header);
 
-// Error: what the field is, what was expected and found; `origin` is the file's name.
+// Error: names the field and what was expected and found; `origin` is the file name.
 [[nodiscard]] IndexHeader parse_header(std::string_view file, std::string_view origin);
 
-// Checks every length, offset and document end of an index with this header; gives the tokens that it speaks of. Error:
+// Checks every length, offset and document end of an index with this header; returns its total number of tokens. Error:
 // likewise.
 [[nodiscard]] int64_t check_index(const IndexHeader& header, std::string_view file, std::string_view origin);
 

@@ -17,13 +17,13 @@ std::filesystem::path folder_of(const std::filesystem::path& prefix) {
   return prefix.has_parent_path() ? prefix.parent_path() : std::filesystem::path(".");
 }
 
-// Appends the tokens as T; returns false where T cannot hold one of them.
+// Appends the tokens as T; returns false if T cannot represent one of them.
 template <class T>
 bool append_as(std::span<const int32_t> tokens, std::vector<std::byte>& out) {
   const size_t begin = out.size();
   out.resize(begin + tokens.size() * sizeof(T));
   std::byte* to = out.data() + begin;
-  bool fits = true;  // asked at the end: the loop has no branch
+  bool fits = true;  // checked after the loop, to keep it branch-free
   for (int32_t token : tokens) {
     const T value = static_cast<T>(token);
     fits &= static_cast<int64_t>(value) == token;
@@ -116,7 +116,7 @@ void IndexedWriter::add_dataset(const IndexedDataset& dataset) {
   }
   first_dataset_ = false;
   const MappedFile tokens(bin_path(dataset.prefix()),
-                          MappedFile::Access::sequential);  // read ahead, unlike the dataset's
+                          MappedFile::Access::sequential);  // with readahead, unlike the dataset's mapping
   for (auto rest = tokens.bytes(); !rest.empty();) {
     const auto piece = rest.first(std::min(rest.size(), kFlushBytes));
     put(piece);
@@ -154,7 +154,7 @@ void IndexedWriter::finish() {
   const std::array<char, IndexHeader::kBytes> head = format_header(header);
   write(std::as_bytes(std::span(head)));
   lengths_.read_back(write);
-  int64_t begin = 0;  // of the sequence in the .bin
+  int64_t begin = 0;  // byte offset of the sequence in the .bin
   std::vector<int64_t> begins;
   lengths_.read_back([&](std::span<const std::byte> lengths) {
     begins.clear();
@@ -190,8 +190,8 @@ void IndexedWriter::publish() {
   PARTITA_CHECK(index_.has_value(), "{} is published before finish()", prefix_.string());
   std::filesystem::path lock_path = prefix_;
   lock_path += ".lock";
-  const FileLock lock(lock_path);  // of two runs of one prefix: the files of one, not one file of each
-  // An index beside tokens that are not its own would be worse than none.
+  const FileLock lock(lock_path);  // two runs with the same prefix must not mix their files
+  // An index next to another run's tokens would be worse than none.
   std::error_code error;
   for (const auto& path : {idx_path(prefix_), sums_path(prefix_)}) {
     std::filesystem::remove(path, error);

@@ -8,7 +8,7 @@ namespace partita::internal {
 
 AtomicFile npy_file(const std::filesystem::path& path, std::string_view type, std::span<const std::byte> values,
                     int64_t rows, int64_t columns) {
-  constexpr size_t kAligned = 64, kBefore = 10;  // magic, version and length of the header stand before it
+  constexpr size_t kAligned = 64, kBefore = 10;  // kBefore: magic, version and length precede the header
   const std::string shape = columns == 0 ? fmt::format("({},)", rows) : fmt::format("({}, {})", rows, columns);
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
   header.append(kAligned - (kBefore + header.size() + 1) % kAligned, ' ');

@@ -1,9 +1,9 @@
-// Arrays as numpy.load reads them (numpy's format 1.0): for looking at sample orders elsewhere.
+// Writes arrays for numpy.load (numpy's format 1.0), to inspect sample orders in other tools.
 //
 //   npy_file("document_index.npy", std::span<const int32_t>(order)).commit();        // 1-D
-//   npy_file("sample_index.npy", std::span<const int64_t>(starts), 2).commit();      // rows of two
+//   npy_file("sample_index.npy", std::span<const int64_t>(starts), 2).commit();      // two columns
 //
-// Files that belong together are all synced before the first is published (AtomicFile).
+// Sync all files that belong together before publishing the first (AtomicFile).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace partita::internal {
 
-// `type` as numpy names it, such as "<i4"; columns 0: 1-D.
+// `type` is numpy's name, such as "<i4"; columns 0: 1-D.
 [[nodiscard]] AtomicFile npy_file(const std::filesystem::path& path, std::string_view type,
                                   std::span<const std::byte> values, int64_t rows, int64_t columns);
 

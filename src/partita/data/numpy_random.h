@@ -1,10 +1,10 @@
-// numpy.random.RandomState(seed), as far as Megatron's sample order needs it: MT19937 and the legacy shuffle.
+// The parts of numpy.random.RandomState(seed) that Megatron's sample order needs: MT19937 and the legacy shuffle.
 //
 //   NumpyRandom random(1234);
-//   random.shuffle(std::span(order));      // the order that numpy.random.RandomState(1234).shuffle(order) makes
+//   random.shuffle(std::span(order));      // same result as numpy.random.RandomState(1234).shuffle(order)
 //
-// Source: numpy/random/src/mt19937 and legacy `shuffle` (Fisher-Yates from the end, masked rejection). The generator is
-// std::mt19937: the same recurrence and the same seeding (init_genrand).
+// Source: numpy/random/src/mt19937 and the legacy `shuffle` (Fisher-Yates from the end, masked rejection). The
+// generator is std::mt19937, which has the same recurrence and seeding (init_genrand).
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -19,7 +19,7 @@ class NumpyRandom {
  public:
   explicit NumpyRandom(uint32_t seed) : generator_(seed) {}
 
-  // Uniform in 0 .. most.
+  // Uniform in 0 .. most, inclusive.
   [[nodiscard]] uint64_t interval(uint64_t most) {
     const uint64_t mask = most == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(most);
     for (;;) {

@@ -1,4 +1,4 @@
-// The memory that an order of samples takes, said before it is made.
+// Reports the memory needed to build a sample order, before building it.
 //
 //   announce_order({.name = "train", .samples = 40'000'000, .epochs = 769'231, .bytes = 1'400'000'000});
 #pragma once
@@ -10,16 +10,16 @@
 namespace partita::internal {
 
 struct OrderSize {
-  std::string name;  // of the split
+  std::string name;  // name of the split
   int64_t samples = 0, epochs = 0;
-  int64_t bytes = 0;  // while it is made
+  int64_t bytes = 0;  // peak while building
 };
 
-// What is said where it does not fit into what is free; empty: it fits. Pure.
+// The error message if it does not fit into free memory; empty: it fits. Pure.
 [[nodiscard]] std::string order_problem(const OrderSize&, const FreeMemory&);
 
-// Error: order_problem, now. Says what is made where that takes a while. Called by the process that makes it, not by
-// those that wait for its file: they would find the memory taken.
+// Error: order_problem with the memory free now. Logs a message if building takes a while. Only the building process
+// may call it: those that wait for its file would find the memory taken.
 void announce_order(const OrderSize&);
 
 }  // namespace partita::internal

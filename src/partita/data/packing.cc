@@ -12,14 +12,14 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// The room of `bins` bins, of which the first with enough is found by a tree of maxima: node i has 2i and 2i + 1 below
-// it.
+// Free space per bin, in a tree of maxima that finds the first bin with enough space: node i has children 2i and 2i +
+// 1.
 class Rooms {
  public:
   Rooms(size_t bins, int64_t capacity)
       : leaves_(std::bit_ceil(std::max<size_t>(bins, 1))), most_(2 * leaves_, capacity) {}
 
-  // The first bin with room for `size`, which takes it.
+  // Takes `size` from the first bin with enough space and returns the bin.
   size_t take(int64_t size) {
     size_t node = 1;
     while (node < leaves_) node = most_[2 * node] >= size ? 2 * node : 2 * node + 1;
@@ -38,7 +38,7 @@ class Rooms {
 
 Packing pack_first_fit(std::span<const int64_t> sizes, int64_t capacity, std::span<const int64_t> order) {
   PARTITA_CHECK(order.size() == sizes.size(), "an order of {} items, {} sizes", order.size(), sizes.size());
-  Rooms rooms(sizes.size(), capacity);  // a bin an item is enough; a new one is a bin that nothing took yet
+  Rooms rooms(sizes.size(), capacity);  // one bin per item always suffices; unused bins count as new
   std::vector<size_t> bin_of(sizes.size());
   size_t bins = 0;
   for (size_t i = 0; i < order.size(); ++i) {

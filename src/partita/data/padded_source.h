@@ -1,4 +1,4 @@
-// Samples followed by empty ones, so that the last batch is full and ranks without samples have something to compute:
+// Appends empty samples, so that the last batch is full and every rank has something to compute:
 //
 //   const PaddedSource padded(windows, windows.size(), plan.global_batch);     // size: rounded up to a multiple
 #pragma once
@@ -11,7 +11,7 @@ namespace partita::internal {
 
 class PaddedSource : public SampleSource {
  public:
-  // The first `samples` of the source, if it has as many. Keeps a reference to it.
+  // The first `samples` of the source, or all if it has fewer. Keeps a reference to the source.
   PaddedSource(const SampleSource& source, int64_t samples, int64_t multiple)
       : source_(&source),
         samples_(std::min(samples, source.size())),
@@ -20,7 +20,7 @@ class PaddedSource : public SampleSource {
   [[nodiscard]] int64_t size() const override { return size_; }
   [[nodiscard]] int64_t sequence_length() const override { return source_->sequence_length(); }
   [[nodiscard]] Documents documents() const override { return source_->documents(); }
-  // Beyond the samples there is padding alone.
+  // Past the samples there is only padding.
   void read(int64_t k, const SampleSlots& out) const override {
     if (k < 0 || k >= size_) fail("sample {} asked for, there are {}", k, size_);
     if (k < samples_)

@@ -9,7 +9,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// Packing draws from an order that no epoch has.
+// Epoch number for the packing order, which no real epoch uses.
 constexpr int64_t kPackingEpoch = -1;
 
 std::vector<int64_t> in_order(int64_t count) {
@@ -47,7 +47,7 @@ PromptDataset::PromptDataset(std::shared_ptr<const PromptExamples> examples, Seq
   summary_.sequence_length = spec.sequence_length;
 }
 
-// A sample has room for the inputs of one token more than its length: of the last token nothing is predicted.
+// A sample fits one token more than its length, because the last token is a label but not an input.
 void PromptDataset::fit(SequenceRange range) {
   const int64_t room = spec_.sequence_length + 1;
   for (int64_t i = range.begin; i < range.end; ++i) {
@@ -69,7 +69,7 @@ void PromptDataset::fit(SequenceRange range) {
   }
 }
 
-// Where examples see each other, the end of one is an input of the next.
+// If examples attend to each other, an example's last token is an input of the next one.
 int64_t PromptDataset::slots_of(int64_t tokens) const {
   const bool end_is_seen = spec_.packed && spec_.documents == Documents::joined;
   return end_is_seen ? std::min(tokens, spec_.sequence_length) : tokens - 1;

@@ -22,8 +22,8 @@ struct TokenizedExamples {
   int64_t first_byte = 0;
   ChunkSummary summary;
   std::vector<TokenId> ids;
-  std::vector<int64_t> ends;           // of each example in ids
-  std::vector<int64_t> prompt_tokens;  // of each example
+  std::vector<int64_t> ends;           // end of each example in ids
+  std::vector<int64_t> prompt_tokens;  // per example
 };
 
 TokenizedExamples tokenize(Worker& worker, const TextChunk& chunk, std::optional<TokenId> end_of_document) {

@@ -1,12 +1,12 @@
-// Prompts with the completions that a model is to learn, from JSON lines:
+// Training examples of prompts and completions, from JSON lines:
 //
 //   {"prompt": "Translate to French: cheese ->", "completion": " fromage"}
 //
 //   const PromptExamples examples = read_prompts("train.jsonl", *tokenizer, {});
 //
-// Prompt and completion are tokenized each by itself, as a prompt is when text is generated (tokenizer/prompt_text.h):
-// a completion that shall begin with a space has it. The end of the document follows the completion, if the tokenizer
-// has such a token; it is an empty prompt too, as in generation. Other keys of a line mean nothing.
+// Prompt and completion are tokenized separately, as in generation (tokenizer/prompt_text.h), so a completion that
+// should begin with a space must contain it. The end-of-document token, if the tokenizer has one, is appended to the
+// completion; it also stands for an empty prompt, as in generation. Other keys are ignored.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -23,16 +23,16 @@ namespace partita {
 struct PromptOptions {
   std::string prompt_key = "prompt", completion_key = "completion";
   PromptSpecials specials;
-  int workers = 1;  // threads that tokenize
+  int workers = 1;  // tokenizer threads
 };
 
-// In the order of the file, in memory.
+// All examples in file order, held in memory.
 struct PromptExamples {
-  std::filesystem::path file;           // for messages
-  std::vector<TokenId> ids;             // example after example, each prompt, then completion
-  std::vector<int64_t> begins = {0};    // of each example in `ids`; one more for the end
-  std::vector<int64_t> prompt_tokens;   // of each example; the tokens behind them are to be learnt
-  std::optional<UnreadMarkers> unread;  // what looks like a special token and was read as ordinary text
+  std::filesystem::path file;           // for error messages
+  std::vector<TokenId> ids;             // all examples concatenated, each prompt followed by its completion
+  std::vector<int64_t> begins = {0};    // offset of each example in `ids`; one more for the end
+  std::vector<int64_t> prompt_tokens;   // per example; the tokens after them are to be learned
+  std::optional<UnreadMarkers> unread;  // texts that look like special tokens but were read as ordinary text
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(prompt_tokens.size()); }
   [[nodiscard]] std::span<const TokenId> tokens(int64_t example) const {
@@ -41,14 +41,14 @@ struct PromptExamples {
   }
 };
 
-// Of `count` tokens those that are predicted and counted: behind the prompt, and not the first of all.
+// How many of `count` tokens are predicted and carry loss: those after the prompt, except the very first token.
 [[nodiscard]] constexpr int64_t counted_tokens(int64_t count, int64_t prompt_tokens) {
   const int64_t before = prompt_tokens > 1 ? prompt_tokens : 1;
   return count > before ? count - before : 0;
 }
 
-// The same for any number of workers. Error: a line that is no such object (file, line, byte), an example without a
-// token to predict, a file without examples, one key for both.
+// Independent of the number of workers. Error: an invalid line (file, line, byte), an example without a token to
+// predict, a file without examples, the same key for both.
 [[nodiscard]] PromptExamples read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
                                           const PromptOptions& options);
 

@@ -34,7 +34,7 @@ DataSplit parse_split(std::string_view text) {
 }
 
 SequenceRange split_range(const DataSplit& split, SplitName name, int64_t sequences) {
-  // The sums in the order in which Megatron makes them; nearbyint rounds halves to even, as Python's round.
+  // Same order of summation as Megatron; nearbyint rounds halves to even, like Python's round.
   const auto bound = [sequences](double share) {
     return static_cast<int64_t>(std::nearbyint(share * static_cast<double>(sequences)));
   };

@@ -1,10 +1,10 @@
-// Which sequences of a dataset are for training, validation and testing.
+// Splits the sequences of a dataset into training, validation and test parts.
 //
 //   const DataSplit split = parse_split("969,30,1");
 //   SequenceRange train = split_range(split, SplitName::train, dataset.sequences());
 //
-// Contiguous and unshuffled, over sequences, not tokens, as in Megatron-LM: bounds are round(share * sequences), halves
-// to even.
+// Parts are contiguous, unshuffled and measured in sequences, not tokens, as in Megatron-LM. Bounds are round(share *
+// sequences), halves to even.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct DataSplit {
   std::array<double, 3> shares;  // train, valid, test: at least 0, sum 1
 };
 
-// One to three weights of any scale, with commas; what is missing is 0. Error: anything else.
+// Parses one to three comma-separated weights of any scale; missing ones are 0. Error: anything else.
 [[nodiscard]] DataSplit parse_split(std::string_view text);
 
 struct SequenceRange {

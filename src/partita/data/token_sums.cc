@@ -19,11 +19,11 @@ constexpr size_t kDigits = 32;
 
 std::string sum_of(std::string_view text) { return content_hash(std::as_bytes(std::span(text))); }
 
-// The words of the lines of a file, one after the other.
+// Reads a file line by line and splits lines into words.
 class Lines {
  public:
   Lines(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {}
-  // The words of the next line. Error: another number of them, or another first word.
+  // The words of the next line. Error: an unexpected number of words or first word.
   std::vector<std::string_view> next(std::string_view name, size_t words) {
     const size_t end = text_.find('\n', at_);
     if (end == std::string_view::npos) damaged();

@@ -1,17 +1,17 @@
-// PREFIX.sums, next to PREFIX.bin and PREFIX.idx: checksums of both, and what their tokens are. It is Partita's own;
-// other programs that read the two files need not know of it.
+// PREFIX.sums, next to PREFIX.bin and PREFIX.idx: checksums of both and information about their tokens. It is specific
+// to Partita; other programs that read the token files can ignore it.
 //
 //   partita-sums 1
 //   bin 8388608                                   bytes
 //   idx 1258 9c0b7e4a...                          bytes and checksum
-//   vocabulary 50257 77fd1c02...                  size and fingerprint of the tokenizer; 0 and -: not known
-//   largest 50256                                 id in the .bin; -1: there is none
-//   block 4194304                                 the .bin in blocks of 4 MiB, a checksum each:
+//   vocabulary 50257 77fd1c02...                  size and fingerprint of the tokenizer; 0 and -: unknown
+//   largest 50256                                 largest id in the .bin; -1: no tokens
+//   block 4194304                                 block size; one checksum per 4 MiB block of the .bin follows:
 //   1f0e33aa...
 //   5b9c21d0...
-//   end 0d2f6c1e...                               of all of the above
+//   end 0d2f6c1e...                               checksum of all of the above
 //
-// Checksums are XXH3 of 128 bits.
+// Checksums are XXH3 (128 bits).
 //
 //   if (const auto sums = read_token_sums("data/text_document")) verify(*sums, "data/text_document");
 #pragma once
@@ -45,22 +45,22 @@ struct TokenSums {
 
 [[nodiscard]] std::filesystem::path sums_path(const std::filesystem::path& prefix);
 [[nodiscard]] std::string format(const TokenSums& sums);
-// Error: cut short, damaged, another version.
+// Error: truncated, damaged, another version.
 [[nodiscard]] TokenSums parse_token_sums(std::string_view text, std::string_view origin);
-// Nothing: there is no such file.
+// Empty: the file does not exist.
 [[nodiscard]] std::optional<TokenSums> read_token_sums(const std::filesystem::path& prefix);
 
-// Whether the index is the one of the sums: false after another program has written the files again.
+// Whether the sums belong to this index: false after another program has rewritten the files.
 [[nodiscard]] bool same_index(const TokenSums& sums, std::span<const std::byte> index);
 
-// Reads every byte of the .idx and, of the blocks of the .bin, part number `part` of `parts`, as ranks share them out.
-// Error: names the file and the bytes that differ.
+// Reads the whole .idx and this part of the .bin's blocks, which ranks divide among themselves. Error: names the file
+// and the bytes that differ.
 void verify(const TokenSums& sums, const std::filesystem::path& prefix, int part = 0, int parts = 1);
 
-// Of a tokenizer's vocabulary: equal for equal tokens under equal ids.
+// Hash of a tokenizer's vocabulary: equal if all ids have equal tokens.
 [[nodiscard]] std::string fingerprint(const Tokenizer& tokenizer);
 
-// The checksum of what passes by.
+// Incremental checksum.
 class RunningSum {
  public:
   RunningSum();
@@ -68,7 +68,7 @@ class RunningSum {
   RunningSum& operator=(RunningSum&&) noexcept;
   ~RunningSum();
   void add(std::span<const std::byte> bytes);
-  // Of all since the last call.
+  // The checksum of everything added since the last call.
   [[nodiscard]] std::string finish();
 
  private:
@@ -76,11 +76,11 @@ class RunningSum {
   std::unique_ptr<State> state_;
 };
 
-// Checksums of what passes by, one per block.
+// Incremental checksums per block.
 class BlockSums {
  public:
   void add(std::span<const std::byte> bytes);
-  // The last block too.
+  // Includes the last, partial block.
   [[nodiscard]] std::vector<std::string> finish();
 
  private:
@@ -89,7 +89,7 @@ class BlockSums {
   std::vector<std::string> blocks_;
 };
 
-// The largest of tokens as they are stored; -1: there are none, or all are negative.
+// The largest of the stored tokens; -1: none, or all are negative.
 [[nodiscard]] int64_t largest_token(TokenType type, std::span<const std::byte> tokens);
 
 }  // namespace partita::internal

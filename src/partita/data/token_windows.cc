@@ -24,7 +24,7 @@ void TokenWindows::read(int64_t k, const SampleSlots& out) const {
   if (k < 0 || k >= size()) fail("{}: window {} asked for, there are {}", tokens_->prefix().string(), k, size());
   const int64_t begin = k * sequence_length_, end = std::min(begin + sequence_length_ + 1, begins_.back());
   std::vector<int32_t> window(static_cast<size_t>(end - begin));
-  // The last sequence that begins at or before `begin`: empty ones before it have nothing to give.
+  // The last sequence that begins at or before `begin`, which skips empty sequences.
   int64_t sequence = std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1;
   for (int64_t at = begin; at < end; ++sequence) {
     const int64_t first = begins_[static_cast<size_t>(sequence)], last = begins_[static_cast<size_t>(sequence) + 1];

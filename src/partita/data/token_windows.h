@@ -1,10 +1,10 @@
-// A token file as one text, in windows that lie side by side: for evaluation, which counts every token once.
+// Reads a token file as one text in adjacent windows, for evaluation, which counts every token once.
 //
 //   const TokenWindows windows(std::make_shared<const IndexedDataset>("data/text_document"), 1024);
 //   for (int64_t k = 0; k < windows.size(); ++k) windows.read(k, slots);
 //
-// Window k has the inputs k*L .. k*L + L-1 of all sequences end to end; the first token of the file is predicted
-// nowhere. The last window may be partly padding.
+// Window k has inputs k*L .. k*L + L-1 of all sequences concatenated; the first token of the file is never predicted.
+// The last window may be padded.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ class TokenWindows : public SampleSource {
  private:
   std::shared_ptr<const IndexedDataset> tokens_;
   int64_t sequence_length_;
-  std::vector<int64_t> begins_;  // of each sequence among all tokens; one more for the end
+  std::vector<int64_t> begins_;  // offset of each sequence among all tokens; one more for the end
 };
 
 }  // namespace partita::internal

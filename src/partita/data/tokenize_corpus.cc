@@ -17,7 +17,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// The documents of a chunk for one key: ids end to end, how many each sequence has, how many sequences each document.
+// The tokenized documents of a chunk for one key: all ids, the length of each sequence, the sequences per document.
 struct TokenizedDocuments {
   std::vector<TokenId> ids;
   std::vector<size_t> lengths, sequences;
@@ -31,7 +31,7 @@ struct TokenizedChunk {
   std::vector<TokenizedDocuments> keys;
 };
 
-// What one thread needs.
+// State of one thread.
 struct Worker {
   ChunkParser parser;
   std::unique_ptr<Encoder> encoder;
@@ -48,7 +48,7 @@ TokenizedChunk tokenize(Worker& worker, const TextChunk& chunk, const TokenizeOp
                         {},
                         {}};
   result.keys.resize(options.text.json_keys.size());
-  constexpr size_t kBytesAToken = 4;  // of English; where there are fewer the vector grows
+  constexpr size_t kBytesAToken = 4;  // for English; the vector grows if there are fewer
   for (TokenizedDocuments& documents : result.keys)
     documents.ids.reserve(chunk.text.size() / kBytesAToken / result.keys.size());
   result.summary = worker.parser.parse(chunk, !options.skip_bad_documents, [&](size_t key, std::string_view text) {
@@ -97,7 +97,8 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
     fail("the tokenizer has no end-of-document token (\"<|endoftext|>\", or one special token) to append");
   }
   TokenizeReport report;
-  ChunkReader reader(options.inputs, options.text);  // before outputs: a missing input leaves nothing behind
+  ChunkReader reader(options.inputs,
+                     options.text);  // opened before the outputs: a missing input leaves no files behind
   check_output_prefix(options.output_prefix);
   std::vector<IndexedWriter> writers;
   for (const std::string& key : options.text.json_keys) {
@@ -140,7 +141,7 @@ TokenizeReport tokenize_corpus(const TokenizeOptions& options, const Tokenizer& 
       }
       report.tokens += static_cast<int64_t>(documents.ids.size());
     }
-    report.progress.documents += static_cast<int64_t>(chunk.keys[0].sequences.size());  // every key has as many
+    report.progress.documents += static_cast<int64_t>(chunk.keys[0].sequences.size());  // the same for every key
     report.empty_documents += chunk.empty_documents;
     report.progress.bytes += chunk.input_bytes;
     report.progress.text_bytes += chunk.bytes;

@@ -11,7 +11,7 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
   const auto say = [&choice](const std::string& what) {
     choice.published += choice.published.empty() ? fmt::format("{}: {}", kGenerationFile, what) : ", " + what;
   };
-  // The user's, else the file's, else what is there.
+  // The user's value, else the file's, else the current one.
   const auto choose = [&say](auto& value, const auto& wished, const auto& published, const char* name) {
     if (wished) {
       value = *wished;
@@ -27,9 +27,9 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
     return choice;
   }
   const bool draws_asked_for = wish.temperature || wish.top_k || wish.top_p;
-  // As in transformers, a file that does not say do_sample asks for the likeliest token.
+  // As in transformers, a file without do_sample means greedy decoding.
   if (!config.do_sample.value_or(config.fields.empty())) {
-    // Its other values are of a mode that it does not use.
+    // Its other values are for a mode that is not used.
     if (!draws_asked_for) {
       choice.sampling.temperature = 0;
       say(config.do_sample ? "do_sample false (greedy)" : "no do_sample (greedy)");
@@ -42,7 +42,7 @@ GenerationChoice choose_generation(const GenerationWish& wish, const GenerationC
   choose(choice.sampling.temperature, wish.temperature, config.temperature, "temperature");
   choose(choice.sampling.top_k, wish.top_k, config.top_k, "top_k");
   choose(choice.sampling.top_p, wish.top_p, config.top_p, "top_p");
-  if (!wish.top_p && choice.sampling.top_p == 0) {  // transformers keeps one token: the most likely
+  if (!wish.top_p && choice.sampling.top_p == 0) {  // transformers then keeps one token: the most likely
     choice.sampling.top_p = 1;
     choice.sampling.temperature = 0;
   }

@@ -1,5 +1,5 @@
-// How text is drawn: what the user asks for, else what the model's generation_config.json says, else what Sampling
-// says.
+// Selects the sampling settings: the user's options, else the model's generation_config.json, else the defaults of
+// Sampling.
 //
 //   const GenerationChoice choice = choose_generation({.temperature = 0.8F}, source.generation);
 //   if (!choice.published.empty()) log::info("{}", choice.published);      // "generation_config.json: top_p 0.9"
@@ -13,7 +13,7 @@
 
 namespace partita::internal {
 
-// Options that were given.
+// Options given by the user.
 struct GenerationWish {
   std::optional<float> temperature, top_p;
   std::optional<int64_t> top_k, tokens;
@@ -23,11 +23,11 @@ struct GenerationWish {
 struct GenerationChoice {
   Sampling sampling;
   int64_t tokens = 128;
-  std::string published;  // what of it the file says, as a line; empty: nothing
+  std::string published;  // the settings taken from the file, as one line; empty: none
 };
 
-// The model's temperature, top_k and top_p apply only if its do_sample is true, as in transformers. do_sample false, or
-// missing in what the model says, means greedy where nothing about sampling was asked for. Pure.
+// The model's temperature, top_k and top_p apply only if its do_sample is true, as in transformers. If do_sample is
+// false, or missing from an existing config, decoding is greedy unless the user asked for sampling. Pure.
 [[nodiscard]] GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config);
 
 }  // namespace partita::internal

@@ -18,8 +18,8 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// What generation_config.json or config.json calls the end of a sequence, one token or several, and what the tokenizer
-// calls the end of a document, which training on prompts puts after completions.
+// Tokens that end a text: eos_token_id of generation_config.json or config.json, one or several, and the tokenizer's
+// end of document, which training on prompts appends to completions.
 std::vector<int32_t> end_tokens(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
   if (const auto end = tokenizer.end_of_document()) ends.push_back(*end);
@@ -30,11 +30,11 @@ std::vector<int32_t> end_tokens(const GenerationConfig& generation, const Tokeni
 }  // namespace
 
 size_t whole_characters(std::string_view bytes) {
-  // A character has at most 4 bytes: look for a leading byte among the last 3 that promises more than there is.
+  // A character has at most 4 bytes: look among the last 3 for a lead byte that announces more bytes than follow.
   for (size_t back = 1; back <= std::min<size_t>(3, bytes.size()); ++back) {
     const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
     if (byte < 0x80) return bytes.size();
-    if (byte < 0xC0) continue;  // a continuation
+    if (byte < 0xC0) continue;  // continuation byte
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
     return length > back ? bytes.size() - back : bytes.size();
   }
@@ -94,7 +94,8 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
                                 .cached_tokens = std::min(most_tokens, model_.max_length)},
                                1, 1, device_)});
   Decoder decoder(*engine_, model_, compute_, most_tokens, device_);
-  const size_t known = static_cast<size_t>(tokenizer_->vocab_size());  // rows of a padded table stand for no text
+  const size_t known =
+      static_cast<size_t>(tokenizer_->vocab_size());  // extra rows of a padded token table correspond to no text
   if (!prompt.empty()) piece(prompt);
   std::string pending;
   Timer timer;

@@ -1,9 +1,9 @@
-// Text from a trained model.
+// Generates text with a trained model.
 //
 //   Generator generator = Generator::open({.path = "runs/quickstart"}, mesh);
 //   generator.generate("In the beginning", {.tokens = 100, .sampling = {.temperature = 0.8F}, .seed = 1},
 //                      [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout); });
-//   // "In the beginning", then what the model adds
+//   // streams "In the beginning", then the generated continuation
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -21,40 +21,40 @@
 namespace partita {
 
 struct GenerateOptions {
-  int64_t tokens = 128;  // at most; generation ends earlier at the end of a document
+  int64_t tokens = 128;  // maximum; generation stops earlier at the end of a document
   Sampling sampling;
   uint64_t seed = 1234;
   PromptSpecials specials;
 };
 
-// What was read and written, and how long it took.
+// Token counts and timings of one generation.
 struct GenerateReport {
-  int64_t prompt_tokens = 0, tokens = 0;  // tokens: that were drawn, the end of the document among them
+  int64_t prompt_tokens = 0, tokens = 0;  // tokens: number generated, including the end of the document
   double prompt_seconds = 0, seconds = 0;
 
-  [[nodiscard]] double tokens_per_second() const;  // without the prompt, whose last position gives the first token
+  [[nodiscard]] double tokens_per_second() const;  // excludes the prompt, whose last position yields the first token
 };
 
 class Generator {
  public:
   struct Paths {
-    std::filesystem::path path;  // a Hugging Face folder, a run's folder (its newest checkpoint is taken), a checkpoint
-    std::filesystem::path base;  // of adapters; empty: where they say
-    std::filesystem::path tokenizer;  // empty: the one that lies there
+    std::filesystem::path path;       // a Hugging Face folder, a run folder (its newest checkpoint), or a checkpoint
+    std::filesystem::path base;       // base model of adapters; empty: the path stored with them
+    std::filesystem::path tokenizer;  // empty: the one stored with the model
   };
-  // It computes on mesh.device(), and the mesh outlives it; keys and values are kept in `compute`. Errors: a mesh of several ranks; those
-  // of open_model; no tokenizer found; a tokenizer of more tokens than the model has.
+  // Computes on mesh.device(); the mesh must outlive the generator. Keys and values are stored in `compute`. Errors: a
+  // mesh of several ranks; those of open_model; no tokenizer found; the tokenizer has more tokens than the model.
   [[nodiscard]] static Generator open(const Paths&, const Mesh&, DType compute = DType::fp32);
 
-  // Hands on the prompt, once all warnings about it are said, then each piece of text as soon as its bytes are whole
-  // characters. A text longer than the model's positions continues with the last half of them as context (decoder.h). An
-  // empty prompt begins a document.
+  // Calls `piece` with the prompt, after all warnings about it, then with each piece of text once its bytes form whole
+  // characters. A text longer than the model's positions continues with the last half of them as context (decoder.h).
+  // An empty prompt starts a new document.
   GenerateReport generate(std::string_view prompt, const GenerateOptions&,
                           const std::function<void(std::string_view)>& piece);
 
   [[nodiscard]] const ModelConfig& model() const { return model_; }
   [[nodiscard]] const GenerationConfig& published() const { return published_; }  // generation_config.json
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // the folder or checkpoint that was taken
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }       // the folder or checkpoint used
 
  private:
   Generator() = default;
@@ -62,13 +62,13 @@ class Generator {
   ModelConfig model_;
   GenerationConfig published_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::vector<int32_t> ends_;  // tokens behind which nothing comes
+  std::vector<int32_t> ends_;  // tokens that end the text
   DType compute_ = DType::fp32;
   at::Device device_ = at::kCPU;
   std::unique_ptr<Engine> engine_;
 };
 
-// The length of the longest prefix of `bytes` that does not end inside a UTF-8 character. Pure.
+// Length of the longest prefix of `bytes` that does not end inside a UTF-8 character. Pure.
 [[nodiscard]] size_t whole_characters(std::string_view bytes);
 
 }  // namespace partita

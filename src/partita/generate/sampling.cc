@@ -59,7 +59,7 @@ int32_t sample(std::span<const float> logits, const Sampling& s, double u) {
     below += c.probability;
     if (u < below) return c.token;
   }
-  return list.back().token;  // what rounding leaves between the sum and 1
+  return list.back().token;  // rounding error: the cumulative sum stayed below `uniform`
 }
 
 double uniform(uint64_t seed, int64_t position) {

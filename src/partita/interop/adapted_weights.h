@@ -1,6 +1,6 @@
-// Weights of a model with low-rank adapters: two sources as one, or the adapters worked into the matrices.
+// Weights of a model with low-rank adapters: base and adapters as one source, or the adapters merged into the matrices.
 //
-//   const AdaptedWeights both(base, adapters);                       // base and adapters under their own names
+//   const AdaptedWeights both(base, adapters);                       // base and adapters, each under its own names
 //   const MergedWeights merged(base, adapters, model, lora);         // the base's names: W + alpha / rank * B A
 #pragma once
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace partita::internal {
 
-// A parameter comes from `adapters` if it is one (ParameterSpec::adapter), else from `base`.
+// Reads adapter parameters (ParameterSpec::adapter) from `adapters`, all others from `base`.
 class AdaptedWeights final : public WeightSource {
  public:
   AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> adapters)
@@ -27,15 +27,15 @@ class AdaptedWeights final : public WeightSource {
   std::shared_ptr<const WeightSource> base_, adapters_;
 };
 
-// A matrix with its adapters' products added, in fp32: the sum over the rank first, then times alpha / rank, as PEFT
-// merges. Of the adapters the columns of A and the rows of B that a box touches are in memory at a time.
+// A matrix plus its adapters' products, computed in fp32: first the sum over the rank, then times alpha / rank, as PEFT
+// merges. Only the columns of A and rows of B that the requested box touches are held in memory.
 class MergedWeights final : public WeightSource {
  public:
   // Errors: those of lora_adapters.
   MergedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> adapters,
                 const ModelConfig&, const LoraConfig&);
 
-  // Of the base's parameters; the adapters are checked as well.
+  // Checks the base's parameters; the adapters are checked as well.
   void check(std::span<const ParameterSpec>) const override;
   void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 

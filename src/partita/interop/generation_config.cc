@@ -24,7 +24,7 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"top_k", kRead},
     {"top_p", kRead},
     {"max_new_tokens", kRead},
-    // What changes the text, and the value at which it does not.
+    // Fields that change the text, and the value at which they do not.
     {"min_length", kOnly, "0"},
     {"min_new_tokens", kOnly, "0"},
     {"num_beams", kOnly, "1"},
@@ -57,8 +57,8 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"watermarking_config", kOnly, "false"},
     {"dola_layers", kOnly, "null"},
     {"max_time", kOnly, "null"},
-    // How it is computed, what is returned, and what beams alone or an encoder use.
-    {"max_length", kHarmless},  // of prompt and text together: 20 where nobody chose it
+    // Fields about execution, return values, or only beams or encoders.
+    {"max_length", kHarmless},  // of prompt and text together; defaults to 20 if not chosen
     {"early_stopping", kHarmless},
     {"length_penalty", kHarmless},
     {"use_cache", kHarmless},
@@ -67,7 +67,7 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"cache_config", kHarmless},
     {"max_cache_len", kHarmless},
     {"return_legacy_cache", kHarmless},
-    {"renormalize_logits", kHarmless},  // what is sampled from is normalized anyway
+    {"renormalize_logits", kHarmless},  // sampling normalizes anyway
     {"remove_invalid_values", kHarmless},
     {"output_attentions", kHarmless},
     {"output_hidden_states", kHarmless},
@@ -96,7 +96,7 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"_commit_hash", kHarmless},
 });
 
-// A token's id, or several; -1 is how old files say that there is none.
+// One token id or several; old files use -1 for none.
 std::vector<int64_t> ids_of(const JsonFields& fields, const char* name) {
   const json& value = fields.raw(name);
   std::vector<int64_t> ids;

@@ -16,10 +16,10 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr int64_t kLargestWidth = INT64_MAX / 8;  // four times it is a number still
+constexpr int64_t kLargestWidth = INT64_MAX / 8;  // so that four times it does not overflow
 constexpr std::array kTokens = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
-// All that give x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+// All equal x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 constexpr std::array kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"};
 constexpr std::array kSilu = {"silu", "swish"};  // x / (1 + exp(-x))
 
@@ -36,7 +36,7 @@ void check_architecture(const JsonFields& fields, std::span<const char* const> a
 
 TiedHead tied(bool yes) { return yes ? TiedHead::yes : TiedHead::no; }
 
-// A size that has two names, which must not contradict each other.
+// A size that has two names, whose values must agree.
 int64_t size_of(const JsonFields& fields, const char* name, const char* other, int64_t otherwise) {
   const int64_t size = fields.integer(name, fields.integer(other, otherwise));
   if (fields.has(other) && fields.integer(other, 0) != size)
@@ -64,7 +64,7 @@ ModelConfig parse_gpt2(const JsonFields& fields) {
   return m;
 }
 
-// Whether two models turn queries and keys by the same angles.
+// Whether both models rotate queries and keys by the same angles.
 bool same_rope(const ModelConfig& a, const ModelConfig& b) {
   if (a.rope_theta != b.rope_theta || a.rope_factor != b.rope_factor) return false;
   return a.rope_factor == 1 ||
@@ -72,7 +72,7 @@ bool same_rope(const ModelConfig& a, const ModelConfig& b) {
           a.rope_original_length == b.rope_original_length);
 }
 
-// rope_scaling (transformers 4; "type" until 4.43) or rope_parameters (5; holds rope_theta too).
+// Parses rope_scaling (transformers 4; "type" until 4.43) or rope_parameters (5; also holds rope_theta).
 void parse_rope(const json& object, const char* name, const fs::path& path, ModelConfig& m) {
   if (says_nothing(object)) return;
   if (!object.is_object()) fail("{}: {} is {}, expected an object", path.string(), name, json_excerpt(object));
@@ -114,7 +114,7 @@ ModelConfig parse_llama(const JsonFields& fields, const fs::path& path) {
   m.rope_theta = fields.number("rope_theta", 10000.0);
   const json &scaling = fields.raw("rope_scaling"), &parameters = fields.raw("rope_parameters");
   parse_rope(parameters, "rope_parameters", path, m);
-  // The older field may be there too, for programs that know no other, and has theta outside.
+  // The older field may be present too, for older programs; theta is then outside of it.
   ModelConfig older = m;
   older.rope_factor = ModelConfig().rope_factor;
   parse_rope(scaling, "rope_scaling", path, older);
@@ -124,7 +124,7 @@ ModelConfig parse_llama(const JsonFields& fields, const fs::path& path) {
   return says_nothing(scaling) ? m : older;
 }
 
-// The file has no 0 for "as usual": what was left out there stands here as a number.
+// Explicit zeros must not be taken for ModelConfig's "use the default".
 void require_positive(const ModelConfig& m, const fs::path& path) {
   if (m.vocab_size < 1 || m.ffn_hidden_size < 1 || (m.kind == ModelKind::llama && m.kv_heads < 1))
     fail("{}: the vocabulary of {}, the MLP's width of {} and {} key/value heads must be at least 1", path.string(),
@@ -150,7 +150,7 @@ json gpt2_json(const ModelConfig& m) {
           {"activation_function", "gelu_new"},
           {"vocab_size", m.vocab_size},
           {"n_positions", m.max_length},
-          {"n_ctx", m.max_length},  // transformers 5 has it no more, and converters to other formats ask for it
+          {"n_ctx", m.max_length},  // dropped by transformers 5, but required by converters to other formats
           {"n_embd", m.hidden_size},
           {"n_layer", m.layers},
           {"n_head", m.heads},

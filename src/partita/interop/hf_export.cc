@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int64_t kPieceElements = int64_t{1} << 20;
-const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};  // transformers asks for it
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};  // required by transformers
 
 DType dtype_of(ElementType type) {
   for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
@@ -27,7 +27,7 @@ DType dtype_of(ElementType type) {
   fail("weights are not exported as {}: use fp32, fp16 or bf16", name_of(type));
 }
 
-// A tensor to write, and where its elements are.
+// A tensor to write, and the source of its elements.
 struct Output {
   ParameterSpec parameter;
   HfPiece piece;
@@ -56,7 +56,7 @@ int64_t bytes_of(const Output& output, const StoredTypes& types) {
   return count_of(output) * size_of(types.of(output.piece.name));
 }
 
-// As many tensors a file as fit; a larger one has a file of its own.
+// Fills each file with as many tensors as fit; a larger tensor gets its own file.
 std::vector<std::vector<Output>> split_files(std::vector<Output> outputs, const StoredTypes& types, int64_t most) {
   std::vector<std::vector<Output>> files;
   int64_t bytes = 0;
@@ -84,7 +84,7 @@ class TensorWriter {
   }
 
  private:
-  // Rows are neighbours there as here.
+  // Copies row by row: the layout is the same in both.
   void write_rows(const Output& output) {
     for (const Box& box : cut_box(box_of(output.parameter.shape, output.piece), kPieceElements)) {
       values_.resize(static_cast<size_t>(box.count()));
@@ -92,12 +92,12 @@ class TensorWriter {
       put(values_);
     }
   }
-  // [out, in] here, [in, out] there: the whole matrix is read once.
+  // [out, in] here, [in, out] in the file; reads the whole matrix once.
   void write_transposed(const Output& output) {
     const int64_t rows = output.piece.shape[0], columns = output.piece.shape[1];
     values_.resize(static_cast<size_t>(rows * columns));
     source_.read(output.parameter, box_of(output.parameter.shape, output.piece), values_);
-    constexpr int64_t kTile = 16;  // rows of theirs at once: a cache line of ours
+    constexpr int64_t kTile = 16;  // output rows per tile: one of our cache lines
     std::vector<float> turned;
     for (int64_t r = 0; r < rows; r += kTile) {
       const int64_t tile = std::min(kTile, rows - r);
@@ -119,7 +119,7 @@ class TensorWriter {
   SafetensorsWriter& out_;
   const WeightSource& source_;
   const StoredTypes& types_;
-  std::string name_;  // of the tensor that is written, and its type
+  std::string name_;  // name and type of the tensor being written
   ElementType type_ = ElementType::f32;
   std::vector<float> values_;
   std::vector<std::byte> bytes_;
@@ -135,7 +135,7 @@ void write_file_of(const fs::path& path, std::span<const Output> outputs, const 
   out.commit();
 }
 
-// NAME.safetensors, or NAME-00001-of-00003.safetensors and so on with NAME.safetensors.index.json.
+// Writes NAME.safetensors, or NAME-00001-of-00003.safetensors etc. with NAME.safetensors.index.json.
 void write_tensors(const fs::path& folder, const std::string& name, std::span<const HfParameter> parameters,
                    const WeightSource& source, const HfExportOptions& options) {
   const StoredTypes& types = options.types;
@@ -184,7 +184,7 @@ void export_peft_adapter(const fs::path& path, const WeightSource& source, const
   write_file(folder.path() / "adapter_config.json", peft_config_text(lora, options.model.kind, base));
   write_side_files(folder.path(), options);
   HfExportOptions whole = options;
-  whole.shard_bytes = INT64_MAX;  // PEFT reads one file
+  whole.shard_bytes = INT64_MAX;  // PEFT reads a single file
   write_tensors(folder.path(), "adapter_model", parameters, source, whole);
   folder.publish();
 }

@@ -12,7 +12,7 @@ constexpr FieldUse kRead = FieldUse::read, kHarmless = FieldUse::harmless, kOnly
 constexpr std::string_view kQuantized = "quantized weights are not read: dequantize them with transformers first";
 constexpr std::string_view kOtherModel = "this is a feature of another kind of model";
 
-// Of both: transformers' base class, and what tools write into any config.json.
+// Common fields: transformers' base class, and what tools write into any config.json.
 constexpr auto kCommon = std::to_array<KnownField>({
     {"model_type", kRead},
     {"architectures", kRead},
@@ -22,9 +22,9 @@ constexpr auto kCommon = std::to_array<KnownField>({
     {"bos_token_id", kRead},
     {"eos_token_id", kRead},
     {"pad_token_id", kRead},
-    // Bookkeeping, switches of training and of how things are computed, other heads.
+    // Bookkeeping, training and execution settings, other heads.
     {"transformers_version", kHarmless},
-    {"torch_dtype", kHarmless},  // each tensor says its own
+    {"torch_dtype", kHarmless},  // each tensor has its own
     {"dtype", kHarmless},
     {"use_cache", kHarmless},
     {"gradient_checkpointing", kHarmless},
@@ -47,9 +47,9 @@ constexpr auto kCommon = std::to_array<KnownField>({
     {"_attn_implementation", kHarmless},
     {"_attn_implementation_autoset", kHarmless},
     {"experts_implementation", kHarmless},
-    {"chunk_size_feed_forward", kHarmless},  // the same product in parts
-    {"tie_last_hidden_states", kHarmless},   // of the list of states that is returned
-    {"tie_encoder_decoder", kHarmless},      // there is no encoder
+    {"chunk_size_feed_forward", kHarmless},  // the same matmul in chunks
+    {"tie_last_hidden_states", kHarmless},   // concerns the returned list of hidden states
+    {"tie_encoder_decoder", kHarmless},      // no encoder here
     {"auto_map", kHarmless},
     {"_name_or_path", kHarmless},
     {"name_or_path", kHarmless},
@@ -59,14 +59,14 @@ constexpr auto kCommon = std::to_array<KnownField>({
     {"unsloth_version", kHarmless},
     {"unsloth_fixed", kHarmless},
     {"is_llama_config", kHarmless},
-    // What would change the function.
+    // Fields that would change the model's function.
     {"is_encoder_decoder", kOnly, "false", kOtherModel},
     {"add_cross_attention", kOnly, "false", kOtherModel},
     {"cross_attention_hidden_size", kOnly, "null", kOtherModel},
     {"pruned_heads", kOnly, "false", "pruned heads are not built"},
     {"quantization_config", kOnly, "false", kQuantized},
     {"compression_config", kOnly, "false", kQuantized},
-    {"quantization", kOnly, "false", kQuantized},  // of MLX
+    {"quantization", kOnly, "false", kQuantized},  // MLX
     {"per_layer_config", kOnly, "false", "all layers have one shape here"},
     {"sliding_window", kOnly, "false", "attention to a window is not built"},
     {"use_sliding_window", kOnly, "false", "attention to a window is not built"},
@@ -99,7 +99,7 @@ constexpr auto kGpt2 = std::to_array<KnownField>({
     {"n_layer", kRead},
     {"n_head", kRead},
     {"n_inner", kRead},
-    // Names that transformers takes for the four above (attribute_map).
+    // Aliases of the four above (transformers' attribute_map).
     {"max_position_embeddings", kRead},
     {"hidden_size", kRead},
     {"num_hidden_layers", kRead},
@@ -111,9 +111,9 @@ constexpr auto kGpt2 = std::to_array<KnownField>({
     {"layer_norm_epsilon", kRead},
     {"scale_attn_weights", kOnly, "true", "scores are divided by the root of the head's size here"},
     {"scale_attn_by_inverse_layer_idx", kOnly, "false", "it divides the scores of each layer by its number"},
-    // Attention in fp32 under mixed precision: the probabilities are made in fp32 here, but the order is another.
+    // Attention in fp32 under mixed precision. Probabilities are fp32 here too, but the order of operations differs.
     {"reorder_and_upcast_attn", kOnly, "false", "attention is computed in another order here"},
-    // The causal mask's size in old versions, and the summary head of another model.
+    // Size of the causal mask in old versions; summary head of another model.
     {"n_ctx", kHarmless},
     {"summary_type", kHarmless},
     {"summary_use_proj", kHarmless},
@@ -141,14 +141,14 @@ constexpr auto kLlama = std::to_array<KnownField>({
     {"mlp_bias", kOnly, "false", "Llama's linears have no bias here"},
     {"partial_rotary_factor", kOnly, "1.0", "whole heads are rotated here"},
     {"rope_interleaved", kOnly, "false", "the two halves of a head are rotated here, as in transformers"},
-    // How a product is cut for tensor parallelism, which is the same product; an older max_position_embeddings.
+    // Slicing of matmuls for tensor parallelism, with the same result; an older max_position_embeddings.
     {"pretraining_tp", kHarmless},
     {"max_sequence_length", kHarmless},
 });
 
 constexpr auto kRope = std::to_array<KnownField>({
     {"rope_type", kRead},
-    {"type", kRead},  // rope_type until transformers 4.43
+    {"type", kRead},  // name of rope_type until transformers 4.43
     {"rope_theta", kRead},
     {"factor", kRead},
     {"low_freq_factor", kRead},
@@ -166,7 +166,7 @@ constexpr auto kRope = std::to_array<KnownField>({
     {"long_factor", kOnly, "null", "it is of the rope_type longrope"},
 });
 
-// Old files hold the fields of generation_config.json too, and transformers 5 passes over them.
+// Old files also hold the fields of generation_config.json, which transformers 5 ignores.
 std::vector<KnownField> with_generation(std::span<const KnownField> own) {
   std::vector<KnownField> fields(own.begin(), own.end());
   fields.insert(fields.end(), kCommon.begin(), kCommon.end());

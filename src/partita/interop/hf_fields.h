@@ -1,5 +1,5 @@
-// What each field of a config.json means here: of GPT2Config and LlamaConfig of transformers 4 and 5, of their base
-// class, and of models that are like Llama and are not Llama.
+// How each field of a config.json is handled: GPT2Config and LlamaConfig of transformers 4 and 5, their base class, and
+// Llama-like models that are not Llama.
 //
 //   const JsonFields fields(root, "", path, hf_fields(ModelKind::llama));
 #pragma once
@@ -12,7 +12,7 @@ namespace partita::internal {
 
 [[nodiscard]] std::span<const KnownField> hf_fields(ModelKind);
 
-// Of the object rope_scaling (transformers 4) or rope_parameters (5).
+// The fields of the object rope_scaling (transformers 4) or rope_parameters (5).
 [[nodiscard]] std::span<const KnownField> hf_rope_fields();
 
 }  // namespace partita::internal

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 std::vector<int64_t> row_major_strides(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size(), 1);
-  if (std::ranges::find(shape, 0) != shape.end()) return strides;  // no elements, and the other sizes may be any
+  if (std::ranges::find(shape, 0) != shape.end()) return strides;  // no elements, so the other sizes may be anything
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     strides[d] = stride;
@@ -29,7 +29,7 @@ std::span<const std::byte> range(const MappedFile& file, int64_t begin, int64_t 
   return file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
 }
 
-// Tensor -> file. Error: not such a file.
+// Tensor -> file. Error: not an index.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   std::map<std::string, std::string> index;
   try {
@@ -72,7 +72,7 @@ HfFolder::Tensors HfFolder::open(const fs::path& path) {
       tensors[e.name] = {e.type, e.shape, row_major_strides(e.shape),
                          range(file, header.data_begin + e.begin, header.data_begin + e.end), nullptr};
   } else {
-    std::map<int64_t, std::shared_ptr<HfStorage>> storages;  // by where they begin
+    std::map<int64_t, std::shared_ptr<HfStorage>> storages;  // keyed by offset
     for (TorchTensor& t : parse_torch_file(file.bytes(), path)) {
       const ZipEntry& in = t.storage;
       std::shared_ptr<HfStorage>& storage = storages[in.begin];
@@ -106,7 +106,7 @@ void HfFolder::open_shards(const fs::path& index_path) {
       fail("{} says that '{}' is in {}, which does not hold it", index_path.string(), name, file);
     tensors_[name] = found->second;
   }
-  // What lies in a shard beside what the index lists is there all the same, and not passed over.
+  // Tensors in a shard that the index does not list are included, not ignored.
   for (const auto& [file, tensors] : shards) tensors_.insert(tensors.begin(), tensors.end());
 }
 

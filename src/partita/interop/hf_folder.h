@@ -1,13 +1,13 @@
-// The tensors of a Hugging Face folder, whatever files they lie in:
+// The tensors of a Hugging Face folder, in any of its file formats:
 //   model.safetensors, or model.safetensors.index.json with its shards,
 //   pytorch_model.bin, or pytorch_model.bin.index.json with its shards (torch_file.h: read without running anything).
-// The first of these that is there is taken, as transformers does.
+// Uses the first of these that exists, as transformers does.
 //
 //   const HfFolder folder("meta-llama/Llama-3.2-1B");
 //   const HfTensor& tensor = folder.at("model.norm.weight");
 //
-// Files are mapped: opening a folder reads headers only, and pages come in when a tensor's bytes are touched. What an
-// index names must be a regular file in the same folder.
+// Files are memory-mapped: opening a folder reads only headers, and pages are loaded when a tensor's bytes are
+// accessed. Files named by an index must be regular files in the same folder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace partita::internal {
 
-// What a file has a checksum of, which is compared when a tensor in it is first read (HfFolder::check).
+// A checksummed range of a file, verified when a tensor in it is first read (HfFolder::check).
 struct HfStorage {
   std::span<const std::byte> bytes;
   uint32_t crc = 0;
@@ -36,8 +36,8 @@ struct HfStorage {
 // Element [i, j] is element i strides[0] + j strides[1] of `bytes`, which need not be aligned.
 struct HfTensor {
   ElementType type = ElementType::f32;
-  std::vector<int64_t> shape, strides;           // in elements, not negative
-  std::span<const std::byte> bytes;              // from the first element to the last
+  std::vector<int64_t> shape, strides;           // in elements, never negative
+  std::span<const std::byte> bytes;              // from the first element through the last
   std::shared_ptr<HfStorage> storage = nullptr;  // nullptr: the format has no checksums (safetensors)
 };
 
@@ -49,8 +49,8 @@ inline constexpr HfFileNames kPeftFiles{"adapter_model.safetensors", "adapter_mo
 
 class HfFolder {
  public:
-  // Errors: none of the files is there; a damaged file or index; a shard or a tensor in it that the index promises and
-  // that is missing. Names the file and the tensor.
+  // Errors: none of the files exists; a damaged file or index; a shard, or a tensor in it, is missing although the
+  // index lists it. Names the file and the tensor.
   explicit HfFolder(std::filesystem::path path, const HfFileNames& = kHfModelFiles);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -60,8 +60,8 @@ class HfFolder {
   // Error: no such tensor.
   [[nodiscard]] const HfTensor& at(std::string_view name) const;
 
-  // Compares the checksum of what the tensor is stored in, once for all tensors that share it, and so reads that whole.
-  // Error: damaged; names file and storage. Not for several threads at once.
+  // Verifies the checksum of the tensor's storage, which reads all of it; only once for tensors that share a storage.
+  // Error: damaged; names file and storage. Not thread-safe.
   static void check(const HfTensor&);
 
  private:

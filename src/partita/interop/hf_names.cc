@@ -10,17 +10,17 @@
 namespace partita::internal {
 namespace {
 
-// Builds the list: ours, theirs.
+// Builds the list from pairs of our name and Hugging Face's.
 class List {
  public:
   explicit List(std::vector<HfParameter>& list) : list_(list) {}
 
-  // One tensor there, of the same shape.
+  // One Hugging Face tensor of the same shape.
   void same(std::string ours, std::string theirs, std::vector<int64_t> shape) {
     const int64_t rows = shape[0];
     list_.push_back({std::move(ours), shape, {{std::move(theirs), shape, 0, rows, false}}});
   }
-  // GPT-2's Conv1D with its bias: [in, out] there.
+  // GPT-2's Conv1D with its bias, stored as [in, out].
   void conv1d(const std::string& ours, const std::string& theirs, int64_t out, int64_t in) {
     list_.push_back({ours + ".weight", {out, in}, {{theirs + ".weight", {in, out}, 0, out, true}}});
     same(ours + ".bias", theirs + ".bias", {out});
@@ -29,7 +29,7 @@ class List {
     same(ours + ".weight", theirs + ".weight", {width});
     same(ours + ".bias", theirs + ".bias", {width});
   }
-  // Each part of ours is a matrix of Llama's.
+  // Each part of our matrix is a separate matrix in Llama's files.
   void parts(std::string ours, const std::string& layer, const std::vector<ParameterPart>& parts, int64_t in) {
     HfParameter parameter{std::move(ours), {}, {}};
     int64_t row = 0;

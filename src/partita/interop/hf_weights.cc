@@ -14,8 +14,8 @@
 namespace partita::internal {
 namespace {
 
-// A tensor of theirs as our rows see it: element [row, column] is element row * row_stride + column * column_stride. A
-// vector is one row.
+// A Hugging Face tensor viewed in our row order: element [row, column] is at row * row_stride + column * column_stride.
+// A vector is one row.
 struct Rows {
   ElementType type;
   const std::byte* data;
@@ -32,7 +32,7 @@ Rows rows_of(const HfTensor& tensor, bool transposed) {
   return {tensor.type, tensor.bytes.data(), tensor.shape[column], tensor.strides[row], tensor.strides[column]};
 }
 
-// Rows that are stored as columns: column by column for a few rows at once, so that both sides stay in the cache.
+// Transposed rows: reads column by column in tiles of a few rows, so that source and destination stay in cache.
 void read_columns(const Rows& from, const Box& box, float* out) {
   constexpr int64_t kTile = 64;
   std::array<float, kTile> tile{};
@@ -45,7 +45,7 @@ void read_columns(const Rows& from, const Box& box, float* out) {
   }
 }
 
-// out = the box of the rows, row by row.
+// out = a box of the rows, row by row.
 void read_box(const Rows& from, const Box& box, std::span<float> out) {
   const bool whole_rows = box.columns == from.columns;
   if (whole_rows && from.column_stride == 1 && from.row_stride == from.columns)

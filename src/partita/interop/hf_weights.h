@@ -1,5 +1,5 @@
-// Weights of a Hugging Face folder, under our names and in our layout, read box by box through the map: no rank needs
-// more memory than the box that it asks for.
+// Weights of a Hugging Face folder, under our names and in our layout. Boxes are read through a memory map: no rank
+// needs more memory than the box it requests.
 //
 //   const HfWeights weights(HfFolder(path), hf_naming(model));
 //   weights.check(engine.parameters());
@@ -18,35 +18,35 @@
 
 namespace partita::internal {
 
-// What the tensors of a folder are.
+// How to interpret the tensors of a folder.
 struct HfNaming {
   std::vector<HfParameter> parameters;
-  std::string optional_prefix;                         // names in the folder may lack it
-  std::function<bool(std::string_view)> is_ignorable;  // tensors that are no parameters
-  // A tensor that may be there too and must then equal another, or be there in its place; empty: none.
+  std::string optional_prefix;                         // may be missing from names in the folder
+  std::function<bool(std::string_view)> is_ignorable;  // tensors that are not parameters
+  // A tensor that may duplicate `original`, in which case it must be equal, or replace it; empty: none.
   std::string copy, original;
-  std::string advice;  // what to do where the tensors are others than these
+  std::string advice;  // shown if the tensors do not match
 };
-// Those of a model. Errors: those of validate(model).
+// The naming of a model. Errors: those of validate(model).
 [[nodiscard]] HfNaming hf_naming(const ModelConfig& model);
 
 class HfWeights final : public WeightSource {
  public:
   HfWeights(HfFolder, HfNaming);
 
-  // All that WeightSource says, with the folder's own names; also an element type that is not floating, and a head of a
-  // tied model that differs from its token table. A tied model may hold either of the two.
+  // Errors: those of WeightSource, with the folder's own names; an element type that is not floating-point; a tied
+  // model's head that differs from its token table. A tied model may hold either of the two.
   void check(std::span<const ParameterSpec>) const override;
   void read(const ParameterSpec&, const Box&, std::span<float> out) const override;
 
-  // Of each tensor, as an export can write it: f32, f16 or bf16 (f32 for f64).
+  // The type of each tensor, as an export can write it: f32, f16 or bf16 (f32 for f64).
   [[nodiscard]] StoredTypes stored_types() const;
-  // Tensors of float64, which are rounded to fp32 when they are read.
+  // The float64 tensors, which are rounded to fp32 when read.
   [[nodiscard]] std::vector<std::string> rounded() const;
   [[nodiscard]] const HfFolder& folder() const { return folder_; }
 
  private:
-  // By the name there, with or without its prefix; where the original of a copy is missing, the copy.
+  // Looks up a name with or without the prefix; if the original of a copy is missing, finds the copy.
   [[nodiscard]] const HfTensor* find(std::string_view name) const;
   [[nodiscard]] const HfTensor* find_itself(std::string_view name) const;
   [[nodiscard]] const HfParameter* parameter(std::string_view name) const;
@@ -54,7 +54,7 @@ class HfWeights final : public WeightSource {
 
   HfFolder folder_;
   HfNaming naming_;
-  std::map<std::string_view, const HfParameter*> parameters_;  // into naming_
+  std::map<std::string_view, const HfParameter*> parameters_;  // pointers into naming_
 };
 
 }  // namespace partita::internal

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Fields that hold names, versions and ids, by what they are called.
+// Whether a field's name suggests a name, version or id.
 bool looks_like_bookkeeping(std::string_view name) {
   return name.starts_with('_') || name.ends_with("_token_id") || name.ends_with("_version") ||
          name.ends_with("_name") || name.ends_with("_path");

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kAdapterConfig = "adapter_config.json";
 
-// A pipe or device of that name would be waited for.
+// Opening a pipe or device of that name would block.
 void require_regular(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) fail("cannot read {}: it is not a regular file", path.string());
@@ -61,7 +61,7 @@ ModelSource open_hf(const fs::path& path) {
   return source;
 }
 
-// Puts adapters on a model that was opened; `path` is what holds them.
+// Adds adapters to an open model; `path` contains them.
 ModelSource adapt(ModelSource base, const fs::path& path, LoraConfig lora,
                   std::shared_ptr<const WeightSource> adapters) {
   if (base.lora.rank > 0)
@@ -74,7 +74,7 @@ ModelSource adapt(ModelSource base, const fs::path& path, LoraConfig lora,
   return base;
 }
 
-// A relative path is meant from here, or from where the adapters' folder lies.
+// A relative path is tried from the working directory, then next to the adapters' folder.
 fs::path locate_base(const fs::path& path, const fs::path& said, const fs::path& chosen) {
   if (!chosen.empty()) return chosen;
   if (said.empty()) fail("{} does not say which model it adapts: name its folder with --base", path.string());
@@ -103,13 +103,13 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
   const fs::path folder = fs::canonical(resolve_checkpoint(path));
   auto weights = std::make_shared<const StoredWeights>(folder);
   const RunState state = run_state(weights->manifest(), folder);
-  // Its own, or that of its run: RUN/checkpoints/step-....
+  // The checkpoint's own tokenizer, or that of its run RUN/checkpoints/step-....
   const fs::path run = folder.parent_path().parent_path();
   const fs::path tokenizer = find_tokenizer_in({folder, folder.parent_path(), run});
   if (state.lora.rank > 0) {
     ModelSource base = open_model(locate_base(folder, state.base, chosen));
     check_same_model(state, base.model, state.lora, folder);
-    base.model.max_length = state.model.max_length;  // a rotary model may have been lengthened
+    base.model.max_length = state.model.max_length;  // the context of a rotary model may have been extended
     ModelSource source = adapt(std::move(base), folder, state.lora, std::move(weights));
     if (!tokenizer.empty()) source.tokenizer = tokenizer;
     source.side_folders.insert(source.side_folders.begin(), run);

@@ -1,5 +1,5 @@
-// A trained model, wherever it lies: a Hugging Face folder, a PEFT folder of adapters, a run of ours (its newest
-// checkpoint is taken) or a checkpoint.
+// Opens a trained model in any form: a Hugging Face folder, a PEFT adapter folder, a Partita run (its newest
+// checkpoint) or a checkpoint.
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
@@ -21,29 +21,29 @@
 namespace partita {
 
 struct ModelSource {
-  std::filesystem::path path;  // the folder of Hugging Face's or PEFT's files, or the checkpoint that was taken
+  std::filesystem::path path;  // the Hugging Face or PEFT folder, or the checkpoint used
   ModelConfig model;
   LoraConfig lora;                              // rank 0: no adapters
-  std::filesystem::path tokenizer;              // beside or above it; empty: none found
-  std::shared_ptr<const WeightSource> weights;  // of a model with adapters: base and adapters, under their own names
-  // Of a model with adapters, alone; else base is `weights`.
+  std::filesystem::path tokenizer;              // found next to the model or above it; empty: none found
+  std::shared_ptr<const WeightSource> weights;  // with adapters: base and adapters, each under its own names
+  // With adapters: the two parts separately; otherwise base is `weights`.
   std::shared_ptr<const WeightSource> base, adapters;
-  std::filesystem::path base_path;                   // where the base of adapters lies; else empty
-  internal::StoredTypes stored_as;                   // of the weights, or of those they were imported from
-  internal::StoredTypes adapters_stored_as;          // of adapters alone
-  std::vector<std::string> warnings;                 // a line each: what of its configuration was passed over
-  nlohmann::json tokens = nlohmann::json::object();  // ids that Hugging Face's config.json holds (interop/hf_config.h)
-  GenerationConfig generation;                       // with the ids of config.json where it has none itself
-  std::vector<std::filesystem::path> side_folders;   // where the model's small files are (side_files.h), the best first
-  bool trained_here = false;                         // a run or checkpoint of ours, not a folder of Hugging Face's
+  std::filesystem::path base_path;                   // base model of the adapters; otherwise empty
+  internal::StoredTypes stored_as;                   // types of the weights, or of those they were imported from
+  internal::StoredTypes adapters_stored_as;          // types of the adapters
+  std::vector<std::string> warnings;                 // one line per ignored setting of its configuration
+  nlohmann::json tokens = nlohmann::json::object();  // token ids from Hugging Face's config.json (interop/hf_config.h)
+  GenerationConfig generation;                       // with ids from config.json where it has none
+  std::vector<std::filesystem::path> side_folders;   // folders with the model's small files (side_files.h), best first
+  bool trained_here = false;                         // a Partita run or checkpoint, not a Hugging Face folder
 };
 
-// To the log: by one rank, and once, however often the model is opened.
+// Logs the warnings. Call it on one rank; repeated calls for the same model log them only once.
 void show_warnings(const ModelSource&);
 
-// `base`: where the base of adapters lies; empty: where the run had it, or adapter_config.json says. Errors: nothing of
-// the kind there (says what was looked for); those of the format; a base that is not there or has adapters itself, or
-// is given for a model without adapters.
+// `base`: base model of the adapters; empty: the one that the run or adapter_config.json names. Errors: no model found
+// (the message says what was looked for); those of the format; a base that does not exist, has adapters itself, or is
+// given for a model without adapters.
 [[nodiscard]] ModelSource open_model(const std::filesystem::path& path, const std::filesystem::path& base = {});
 
 }  // namespace partita

@@ -10,7 +10,7 @@
 
 namespace partita {
 
-// `chosen`, or the one that lies beside the model. Error: none is there; it has more tokens than the model.
+// Loads `chosen`, or the tokenizer stored with the model. Error: none exists; it has more tokens than the model.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer_of(const ModelSource&,
                                                            const std::filesystem::path& chosen = {});
 

@@ -25,9 +25,8 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"target_modules", kRead},
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
-    // Change nothing in the adapters' function once they are trained. fan_in_fan_out says how PEFT finds the base's
-    // matrix, transposed in GPT-2: that is known here. The configurations of initializations go with
-    // init_lora_weights.
+    // Fields that do not affect trained adapters. fan_in_fan_out tells PEFT whether the base matrix is transposed
+    // (GPT-2), which is known here. Settings of individual initializations depend on init_lora_weights.
     {"auto_mapping", kHarmless},
     {"revision", kHarmless},
     {"inference_mode", kHarmless},
@@ -42,7 +41,7 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"loftq_config", kHarmless},
     {"corda_config", kHarmless},
     {"lora_ga_config", kHarmless},
-    // What would change it.
+    // Fields that would affect them.
     {"bias", kOnly, "\"none\"", kMerge},
     {"use_dora", kOnly, "false", kMerge},
     {"use_rslora", kOnly, "false", kMerge},
@@ -66,9 +65,9 @@ constexpr auto kFields = std::to_array<KnownField>({
     {"monteclora_config", kOnly, "false", kMerge},
 });
 
-// Initializations that leave the base as it is, so that the trained adapters are plain LoRA. All others that PEFT has
-// (pissa, pissa_niter_N, olora, corda, loftq, lora_ga) change the base's matrices before training, and the adapters
-// belong to those.
+// Initializations that leave the base unchanged, so that trained adapters are plain LoRA. PEFT's other ones (pissa,
+// pissa_niter_N, olora, corda, loftq, lora_ga) modify the base's matrices before training, and the adapters only fit
+// those.
 constexpr std::array kPlainInitializations = {"gaussian", "eva", "orthogonal", "mica"};
 
 void check_initialization(const JsonFields& fields) {
@@ -93,7 +92,7 @@ std::string join_targets(const JsonFields& fields) {
 
 std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-// "q_proj" where that names what is adapted and nothing else, "mlp.c_proj" where it would name more.
+// "q_proj" if that matches only adapted modules, "mlp.c_proj" if the short name would match more.
 std::vector<std::string> target_names(const LoraConfig& lora, ModelKind kind) {
   const std::vector<LoraTarget> adapted = adapted_targets(lora, kind), all = lora_targets(kind);
   std::vector<std::string> names;
@@ -143,7 +142,7 @@ std::string peft_base(std::string_view text, const std::filesystem::path& path) 
 }
 
 std::string peft_config_text(const LoraConfig& lora, ModelKind kind, std::string_view base) {
-  // PEFT takes a whole alpha as an integer.
+  // PEFT writes a whole alpha as an integer.
   const bool whole = lora.alpha == static_cast<double>(static_cast<int64_t>(lora.alpha));
   const json root = {{"peft_type", "LORA"},
                      {"task_type", "CAUSAL_LM"},

@@ -1,12 +1,11 @@
-// adapter_config.json, in which PEFT says what a folder of low-rank adapters is, to a LoraConfig and back.
+// Converts between adapter_config.json, PEFT's description of a folder of low-rank adapters, and LoraConfig.
 //
 //   const PeftConfig peft = parse_peft_config(read_file(path), path, ModelKind::llama);
 //   write_file(path, peft_config_text(peft.lora, ModelKind::llama, peft.base));
 //
-// Plain adapters of linears (peft_type LORA) are read. Every field of PEFT's LoraConfig is on a list: DoRA,
-// rank-stabilized scaling, trained biases, ranks by pattern, initializations that change the base (PiSSA, OLoRA, ...)
-// and the like are errors by name, and so is a field that is on no list, since new ones are mostly new kinds of
-// adapters.
+// Supported are plain adapters of linears (peft_type LORA). Every field of PEFT's LoraConfig is listed: DoRA,
+// rank-stabilized scaling, trained biases, per-pattern ranks, initializations that change the base (PiSSA, OLoRA, ...)
+// and the like are errors by name. Unknown fields are errors too, because new ones are mostly new kinds of adapters.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -21,17 +20,17 @@ namespace partita::internal {
 
 struct PeftConfig {
   LoraConfig lora;
-  std::string base;  // base_model_name_or_path: a folder, or a name on Hugging Face's hub; empty: not said
+  std::string base;  // base_model_name_or_path: a folder, or a name on the Hugging Face Hub; empty: unspecified
   std::vector<std::string> warnings;
 };
 
-// Those of LoraConfig, of PEFT 0.4 to 0.21.
+// The fields of LoraConfig in PEFT 0.4 to 0.21.
 [[nodiscard]] std::span<const KnownField> peft_fields();
 
-// `kind`: of the model that is adapted. Error: as parse_hf_config, and those of validate(lora).
+// `kind`: kind of the base model. Errors: as parse_hf_config, and those of validate(lora).
 [[nodiscard]] PeftConfig parse_peft_config(std::string_view text, const std::filesystem::path& path, ModelKind kind);
 
-// base_model_name_or_path alone, for which the kind of model need not be known yet; empty: not said.
+// Reads only base_model_name_or_path, before the kind of model is known; empty: unspecified.
 [[nodiscard]] std::string peft_base(std::string_view text, const std::filesystem::path& path);
 
 [[nodiscard]] std::string peft_config_text(const LoraConfig&, ModelKind kind, std::string_view base);

@@ -13,7 +13,7 @@ std::vector<LoraAdapter> lora_adapters(const ModelConfig& model, const LoraConfi
     const HfPiece* piece;
   };
   const std::vector<HfParameter> parameters = hf_parameters(model);
-  std::map<std::string_view, Place> places;  // of each tensor of theirs
+  std::map<std::string_view, Place> places;  // keyed by Hugging Face tensor name
   for (const HfParameter& parameter : parameters)
     for (const HfPiece& piece : parameter.pieces) places[piece.name] = {&parameter, &piece};
 

@@ -17,22 +17,22 @@ namespace fs = std::filesystem;
 constexpr std::array kOfTokenizer = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                      "chat_template.jinja", "chat_template.json"};
 constexpr std::array kTokenizers = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"};
-constexpr const char* kTemplates = "additional_chat_templates";  // a folder of more than one
+constexpr const char* kTemplates = "additional_chat_templates";  // folder used for more than one template
 
 void add_if_there(NamedFiles& files, const fs::path& folder, const std::string& name) {
   std::error_code ignored;
   if (fs::is_regular_file(folder / name, ignored)) files.try_emplace(name, folder / name);
 }
 
-// The name of an id, where a tokenizer can be read and has it.
+// The token with this id; empty if the tokenizer cannot be read or lacks the id.
 std::string token_text(const Tokenizer& tokenizer, int64_t id) {
   if (id < 0 || id >= tokenizer.vocab_size()) return "";
   const std::array<TokenId, 1> ids = {static_cast<TokenId>(id)};
   return tokenizer.decode(ids);
 }
 
-// transformers' own class for any tokenizer.json. Without this file it would take the one of the kind of model, with
-// special tokens of its own.
+// Use transformers' generic class for tokenizer.json. Without this file it would choose the class of the model kind,
+// with that class's special tokens.
 json tokenizer_config(const ModelSource& source, const Tokenizer& tokenizer) {
   json root = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                {"model_max_length", source.model.max_length},
@@ -84,7 +84,7 @@ std::map<std::string, std::string> missing_side_files(const ModelSource& source,
     texts["tokenizer_config.json"] = tokenizer_config(source, *load_tokenizer(source.tokenizer))
                                          .dump(2, ' ', false, json::error_handler_t::replace) +
                                      "\n";
-  } catch (const Error& error) {  // a kind that is not read here, and may be read there
+  } catch (const Error& error) {  // a format that we cannot load, but transformers may
     log::warn("no tokenizer_config.json is written: {}", error.what());
   }
   return texts;
@@ -103,7 +103,7 @@ json token_ids(const ModelSource& source) {
   if (known || source.tokenizer.empty()) return tokens;
   if (const auto end = load_tokenizer(source.tokenizer)->end_of_document()) {
     tokens["eos_token_id"] = *end;
-    if (source.model.kind == ModelKind::gpt2) tokens["bos_token_id"] = *end;  // GPT-2 begins a text so
+    if (source.model.kind == ModelKind::gpt2) tokens["bos_token_id"] = *end;  // GPT-2 begins a text with it
   }
   return tokens;
 }

@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of(std::span<const std::byte> file, const ZipEn
   return file.subspan(static_cast<size_t>(entry.begin), static_cast<size_t>(entry.end - entry.begin));
 }
 
-// "archive/" of "archive/data.pkl", whatever the archive was called.
+// "archive/" of "archive/data.pkl"; the archive's name varies.
 std::string find_prefix(const Entries& entries, const fs::path& path) {
   for (const auto& [name, entry] : entries) {
     const size_t slash = name.find('/');
@@ -35,13 +35,13 @@ std::string find_prefix(const Entries& entries, const fs::path& path) {
 void check_byte_order(std::span<const std::byte> file, const Entries& entries, const std::string& prefix,
                       const fs::path& path) {
   const auto found = entries.find(prefix + "byteorder");
-  if (found == entries.end()) return;  // older files are of the machine's order: nearly all are little-endian
+  if (found == entries.end()) return;  // older files use the writer's byte order: nearly always little-endian
   const std::span<const std::byte> bytes = bytes_of(file, found->second);
   const std::string_view order(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (order != "little") fail("{} is not little-endian: save it again on such a machine", path.string());
 }
 
-// Elements from the first to one behind the last; a negative number where they are no tensor or do not fit 63 bits.
+// Number of elements spanned from first to last; negative if the tensor is invalid or it exceeds 63 bits.
 int64_t extent(const PickledTensor& tensor) {
   int64_t last = 0;
   bool empty = false;
@@ -57,7 +57,7 @@ int64_t extent(const PickledTensor& tensor) {
   return last == INT64_MAX ? -1 : last + 1;
 }
 
-// Bytes that its elements take in all, also where strides of 0 let them be the same: what a reader makes of them.
+// Whether the dense size in bytes is representable; a reader materializes even elements that strides of 0 share.
 bool has_possible_size(const PickledTensor& tensor) {
   int64_t bytes = size_of(tensor.type);
   for (int64_t size : tensor.shape)

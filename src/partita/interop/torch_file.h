@@ -1,10 +1,10 @@
-// torch.save's files (pytorch_model.bin): where each tensor lies in them.
+// Locates the tensors in files written by torch.save (pytorch_model.bin).
 //
 //   const MappedFile file("pytorch_model.bin");
 //   for (const TorchTensor& t : parse_torch_file(file.bytes(), file.path())) ...
 //
-// Such a file is a zip archive since torch 1.6: PREFIX/data.pkl says which tensors there are (torch_pickle.h),
-// PREFIX/data/KEY is a storage, little-endian. Tensors may share a storage (tied weights) and need not be contiguous.
+// Since torch 1.6 such a file is a zip archive: PREFIX/data.pkl describes the tensors (torch_pickle.h), and
+// PREFIX/data/KEY is a little-endian storage. Tensors may share a storage (tied weights) and need not be contiguous.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,14 +22,14 @@ struct TorchTensor {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<int64_t> shape, strides;  // strides in elements, not negative
-  int64_t begin = 0, end = 0;           // bytes of the file, from its first element to its last
-  // The storage that it is a part of, whose checksum nobody has compared yet (zip_archive.h).
+  int64_t begin = 0, end = 0;           // byte range in the file, from the first element through the last
+  // The storage that contains it; its checksum has not been verified yet (zip_archive.h).
   ZipEntry storage;
 };
 
-// Error: a format older than torch 1.6, a damaged archive, what torch_pickle.h refuses, a tensor that reaches beyond
-// its storage or whose storage is missing or of another length; names `path` and the tensor. The list of tensors is
-// compared with its checksum, their elements are not looked at.
+// Error: a format older than torch 1.6, a damaged archive, a pickle that torch_pickle.h rejects, a tensor that exceeds
+// its storage or whose storage is missing or of another length; names `path` and the tensor. The checksum of data.pkl
+// is verified; the tensors' elements are not read.
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
 

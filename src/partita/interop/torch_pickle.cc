@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Opcodes, by the names that pickletools gives them.
+// Opcodes, named as in pickletools.
 enum : uint8_t {
   kMark = '(',
   kStop = '.',
@@ -65,7 +65,7 @@ struct Named {
   uint8_t code;
   std::string_view name;
 };
-// Those that are refused: the message says what they are.
+// Rejected opcodes, named for the error message.
 constexpr std::array kRefused = {Named{'0', "POP"},
                                  Named{'1', "POP_MARK"},
                                  Named{'2', "DUP"},
@@ -115,11 +115,11 @@ bool is_known(std::string_view name) {
          std::ranges::find(kStorages, name, &StorageType::name) != kStorages.end();
 }
 
-// Values refer to each other, as the memo lets them: containers hold places in one list.
+// Values can refer to each other through the memo, so containers hold indices into one list.
 using Id = size_t;
 struct None {};
 struct Name {
-  std::string text;  // module.name, known
+  std::string text;  // module.name, one of the accepted ones
 };
 struct Tuple {
   std::vector<Id> items;
@@ -198,7 +198,7 @@ class Unpickler {
     stack_.pop_back();
     return id;
   }
-  // Below the last mark nothing is popped.
+  // Pops stop at the last mark.
   size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
   std::vector<Id> pop_to_mark() {
     if (marks_.empty()) refuse("a mark is missing on its stack");
@@ -319,7 +319,7 @@ class Unpickler {
     const size_t count = take<uint8_t>();
     if (count > 8) refuse("a number of {} bytes", count);
     const std::string_view bytes = take_bytes(count);
-    uint64_t value = !bytes.empty() && (bytes.back() & 0x80) ? ~uint64_t{0} : 0;  // the sign goes on
+    uint64_t value = !bytes.empty() && (bytes.back() & 0x80) ? ~uint64_t{0} : 0;  // sign extension
     std::memcpy(&value, bytes.data(), count);
     return static_cast<int64_t>(value);
   }
@@ -346,7 +346,7 @@ class Unpickler {
     const std::vector<Id> names = pop_count(2);
     push_name(as<std::string>(names[0], "a module's name"), as<std::string>(names[1], "a name"));
   }
-  // What an attacker wrote goes into a message of one short line.
+  // Untrusted text is shortened to one printable line in messages.
   static std::string shown(std::string_view text) { return printable_line(text.substr(0, 100)); }
 
   // ("storage", torch.FloatStorage, key, device, elements)
@@ -401,7 +401,7 @@ class Unpickler {
     if (!as<Dict>(id, what).items.empty()) refuse("{} are not allowed", what);
   }
 
-  // A state_dict's versions of modules ({"_metadata": ...}), which say nothing of its tensors.
+  // Discards the state_dict's {"_metadata": ...} (module versions), which does not affect its tensors.
   void build() {
     (void)as<Dict>(pop(), "a state that is a dictionary");
     (void)as<Dict>(top(), "a dictionary with a state");
@@ -424,7 +424,7 @@ class Unpickler {
   std::span<const std::byte> bytes_;
   const fs::path& path_;
   size_t at_ = 0, opcode_at_ = 0;
-  std::deque<Value> values_;  // addresses stay
+  std::deque<Value> values_;  // a deque keeps addresses stable
   std::vector<Id> stack_;
   std::vector<size_t> marks_;
   std::map<uint32_t, Id> memo_;

@@ -23,8 +23,8 @@ constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50
                    kLocator64 = 0x07064b50;
 constexpr int64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr int64_t kLongestComment = 0xFFFF;
-constexpr uint32_t kSee64 = 0xFFFFFFFF;  // in a 32-bit field: the number stands in the 64-bit extension
-constexpr uint16_t kExtra64 = 1;         // the extension's id among the extra fields
+constexpr uint32_t kSee64 = 0xFFFFFFFF;  // in a 32-bit field: the value is in the 64-bit extension
+constexpr uint16_t kExtra64 = 1;         // id of the extension among the extra fields
 
 struct Directory {
   int64_t begin = 0, end = 0, entries = 0;
@@ -59,26 +59,26 @@ class Parser {
          fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // A number of the file; the range has been checked.
+  // Reads a number from the file; the range has been checked.
   template <class T>
   T get(int64_t at) const {
     T value{};
     std::memcpy(&value, file_.data() + at, sizeof value);
     return value;
   }
-  // Error unless [at, at + count) lies in [0, end).
+  // Error unless [at, at + count) is within [0, end).
   void require(int64_t at, int64_t count, int64_t end, std::string_view what) const {
     if (at < 0 || count < 0 || at > end || count > end - at)
       refuse("{} needs {} bytes from byte {} on, which ends at byte {} (cut short?)", what, count, at, end);
   }
-  // A 64-bit number as a place in the file: what does not fit is no place.
+  // Converts a 64-bit number to a file offset. Error: beyond the end of the file.
   int64_t place(uint64_t value, std::string_view what) const {
     if (value > static_cast<uint64_t>(file_.size()))
       refuse("{} is {}, the file has {} bytes", what, value, file_.size());
     return static_cast<int64_t>(value);
   }
 
-  // The record stands at the very end, but for a comment.
+  // The record is at the very end, optionally followed by a comment.
   int64_t find_end() const {
     const int64_t size = std::ssize(file_);
     for (int64_t at = size - kEndBytes; at >= std::max<int64_t>(0, size - kEndBytes - kLongestComment); --at)
@@ -110,7 +110,7 @@ class Parser {
     return directory;
   }
 
-  // Reads the entry of the directory at `at` and moves on.
+  // Reads the directory entry at `at` and advances past it.
   ZipEntry parse_entry(int64_t& at, const Directory& directory) const {
     require(at, kCentralBytes, directory.end, "an entry of its directory");
     if (get<uint32_t>(at) != kCentral) refuse("it has no entry of its directory at byte {}", at);
@@ -130,7 +130,7 @@ class Parser {
     return entry;
   }
 
-  // Of these numbers, in this order, the extension holds those whose 32-bit field says so.
+  // The extension holds those of `numbers`, in order, whose 32-bit field is kSee64.
   void read_extra64(const std::string& name, int64_t at, int64_t bytes,
                     std::initializer_list<uint64_t*> numbers) const {
     const bool needed = std::ranges::any_of(numbers, [](const uint64_t* number) { return *number == kSee64; });
@@ -154,7 +154,7 @@ class Parser {
     refuse("'{}' has no 64-bit field", name);
   }
 
-  // The data follows the local header, which has a name and extra fields of its own length.
+  // The data follows the local header, whose name and extra fields have their own lengths.
   void locate(ZipEntry& entry, int64_t local, uint64_t bytes, int64_t limit) const {
     require(local, kLocalBytes, limit, "the header of '" + entry.name + "'");
     if (get<uint32_t>(local) != kLocal) refuse("'{}' has no header at byte {}", entry.name, local);

@@ -39,7 +39,7 @@ class TensorBoardHook : public Hook {
   [[nodiscard]] int priority() const override { return 20; }
 
   void before_run(TrainerView& view) override {
-    // Four spaces make Markdown show it as it is.
+    // Indented by four spaces, Markdown shows the text verbatim.
     const std::string text = to_toml(view.config);
     std::string markdown;
     for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
@@ -90,13 +90,13 @@ class LogLineHook : public Hook {
   [[nodiscard]] int priority() const override { return 30; }
   void after_step(TrainerView& view) override {
     window_.add(view.step);
-    // The first step says at once that all is well.
+    // The first step is always logged, as a sign of life.
     const int64_t step = view.step.step;
     if (step % every_ == 0 || step == view.info.resumed_step + 1 || step == view.info.total_steps) print(view);
   }
   void after_eval(TrainerView& view) override { log::print(validation_box(view.eval)); }
   void after_save(TrainerView& view) override {
-    if (view.stopping && !window_.empty()) print(view);  // the line of a step is above that of its checkpoint
+    if (view.stopping && !window_.empty()) print(view);  // the last step's line comes before that of its checkpoint
     log::info("saved {}", view.checkpoint.string());
   }
   void after_run(TrainerView& view) override {
@@ -110,7 +110,7 @@ class LogLineHook : public Hook {
   StepWindow window_;
 };
 
-// What the steps take: estimated before the first one, put right after a few.
+// Estimates the time per step before the first one, and corrects it after a few.
 class PaceHook : public Hook {
  public:
   [[nodiscard]] int priority() const override { return 35; }
@@ -123,7 +123,7 @@ class PaceHook : public Hook {
   }
   void after_step(TrainerView& view) override {
     if (estimate_ <= 0 || ++done_ > kMeasured) return;
-    if (done_ > 1) seconds_ += view.step.seconds;  // the first step also warms up
+    if (done_ > 1) seconds_ += view.step.seconds;  // the first step includes warm-up
     const int64_t left = view.info.total_steps - view.step.step;
     if (done_ < kMeasured || left == 0) return;
     const double measured = seconds_ / static_cast<double>(kMeasured - 1);
@@ -148,14 +148,14 @@ class ProgressHook : public Hook {
   }
   void after_step(TrainerView& view) override {
     progress_.step = view.step.step;
-    progress_.seconds = run_.seconds();  // with what lies between the steps: validations, checkpoints
+    progress_.seconds = run_.seconds();  // includes validations and checkpoints between steps
     progress_.loss = view.step.loss;
     progress_.tokens_per_second = view.step.tokens_per_second();
     const int width = log::terminal_width();
     const bool last = progress_.step == progress_.steps;
     if (!last && shown_.seconds() < (width > 0 ? kBarSeconds : kLineSeconds)) return;
     if (width > 0) {
-      // One column stays free: a full line would wrap, and could not be taken back.
+      // Leave one column free: a full line would wrap and could not be erased.
       log::status(progress_bar(progress_, width - 1));
     } else {
       log::info("{}", progress_text(progress_));

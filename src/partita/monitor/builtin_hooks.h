@@ -1,11 +1,10 @@
-// The hooks of every run: metrics files, TensorBoard, log lines, expected time, progress. All of them write for the
-// whole job, so that rank 0 has them and the others none.
+// The hooks of every run: metrics files, TensorBoard, log lines, time estimate, progress. They report for the whole
+// job, so only rank 0 has them.
 //
 //   Hooks hooks = builtin_hooks(config, info);
 //
-// In the run's directory: metrics.jsonl, validation.jsonl and TensorBoard's event files, which are there so that
-// TensorBoard names the run by that directory. A run that resumes cuts what was written beyond the step it resumes
-// from.
+// Metrics go to metrics.jsonl and validation.jsonl in the run's directory. TensorBoard's event files are directly in
+// that directory too, so that TensorBoard shows its name. A resumed run removes entries after the step it resumes from.
 #pragma once
 #include <memory>
 
@@ -19,7 +18,7 @@ namespace partita::internal {
 [[nodiscard]] std::unique_ptr<Hook> pace_hook();                            // priority 35
 [[nodiscard]] std::unique_ptr<Hook> progress_hook();                        // priority 40
 
-// What the configuration asks for.
+// The hooks enabled in the configuration.
 [[nodiscard]] Hooks builtin_hooks(const Config& config, const RunInfo& info);
 
 }  // namespace partita::internal

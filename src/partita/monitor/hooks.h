@@ -1,4 +1,4 @@
-// What happens around the steps of a run and is not training: hooks, called in the order of their priority.
+// Hooks: callbacks around the steps of a run that are not part of training, called in order of priority.
 //
 //   class Sampler : public Hook {
 //     int priority() const override { return 50; }
@@ -6,9 +6,9 @@
 //   };
 //   Hooks mine;
 //   mine.add(std::make_unique<Sampler>());
-//   train(config, world, std::move(mine));        // beside the built-in ones
+//   train(config, world, std::move(mine));        // in addition to the built-in ones
 //
-// Hooks of equal priority run in the order they were added. An exception of a hook ends the run.
+// Hooks of equal priority run in the order they were added. An exception thrown by a hook ends the run.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -20,21 +20,21 @@
 
 namespace partita {
 
-// The run as a hook sees it. The trainer fills it; what is not of the present event is the last known.
+// The run as seen by a hook. The trainer fills it; fields unrelated to the current event keep their last values.
 struct TrainerView {
   const Config& config;
   const RunInfo& info;
-  StepMetrics step{};                  // the step just done; before_run: step 0, or the resumed one
+  StepMetrics step{};                  // last completed step; in before_run: step 0, or the step resumed from
   EvalMetrics eval{};                  // the last validation
-  std::filesystem::path checkpoint{};  // the folder last saved
-  bool stopping = false;               // the step just done is the last, because somebody asked to stop
-  std::string stop_reason{};           // a hook that fills this ends the run after the step, as Ctrl-C would
+  std::filesystem::path checkpoint{};  // last saved folder
+  bool stopping = false;               // the last completed step is the final one, because a stop was requested
+  std::string stop_reason{};           // a hook that sets this ends the run after the step, as Ctrl-C would
 };
 
 class Hook {
  public:
   virtual ~Hook() = default;
-  [[nodiscard]] virtual int priority() const = 0;  // lower runs first
+  [[nodiscard]] virtual int priority() const = 0;  // lower priorities run first
   virtual void before_run(TrainerView&) {}
   virtual void after_step(TrainerView&) {}
   virtual void after_eval(TrainerView&) {}

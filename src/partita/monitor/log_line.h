@@ -1,4 +1,4 @@
-// Lines for people and their scripts: a step in Megatron-LM's format, and the box around a validation.
+// Log lines for people and scripts: training steps in Megatron-LM's format, and the box around a validation result.
 //
 //   StepWindow window;
 //   window.add(step);                                 // each step
@@ -9,7 +9,7 @@
 //    6.000000E-05 | global batch size:    32 | lm loss: 8.123456E+00 | loss scale: 1.0 | grad norm: 1.234 |
 //    number of skipped iterations:   0 | number of nan iterations:   0 |
 //
-// Fields are separated by " | ", names from values by ": ". What Megatron-LM leaves out, a loss that is NaN, is shown.
+// Fields are separated by " | ", names from values by ": ". NaN losses, which Megatron-LM omits, are shown.
 #pragma once
 #include <ctime>
 #include <string>
@@ -18,12 +18,12 @@
 
 namespace partita::internal {
 
-// The mean of several steps: loss, norm and time are averaged, counters and rate are the last step's.
+// Average over several steps: loss, norm and time are averaged; counters and learning rate are the last step's.
 class StepWindow {
  public:
   void add(const StepMetrics& step);
   [[nodiscard]] bool empty() const { return count_ == 0; }
-  // `tokens` and `seconds` of the result are a step's, so that its tokens_per_second() is the window's.
+  // `tokens` and `seconds` of the result are per step, so tokens_per_second() is the window's average.
   [[nodiscard]] StepMetrics take();
 
  private:

@@ -1,4 +1,4 @@
-// The figures of a run, as plain numbers: the trainer fills them, hooks and files show them.
+// Metrics of a run as plain numbers: filled by the trainer, displayed by hooks and files.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace partita {
 
-// What does not change during a run.
+// Properties that are constant during a run.
 struct RunInfo {
   int rank = 0, ranks = 1;
   int64_t total_steps = 0;
-  int64_t resumed_step = 0;           // the run continues behind this step; 0: from the beginning
-  int64_t resumed_samples = 0;        // consumed until then
-  int64_t global_batch = 0;           // samples a step
+  int64_t resumed_step = 0;           // the run resumes after this step; 0: starts fresh
+  int64_t resumed_samples = 0;        // consumed up to that step
+  int64_t global_batch = 0;           // samples per step
   int64_t tokens_per_step = 0;        // global_batch x sequence length
   int64_t parameters = 0;             // of the whole model
-  int64_t trained_parameters = 0;     // that are not frozen, adapters included
+  int64_t trained_parameters = 0;     // not frozen; includes adapters
   double flops_per_token = 0;         // forward and backward, see models/config.h
-  double peak_flops = 0;              // of one device, per second, in the precision of the run; 0: unknown
-  bool on_cpu = false;                // where peak_flops is measured, with the threads of a rank
-  std::filesystem::path directory{};  // of the run
+  double peak_flops = 0;              // FLOP/s of one device in the run's precision; 0: unknown
+  bool on_cpu = false;                // peak_flops is then measured with a rank's threads
+  std::filesystem::path directory{};  // run directory
 };
 
 // One optimizer step.
@@ -30,13 +30,13 @@ struct StepMetrics {
   int64_t consumed_samples = 0;  // including this step's
   double loss = 0;               // mean over the valid tokens of the global batch
   double grad_norm = 0;          // global, before clipping
-  double learning_rate = 0;      // that this step used
+  double learning_rate = 0;      // used by this step
   double seconds = 0;            // wall time of this step
-  int64_t tokens = 0;            // of all ranks
-  double loss_scale = 1;         // that the next step uses; 1 but in fp16
-  int64_t skipped_steps = 0;     // so far: updates left out because a gradient was not finite
+  int64_t tokens = 0;            // over all ranks
+  double loss_scale = 1;         // for the next step; 1 except in fp16
+  int64_t skipped_steps = 0;     // so far: updates skipped because a gradient was not finite
   int64_t nan_steps = 0;         // so far: steps with a loss that was not finite
-  int64_t memory_peak = 0;       // so far: most bytes allocated on the device of rank 0; 0: it has none of its own
+  int64_t memory_peak = 0;       // so far: peak bytes allocated on rank 0's device; 0: no separate device memory
 
   [[nodiscard]] double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };
@@ -52,7 +52,7 @@ struct EvalMetrics {
   [[nodiscard]] double perplexity() const { return std::exp(std::isnan(loss) ? loss : std::fmin(20.0, loss)); }
 };
 
-// Bytes of one rank that belong to one owner: "weights", "gradients", "optimizer", ...
+// Bytes on one rank by owner: "weights", "gradients", "optimizer", ...
 struct MemoryOwner {
   std::string name;
   int64_t bytes = 0;

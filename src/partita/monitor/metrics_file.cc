@@ -18,7 +18,7 @@ namespace {
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-// Calls visit(line number, text of the line) for each whole line.
+// Calls visit(line number, text) for each complete line.
 template <class Visit>
 void for_each_line(std::string_view content, Visit visit) {
   int64_t line_number = 0;
@@ -68,12 +68,12 @@ class Reader {
   const nlohmann::json& json_;
 };
 
-// What figures_of(line) makes of each line that has figures.
+// Applies figures_of to each line; lines without figures are skipped.
 template <class Figures, class FiguresOf>
 std::vector<Figures> read_figures(const fs::path& path, FiguresOf figures_of) {
   std::vector<Figures> all;
   int64_t unreadable = 0;
-  std::string first;  // what is wrong with it, file and line included
+  std::string first;  // first problem, with file and line
   for_each_line(read_file(path), [&](int64_t number, std::string_view line) {
     try {
       const nlohmann::json json = parse_line(path, number, line);
@@ -108,7 +108,7 @@ MetricsFile::MetricsFile(fs::path path, int64_t resumed_step) : path_(std::move(
   if (fs::exists(path_)) {
     const std::string content = read_file(path_);
     std::string kept, damaged;
-    int64_t count = 0, first_damaged = 0;  // of damaged lines
+    int64_t count = 0, first_damaged = 0;  // damaged lines
     for_each_line(content, [&](int64_t number, std::string_view line) {
       try {
         const nlohmann::json json = parse_line(path_, number, line);

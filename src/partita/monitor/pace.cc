@@ -10,8 +10,8 @@
 namespace partita::internal {
 namespace {
 
-// Of the rate of one large product: what steps of small and middle-sized models reach on CPUs, with all that is not a
-// product (docs/monitoring.md).
+// Fraction of the rate of one large matmul that whole steps of small and medium-sized models reach on CPUs
+// (docs/monitoring.md).
 constexpr double kReached = 0.5;
 
 constexpr double kMinute = 60, kHour = 3600, kDay = 86400, kYear = 365.25 * kDay;

@@ -1,4 +1,4 @@
-// What a run on CPUs is about to take: an estimate before its first step, from a measured rate of matrix products.
+// Estimated duration of a run on CPUs, shown before its first step, from a measured matmul rate.
 //
 //   const double seconds = estimated_step_seconds(info);
 //   log::info("{}", pace_text({.seconds = seconds, .steps = 600}, info));
@@ -13,29 +13,28 @@ namespace partita::internal {
 
 struct Pace {
   double seconds = 0;  // per step
-  int64_t steps = 0;   // that are left
+  int64_t steps = 0;   // remaining steps
 };
 
-// The operations of a step at `peak_flops` of every rank, of which steps reach about half: 0 where the rate is not
-// known.
+// A step's FLOPs divided by half of all ranks' `peak_flops`, which is about what steps reach; 0 if the rate is unknown.
 [[nodiscard]] double estimated_step_seconds(const RunInfo& info);
 
-// Whether the estimate is worth correcting: off by more than one and a half, and by enough to notice.
+// Whether to correct the estimate: wrong by a factor of more than 1.5, and by enough time to notice.
 [[nodiscard]] bool is_off(double estimated, double measured);
 
-// Whether nobody waits for it: more than a week.
+// Whether the run would take more than a week.
 [[nodiscard]] bool is_hopeless(double seconds);
 
 [[nodiscard]] std::string pace_text(const Pace& pace, const RunInfo& info);
 // "a step takes 52 s: 8.6 h for the remaining 597 steps"
 [[nodiscard]] std::string corrected_pace_text(double step_seconds, int64_t steps);
-// What to change in a hopeless run.
+// Advice for a hopeless run.
 [[nodiscard]] std::string pace_advice(bool built_for_cuda);
 
 // "0.4 s", "38 s", "12 min", "6.3 h", "16 days", "3 years"
 [[nodiscard]] std::string rough_duration(double seconds);
 
-// Whether this program has code for GPUs.
+// Whether this program is built with GPU support.
 [[nodiscard]] bool built_for_cuda();
 
 }  // namespace partita::internal

@@ -18,7 +18,7 @@ namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
-// A name that a terminal, gnuplot and a person read alike.
+// Rejects names that the terminal or gnuplot would misinterpret.
 void check_name(const fs::path& path) {
   for (const char c : path.string())
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
@@ -41,7 +41,7 @@ PlotRun read_run(const fs::path& folder) {
   return run;
 }
 
-// The first lines that gnuplot says about its failure, in one line.
+// The first lines of gnuplot's error output, joined into one.
 std::string one_line(const std::string& text) {
   std::string out;
   for (const char c : text.substr(0, 300)) {
@@ -54,15 +54,15 @@ std::string one_line(const std::string& text) {
   return out;
 }
 
-constexpr int kNotFound = 127;  // what the child ends with where the program cannot be started
+constexpr int kNotFound = 127;  // exit code of the child if the program cannot be started
 
-// Runs gnuplot without a shell; what it says, and its exit code (-1: a signal ended it).
+// Runs gnuplot without a shell. Returns its output and exit code (-1: killed by a signal).
 std::pair<std::string, int> gnuplot(const fs::path& script) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot start gnuplot: {}", std::strerror(errno));
   const FileDescriptor out(ends[0]);
   FileDescriptor in(ends[1]);
-  const std::string file = fs::absolute(script).string();  // never taken for an option
+  const std::string file = fs::absolute(script).string();  // absolute, so never mistaken for an option
   const pid_t child = ::fork();
   if (child < 0) fail("cannot start gnuplot: {}", std::strerror(errno));
   if (child == 0) {
@@ -86,7 +86,7 @@ std::pair<std::string, int> gnuplot(const fs::path& script) {
   return {said, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
 }
 
-// Whether the file ends as a whole picture does: gnuplot says nothing of a disk that is full.
+// Whether the file has a valid end: gnuplot does not report a full disk.
 bool is_whole(const fs::path& picture) {
   if (!fs::exists(picture)) return false;
   const std::string text = read_file(picture);
@@ -95,7 +95,7 @@ bool is_whole(const fs::path& picture) {
              : text.find("IEND", text.size() - std::min<size_t>(text.size(), 12)) != std::string::npos;
 }
 
-// A folder for unfinished files, and nothing of it left at the end.
+// A folder for unfinished files, removed on destruction.
 struct Unfinished {
   fs::path path;
   explicit Unfinished(fs::path folder) : path(std::move(folder)) {

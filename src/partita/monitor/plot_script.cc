@@ -11,11 +11,11 @@
 namespace partita::internal {
 namespace {
 
-// More points than columns of the picture only make it large.
+// More points than the picture has columns only make it larger.
 constexpr size_t kMaxPoints = 4000;
-// Runs of fewer steps show them as points; an average over them would say nothing.
+// Runs with fewer steps are drawn as points, without an average.
 constexpr size_t kShortRun = 50;
-constexpr size_t kStepsPerSpan = 50;  // the average looks back over a fiftieth of the run, or so
+constexpr size_t kStepsPerSpan = 50;  // the averaging span is about a fiftieth of the run
 
 constexpr std::array<std::string_view, 6> kColors = {"#08519c", "#d94801", "#238b45", "#6a51a3", "#b8860b", "#525252"};
 
@@ -24,7 +24,7 @@ struct Point {
   double y;
 };
 
-// Curves of one run on the axis that is asked for.
+// Curves of one run against the selected axis.
 struct Curves {
   std::vector<Point> losses, mean, validation, rates;
 };
@@ -41,7 +41,7 @@ Curves curves_of(const PlotRun& run, PlotAxis axis) {
   const size_t stride = std::max<size_t>((run.steps.size() + kMaxPoints - 1) / kMaxPoints, 1);
 
   Curves curves;
-  std::map<int64_t, int64_t> tokens_at;  // by step
+  std::map<int64_t, int64_t> tokens_at;  // keyed by step
   int64_t tokens = 0;
   for (size_t i = 0; i < run.steps.size(); ++i) {
     const StepMetrics& step = run.steps[i];
@@ -80,7 +80,7 @@ class Script {
   [[nodiscard]] const std::string& data() const { return data_; }
   [[nodiscard]] const std::string& plots() const { return plots_; }
 
-  // Ranges and marks, with room around a single point.
+  // Axis ranges and ticks, with room around a single point.
   [[nodiscard]] std::string axes() const {
     const int64_t margin = x_least_ == x_most_ ? 1 : 0;
     std::string text = fmt::format("set xrange [{}:{}]\nset xtics (", x_least_ - margin, x_most_ + margin);
@@ -120,7 +120,7 @@ class Script {
   void curve(const std::string& name, const std::vector<Point>& points, const std::string& title,
              const std::string& style, bool is_loss = true) {
     const auto finite = [](const Point& p) { return std::isfinite(p.y); };
-    if (std::ranges::none_of(points, finite)) return;  // gnuplot refuses a curve without a point
+    if (std::ranges::none_of(points, finite)) return;  // gnuplot rejects an empty curve
     data_ += data_block(name, points);
     plots_ += fmt::format("{}  ${} using 1:2 {} title {}", plots_.empty() ? "" : ", \\\n", name, style,
                           gnuplot_string(title));
@@ -158,7 +158,7 @@ std::vector<double> smoothed(std::span<const double> values, double span) {
 
 std::vector<int64_t> axis_ticks(int64_t least, int64_t largest, int64_t most) {
   int64_t step = 1;
-  const auto count = [&] {  // multiples of step in the range
+  const auto count = [&] {  // multiples of `step` in the range
     const int64_t first = least <= 0 ? 0 : (least + step - 1) / step;
     return largest / step - first + 1;
   };
@@ -182,7 +182,7 @@ std::string tick_label(int64_t tick, int64_t largest) {
                                            {10'000, 1'000, "k"}}};
   for (const Unit& unit : kUnits) {
     if (largest < unit.from) continue;
-    if (tick == 0 || tick % (unit.one / 1000) != 0) break;  // more than three digits after the point: all of them
+    if (tick == 0 || tick % (unit.one / 1000) != 0) break;  // labels would need more than three decimals
     return fmt::format("{}{}", static_cast<double>(tick) / static_cast<double>(unit.one), unit.name);
   }
   return fmt::format("{}", tick);

@@ -24,7 +24,7 @@ std::string progress_bar(const Progress& p, int width) {
   const std::string head = fmt::format("{:3d}%", percent(p)), place = fmt::format("{}/{}", p.step, p.steps),
                     loss = fmt::format("loss {:.3f}", plain_nan(p.loss)),
                     rate = human_count(p.tokens_per_second) + " tok/s", eta = "ETA " + human_duration(p.seconds_left());
-  // What a narrow terminal shows, from all to the least.
+  // From all figures down to the fewest, for narrow terminals.
   for (const std::string& tail : {fmt::format("{}  {}  {}  {}", place, loss, rate, eta),
                                   fmt::format("{}  {}  {}", place, loss, eta), fmt::format("{}  {}", loss, eta), eta}) {
     constexpr int kAround = 4, kLeast = 10, kMost = 40;  // " [] "

@@ -9,7 +9,7 @@
 namespace partita::internal {
 namespace {
 
-// Owners in a column, their bytes and the share of the sum beside them.
+// One row per owner: name, bytes, share of the total.
 std::string memory_table(const std::vector<MemoryOwner>& memory) {
   size_t width = 5;  // "total"
   int64_t total = 0;

@@ -27,7 +27,7 @@ void append_raw(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// A Protocol Buffers message that grows: each call appends one field of that number.
+// A Protocol Buffers message under construction: each call appends one field.
 class Message {
  public:
   Message& varint(int field, uint64_t value) { return key(field, 0).raw_varint(value); }
@@ -89,7 +89,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& directory, TensorBoardOptio
   if (!file_) fail("cannot write {}: {}", path_.string(), io_reason(errno));
   add(Message().fixed64(1, now()).bytes(3, "brain.Event:2").text());
   if (options.first_step > 0) {
-    // SessionLog{status = START}: what TensorBoard takes as a restart at this step.
+    // SessionLog{status = START}: TensorBoard treats it as a restart at this step.
     add(event(now(), options.first_step).message(7, Message().varint(1, 1)).text());
   }
   flush();

@@ -5,7 +5,7 @@
 //   writer.text("config", toml, 0);
 //   writer.flush();
 //
-// A file is a row of records (TFRecord): 8-byte length, masked CRC-32C of the length, the bytes of an Event, masked
+// A file is a sequence of TFRecord records: 8-byte length, masked CRC-32C of the length, the bytes of an Event, masked
 // CRC-32C of the bytes; all little-endian. An Event is a Protocol Buffers message (tensorflow/core/util/event.proto,
 // framework/summary.proto); the few fields used here are encoded by hand.
 #pragma once
@@ -22,15 +22,15 @@ namespace partita::internal {
 
 struct TensorBoardOptions {
   int64_t first_step =
-      0;            // more than 0: TensorBoard forgets what earlier files of the folder say of this step and later
-  double time = 0;  // seconds since 1970 for the file's name and its events; 0: the clock
+      0;            // if > 0, TensorBoard discards entries for this and later steps from the folder's earlier files
+  double time = 0;  // seconds since 1970, for the file's name and its events; 0: the current time
 };
 
 class TensorBoardWriter {
  public:
   // Creates DIRECTORY/events.out.tfevents.<time>.<host>.<pid>.
   explicit TensorBoardWriter(const std::filesystem::path& directory, TensorBoardOptions options = {});
-  // Hands over what was written; an error at that late point is logged.
+  // Flushes; an error at this point is only logged.
   ~TensorBoardWriter();
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
@@ -53,9 +53,9 @@ class TensorBoardWriter {
 };
 
 namespace internal {
-// The record around one event.
+// Frames one event as a record.
 [[nodiscard]] std::string tfrecord(std::string_view data);
-// CRCs are stored rotated and offset, so that a CRC of data that holds CRCs stays a good one.
+// CRCs are stored rotated and offset, because the CRC of data that contains its own CRC is degenerate.
 [[nodiscard]] uint32_t masked_crc32c(std::span<const std::byte> bytes);
 }  // namespace internal
 

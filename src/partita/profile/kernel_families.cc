@@ -8,22 +8,22 @@
 namespace partita::internal {
 namespace {
 
-// What an H100 SXM of 700 W reaches inside a training step, where its clock has fallen to some 1.5 GHz.
-constexpr double kProductRate = 700e12;  // FLOP/s of bf16 in cuBLASLt: 600-790 by shape
-constexpr double kFp8Rate = 1400e12;     // the same of 8 bits with fast accumulation: 1280-1570
-constexpr double kMemoryRate = 3.0e12;   // bytes/s, read and written: the best copy has 3.02
-// FLOP/s of the causal half in cuDNN's attention, bf16: narrow heads, those of 128 channels.
+// Rates reached by a 700 W H100 SXM inside a training step, where its clock drops to about 1.5 GHz.
+constexpr double kProductRate = 700e12;  // FLOP/s of bf16 matmuls in cuBLASLt: 600-790 TFLOP/s depending on shape
+constexpr double kFp8Rate = 1400e12;     // same for fp8 with fast accumulation: 1280-1570 TFLOP/s
+constexpr double kMemoryRate = 3.0e12;   // bytes/s, reads and writes: the best copy reaches 3.02e12
+// FLOP/s of causal attention in cuDNN, bf16, counting half the square: narrow heads, heads of 128 channels.
 constexpr double kNarrowForward = 320e12, kNarrowBackward = 250e12, kWideForward = 490e12, kWideBackward = 390e12;
 
 struct Rule {
   std::string_view part, family;
 };
-// Parts of names in lower case; the first that fits decides.
+// Lower-case name fragments; the first match decides.
 constexpr std::array kRules{Rule{"nccl", family::kCollectives},
                             Rule{"elements<", family::kOptimizer},  // of optimizer.cuh
                             Rule{"query_gradient_kernel", family::kAttentionBackward},
                             Rule{"key_value_gradient_kernel", family::kAttentionBackward},
-                            Rule{"compute_dot_do_o", family::kAttentionBackward},  // of cuDNN, as the next two
+                            Rule{"compute_dot_do_o", family::kAttentionBackward},  // of cuDNN, like the next two
                             Rule{"convert_dq", family::kAttentionBackward},
                             Rule{"fmha_reduce", family::kAttentionBackward},
                             Rule{"forward_kernel", family::kAttentionForward},
@@ -40,7 +40,7 @@ constexpr std::array kRules{Rule{"nccl", family::kCollectives},
                             Rule{"rope_kernel", family::kRope},
                             Rule{"cross_entropy_kernel", family::kCrossEntropy},
                             Rule{"embedding_kernel", family::kEmbedding},
-                            Rule{"radixsort", family::kEmbedding},  // by token
+                            Rule{"radixsort", family::kEmbedding},  // sorts by token
                             Rule{"reverse_indices", family::kEmbedding},
                             Rule{"scatter_kernel", family::kEmbedding},
                             Rule{"join_kernel", family::kEmbedding},
@@ -61,8 +61,7 @@ bool is_product(std::string_view name) {
   return name.starts_with("nvjet") || contains(name, "gemm") || contains(name, "cutlass") || contains(name, "splitk");
 }
 
-// Hopper's kernels end in _TNT and the like, older ones have _tn_ in the middle; of the letters the first two are A's
-// and B's.
+// Hopper kernel names end in _TNT or similar; older ones contain _tn_. The first two letters describe A and B.
 std::string_view product_family(std::string_view name) {
   if (name.starts_with("nvjet_q") || contains(name, "e4m3") || contains(name, "e5m2")) return family::kFp8Products;
   const auto operands = [&](std::string_view letters) {
@@ -71,14 +70,14 @@ std::string_view product_family(std::string_view name) {
            name.ends_with("_" + std::string(letters) + "n") || contains(name, "_" + std::string(letters) + "t_") ||
            contains(name, "_" + std::string(letters) + "n_");
   };
-  if (contains(name, "splitk")) return family::kWeightGradients;  // sums parts of a long k
+  if (contains(name, "splitk")) return family::kWeightGradients;  // sums the partial results of a long k
   if (operands("tn")) return family::kProductsForward;
   if (operands("nn")) return family::kInputGradients;
   if (operands("nt")) return family::kWeightGradients;
   return family::kOther;
 }
 
-// Counts of one step; elements of memory-bound kernels are counted as accesses times their bytes.
+// Counts for one step; memory-bound kernels are counted as accesses times bytes per element.
 class Floors {
  public:
   explicit Floors(const StepWork& work)
@@ -104,14 +103,14 @@ class Floors {
 
  private:
   [[nodiscard]] bool llama() const { return m_.kind == ModelKind::llama; }
-  // The first so many, which have no backward.
+  // The number of leading layers without a backward pass.
   [[nodiscard]] int64_t frozen_layers() const { return std::clamp<int64_t>(w_.first_trained - 1, 0, m_.layers); }
-  // Of those that have one.
+  // Fully recomputed layers among those with a backward pass.
   [[nodiscard]] int64_t full_layers() const {
     return std::max<int64_t>(0, std::min(w_.recompute_full_layers, m_.layers) - frozen_layers());
   }
 
-  // `accesses` of an element, in the dtype of the compute.
+  // `accesses` per element, in the compute dtype.
   void memory(std::string_view family, double accesses, double elements) {
     floors_[family] += accesses * bytes_ * elements / kMemoryRate;
   }
@@ -121,12 +120,13 @@ class Floors {
     const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
     const double head = width_ * static_cast<double>(m_.vocab_size);
     const double layer = attention + up + down, adapters = static_cast<double>(w_.adapter_weights);
-    // Made again, no gradient needs what the last product of a layer gives.
+    // Recomputation omits the last matmul of a layer, whose output no gradient needs.
     double again = full_ * (attention + up);
     if (w_.recompute == Recompute::mlp) again += (backward_ - full_) * up;
     const double forward = layers_ * layer + again, inputs = backward_ * layer;
     const double trained = layers_ * layer + adapters - static_cast<double>(w_.frozen_weights);
-    // Adapters stay in bf16, as the head does. Where some of them are frozen, they are the smallest part.
+    // Adapters stay in bf16, like the head. Frozen matrices are attributed to the fp8 part first; adapters are the
+    // smallest part.
     const double wide_trained = w_.fp8 ? std::min(adapters, trained) : trained;
     const double wide = w_.fp8 ? 0 : 1, seconds = 2 * tokens_ / kProductRate;
     if (w_.fp8) floors_[family::kFp8Products] = (forward + inputs + trained - wide_trained) * 2 * tokens_ / kFp8Rate;
@@ -135,7 +135,7 @@ class Floors {
     floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : head)) * seconds;
   }
 
-  // 2 products of half a square forward, 5 backward.
+  // 2 matmuls over half the square in forward, 5 in backward.
   void add_attention() {
     const double flops = 2 * tokens_ * static_cast<double>(w_.length) * heads_;
     const bool wide = m_.head_size() > 96;
@@ -150,7 +150,7 @@ class Floors {
     memory(family::kNormBackward, 4, (2 * backward_ + 1) * elements);
   }
 
-  // GELU in half precision is done within products.
+  // In half precision, GELU is fused into the matmuls.
   void add_activation() {
     const double elements = tokens_ * inner_, again = w_.recompute == Recompute::none ? full_ : backward_;
     if (llama()) {
@@ -166,11 +166,12 @@ class Floors {
 
   void add_rest() {
     memory(family::kCrossEntropy, 2, tokens_ * static_cast<double>(m_.vocab_size));
-    // Read and written; backward: read, and fp32 read and written.
+    // Forward: read and write. Backward: read, plus fp32 read and write.
     memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
     const bool wide_gradient = w_.micro_batches > 1 || w_.precision == DType::fp32;
     const double gradient = wide_gradient ? 4 : 2;
-    // Master weight and two moments read and written, the gradient read twice (norm, update), the weight written.
+    // Master weight and two moments are read and written, the gradient is read twice (norm, update), the weight is
+    // written.
     const double states = w_.states == DType::fp32 ? 6 * 4 + (w_.precision == DType::fp32 ? 0 : 2) : 6 * 2;
     floors_[family::kOptimizer] = (states + 2 * gradient) * static_cast<double>(w_.updated) / kMemoryRate;
   }
@@ -222,7 +223,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
         work.frozen_head = true;
       }
     }
-  // Of an offloaded optimizer the host updates.
+  // With an offloaded optimizer, the CPU does the update.
   if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
   return work;
 }

@@ -1,9 +1,9 @@
-// Where the time of a training step goes: kernels by family, and the least time that a family needs on the card,
-// computed from the model's shape. Pure.
+// Classifies the GPU kernels of a training step by family, and computes a lower bound ("floor") for the time of each
+// family from the model's shape. Pure.
 //
-//   std::string_view family = kernel_family("nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT");     // products, forward
+//   std::string_view family = kernel_family("nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT");     // matmuls, forward
 //   const StepWork work = step_work(config, ranks, engine.plan());
-//   std::map<std::string_view, double> floors = family_floors(work);                          // seconds a step
+//   std::map<std::string_view, double> floors = family_floors(work);                          // seconds per step
 #pragma once
 #include <cstdint>
 #include <map>
@@ -28,34 +28,34 @@ inline constexpr std::string_view kProductsForward = "products, forward", kInput
                                   kCopies = "copies and fills", kOther = "other";
 }  // namespace family
 
-// By the name of a kernel: ours, cuBLASLt's, cuDNN's, NCCL's, PyTorch's. Products are told apart by which operands are
-// transposed (T N: forward, N N: gradient of the input, N T: of the weight), which their names say; those of fp8 are
-// all T N.
+// Decides by the kernel's name: ours, cuBLASLt's, cuDNN's, NCCL's, PyTorch's. Matmuls are told apart by their
+// transposed operands, which are part of the name (TN: forward, NN: input gradient, NT: weight gradient); fp8 matmuls
+// are all TN.
 [[nodiscard]] std::string_view kernel_family(std::string_view kernel);
 
-// One rank's part of a step.
+// One rank's work in a step.
 struct StepWork {
   ModelConfig model;
-  int64_t length = 0;         // of a sample
-  int64_t tokens = 0;         // of this rank, over its micro-batches
-  int64_t updated = 0;        // parameters that this rank updates
-  int64_t micro_batches = 1;  // gradients are summed in fp32 where there are several
+  int64_t length = 0;         // sequence length
+  int64_t tokens = 0;         // on this rank, over all its micro-batches
+  int64_t updated = 0;        // parameters this rank updates
+  int64_t micro_batches = 1;  // with more than one, gradients are accumulated in fp32
   DType precision = DType::bf16, states = DType::fp32;
-  bool fp8 = false;  // products of the layers' linears
+  bool fp8 = false;  // layer linears use fp8 matmuls
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;
-  int first_trained = 0;        // block: those below it have no backward; 0 is the embedding, the first layer is 1
+  int first_trained = 0;        // index of the first block with a backward pass; 0 is the embedding, 1 the first layer
   int64_t adapter_weights = 0;  // elements of all adapters
-  // Without a gradient: elements of the layers' matrices and adapters; of biases of products; the head's matrix.
+  // Frozen elements: of layer matrices and adapters; of biases; whether the head's matrix is frozen.
   int64_t frozen_weights = 0, frozen_biases = 0;
   bool frozen_head = false;
 };
 
-// Of a run's step; model.vocab_size is known. The plan is its engine's: it says what is trained.
+// The work of a run's step; model.vocab_size must be known. The engine's plan tells what is trained.
 [[nodiscard]] StepWork step_work(const Config&, int ranks, const UnitPlan&);
 
-// Seconds a step at the rates of an H100 under its power limit. A family that is not there has no floor: collectives,
-// copies, dropout; products and attention in fp32, for which no rate was measured.
+// Seconds per step at the rates of a power-limited H100. Families without a floor are absent: collectives, copies,
+// dropout; also fp32 matmuls and attention, for which no rate was measured.
 [[nodiscard]] std::map<std::string_view, double> family_floors(const StepWork&);
 
 }  // namespace partita::internal

@@ -13,15 +13,15 @@
 namespace partita::internal {
 namespace {
 
-// Tuning takes some 27 steps, a few of them slower, and gains up to 2% of those behind it.
+// Tuning takes about 27 steps, some of them slower, and speeds up later steps by at most 2%.
 constexpr int64_t kStepsToEarnIt = 500;
 
-// What rank 0 says, on all ranks; they wait for each other.
+// Broadcasts rank 0's text. Collective.
 std::string from_rank_0(Communicator& host, const std::string& mine) {
   return gather_strings(host, host.rank() == 0 ? mine : std::string()).front();
 }
 
-// The choice in a file; none: the file is not there, or of no use, which is said.
+// The choice in a file. Empty: the file does not exist, or is unusable, which is logged.
 std::optional<MatmulTuning> usable(const std::filesystem::path& file, const std::string& library) {
   if (file.empty() || !std::filesystem::exists(file)) return {};
   try {
@@ -119,7 +119,7 @@ MatmulTuner::MatmulTuner(Communicator& host, MatmulLibrary library, Options opti
     return;
   }
   const MatmulTuning tuning = parse_matmul_tuning(found, "what rank 0 sent");
-  if (kept) options_.kept.clear();  // it lies there
+  if (kept) options_.kept.clear();  // already stored
   take(tuning);
   log::info("algorithms of {} matrix products as they were chosen before", tuning.products.size());
 }
@@ -155,7 +155,7 @@ void MatmulTuner::take(const MatmulTuning& tuning) {
   if (host_.rank() != 0 || options_.kept.empty()) return;
   try {
     write_file(options_.kept, to_json(tuning));
-  } catch (const Error& error) {  // of this rank alone, and the run is as good without it
+  } catch (const Error& error) {  // this rank only; the run is just as good without it
     log::warn("the choice of algorithms is not kept: {}", error.what());
   }
 }

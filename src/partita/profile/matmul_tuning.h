@@ -1,6 +1,6 @@
-// The choice of algorithms for a run's matrix products (ops/matmul_tuning.h): made in its first steps, kept in a file,
-// and taken from there when the run goes on, which it then does with the same bits; but not where it is begun again
-// from a checkpoint of before the choice.
+// Selects the algorithms of a run's matmuls (ops/matmul_tuning.h): tuned in the first steps, saved to a file, and
+// reused on resume, which keeps results bitwise identical. Resuming from a checkpoint older than the tuning is not
+// bitwise reproducible.
 //
 //   MatmulTuner tuner(host, {.name = matmul_library(device)}, {.kept = run / "matmul_tuning.json", .tune = true});
 //   while (...) {
@@ -9,8 +9,8 @@
 //     tuner.after_step();
 //   }
 //
-// Rank 0 chooses for all. The file is JSON: library and card, and for each product the algorithm in hexadecimal digits,
-// with the medians of the one that was chosen and of the library's first, in microseconds.
+// Rank 0 chooses for all ranks. The JSON file holds library, GPU model and, per matmul shape, the algorithm in
+// hexadecimal, and the median times in microseconds of the chosen algorithm and of the library's default.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -27,31 +27,31 @@ namespace partita::internal {
 
 struct TunedProduct {
   MatmulChoice choice;
-  double microseconds = 0, first_microseconds = 0;  // a call: of the chosen algorithm, of the library's first
+  double microseconds = 0, first_microseconds = 0;  // per call: chosen algorithm, library's default
   friend bool operator==(const TunedProduct&, const TunedProduct&) = default;
 };
 
 struct MatmulTuning {
-  std::string library;  // matmul_library of the device that it was measured on
+  std::string library;  // matmul_library of the device it was measured on
   std::vector<TunedProduct> products;
   friend bool operator==(const MatmulTuning&, const MatmulTuning&) = default;
 };
 
 [[nodiscard]] std::string to_json(const MatmulTuning&);
-// Error: not what to_json writes. `name` is for the message.
+// Error: not written by to_json. `name` is for the message.
 [[nodiscard]] MatmulTuning parse_matmul_tuning(std::string_view text, const std::string& name);
 
-// The fastest candidate of each product. Products without calls of at least two candidates are left out.
+// Picks the fastest candidate of each matmul. Matmuls with fewer than two measured candidates are left out.
 [[nodiscard]] MatmulTuning choose_algorithms(std::string library, std::span<const MatmulTimes>);
 
-// Whether a run that found no choice in a file makes one. automatic: on a device, where steps enough are left to earn
-// it, and not where two runs must have the same bits: what is measured decides between algorithms that round
-// differently. Error: it is asked for nevertheless where runs must have the same bits, or on the CPU.
+// Whether a run without a usable file tunes. automatic: only on a GPU, with enough steps left to pay off, and not in
+// deterministic runs, because timing chooses between algorithms that round differently. Error: `wish` is on in a
+// deterministic run or on the CPU.
 [[nodiscard]] bool tunes_matmul(Switch wish, bool on_device, bool deterministic, int64_t steps_left);
 
-// What multiplies: the device's own functions, but for tests.
+// Interface to the matmul library: the device's functions, replaced in tests.
 struct MatmulLibrary {
-  std::string name;  // matmul_library; empty: there is nothing to choose
+  std::string name;  // from matmul_library; empty: no choice of algorithms
   std::function<void(int round)> begin_trial = begin_matmul_trial;
   std::function<void()> end_trial = end_matmul_trial;
   std::function<std::vector<MatmulTimes>()> take_times = take_matmul_times;
@@ -61,25 +61,24 @@ struct MatmulLibrary {
 class MatmulTuner {
  public:
   struct Options {
-    std::filesystem::path kept;  // read first, and written when a choice has been made or found elsewhere; may be empty
-    std::filesystem::path shared;  // read where `kept` is not there or of no use; may be empty
-    bool tune = false;             // where neither has a choice for this library and card
-    // Called with false where measuring begins and with true where it ends: Engine::record_steps. May be empty.
+    std::filesystem::path kept;    // read first; written when a choice is made or found elsewhere; may be empty
+    std::filesystem::path shared;  // read if `kept` is missing or unusable; may be empty
+    bool tune = false;             // tune if neither file has a choice for this library and GPU
+    // Called with false before measuring and with true after it: Engine::record_steps. May be empty.
     std::function<void(bool)> record_steps;
   };
-  // host: all ranks of the job, which construct it together. A file that cannot be used is warned of, and left as it is
-  // until a choice has been made; so is that `kept` cannot be written.
+  // `host` connects all ranks of the job, which construct this collectively. An unusable file gives a warning and is
+  // left as it is until a choice has been made; failing to write `kept` gives a warning too.
   MatmulTuner(Communicator& host, MatmulLibrary, Options);
 
-  // Steps are still being measured.
+  // Whether steps are still being measured.
   [[nodiscard]] bool running() const { return step_ < kSteps; }
   void before_step();
   void after_step();
-  // Whose algorithm was chosen, here or before.
+  // Number of matmuls with a chosen algorithm, tuned or loaded.
   [[nodiscard]] size_t products() const { return products_; }
 
-  // Steps in which products and the first kernels are made and the card grows warm, then every candidate this many
-  // times.
+  // Steps for initialization and GPU warm-up, then each candidate is measured this many times.
   static constexpr int kWarmSteps = 3, kCandidates = 8, kRounds = 3;
   static constexpr int kSteps = kWarmSteps + kCandidates * kRounds;
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kStep = "step";
 
-// Of trace events, in which what the host does is one process, and the device another with a thread a stream.
+// Trace events show the host as one process and the device as another, with one thread per stream.
 constexpr int kHost = 0, kDevice = 1;
 
 nlohmann::json event(const std::string& name, int process, int thread, int64_t begin, int64_t end) {
@@ -37,13 +37,13 @@ std::string_view family_of(const DeviceSpan& span) {
   return span.work == DeviceWork::kernel ? kernel_family(span.name) : family::kCopies;
 }
 
-// "forward block 3" is of "forward block".
+// "forward block 3" becomes "forward block".
 std::string without_index(const std::string& name) {
   const size_t last = name.find_last_not_of("0123456789");
   return last + 1 < name.size() && name[last] == ' ' ? name.substr(0, last) : name;
 }
 
-// Nanoseconds in which at least one of the spans ran; they are in the order of their begins.
+// Nanoseconds during which at least one span ran; spans are sorted by start time.
 int64_t covered(std::span<const DeviceSpan> spans) {
   int64_t sum = 0, until = INT64_MIN;
   for (const DeviceSpan& span : spans) {
@@ -93,7 +93,7 @@ class Table {
     if (floors) text_ += fmt::format(" {:>10} {:>8}", "floor, ms", "to floor");
     text_ += '\n';
   }
-  // floor: milliseconds; 0: none.
+  // floor: milliseconds; 0: no floor.
   void row(const Row& row, double floor = 0) {
     const double ms = milliseconds(row.nanoseconds);
     text_ += fmt::format("{:<28} {:>10.3f} {:>7.1f}% {:>9.1f}", row.name, ms, share(row.nanoseconds),
@@ -181,7 +181,7 @@ void Profiler::after_step() {
   ++step_;
   if (!done()) return;
   Profile profile{.steps = options_.steps, .host = trace::stop(), .device = stop_device_trace(options_.device)};
-  // The last step ends when the device has done its work.
+  // The last step ends when the device has finished its work.
   if (!profile.device.empty()) {
     int64_t last = 0;
     for (const DeviceSpan& span : profile.device) last = std::max(last, span.end);

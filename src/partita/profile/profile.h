@@ -1,15 +1,15 @@
-// A picture of a few steps of a run: a trace that Perfetto (ui.perfetto.dev) and Chrome open, and a table of the time
-// by kernel family beside its floor.
+// Profiles a few steps of a run: a trace for Perfetto (ui.perfetto.dev) or Chrome, and a table of time by kernel family
+// with lower bounds.
 //
 //   Profiler profiler({.device = device, .trace = run / "profile.json", .table = run / "profile.txt", .work = work});
 //   while (...) {
 //     profiler.before_step();
 //     engine.step(...);
-//     profiler.after_step();     // behind the last of its steps: writes both files, and shows the table
+//     profiler.after_step();     // after the last profiled step: writes both files, logs the table
 //   }
 //
-// On a device the trace has every kernel and copy by stream beside what the host was doing; on the CPU the latter
-// alone. Outside its steps it costs nothing.
+// On a GPU the trace has every kernel and copy by stream, together with host activity; on the CPU, only the latter.
+// Outside the profiled steps it costs nothing.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -24,16 +24,16 @@ namespace partita::internal {
 
 struct Profile {
   int64_t steps = 0;
-  std::vector<HostSpan> host;      // those called "step" are the steps
+  std::vector<HostSpan> host;      // spans named "step" are the steps
   std::vector<DeviceSpan> device;  // empty on the CPU
 };
 
-// Trace Event Format (JSON), times in microseconds from the first event on.
+// Trace Event Format (JSON); times in microseconds since the first event.
 [[nodiscard]] std::string chrome_trace(const Profile&);
 
-// On a device: milliseconds a step, share of the step and floor of each family, the largest first, the kernels that
-// belong to none by name, and the time in which nothing ran. Kernels of several streams that run at once count each. On
-// the CPU: the same of what the host did, without floors.
+// On a GPU: milliseconds per step, share of the step and floor of each family, largest first; unclassified kernels by
+// name; idle time. Kernels running concurrently on several streams each count fully. On the CPU: the same for host
+// activity, without floors.
 [[nodiscard]] std::string profile_table(const Profile&, const StepWork&);
 
 class Profiler {
@@ -42,7 +42,7 @@ class Profiler {
     c10::Device device = c10::kCPU;
     std::filesystem::path trace, table;
     int64_t steps = 0;  // 0: no profile
-    int64_t after = 5;  // steps before the first, in which memory, plans and clocks settle
+    int64_t after = 5;  // steps to skip first, until memory, plans and clocks settle
     StepWork work;
   };
   explicit Profiler(Options options) : options_(std::move(options)) {}

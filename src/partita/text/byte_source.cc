@@ -26,13 +26,13 @@ constexpr size_t kInput = size_t{1} << 18;
 constexpr std::string_view kStandardInputName = "standard input";
 constexpr std::string_view kGzip = "\x1F\x8B", kZstd = "\x28\xB5\x2F\xFD";
 
-// A frame that zstd passes over: pzstd puts the size of the next one there.
+// A frame that zstd ignores: pzstd uses it to store the size of the next frame.
 bool is_skippable_frame(std::string_view head) {
   return head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xF0) == 0x50 &&
          head.substr(1, 3) == "\x2A\x4D\x18";
 }
 
-// A file descriptor with a look at what comes next, whose reads another thread can end.
+// A file descriptor with lookahead, whose reads can be interrupted by another thread.
 class File {
  public:
   explicit File(const std::filesystem::path& path)
@@ -44,13 +44,13 @@ class File {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int64_t consumed() const { return taken_ - static_cast<int64_t>(waiting().size()); }
-  // What was read and not yet taken.
+  // Bytes read but not yet taken.
   [[nodiscard]] std::string_view waiting() const { return std::string_view(buffer_).substr(at_, end_ - at_); }
   void take(size_t bytes) { at_ += bytes; }
 
   void interrupt() { ::eventfd_write(interrupt_.get(), 1); }
 
-  // Reads until `bytes` wait or the file ends; false: fewer wait.
+  // Reads until `bytes` are waiting; returns false if the file ends first.
   bool fill(size_t bytes) {
     if (at_ > 0) {
       std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);
@@ -65,7 +65,7 @@ class File {
     return true;
   }
 
-  // What waits, then straight from the file.
+  // Returns waiting bytes first, then reads directly from the file.
   size_t read(std::span<char> out) {
     const std::string_view there = waiting().substr(0, out.size());
     if (there.empty()) return read_some(out);
@@ -118,7 +118,7 @@ class GzipBytes : public ByteSource {
     const uint32_t wanted = state_->avail_out;
     while (state_->avail_out == wanted) {
       if (state_->block_state == ISAL_BLOCK_FINISH && !next_member()) return 0;
-      // It keeps bits of its own: at the end of the input it may still have something to give.
+      // zlib buffers internally: it may still produce output after the end of the input.
       const bool more = !file_.waiting().empty() || file_.fill(1);
       state_->next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(file_.waiting().data()));
       state_->avail_in = static_cast<uint32_t>(file_.waiting().size());
@@ -140,7 +140,7 @@ class GzipBytes : public ByteSource {
     state_->crc_flag = ISAL_GZIP;
   }
 
-  // false: the file ends here, perhaps after zeros, as tapes are filled with.
+  // Returns false at the end of the file, which may follow zeros, as tapes are padded with.
   bool next_member() {
     while (file_.fill(1)) {
       if (file_.waiting()[0] == '\0') {
@@ -167,7 +167,7 @@ class ZstdBytes : public ByteSource {
  public:
   explicit ZstdBytes(File file) : file_(std::move(file)), stream_(ZSTD_createDStream()) {
     PARTITA_CHECK(stream_ != nullptr, "no memory for zstd");
-    // Windows of `zstd --long=31` too.
+    // Accepts windows of `zstd --long=31`.
     ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, 31);
   }
 
@@ -196,7 +196,7 @@ class ZstdBytes : public ByteSource {
   };
   File file_;
   std::unique_ptr<ZSTD_DStream, Free> stream_;
-  bool inside_ = false;  // a frame that is not at its end
+  bool inside_ = false;  // within an unfinished frame
 };
 
 }  // namespace
@@ -229,7 +229,7 @@ Compression compression_of(const std::filesystem::path& file) {
 
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path) {
   File file(path);
-  (void)file.fill(4);  // no more, which a pipe may hold back; formats are told from what came with them
+  (void)file.fill(4);  // no more: a pipe may withhold further bytes; formats are recognized from what has arrived
   switch (compression_of(file.waiting(), file.name())) {
     case Compression::gzip:
       return std::make_unique<GzipBytes>(std::move(file));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Where the text of a chunk begins: behind a mark at the beginning of a file, which is no text.
+// Start of a chunk's text: after the byte order mark at the beginning of a file.
 size_t text_begin(const TextChunk& chunk) {
   return chunk.first_byte == 0 && chunk.text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
 }
@@ -69,7 +69,7 @@ void ChunkParser::parse_json(const TextChunk& chunk, bool stop_at_problem, const
 }
 
 void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const Use& use, ChunkSummary& summary) {
-  // Hands on one document; false where there is a problem.
+  // Emits one document; returns false if it has a problem.
   const auto finish = [&](size_t begin, size_t end, int64_t first_line) {
     const std::string_view text = chunk.text.substr(begin, end - begin);
     if (static_cast<int64_t>(text.size()) > options_.max_bytes(false, chunk.mapped)) {
@@ -91,7 +91,7 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
                                 invalid_utf8_message(text[*invalid])});
     return false;
   };
-  size_t begin = text_begin(chunk);  // of the document
+  size_t begin = text_begin(chunk);  // start of the document
   int64_t first_line = 0;
   if (options_.separator) {
     for (size_t at = begin; at < chunk.text.size();) {
@@ -104,7 +104,7 @@ void ChunkParser::parse_text(const TextChunk& chunk, bool stop_at_problem, const
       }
       at = end;
     }
-    // A separator at the very end is followed by nothing, not by an empty document.
+    // A separator at the very end is not followed by an empty document.
     if (begin < chunk.text.size()) finish(begin, chunk.text.size(), first_line);
     return;
   }

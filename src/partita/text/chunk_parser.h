@@ -1,6 +1,6 @@
-// The documents of a chunk, and what is wrong with those that are no good.
+// Extracts the documents of a chunk and reports problems with bad ones.
 //
-//   ChunkParser parser(options);                         // one a thread
+//   ChunkParser parser(options);                         // one per thread
 //   ChunkSummary summary = parser.parse(chunk, false, [&](size_t key, std::string_view text) { encode(key, text); });
 #pragma once
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace partita::internal {
 
-// Why a document is no good: where, and a sentence.
+// A problem with a document: its location and a message.
 struct TextProblem {
-  int64_t line;  // from 0, within the chunk
-  int64_t byte;  // within the file
+  int64_t line;  // from 0, relative to the chunk
+  int64_t byte;  // offset in the file
   std::string what;
-  bool too_long = false;  // longer than TextInputOptions allow: no reason to stop
+  bool too_long = false;  // longer than TextInputOptions allow: not a reason to stop
 };
 
 struct ChunkSummary {
   int64_t lines = 0;
-  std::vector<TextProblem> problems;  // in order; their documents were left out
+  std::vector<TextProblem> problems;  // in order; their documents were dropped
 };
 
-// Calls use(key index, text) for each document of the chunk, in order; a JSON line gives one for each key, a text
-// document key 0. `text` may be empty and is valid during the call. Stops at the first problem if `stop_at_problem`,
-// but for documents that are too long, which are left out.
+// Calls use(key index, text) for each document of the chunk, in order: once per key for a JSON line, with key 0 for a
+// text document. `text` may be empty and is valid during the call. With `stop_at_problem`, stops at the first problem
+// other than a document that is too long, which is only dropped.
 class ChunkParser {
  public:
   using Use = std::function<void(size_t key, std::string_view text)>;

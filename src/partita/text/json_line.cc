@@ -16,7 +16,7 @@ struct JsonLineParser::Simdjson {
 
 namespace {
 
-// Takes the place of a byte that is no UTF-8, so that simdjson reads the line and all offsets stay.
+// Replaces bytes that are not UTF-8, so that simdjson accepts the line and offsets stay the same.
 constexpr char kPlaceholder = '?';
 
 std::string_view kind_of(simdjson::dom::element_type type) {
@@ -40,7 +40,7 @@ std::string_view kind_of(simdjson::dom::element_type type) {
   return "something else";
 }
 
-// "found messages, id": some of the keys of an object.
+// "found messages, id": some of an object's keys.
 std::string found_keys(const simdjson::dom::object& object) {
   constexpr size_t kMostShown = 8, kLongestShown = 40;
   std::string text;
@@ -127,7 +127,7 @@ std::optional<JsonLineParser::Problem> JsonLineParser::parse_keeping_bytes(std::
   std::string readable(line);
   for (auto bad = find_invalid_utf8(line); bad; bad = find_invalid_utf8(line, *bad + 1)) readable[*bad] = kPlaceholder;
   if (auto problem = parse_valid(readable)) return problem;
-  // The line is sound: find the strings' places in it, and read the bytes there from the line itself.
+  // The line is valid: locate the strings in it, and read their bytes from the original line.
   const simdjson::padded_string padded(readable);
   auto document = simdjson_->ondemand.iterate(padded);
   for (auto field : document.get_object()) {
@@ -150,7 +150,7 @@ void JsonLineParser::unescape_keeping_bytes(std::string_view raw, std::string& o
   out.clear();
   for (size_t at = 0; at < raw.size();) {
     const size_t bad = find_invalid_utf8(raw, at).value_or(raw.size());
-    // Escapes are ASCII: an invalid byte never lies inside one, so that what stands before it is a string by itself.
+    // Escapes are ASCII, so an invalid byte is never inside one, and the text before it is a complete string.
     const std::string quoted = fmt::format("\"{}\"", raw.substr(at, bad - at));
     out += std::string_view(simdjson_->dom.parse(quoted));
     if (bad < raw.size()) out += raw[bad];

@@ -1,10 +1,10 @@
-// The texts of one JSON line, through simdjson.
+// Extracts texts from one JSON line with simdjson.
 //
 //   JsonLineParser parser({"title", "text"}, InvalidUtf8::error);
 //   if (auto problem = parser.parse(line)) report(*problem); else use(parser.texts());
 //
-// Of a key that appears twice the last value counts, as in Python. A lone surrogate (\ud800) is no text: an error.
-// With InvalidUtf8::keep, bytes in a string that are no part of UTF-8 come through as they are.
+// If a key appears twice, the last value counts, as in Python. A lone surrogate (\ud800) is an error. With
+// InvalidUtf8::keep, string bytes that are not UTF-8 are passed through.
 #pragma once
 #include <memory>
 #include <optional>
@@ -20,16 +20,16 @@ namespace partita::internal {
 class JsonLineParser {
  public:
   struct Problem {
-    size_t byte;  // in the line
+    size_t byte;  // offset in the line
     std::string what;
   };
 
-  // `key_remedy` ends the message about a missing key.
+  // `key_remedy` is appended to the message about a missing key.
   JsonLineParser(std::vector<std::string> keys, InvalidUtf8 policy, std::string key_remedy = {});
   JsonLineParser(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
-  // Nothing if all is well: then texts() are the values of the keys, until the next parse.
+  // Empty on success: texts() are then the values of the keys, until the next parse.
   [[nodiscard]] std::optional<Problem> parse(std::string_view line);
   [[nodiscard]] std::span<const std::string> texts() const { return texts_; }
 
@@ -46,7 +46,7 @@ class JsonLineParser {
   std::unique_ptr<Simdjson> simdjson_;
 };
 
-// "invalid UTF-8 (0xFF): ...": what is said of such a byte, in JSON lines and text.
+// "invalid UTF-8 (0xFF): ...": the message for such a byte in JSON lines and text.
 [[nodiscard]] std::string invalid_utf8_message(char byte);
 
 }  // namespace partita::internal

@@ -1,4 +1,4 @@
-// Turns problems of chunks into places in files: line numbers are known only when the chunks before are counted.
+// Converts problems in chunks to file positions: line numbers are known only once the preceding chunks are counted.
 //
 //   LineCounter lines;
 //   for (chunks in order) {
@@ -16,12 +16,12 @@ namespace partita::internal {
 
 class LineCounter {
  public:
-  // "file:line: byte N: what" of a problem in the chunk that begins at first_byte.
+  // "file:line: byte N: what" for a problem in the chunk that begins at first_byte.
   [[nodiscard]] std::string place(const std::string& file, int64_t first_byte, const TextProblem& problem) {
     enter(first_byte);
     return fmt::format("{}:{}: byte {}: {}", file, lines_ + problem.line + 1, problem.byte, problem.what);
   }
-  // That chunk had so many lines.
+  // Records the number of lines of that chunk.
   void leave(int64_t first_byte, int64_t lines) {
     enter(first_byte);
     lines_ += lines;

@@ -1,13 +1,13 @@
-// A pipeline that keeps its order: one thread produces tasks and consumes results, several work in between.
+// An order-preserving pipeline: one thread produces tasks and consumes results, several threads work in between.
 //
 //   ordered_parallel(workers,
 //                    [&]() -> std::optional<Chunk> { return reader.next(); },           // on the calling thread
 //                    [&](int worker, Chunk chunk) { return tokenize(worker, chunk); },  // on worker 0 .. workers-1
 //                    [&](Tokens tokens) { writer.add(tokens); });                       // on the calling thread
 //
-// Results are consumed in the order of their tasks, so that what comes out does not depend on the number of workers.
-// At most 2 x workers tasks are under way: memory stays bounded. An exception of any of the three ends the pipeline and
-// is thrown here; a worker's in its task's turn.
+// Results are consumed in task order, so the output does not depend on the number of workers. At most 2 x workers tasks
+// are in flight, so memory is bounded. An exception in any of the three functions ends the pipeline and is rethrown
+// here; a worker's exception when its task's turn comes.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -34,7 +34,7 @@ void ordered_parallel(int workers, Produce produce, Work work, Consume consume) 
   std::mutex mutex;
   std::condition_variable task_ready, result_ready;
   std::deque<std::shared_ptr<Job>> waiting;    // for a worker
-  std::deque<std::shared_ptr<Job>> under_way;  // waiting, worked on or done, in order
+  std::deque<std::shared_ptr<Job>> under_way;  // waiting, running or done, in order
   bool stop = false;
 
   const auto run_worker = [&](int worker) {
@@ -59,7 +59,7 @@ void ordered_parallel(int workers, Produce produce, Work work, Consume consume) 
     }
   };
   std::vector<std::jthread> threads;
-  struct Stopper {  // destroyed before the threads, which are joined then
+  struct Stopper {  // destroyed before the threads are joined
     decltype(mutex)& guard;
     decltype(task_ready)& wake;
     bool& flag;

@@ -1,4 +1,4 @@
-// A source read by a thread of its own, a bounded way ahead of who uses it. It may be given up at any time, also while
+// Reads a source on its own thread, a bounded distance ahead of the consumer. Can be destroyed at any time, even while
 // the thread waits for a pipe.
 //
 //   ReadAhead ahead(open_bytes("corpus.jsonl.zst"));
@@ -21,11 +21,11 @@ namespace partita::internal {
 class ReadAhead {
  public:
   static constexpr size_t kBlock = size_t{1} << 20;
-  static constexpr size_t kMostBlocks = 32;  // that wait
+  static constexpr size_t kMostBlocks = 32;  // maximum number of waiting blocks
 
   struct Block {
-    std::string bytes;     // not empty
-    int64_t consumed = 0;  // ByteSource::consumed() behind it
+    std::string bytes;     // never empty
+    int64_t consumed = 0;  // ByteSource::consumed() after this block
   };
 
   explicit ReadAhead(std::unique_ptr<ByteSource> source) : source_(std::move(source)), thread_([this] { read(); }) {}
@@ -38,7 +38,7 @@ class ReadAhead {
     source_->interrupt();
   }
 
-  // Nothing: the end. Error: the source's, after what came before it.
+  // Empty at the end. Error: the source's, after the blocks that precede it.
   [[nodiscard]] std::optional<Block> next() {
     std::unique_lock lock(mutex_);
     ready_.wait(lock, [this] { return !blocks_.empty() || ended_; });
@@ -87,7 +87,7 @@ class ReadAhead {
   std::deque<Block> blocks_;
   std::exception_ptr error_;
   bool ended_ = false, stop_ = false;
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last member: it uses all of the above
 };
 
 }  // namespace partita::internal

@@ -14,7 +14,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// Megatron's --lang names languages as punkt does.
+// Language names as in Megatron's --lang, which are punkt's.
 constexpr std::array<std::pair<std::string_view, const char*>, 17> kLanguages = {{{"czech", "cs"},
                                                                                   {"danish", "da"},
                                                                                   {"dutch", "nl"},
@@ -87,11 +87,11 @@ std::span<const std::string_view> SentenceSplitter::split(std::string_view text)
     if (!keep_newlines_) {
       if (!content.empty()) sentences_.push_back(content);
     } else if (content.empty() && !sentences_.empty()) {
-      // An empty line: it belongs to the sentence before.
+      // An empty line belongs to the preceding sentence.
       std::string_view& before = sentences_.back();
       before = text.substr(static_cast<size_t>(before.data() - text.data()), before.size() + sentence.size());
     } else if (content.empty()) {
-      continue;  // white space in front goes with the first sentence
+      continue;  // leading white space belongs to the first sentence
     } else {
       sentences_.push_back(sentence);
     }

@@ -1,7 +1,7 @@
-// The sentences of a text, by ICU's rules for a language (UAX #29) with its list of abbreviations ("Mr.", "etc."). The
-// end of a line ends a sentence.
+// Splits text into sentences by ICU's rules for a language (UAX #29) with its list of abbreviations ("Mr.", "etc."). A
+// line end also ends a sentence.
 //
-//   SentenceSplitter splitter({.language = "en"});       // one a thread
+//   SentenceSplitter splitter({.language = "en"});       // one per thread
 //   for (std::string_view sentence : splitter.split("It is late. Mr. Holmes sleeps.")) use(sentence);    // two
 #pragma once
 #include <memory>
@@ -14,18 +14,18 @@ namespace partita {
 
 struct SentenceOptions {
   std::string language = "en";  // ISO 639, "de", or a name such as "english"
-  bool keep_newlines = false;   // white space between sentences stays with the one before; else it is left out
+  bool keep_newlines = false;   // keep white space between sentences with the preceding one; otherwise drop it
 };
 
 class SentenceSplitter {
  public:
-  // Error: a language that ICU has no rules for.
+  // Error: a language without ICU rules.
   explicit SentenceSplitter(const SentenceOptions& options);
   SentenceSplitter(SentenceSplitter&&) noexcept;
   ~SentenceSplitter();
 
-  // None is empty or white space alone. Views of `text`; valid until the next call. With keep_newlines, and but for
-  // texts of white space alone, they are the whole text when put together.
+  // Non-empty views of `text`, never white space only, valid until the next call. With keep_newlines they concatenate
+  // to the whole text, unless it is white space only.
   [[nodiscard]] std::span<const std::string_view> split(std::string_view text);
 
  private:

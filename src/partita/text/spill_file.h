@@ -1,10 +1,9 @@
-// A nameless file that grows and is read back once: what must wait until a count is known, without memory that grows.
-//
+// An unnamed temporary file that grows and is read back once: holds data until a count is known, in constant memory.
 //   SpillFile lengths("data");                // on the file system of this folder
 //   lengths.append(int32_t{17});
 //   lengths.read_back([&](std::span<const std::byte> piece) { out.write(piece); });
 //
-// It has no name from the start, so that the kernel frees it however the process ends.
+// Created unnamed, so the kernel frees it however the process ends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +28,8 @@ class SpillFile {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
     if (buffer_.size() >= kBuffer) flush();
   }
-  // Everything in order, in pieces of a multiple of 8 bytes (all but the last). Error: a full disk, a short read.
+  // Reads everything in order, in pieces whose size is a multiple of 8 bytes (except the last). Error: a full disk, a
+  // short read.
   void read_back(const std::function<void(std::span<const std::byte>)>& use);
 
  private:

@@ -17,18 +17,18 @@ namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
 
-// Finds where a chunk ends in a text that may still grow: at the first end of a document that is `wanted` bytes away.
+// Finds the end of a chunk in a text that may still grow: the first document end at least `wanted` bytes away.
 class EndFinder {
  public:
   EndFinder(bool json, const TextInputOptions& options, size_t wanted)
       : json_(json), separator_(options.separator), wanted_(wanted) {}
 
-  // Behind the document's end; nothing: it is not in the text so far. What was looked at once is not looked at again.
+  // Offset after the document's end; empty: not in the text so far. Resumes where the last call stopped searching.
   [[nodiscard]] std::optional<size_t> find(std::string_view text) {
     if (text.size() <= wanted_) return std::nullopt;
     if (json_) return find_line(text, std::max(at_, wanted_));
     if (!separator_) return std::nullopt;
-    // Separators are whole lines: begin to look at a line's start.
+    // Separators are whole lines: start at the beginning of a line.
     if (at_ == 0) {
       const auto begin = find_line(text, wanted_);
       if (!begin) return std::nullopt;
@@ -42,7 +42,7 @@ class EndFinder {
     }
     return std::nullopt;
   }
-  // Where the document begins that reaches beyond the wanted bytes of the text, or ends them.
+  // Start of the document that contains or ends at the wanted number of bytes.
   [[nodiscard]] size_t last_document(std::string_view text) const {
     const std::string_view before = text.substr(0, wanted_);
     if (json_) {
@@ -63,7 +63,7 @@ class EndFinder {
   void restart() { at_ = searched_ = 0; }
 
  private:
-  // Behind the first '\n' at or behind `from`.
+  // Offset after the first '\n' at or after `from`.
   std::optional<size_t> find_line(std::string_view text, size_t from) {
     const size_t newline = text.find('\n', std::max(from, searched_));
     searched_ = newline == std::string_view::npos ? text.size() : 0;
@@ -74,23 +74,23 @@ class EndFinder {
   bool json_;
   const std::optional<std::string>& separator_;
   size_t wanted_;
-  size_t at_ = 0;        // the line that is looked at
-  size_t searched_ = 0;  // no '\n' from `at_` to here
+  size_t at_ = 0;        // start of the current line
+  size_t searched_ = 0;  // there is no '\n' from `at_` to here
 };
 
-// Of a document with what ends it. What is a little too long is left to the parser.
+// Limit for a document with its terminator; the parser handles slightly longer ones.
 size_t most_bytes(bool json, bool mapped, const TextInputOptions& options) {
   constexpr size_t kLineEnd = 2;
   const size_t separator = !json && options.separator ? options.separator->size() + kLineEnd : 0;
   return static_cast<size_t>(options.max_bytes(json, mapped)) + separator;
 }
 
-// Looks for the end of a document that is not kept, block after block.
+// Finds the end of a dropped document, block by block.
 class SkippedDocument {
  public:
   SkippedDocument(bool json, const TextInputOptions& options) : json_(json), separator_(options.separator) {}
 
-  // Takes what belongs to the document from the front of `text`; true: it ends there.
+  // Removes the document's bytes from the front of `text`; returns true if it ends there.
   bool skip(std::string& text) {
     size_t at = 0;
     bool ended = false;
@@ -110,11 +110,11 @@ class SkippedDocument {
     return ended;
   }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
-  // Ends of lines in it, and the last one if the file ends without.
+  // Line ends in it, plus the last line if the file ends without one.
   [[nodiscard]] int64_t lines(bool at_end_of_file) const { return lines_ + (at_end_of_file ? 1 : 0); }
 
  private:
-  // Keeps no more of a line than tells whether it is the separator.
+  // Keeps only as much of a line as is needed to recognize the separator.
   void take(std::string_view piece) {
     if (json_ || !separator_) return;
     line_ += piece.substr(0, separator_->size() + 3 - std::min(line_.size(), separator_->size() + 3));
@@ -127,8 +127,8 @@ class SkippedDocument {
   int64_t bytes_ = 0, lines_ = 0;
 };
 
-// A piece of a mapped file. Its pages leave the process's memory with it (and stay in the kernel's cache): a file of
-// any size takes no more of it than the chunks under way.
+// A piece of a mapped file. Its pages leave the process's memory with it (but stay in the page cache), so resident
+// memory is limited to the chunks in flight, whatever the file size.
 class MappedPiece {
  public:
   MappedPiece(std::shared_ptr<const MappedFile> file, std::string_view text) : file_(std::move(file)), text_(text) {}
@@ -181,7 +181,7 @@ class MappedChunks : public FileChunks {
  private:
   std::shared_ptr<const MappedFile> file_;
   bool json_;
-  size_t most_;  // bytes of a document and its end
+  size_t most_;  // limit for a document and its terminator
   EndFinder finder_;
   size_t at_ = 0;
 };
@@ -215,7 +215,7 @@ class StreamedChunks : public FileChunks {
   bool read_more() {
     auto block = ahead_->next();
     if (!block) return false;
-    if (!begun_) refuse_foreign_format(block->bytes, name_);  // within what is compressed
+    if (!begun_) refuse_foreign_format(block->bytes, name_);  // in the decompressed content
     begun_ = true;
     consumed_ = block->consumed;
     if (text_.empty())
@@ -225,7 +225,7 @@ class StreamedChunks : public FileChunks {
     return true;
   }
 
-  // The documents before byte `size`; the one that begins there is not kept.
+  // Cuts the chunk before byte `size`; the document that starts there is dropped.
   TextChunk cut_and_skip(size_t size) {
     TextChunk chunk = cut(size);
     SkippedDocument skipped(json_, options_);
@@ -254,10 +254,10 @@ class StreamedChunks : public FileChunks {
   std::unique_ptr<ReadAhead> ahead_;
   TextInputOptions options_;
   bool json_;
-  size_t most_;  // bytes of a document and its end
+  size_t most_;  // limit for a document and its terminator
   EndFinder finder_;
   bool begun_ = false;
-  std::string text_;  // read and not handed out
+  std::string text_;  // read but not yet returned
   int64_t first_byte_ = 0, consumed_ = 0, counted_ = 0;
 };
 

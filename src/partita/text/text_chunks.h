@@ -1,11 +1,11 @@
-// Cuts input files into chunks of whole documents: the tasks of parallel work.
+// Splits input files into chunks of whole documents, the tasks for parallel work.
 //
 //   ChunkReader reader(expand_inputs(patterns), options);
 //   while (auto chunk = reader.next()) work_on(*chunk);
 //
-// Plain files are mapped, and their pages come in where the chunks are worked on. Compressed files, pipes and standard
-// input are read by threads of their own: compressed files some files ahead, pipes in their turn, since who writes to
-// several of them may well do it one after the other.
+// Plain files are memory-mapped, and pages are loaded where chunks are processed. Compressed files, pipes and standard
+// input are read by separate threads: compressed files several files ahead, pipes in order, because their writer may
+// fill them one after the other.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -23,34 +23,32 @@ namespace partita::internal {
 
 // Whole documents of one file.
 struct TextChunk {
-  std::string name;  // of the file, for messages
+  std::string name;  // file name, for messages
   std::shared_ptr<const void> owner;
   std::string_view text;
-  int64_t first_byte = 0;   // in the (decompressed) file
-  int64_t input_bytes = 0;  // of the file as it lies there; those of all chunks add up to it, if there is any
+  int64_t first_byte = 0;   // offset in the (decompressed) file
+  int64_t input_bytes = 0;  // bytes of the file as stored; the chunks' values add up to its size
   bool json = false;
-  bool mapped = false;  // of a plain regular file
-  // After `text`, where these are not 0, came a document of this many bytes, longer than the options allow: it was not
-  // kept.
+  bool mapped = false;  // from a plain regular file
+  // If not 0: `text` was followed by a document of this many bytes that exceeds the limit and was dropped.
   int64_t skipped_bytes = 0;
   int64_t skipped_lines = 0;
 };
 
-// The next chunks of one file. Implementation of ChunkReader.
+// Iterates over the chunks of one file. Implementation of ChunkReader.
 class FileChunks {
  public:
   virtual ~FileChunks() = default;
   [[nodiscard]] virtual std::optional<TextChunk> next() = 0;
 };
 
-// Cuts files into chunks of about `chunk_bytes`, at ends of documents only. Memory does not grow with the length of a
-// document beyond what TextInputOptions allow. Error: a file that cannot be read, or not
-// decompressed.
+// Splits files into chunks of about `chunk_bytes`, only at document ends. Memory is bounded by the document limits of
+// TextInputOptions. Error: a file that cannot be read or decompressed.
 class ChunkReader {
  public:
   ChunkReader(std::vector<std::filesystem::path> files, TextInputOptions options, int64_t chunk_bytes = 1 << 20);
   [[nodiscard]] std::optional<TextChunk> next();
-  // Of all files, as they lie there; nothing where it is not known (standard input, pipes).
+  // Total size of all files as stored; empty if unknown (standard input, pipes).
   [[nodiscard]] std::optional<int64_t> total_bytes() const { return total_bytes_; }
 
  private:
@@ -60,7 +58,7 @@ class ChunkReader {
   struct Waiting {
     std::filesystem::path file;
     Kind kind;
-    std::unique_ptr<ReadAhead> ahead;  // of one that is not mapped, once it is begun
+    std::unique_ptr<ReadAhead> ahead;  // for a file that is not mapped, once started
   };
   [[nodiscard]] std::unique_ptr<FileChunks> open_next();
 

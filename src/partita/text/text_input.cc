@@ -35,7 +35,7 @@ std::vector<fs::path> expand_inputs(const std::vector<std::string>& patterns) {
       files.emplace_back(pattern);
       continue;
     }
-    // A file that exists is meant, even if its name reads like a pattern.
+    // If a file with this exact name exists, it is meant literally, even if the name looks like a pattern.
     const auto paths = fs::exists(pattern) ? std::vector{pattern} : matches_of(pattern);
     if (paths.empty()) fail("{}: no such input file", pattern);
     for (const std::string& path : paths) {

@@ -1,4 +1,4 @@
-// Lines of a text: '\n' ends one, "\r\n" too.
+// Lines of a text, ended by "\n" or "\r\n".
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-// Behind the line's '\n', or the text's end.
+// Offset after the line's '\n', or the end of the text.
 [[nodiscard]] inline size_t line_end(std::string_view text, size_t at) {
   const size_t newline = text.find('\n', at);
   return newline == std::string_view::npos ? text.size() : newline + 1;

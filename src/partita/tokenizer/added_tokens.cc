@@ -18,7 +18,7 @@ CodePoint decode_before(std::string_view text, size_t end) {
   return {kInvalidByte, 1};
 }
 
-// Not before `least`.
+// Start of the white space before `end`, not before `least`.
 size_t space_begin(std::string_view text, size_t end, size_t least) {
   while (end > least) {
     const CodePoint c = decode_before(text, end);
@@ -39,7 +39,7 @@ size_t space_end(std::string_view text, size_t at) {
 
 }  // namespace
 
-// GPT-2, NeoX, Qwen; Llama 3; Llama 2, Mistral; DeepSeek; Gemma.
+// End-of-document names of GPT-2, NeoX, Qwen; Llama 3; Llama 2, Mistral; DeepSeek; Gemma.
 std::optional<TokenId> find_end_of_document(const std::vector<AddedToken>& added) {
   for (const char* name :
        {"<|endoftext|>", "<|end_of_text|>", "</s>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<eos>"}) {
@@ -83,7 +83,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::
   }
   if (!single_words) return;
   CodePointSet word = CodePointSet::word();
-  word.add(0x200C, 0x200D);  // the joiners
+  word.add(0x200C, 0x200D);  // zero-width (non-)joiner
   word_ = word.ranges();
 }
 
@@ -108,8 +108,8 @@ bool AddedTokens::is_word(char32_t c) const {
 }
 
 void AddedTokens::split(std::string_view text, bool allow_special, std::vector<Part>& parts) const {
-  size_t done = 0;                          // what stands before is in `parts`
-  size_t spaces_begin = 0, spaces_end = 0;  // white space that was found behind a token: not looked through again
+  size_t done = 0;                          // text before this is in `parts`
+  size_t spaces_begin = 0, spaces_end = 0;  // white space found after a token, not scanned again
   for (size_t at = 0; at < text.size();) {
     const bool may_begin = at + 1 < text.size() ? first_pairs_[byte_at(text, at) << 8 | byte_at(text, at + 1)]
                                                 : first_bytes_[byte_at(text, at)];
@@ -126,9 +126,9 @@ void AddedTokens::split(std::string_view text, bool allow_special, std::vector<P
       if (begin > 0 && is_word(decode_before(text, begin).value)) continue;
       if (end < text.size() && is_word(decode_utf8(text, end).value)) continue;
     }
-    // White space that went with the token before stays with it. What this one takes behind itself may be searched
-    // again, and then a token of spaces in it is there as well: so the reference has it.
-    // Each character is looked at once for lstrip and once for rstrip, so that runs of tokens stay linear.
+    // White space taken by the previous token stays with it. White space taken by rstrip may be searched again, and a
+    // token of spaces can then match inside it, as in the reference. Each character is scanned at most once for lstrip
+    // and once for rstrip, so runs of tokens stay linear.
     if (token.lstrip) begin = std::max(space_begin(text, begin, done), done);
     if (token.rstrip) {
       if (end < spaces_begin || end >= spaces_end) {

@@ -1,11 +1,11 @@
-// Added tokens of tokenizer.json: found in a text before anything else cuts it.
+// Added tokens of tokenizer.json: matched in the text before any other splitting.
 //
 //   const AddedTokens tokens({{.content = "<|endoftext|>", .id = 50256, .special = true}}, {"<|endoftext|>"});
 //   std::vector<AddedTokens::Part> parts;
 //   tokens.split("a<|endoftext|>b", true, parts);   // "a", token 50256, "b"
 //
-// As in Hugging Face's tokenizers: of several that begin at one place the longest; what was found stays found, also
-// where single_word or allow_special then turns it down.
+// As in Hugging Face's tokenizers: the longest match at a position wins, and a match is never reconsidered, even if
+// single_word or allow_special then rejects it.
 #pragma once
 #include <bitset>
 #include <cstdint>
@@ -24,37 +24,37 @@ namespace partita::internal {
 struct AddedToken {
   std::string content;
   TokenId id = 0;
-  bool single_word = false;  // only where no \w stands beside it
-  bool lstrip = false;       // takes the white space in front with it
-  bool rstrip = false;       // or behind
-  bool normalized = false;   // is looked for in the normalized text, and normalized itself
-  bool special = false;      // ordinary text unless EncodeOptions::allow_special
+  bool single_word = false;  // match only without an adjacent \w character
+  bool lstrip = false;       // include the white space before it
+  bool rstrip = false;       // include the white space after it
+  bool normalized = false;   // match in normalized text, after normalizing the token itself
+  bool special = false;      // treated as ordinary text unless EncodeOptions::allow_special
 };
 
-// The special token of a name that is known to end documents, or the only special token.
+// The special token with a well-known end-of-document name, or the only special token.
 [[nodiscard]] std::optional<TokenId> find_end_of_document(const std::vector<AddedToken>& added);
 
 class AddedTokens {
  public:
   struct Part {
     size_t begin, end;
-    std::optional<TokenId> id;  // nothing: text
+    std::optional<TokenId> id;  // empty: ordinary text
   };
 
   AddedTokens() = default;
-  // spellings[i] is what is looked for in the place of tokens[i].content; an empty one is not.
+  // spellings[i] is matched in place of tokens[i].content; an empty spelling is never matched.
   AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::string>& spellings);
 
-  // Whether any may be found at all: split() need not be asked otherwise.
+  // Whether any token can match; if not, split() may be skipped.
   [[nodiscard]] bool any(bool allow_special) const { return allow_special ? !tokens_.empty() : any_ordinary_; }
-  // Appends the parts of `text`, none empty. Linear in the text times the longest spelling at worst.
+  // Appends the non-empty parts of `text`. Worst case: length of the text times the longest spelling.
   void split(std::string_view text, bool allow_special, std::vector<Part>& parts) const;
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
   struct Node {
-    std::vector<std::pair<unsigned char, uint32_t>> next;  // ascending
-    uint32_t token = kNone;                                // the token that ends here
+    std::vector<std::pair<unsigned char, uint32_t>> next;  // sorted
+    uint32_t token = kNone;                                // the token that ends at this node
   };
   struct Found {
     size_t end;
@@ -66,7 +66,8 @@ class AddedTokens {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::bitset<256> first_bytes_;
-  std::bitset<65536> first_pairs_;  // of the first two bytes; all of a token's that has only one
+  std::bitset<65536>
+      first_pairs_;  // by the first two bytes of a token; a single-byte token sets all pairs with its byte
   std::vector<CodePointSet::Range> word_;
   bool any_ordinary_ = false;
 };

@@ -11,7 +11,7 @@ constexpr bool is_printable(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-// Bytes without a printable form of their own take U+0100, U+0101, ... in order.
+// Bytes without a printable form of their own map to U+0100, U+0101, ... in order.
 constexpr std::array<char32_t, 256> kCharacters = [] {
   std::array<char32_t, 256> characters{};
   char32_t next = 0x100;

@@ -1,4 +1,4 @@
-// The tokens that stand for single bytes in SentencePiece's vocabularies: "<0x00>" to "<0xFF>".
+// Names of SentencePiece's byte tokens: "<0x00>" to "<0xFF>".
 //
 //   byte_token_name(10) == "<0x0A>"; byte_of_token_name("<0x0A>") == 10
 #pragma once

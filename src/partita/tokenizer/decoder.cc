@@ -8,7 +8,7 @@
 namespace partita::internal {
 namespace {
 
-// The value of a digit of "<0x0A>": upper case alone, as vocabularies have it, or lower.
+// Value of a digit of "<0x0A>", in upper (as in vocabularies) or lower case.
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;

@@ -1,5 +1,5 @@
-// A zeroed array in huge pages where the system has them: for big tables that are read at random places, which would
-// otherwise wait for page tables as much as for memory. Pages that are never touched take none.
+// A zero-initialized array in huge pages where available. For big tables with random access, which would otherwise
+// stall on page table walks as much as on memory. Untouched pages use no memory.
 //
 //   HugeArray<Entry> table(size_t{1} << 18);
 #pragma once
@@ -18,7 +18,7 @@ class HugeArray {
 
  public:
   explicit HugeArray(size_t size) : size_(size) {
-    // A huge page begins at a multiple of its size: the mapping has room for that.
+    // Huge pages are aligned to their size; map enough to align the start.
     mapped_bytes_ = size * sizeof(T) + (size * sizeof(T) >= kHugePage ? kHugePage : 0);
     mapped_ = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped_ == MAP_FAILED) throw std::bad_alloc();
@@ -26,7 +26,7 @@ class HugeArray {
     if (size * sizeof(T) >= kHugePage) {
       const auto address = reinterpret_cast<uintptr_t>(mapped_);
       begin = reinterpret_cast<void*>((address + kHugePage - 1) / kHugePage * kHugePage);
-      ::madvise(begin, size * sizeof(T), MADV_HUGEPAGE);  // before the first touch; small pages serve as well
+      ::madvise(begin, size * sizeof(T), MADV_HUGEPAGE);  // before first use; small pages work too
     }
     data_ = static_cast<T*>(begin);
   }

@@ -7,7 +7,7 @@ namespace partita::internal {
 namespace {
 
 std::string stripped(const StripStep& step, std::string_view text) {
-  size_t begin = 0, end = 0;  // end: behind the last character that is no space
+  size_t begin = 0, end = 0;  // end: past the last non-space character
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = decode_utf8(text, at);
     at += c.bytes;
@@ -33,7 +33,7 @@ std::string without_marks(std::string_view text) {
   return out;
 }
 
-// `text` itself where nothing changes, or a view of `out`, which is not `text`'s.
+// Returns `text` if unchanged, else a view of `out`, which must not hold `text`.
 std::string_view apply_step(const NormalizerStep& step, std::string_view text, std::string& out, size_t most) {
   if (const auto* form = std::get_if<NormalForm>(&step)) return normalized(*form, text, out);
   if (const auto* prepend = std::get_if<PrependStep>(&step)) {
@@ -65,7 +65,7 @@ std::string_view Normalizer::apply(std::string_view text, Buffers& buffers) cons
       continue;
     }
     buffers.now.swap(buffers.next);
-    text = buffers.now;  // short strings move when they are swapped
+    text = buffers.now;  // swapping moves short strings
   }
   return text;
 }

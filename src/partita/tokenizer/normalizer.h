@@ -1,4 +1,4 @@
-// The normalizers of tokenizer.json: what is done to a text before it is cut.
+// The normalizers of tokenizer.json, applied to a text before it is split.
 //
 //   const Normalizer normalizer{{PrependStep{"▁"}, ReplaceStep{Matcher::text(" "), "▁"}}};
 //   normalizer.apply("a b") == "▁a▁b"
@@ -14,29 +14,29 @@
 namespace partita::internal {
 
 struct PrependStep {
-  std::string text;  // in front of a text that is not empty
+  std::string text;  // prepended to non-empty text
 };
 struct ReplaceStep {
   Matcher matcher;
   std::string content;
 };
-struct StripStep {  // white space at the ends
+struct StripStep {  // strips white space at the ends
   bool left, right;
 };
-struct StripAccentsStep {};  // is_mark(): NFD comes before
+struct StripAccentsStep {};  // removes is_mark() characters; preceded by NFD
 using NormalizerStep = std::variant<NormalForm, PrependStep, ReplaceStep, StripStep, StripAccentsStep>;
 
 struct Normalizer {
   std::vector<NormalizerStep> steps;
-  std::string origin = "normalizer";  // for messages
+  std::string origin = "normalizer";  // for error messages
 
-  // What the steps may make of a text of so many bytes. Normal forms make eleven times as much at most, and what
-  // vocabularies do beside them less.
+  // Upper bound for the result of all steps. Normal forms expand at most elevenfold, and other steps of real
+  // vocabularies less.
   [[nodiscard]] static constexpr size_t most_bytes(size_t text) { return 16 * text + (size_t{64} << 10); }
 
-  // Error: the text becomes longer than most_bytes.
+  // Error: the result exceeds most_bytes.
   [[nodiscard]] std::string apply(std::string_view text) const;
-  // The same without a copy where nothing changes: `text` itself, or a view of one of the two buffers.
+  // The same without copying unchanged text: returns `text` itself, or a view of one of the two buffers.
   struct Buffers {
     std::string now, next;
   };

@@ -26,7 +26,7 @@ class PipelineEncoder final : public Encoder {
   }
 
  private:
-  // encode_part(text, whether it stands at the beginning) for what is no added token.
+  // Calls encode_part(text, whether it begins the whole text) for text between added tokens.
   template <typename F>
   void for_each_part(const AddedTokens& added, std::string_view text, std::vector<TokenId>& ids, F encode_part) {
     if (!added.any(options_.allow_special)) {
@@ -91,7 +91,7 @@ Pipeline::Pipeline(PipelineParts parts)
   for (TokenId id = 0; id < parts_.model->vocab_size(); ++id) {
     bytes_[static_cast<size_t>(id)] = parts_.model->bytes_of(id);
   }
-  // A token that is looked for in normalized text is spelt so in decoded text too: "▁<s>" behind a Prepend.
+  // A token matched in normalized text is also decoded in normalized form: "▁<s>" after a Prepend.
   for (const AddedToken& token : parts_.added)
     bytes_[static_cast<size_t>(token.id)] = token.normalized ? parts_.normalizer.apply(token.content) : token.content;
   if (!parts_.decoder) return;
@@ -118,7 +118,7 @@ std::string_view Pipeline::bytes_of(TokenId id) const {
 std::string Pipeline::decode(std::span<const TokenId> ids) const {
   if (!parts_.decoder) return Tokenizer::decode(ids);
   if (names_.empty() || ids.empty()) return parts_.decoder->finish(Tokenizer::decode(ids));
-  static_cast<void>(bytes_of(ids.front()));  // is in the vocabulary
+  static_cast<void>(bytes_of(ids.front()));  // checks that the id is in the vocabulary
   const std::string first = parts_.decoder->first_bytes_of(names_[static_cast<size_t>(ids.front())]);
   return parts_.decoder->finish(first + Tokenizer::decode(ids.subspan(1)));
 }

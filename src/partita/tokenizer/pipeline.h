@@ -1,8 +1,8 @@
-// A whole tokenizer: what a file has around its model, and the model.
+// A complete tokenizer: the model and everything around it in a tokenizer file.
 //
-// A text goes through these in turn, as in Hugging Face's tokenizers: added tokens that are looked for in the text as
-// it is; the normalizer; added tokens that are looked for in what it makes; the pre-tokenizer; the model; and the
-// tokens in front and behind, if EncodeOptions ask for them.
+// Text passes through these stages, as in Hugging Face's tokenizers: added tokens matched in the raw text; the
+// normalizer; added tokens matched in normalized text; the pre-tokenizer; the model; and surrounding tokens, if
+// EncodeOptions request them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,12 +22,12 @@ struct PipelineParts {
   std::unique_ptr<Tokenizer> model;  // encodes a piece of normalized text
   std::vector<AddedToken> added;
   Normalizer normalizer;
-  // Cuts text for the model; nothing: the model cuts by itself.
+  // Splits text for the model; empty: the model splits by itself.
   std::optional<PreTokenizer> pre_tokenizer;
-  bool add_prefix_space = false;       // in front of each text for the model that does not begin with a space
-  bool needs_valid_utf8 = false;       // ill-formed parts become U+FFFD before anything else
+  bool add_prefix_space = false;       // for each text passed to the model that does not begin with a space
+  bool needs_valid_utf8 = false;       // replace ill-formed parts by U+FFFD first
   std::vector<TokenId> before, after;  // EncodeOptions::add_special
-  std::optional<Decoder> decoder;      // nothing: the model's bytes_of() are the text
+  std::optional<Decoder> decoder;      // empty: the model's bytes_of() are the text
 };
 
 class Pipeline final : public Tokenizer {
@@ -37,7 +37,7 @@ class Pipeline final : public Tokenizer {
   using Tokenizer::make_encoder;
   [[nodiscard]] std::unique_ptr<Encoder> make_encoder(const EncodeOptions& options) const override;
   [[nodiscard]] int64_t vocab_size() const override { return static_cast<int64_t>(bytes_.size()); }
-  // The special token of a name that is known to end documents, or the only special token.
+  // The special token with a well-known end-of-document name, or the only special token.
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
   [[nodiscard]] SpecialTokens special_tokens() const override;
   [[nodiscard]] std::span<const TokenId> tokens_in_front() const override { return parts_.before; }
@@ -51,8 +51,8 @@ class Pipeline final : public Tokenizer {
  private:
   PipelineParts parts_;
   AddedTokens raw_added_, normalized_added_;
-  std::vector<std::string> bytes_;  // of each id
-  std::vector<std::string> names_;  // of each id, where the decoder treats the first token of a text by its name
+  std::vector<std::string> bytes_;  // by id
+  std::vector<std::string> names_;  // by id, if the decoder treats the first token of a text by its name
   std::optional<TokenId> end_of_document_;
 };
 

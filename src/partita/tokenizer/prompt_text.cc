@@ -8,7 +8,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// <|name|>, as most chat formats spell their markers: from `at` on, nothing where there is none.
+// Finds the next <|name|>, the form of most chat markers, from `at` on; empty if there is none.
 std::optional<std::string_view> next_marker(std::string_view text, size_t& at) {
   constexpr size_t kLongestName = 48;
   for (; (at = text.find("<|", at)) != std::string_view::npos; ++at) {

@@ -46,14 +46,14 @@ int64_t parameters_per_layer(const Config& c) {
   ModelConfig small = c.model;
   small.layers = 2, small.vocab_size = 1, small.max_length = 1;
   int64_t count = 0;
-  // Block 0 is the embedding; the second layer also has the bias that enters it.
+  // Block 0 is the embedding. Block 2, the second layer, also has the bias applied at its input.
   for (const ParameterSpec& p : make_blocks(small, c.precision.compute, c.lora)[2]->parameters()) count += p.count();
   return count;
 }
 
 namespace {
 
-// Where the linears as wide as the residual stream do not fit, hardly any does.
+// If linears of the residual stream's width do not qualify, hardly any do.
 void check_fp8_sizes(const Config& c) {
   const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
   if (c.precision.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
@@ -157,7 +157,7 @@ void complete_model(Config& c) {
   const bool named = !c.data.tokenizer.empty();
   if (!named && !c.from.empty()) c.data.tokenizer = open_model(c.from, c.base).tokenizer;
   if (c.data.tokenizer.empty()) return;
-  // Beside token files it is only handed on: it may be of a kind that is not read here.
+  // With token files the tokenizer is only copied, so its format need not be one that we can load.
   if (!named && c.data.format == DataFormat::tokens && c.model.vocab_size > 0) return;
   const int64_t tokens = load_tokenizer(c.data.tokenizer)->vocab_size();
   if (c.model.vocab_size == 0) c.model.vocab_size = tokens;

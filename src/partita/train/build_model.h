@@ -1,4 +1,4 @@
-// From a model, or the configuration of a run, to an engine.
+// Builds the engine for a model, or for the configuration of a run.
 //
 //   auto engine = make_engine(gpt2_small(), mesh, /*zero_stage=*/3,
 //                             {.shape = {.samples = 8, .length = 1024}, .compute = DType::bf16});
@@ -25,38 +25,37 @@ struct ModelBuild {
 [[nodiscard]] std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&, int zero_stage, EngineOptions,
                                                   const ModelBuild& = {});
 
-// What blocks keep from forward to backward under a mode of recomputation.
+// Maps a recompute mode to what blocks save for backward.
 [[nodiscard]] Keep keep_of(Recompute);
 
-// Of a layer in the middle, with its adapters.
+// Parameters of one middle layer, including its adapters.
 [[nodiscard]] int64_t parameters_per_layer(const Config&);
 
-// Whether forward and backward of a run are recorded as a graph (device/graph_runner.h). Pure. Error: kernels.cuda_graph asks
-// for it where it cannot be.
+// Whether forward and backward are recorded as a graph (device/graph_runner.h). Pure. Error: kernels.cuda_graph
+// requests it where it is not possible.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 
-// What a training run's engine is made from. Pure. Errors: as records_steps.
+// Options and blocks of a training run's engine. Pure. Errors: as records_steps.
 [[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device);
 [[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device);
-// Likewise the engine of evaluation and generation.
+// The same for evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 
-// The engine of a training run on this rank; weights are not set yet. Errors: train.freeze names what is not there;
-// offload on the CPU; as records_steps; sizes that products in 8 bits do not have.
+// The engine of a training run on this rank; weights are not set yet. Errors: train.freeze matches nothing; offload on
+// the CPU; sizes that fp8 matmuls do not support; as records_steps.
 [[nodiscard]] std::unique_ptr<Engine> build_training_engine(const Config&, const Mesh&);
 
-// An engine that computes losses and logits, in batches of `shape`. It has memory for weights and for one block's
-// activations at a time, none for training.
+// An engine that computes losses and logits for batches of `shape`. It allocates memory for the weights and one block's
+// activations, none for training.
 [[nodiscard]] std::unique_ptr<Engine> build_inference_engine(const ModelConfig&, const LoraConfig&, DType compute,
                                                              Shape, const Mesh&, int zero_stage = 0);
 
-// The engine's weights from the source; adapters that it does not have begin as those of seed. Errors: as
+// Loads the engine's weights from the source; adapters that the source lacks are initialized from `seed`. Errors: as
 // WeightSource::check.
 void load_weights(Engine&, const ModelSource&, uint64_t seed);
 
-// What the tokenizer decides: data.tokenizer itself where it is empty and model.from has one, model.vocab_size where it
-// is
-// 0. Error: the tokenizer has more tokens than the model.
+// Fills in what the tokenizer determines: data.tokenizer, if empty and model.from has one; model.vocab_size, if 0.
+// Error: the tokenizer has more tokens than the model.
 void complete_model(Config&);
 
 }  // namespace partita

@@ -19,7 +19,7 @@ int64_t most_checkpoints(const CheckpointConfig& c, int64_t steps) {
   if (steps <= 0) return 0;
   const int64_t saved = c.every > 0 ? (steps + c.every - 1) / c.every : 1;
   if (c.keep_last == 0) return saved;
-  // The oldest is removed once the newest is complete.
+  // The oldest checkpoint is removed only once the newest is complete.
   const int64_t last = std::min(saved, c.keep_last + 1);
   const int64_t for_good = c.keep_every > 0 ? steps / c.keep_every : 0;
   return std::min(saved, last + for_good);

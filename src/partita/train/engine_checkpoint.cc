@@ -20,7 +20,7 @@ class TensorMemory final : public PieceMemory {
 
   void read(int64_t offset, std::span<std::byte> out) const override { host(out).copy_(part(offset, std::ssize(out))); }
   void write(int64_t offset, std::span<const std::byte> in) override {
-    // from_blob has no form for what is only read.
+    // from_blob has no overload for const data.
     part(offset, std::ssize(in)).copy_(host({const_cast<std::byte*>(in.data()), in.size()}));
   }
 
@@ -33,7 +33,7 @@ class TensorMemory final : public PieceMemory {
   at::Tensor bytes_;
 };
 
-// Where the share of a replica begins in the elements of a box: with a row, if there are enough of them.
+// Start of a replica's share of a box, in elements; at a row boundary if there are enough rows.
 int64_t begin_of_share(const Box& box, int replica, int replicas) {
   const int64_t begin = box.count() * replica / replicas;
   return box.rows < replicas ? begin : begin / box.columns * box.columns;
@@ -45,7 +45,7 @@ CheckpointContents make_state(const Engine& engine, Part part, int replica, int 
   for (const std::string& name : engine.optimizer_state_names()) prefixes.push_back(name);
 
   const auto wanted = [&](const ParameterSpec& p) { return part == Part::all || p.adapter; };
-  std::map<std::string, int> first;  // of the tensors of a parameter
+  std::map<std::string, int> first;  // index of each parameter's first tensor
   for (const ParameterSpec& p : engine.parameters()) {
     if (!wanted(p)) continue;
     first[p.name] = static_cast<int>(state.tensors.size());

@@ -32,15 +32,15 @@ std::optional<EnginePosition> resume_engine(Engine&, const ModelConfig&, const M
 
 namespace internal {
 
-// all: every weight of the model. adapters: the adapters alone, frozen ones too, which is what a run with adapters has
-// of its own.
+// all: every weight of the model. adapters: only the adapters, including frozen ones, which is all that a run with
+// adapters needs to save.
 enum class Part : uint8_t { all, adapters };
 
-// The values of a tensor, dense and on any device, as a checkpoint copies them.
+// Lets a checkpoint copy the values of a tensor, which is dense and on any device.
 [[nodiscard]] std::shared_ptr<PieceMemory> piece_memory(const at::Tensor&);
 
-// What this rank wants to go on: "model/NAME" master weights, and of trained ones the optimizer's "adamw.m/NAME",
-// "adamw.v/NAME". After loading call engine.publish_weights().
+// What this rank must load to resume: master weights as "model/NAME" and, for trained parameters, optimizer states
+// "adamw.m/NAME" and "adamw.v/NAME". Call engine.publish_weights() after loading.
 [[nodiscard]] CheckpointContents wanted_contents(const Engine&, Part);
 // Its share of what is written: where several ranks hold the same slices, each writes its equal part of each box, so
 // that every element is written once.

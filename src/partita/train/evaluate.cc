@@ -40,7 +40,7 @@ std::unique_ptr<SampleSource> open_data(const EvaluateOptions& options, const Mo
                                         bool warns) {
   if (!is_json_lines(options.data, TextFormat::automatic)) {
     auto tokens = std::make_shared<const IndexedDataset>(options.data);
-    Config config;  // what the check asks for
+    Config config;  // the fields that the check reads
     config.model = source.model;
     config.data.tokenizer = options.tokenizer.empty() ? source.tokenizer : options.tokenizer;
     check_token_file(*tokens, config, warns ? 0 : 1, 1);
@@ -78,7 +78,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
   const int64_t length = sequence_length_of(options, source.model);
   const std::unique_ptr<SampleSource> data = open_data(options, source, length, world.rank() == 0);
 
-  // Together: a rank that has allocated already would leave less to those that still look.
+  // Collective: if one rank allocated first, the others would see less free memory.
   CommunicatorPeers peers(mesh.data());
   const std::vector<std::string> warnings = agree(peers, [&] {
     return require_inference_memory({.model = source.model,

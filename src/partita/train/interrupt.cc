@@ -18,14 +18,14 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::array<struct sigaction, kSignals.size()> before{};
 
 constexpr size_t kStackBytes = 64 << 10;
-// Less than a person takes to press a key again on purpose, more than one key press takes on its ways.
+// Seconds. Shorter than a deliberate second key press, longer than one key press takes to arrive over several paths.
 constexpr double kSameRequest = 0.5;
 
 volatile std::sig_atomic_t requested = 0;  // the first signal
 volatile std::sig_atomic_t last = 0;
-double last_time = 0;  // of handlers alone, which do not interrupt each other
+double last_time = 0;  // accessed only by handlers, which do not interrupt each other
 
-// Two texts, of which the handler writes one while the other may be replaced.
+// Double buffer: one notice can be replaced while the handler writes the other.
 struct Notice {
   std::array<char, 256> text{};
   size_t length = 0;
@@ -42,7 +42,7 @@ double now() {
 
 void say(const char* text, size_t length) {
   if (length > 0 && write(STDERR_FILENO, text, length) < 0) {
-  }  // nobody reads it
+  }  // stderr is closed
 }
 
 void request(int signal) {
@@ -57,7 +57,7 @@ void request(int signal) {
     const Notice& text = notices[static_cast<size_t>(notice.load())];
     say(text.text.data(), text.length);
   }
-  // A first SIGTERM that follows another signal does nothing, but a second one is a second one.
+  // The first SIGTERM after another signal does nothing; the second one ends the process.
   if (answer != SignalAnswer::ignore || (signal == SIGTERM && last != SIGTERM)) {
     last = signal;
     last_time = now();

@@ -31,7 +31,7 @@ Lineage read_lineage(const fs::path& run) {
       lineage.rewinds.push_back({r.at("from"), r.at("to"), r.at("kept").get<std::string>()});
     if (json.contains("resumed_at")) lineage.resumed_at = json.at("resumed_at").get<int64_t>();
     return lineage;
-  } catch (const std::exception& problem) {  // Error of ours, or json's: a key is missing, a value of another kind
+  } catch (const std::exception& problem) {  // our Error, or json's for a missing key or wrong type
     fail("{} cannot be used: {}: restore it, or remove it if the run began at its own first step", path.string(),
          problem.what());
   }

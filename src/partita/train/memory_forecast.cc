@@ -17,22 +17,23 @@
 namespace partita::internal {
 namespace {
 
-constexpr int kBatchArrays = 3;  // tokens, labels, positions, of int32
+constexpr int kBatchArrays = 3;  // tokens, labels and positions, all int32
 constexpr int64_t kMoreRanks = 8;
-constexpr double kNearlyFull = 0.95;  // of what is free: worth a warning
+constexpr double kNearlyFull = 0.95;  // fraction of free memory above which to warn
 
 Sharding sharding_of(int64_t zero_stage, int64_t ranks) {
   return zero_sharding(static_cast<int>(zero_stage), static_cast<int>(ranks));
 }
 
-// The batches of a step: once as they are read, once where kernels read them.
+// The batches of a step, twice: once as read, once where kernels access them.
 int64_t batch_bytes(const Config& c, int64_t ranks) {
   const int64_t samples = c.train.global_batch / ranks;
   const int arrays = kBatchArrays + (documents_of(c.data) == Documents::separate ? 1 : 0);
   return 2 * samples * c.train.sequence_length * arrays * static_cast<int64_t>(sizeof(int32_t));
 }
 
-// What arrives from other ranks to be summed on the CPU: at stage 0 of all gradients at once, else of two units.
+// Buffers for gradients received from other ranks to be summed on the CPU: all gradients at stage 0, two units
+// otherwise.
 int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks) {
   if (ranks == 1) return 0;
   const EngineOptions options = training_options(c, ranks, at::kCPU);
@@ -47,7 +48,7 @@ int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Confi
   return sum;
 }
 
-// The configuration with one key changed; nothing where that is no other.
+// The configuration with one key changed; empty if the value would be the same.
 struct Alternative {
   std::string change;
   std::function<void(Config&)> apply;
@@ -76,10 +77,10 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
   return all;
 }
 
-// Two changes of one key: the first part of "key=value" is the same.
+// Part before "=": two changes of the same key have it in common.
 std::string key_of(const std::string& change) { return change.substr(0, change.find('=')); }
 
-// Those that change no number of the run but by rounding.
+// True if the change affects results only by rounding.
 bool keeps_the_run(const std::string& change) {
   return !change.starts_with("precision.compute") && !change.starts_with("precision.states") &&
          !change.starts_with("train.sequence_length");
@@ -96,7 +97,7 @@ std::string require(const MemoryForecast& needed, int local_ranks, at::Device de
   return memory_warning(needed, on_device);
 }
 
-// Bytes on the device; nothing where they cannot be worked out: a suggestion less, and no error in its place.
+// Device bytes; empty if the computation fails, which drops the suggestion instead of raising an error.
 std::optional<int64_t> bytes_with(const Config& changed, int64_t ranks, at::Device device) {
   try {
     return forecast_training(changed, ranks, device).device_bytes();
@@ -122,7 +123,7 @@ std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
 
 MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
   Config c = config;
-  c.kernels.cuda_graph = Switch::off;  // takes no memory of its own
+  c.kernels.cuda_graph = Switch::off;  // needs no memory of its own
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
   const int64_t stage = c.parallel.zero_stage;
   const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), training_options(c, ranks, device));
@@ -155,7 +156,7 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
     a.apply(changed);
     const std::optional<int64_t> bytes = bytes_with(changed, ranks, device);
     if (!bytes || *bytes > now - now / 20) continue;
-    // Of several values of a key the one that saves most, or the mildest of those that save the same.
+    // Among several values of a key, keep the one that saves most; at equal savings, the mildest.
     const auto same =
         std::ranges::find_if(found, [&](const Found& f) { return key_of(f.alternative.change) == key_of(a.change); });
     if (same == found.end())
@@ -182,7 +183,7 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
   Config sharded = c;
   sharded.parallel.zero_stage = 3;
   const int64_t more = kMoreRanks * ranks;
-  sharded.train.global_batch = kMoreRanks * c.train.global_batch;  // the same on each rank
+  sharded.train.global_batch = kMoreRanks * c.train.global_batch;  // the same batch size per rank
   if (const auto bytes = bytes_with(sharded, more, device))
     savings.push_back({fmt::format("parallel.zero_stage=3 on {} ranks", more), *bytes});
   return savings;

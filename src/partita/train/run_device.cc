@@ -22,12 +22,12 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
     if (peers.rank() == 0 && !note.empty()) log::info("{}", note);
     return 0;
   }
-  // What is reserved below belongs to the stream that is current, which the engine then computes on.
+  // The memory reserved below belongs to the current stream, which must be the one the engine will use.
   if (records_steps(config, parameters_per_layer(config), data.size(), device.is_cuda())) leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
   if (checked && data.size() > 1) self_check(data, device, *make_stream(device, StreamUse::compute));
-  // Attention within documents is not the library's.
+  // Attention masked at document boundaries does not use the library.
   if (documents_of(config.data) == Documents::separate) return 0;
   const ModelConfig& m = config.model;
   const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};

@@ -1,4 +1,4 @@
-// The devices of a run before its first step.
+// Prepares a run's devices before the first step.
 //
 //   const int64_t workspace = prepare_device(config, device, mesh.data(), peers);
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace partita::internal {
 
-// Says which devices there are, checks that they compute what they should (debug.self_check), and takes the scratch
-// memory of their libraries, whose bytes it returns. Where steps will be recorded (records_steps) it leaves the default
-// stream first. All ranks call it; an error of one is an error of all. On the CPU it says where a precision saves no
-// time. Error: kernels.tune_matmul is true on the CPU or in a deterministic run.
+// Logs the devices, checks their results (debug.self_check) and reserves the scratch memory of their libraries, whose
+// size in bytes it returns. If steps will be recorded (records_steps), it first leaves the default stream. Collective;
+// an error on one rank is raised on all. On the CPU it warns about a precision that saves no time. Error:
+// kernels.tune_matmul is true on the CPU or in a deterministic run.
 [[nodiscard]] int64_t prepare_device(const Config&, at::Device, Communicator& data, Peers&);
 
 }  // namespace partita::internal

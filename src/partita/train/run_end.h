@@ -1,4 +1,4 @@
-// What a run says when it ends: what was done, where it is, and what to do next.
+// The closing message of a run: what was done, where it is stored, and what to do next.
 //
 //   for (const std::string& line : closing_lines(run_end(view, seconds))) log::info("{}", line);
 //
@@ -16,19 +16,19 @@
 namespace partita::internal {
 
 struct RunEnd {
-  int64_t first_step = 0, step = 0, total = 0;  // this process began behind first_step
-  int64_t tokens = 0;                           // of its steps
+  int64_t first_step = 0, step = 0, total = 0;  // this process resumed after first_step
+  int64_t tokens = 0;                           // processed by this process
   double seconds = 0;
-  double loss = 0, validation_loss = 0;  // the last of each; NaN: none
+  double loss = 0, validation_loss = 0;  // latest of each; NaN: none
   std::filesystem::path checkpoint;      // the last saved; empty: none
   std::filesystem::path run;
   bool interrupted = false;
-  std::string reason{};  // of an interrupt, where it was not a signal's
+  std::string reason{};  // of an interrupt that was not a signal
 };
 
 [[nodiscard]] std::vector<std::string> closing_lines(const RunEnd&);
 
-// Of a run that took so long in this process.
+// `seconds`: duration of the run in this process.
 [[nodiscard]] RunEnd run_end(const TrainerView&, double seconds);
 
 }  // namespace partita::internal

@@ -22,7 +22,7 @@ void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::pa
   }
 }
 
-// Of the model that training begins from, so that a run stops where that did.
+// Copies the base model's generation config, so that generation stops at the same tokens.
 void copy_generation(const Config& config) {
   if (config.from.empty()) return;
   const nlohmann::json fields = open_model(config.from, config.base).generation.fields;
@@ -33,7 +33,7 @@ void copy_generation(const Config& config) {
 
 void write_run_files(const Config& config, int64_t resumed_step) {
   const std::filesystem::path& folder = config.run.directory;
-  // The configuration of a later start: it continues this run, and does not fork or rewind again.
+  // The saved configuration is for continuing this run: it must not fork or rewind again.
   Config saved = config;
   saved.run.rewind = false;
   if (!saved.run.fork.empty()) {
@@ -44,7 +44,7 @@ void write_run_files(const Config& config, int64_t resumed_step) {
   const std::string text = to_toml(saved);
   if (resumed_step > 0 && std::filesystem::exists(path)) {
     const std::string before = read_file(path);
-    // The first one counts: those of later starts at this step made no step that was kept.
+    // Keep the first one: later starts at this step made no steps that were kept.
     const std::filesystem::path kept = folder / fmt::format("config-until-step-{:08}.toml", resumed_step);
     if (before != text && !std::filesystem::exists(kept)) write_file(kept, before);
   }

@@ -1,16 +1,16 @@
-// What a run's folder holds in addition to logs and checkpoints, so that it can be understood and used on its own:
-//   config.toml     the effective configuration; where it differs from that of the last start, that one is kept as
+// Files in a run's folder, besides logs and checkpoints, that make it self-contained:
+//   config.toml     the effective configuration; a differing one of the previous start is kept as
 //                   config-until-step-00000060.toml
-//   versions.json   the program's version, libtorch's, the compiler, the host
-//   tokenizer.json  a copy of the tokenizer, where one is configured (or tokenizer.model, vocab.json and merges.txt,
-//                   *.tiktoken, whatever it is), with tokenizer_config.json and chat templates where there are some
-//   generation_config.json  of the model that training begins from
+//   versions.json   versions of the program, libtorch and compiler, and the host
+//   tokenizer.json  a copy of the configured tokenizer in its own format (tokenizer.model, vocab.json and merges.txt,
+//                   *.tiktoken), with tokenizer_config.json and chat templates if present
+//   generation_config.json  copied from the model that training starts from
 #pragma once
 #include "partita/config/config.h"
 
 namespace partita::internal {
 
-// Writes them into the run's folder, which exists. The run continues behind `resumed_step`; 0: it begins.
+// Writes them into the run's folder, which must exist. The run resumes after `resumed_step`; 0: it starts fresh.
 void write_run_files(const Config&, int64_t resumed_step);
 
 }  // namespace partita::internal

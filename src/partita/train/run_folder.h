@@ -1,10 +1,10 @@
-// The folder of a run, for the process that writes into it: made, locked, and cleared of what a process that was killed
-// left half written.
+// The folder of a run, for the process that writes to it: created, locked, and cleaned of partial files left by killed
+// processes.
 //
 //   RunFolder folder("runs/a");            // Error: runs/a is in use by process 1234 on node5 ...
 //   folder.lock().require();               // before a save
 //
-// A folder that was made for a run that then wrote nothing into it is removed again.
+// A folder created here is removed again if the run writes nothing into it.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -16,7 +16,7 @@ namespace partita::internal {
 
 class RunFolder {
  public:
-  // Errors: the path is a file or a link that leads nowhere; the folder cannot be made or written; another process has it.
+  // Errors: the path is a file or a dangling link; the folder cannot be created or written; another process holds it.
   explicit RunFolder(std::filesystem::path path);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -25,7 +25,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
-  std::unique_ptr<MadeFolders> made_;  // outlives the lock, which is in it
+  std::unique_ptr<MadeFolders> made_;  // outlives the lock, which is inside the folder
   std::unique_ptr<OwnerLock> lock_;
 };
 

@@ -1,4 +1,4 @@
-// What is known of a run when its data and engine are ready, and what is said of it before its first step.
+// Summary of a run, logged once its data and engine are ready and before its first step.
 //
 //   RunInfo info = run_info(config, engine, mesh.data(), device, step, samples);
 //   announce_run(config, info, engine, data.examples(), workspace);
@@ -18,7 +18,7 @@ namespace partita::internal {
 [[nodiscard]] RunInfo run_info(const Config&, const Engine&, const Communicator& ranks, const at::Device&, int64_t step,
                                int64_t samples);
 
-// Prints the summary; warns on rank 0 where the disk has no room for the checkpoints. `workspace`: bytes of the
+// Prints the summary; on rank 0, warns if the disk has no room for the checkpoints. `workspace`: bytes used by the
 // device's libraries.
 void announce_run(const Config&, const RunInfo&, const Engine&, int64_t examples, int64_t workspace);
 

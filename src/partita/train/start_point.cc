@@ -22,7 +22,7 @@ constexpr const char* kFigures[] = {"metrics.jsonl", "validation.jsonl"};
 
 bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-// The path without links, as far as it exists.
+// Resolves links, as far as the path exists.
 fs::path plain(const fs::path& path) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
@@ -35,14 +35,14 @@ void copy_if_there(const fs::path& from, const fs::path& to) {
   if (fs::exists(from, ignored) && !fs::exists(to, ignored)) write_file(to, read_file(from));
 }
 
-// Begins at another run's checkpoint: written down before anything else, so that a start after a stop finds it.
+// Starts from another run's checkpoint. Recorded before anything else, so that a restart finds it.
 void begin_at(const fs::path& run, const fs::path& checkpoint, const std::string& named, int64_t step, bool fork) {
   Lineage lineage = read_lineage(run);
   lineage.parent_checkpoint = plain(checkpoint);
   lineage.parent_named = plain(named);
   lineage.parent_step = step;
   write_lineage(run, lineage);
-  // A fork's curves begin with its parent's; what came after the checkpoint is cut from them as at every start.
+  // A fork's curves include its parent's; entries after the checkpoint are cut as at every start.
   if (fork)
     for (const char* name : kFigures) copy_if_there(run_of(checkpoint) / name, run / name);
 }
@@ -67,7 +67,7 @@ void rewind(const fs::path& run, int64_t from, int64_t to) {
   }
   sync_directory(kept / "checkpoints");
   sync_directory(checkpoints_folder(run));
-  // Last: a rewind that was cut short is begun again by the same command.
+  // Last, so that repeating the command completes an interrupted rewind.
   Lineage lineage = read_lineage(run);
   lineage.rewinds.push_back({.from = from, .to = to, .kept = kept.filename()});
   lineage.resumed_at.reset();
@@ -75,7 +75,7 @@ void rewind(const fs::path& run, int64_t from, int64_t to) {
   log::info("rewinding from step {} to step {}: what came after is kept in {}", from, to, kept.string());
 }
 
-// The step of the checkpoint that checkpoint.resume names, where it no longer exists and a start has named it before.
+// The step of the checkpoint named by checkpoint.resume, if it no longer exists but a previous start named it.
 std::optional<int64_t> removed_start(const Config& config, const Lineage& lineage) {
   const fs::path resume = config.checkpoint.resume;
   std::error_code ignored;
@@ -88,16 +88,16 @@ std::optional<int64_t> removed_start(const Config& config, const Lineage& lineag
   return std::nullopt;
 }
 
-// Writes down that a start named the newest checkpoint, so that the same command, when the run has come further, is neither
+// Records that a start named the newest checkpoint, so that repeating the command after further progress is neither
 // refused nor goes back.
 void note_start(const Config& config, const StartView& view, const fs::path& newest, Lineage lineage) {
   if (!view.named || view.named != view.newest || !view.named_is_own) return;
   if (config.run.rewind) {
-    // There is nothing to go back from, or a rewind was cut short before its last step.
+    // Nothing to rewind, or a rewind was interrupted before its last step.
     if (view.rewound_to == view.named) return;
     lineage.rewinds.push_back({.from = *view.newest, .to = *view.newest, .kept = {}});
   } else {
-    // The run's folder as a name means the newest one at every start.
+    // Naming the run's folder means its newest checkpoint at every start.
     if (view.resumed_at == view.named || plain(config.checkpoint.resume) != plain(newest)) return;
     lineage.resumed_at = view.named;
   }
@@ -123,7 +123,7 @@ Config forked(Config config) {
 fs::path prepare_start(const Config& config) {
   const fs::path& run = config.run.directory;
   const std::string& resume = config.checkpoint.resume;
-  remove_partials(checkpoints_folder(run));  // of a save or a removal that was cut short
+  remove_partials(checkpoints_folder(run));  // left by an interrupted save or removal
   const Lineage lineage = read_lineage(run);
   const auto newest = find_latest(checkpoints_folder(run));
   StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
@@ -137,10 +137,10 @@ fs::path prepare_start(const Config& config) {
                          (plain(resume) == lineage.parent_named || plain(resume) == lineage.parent_checkpoint ||
                           (view.fork && plain(resume) == run_of(lineage.parent_checkpoint)));
   if (view.named_is_parent) {
-    named = lineage.parent_checkpoint;  // which may be gone by now, and is not needed
+    named = lineage.parent_checkpoint;  // may be deleted by now, but is not needed
     view.named = lineage.parent_step;
   } else if (const auto gone = newest ? removed_start(config, lineage) : std::nullopt) {
-    view.named = gone;  // the same command again, and later saves have removed it: it is not needed
+    view.named = gone;  // repeated command; later saves removed the checkpoint, but it is not needed
     view.named_is_own = true;
   } else if (names_checkpoint(resume) && !(view.fork && newest)) {
     named = resolve_checkpoint(resume);
@@ -173,7 +173,7 @@ fs::path prepare_start(const Config& config) {
 void go_back_behind(const Config& config, const fs::path& checkpoint, const std::string& problem) {
   const std::string& resume = config.checkpoint.resume;
   if (run_of(checkpoint) != plain(config.run.directory) ||
-      (names_checkpoint(resume) && plain(resume) == plain(checkpoint)) ||  // this one and no other was asked for
+      (names_checkpoint(resume) && plain(resume) == plain(checkpoint)) ||  // this checkpoint was requested explicitly
       list_steps(checkpoints_folder(config.run.directory)).size() < 2)
     fail("{}", problem);
   const fs::path aside = set_aside(checkpoint);

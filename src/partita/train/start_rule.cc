@@ -41,7 +41,7 @@ StartDecision decide_start(const StartView& v) {
         v.resume, v.run, *v.newest));
   if (*v.named >= *v.newest) return {.kind = StartKind::newest};
   if (v.rewind) return {.kind = v.rewound_to == v.named ? StartKind::newest : StartKind::rewind};
-  // The same command again, which went back, or found this one the newest, when it was given first.
+  // A repeated command whose first start rewound, or found this checkpoint to be the newest.
   if (v.rewound_to == v.named || v.resumed_at == v.named) return {.kind = StartKind::newest};
   return refuse(
       fmt::format("checkpoint.resume is step {}, but the run is at step {}: run.rewind=true goes back and keeps what "

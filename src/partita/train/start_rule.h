@@ -1,12 +1,11 @@
-// Where a run starts: at its first step, at its own newest checkpoint, or at one that the user names. A decision on what
-// is there; pure.
+// Decides where a run starts: at step 0, at its own newest checkpoint, or at one named by the user. Pure.
 //
 //   decide_start({.resume = "auto", .newest = 60})           // {StartKind::newest}
-//   decide_start({.resume = "runs/a/checkpoints/step-00000040", .named = 40, .named_is_own = true, .newest = 60})
+//   decide_start({.resume = "runs/a/checkpoints/step-00000040", .newest = 60, .named = 40, .named_is_own = true})
 //                                                            // refuse: "... set run.rewind=true ..."
 //
-// The same command given again, by a person or by a scheduler that restarts a job, always goes on with the newest
-// checkpoint: nothing that was reached is given up without a word.
+// Repeating the same command, by hand or by a scheduler that restarts a job, always continues from the newest
+// checkpoint: progress is never discarded silently.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,17 +16,17 @@ namespace partita::internal {
 struct StartView {
   std::string resume;             // checkpoint.resume as given: "auto", "never" or a path
   std::string run;                // its folder, for messages
-  bool fork = false;              // run.fork is set: `run` is the new folder, and `named` is of its parent
+  bool fork = false;              // run.fork is set: `run` is the new folder and `named` belongs to its parent
   bool rewind = false;            // run.rewind
   std::optional<int64_t> newest;  // step of the run's own newest checkpoint
-  // The checkpoint that the user means; where it is the run's own, and where the run says that it began at it (with a fork
-  // and no checkpoint named: at one of the run that is forked).
+  // Step of the checkpoint named by the user; whether it belongs to this run, and whether it is the one this run was
+  // recorded to have started from (for a fork without a named checkpoint: any checkpoint of the forked run).
   std::optional<int64_t> named;
   bool named_is_own = false, named_is_parent = false;
-  std::optional<int64_t> parent;      // step of the checkpoint that the run says it began at
+  std::optional<int64_t> parent;      // step of the checkpoint this run was recorded to have started from
   std::string parent_path{};          // and its path, for messages
-  std::optional<int64_t> rewound_to;  // the last time that the run was rewound
-  // The checkpoint of its own that a start without run.rewind named last, when it was the newest one.
+  std::optional<int64_t> rewound_to;  // target step of the run's latest rewind
+  // Step of the run's own checkpoint that was named by the last start without run.rewind, when it was the newest.
   std::optional<int64_t> resumed_at;
 };
 
@@ -35,7 +34,7 @@ enum class StartKind : uint8_t { first_step, newest, named, parent, rewind, refu
 
 struct StartDecision {
   StartKind kind = StartKind::first_step;
-  std::string message{};  // why it is refused
+  std::string message{};  // reason for a refusal
 };
 
 [[nodiscard]] StartDecision decide_start(const StartView&);

@@ -1,4 +1,4 @@
-// Where the time from the start of a process to the end of its first step goes.
+// Breakdown of the time from process start to the end of the first step.
 //
 //   StartTimes times;
 //   times.add("program and ranks", process_age());

@@ -21,7 +21,7 @@ void warn_of_another_tokenizer(const TokenSums& sums, const IndexedDataset& toke
   try {
     tokenizer = load_tokenizer(config.data.tokenizer);
   } catch (const Error&) {
-    return;  // beside token files it is only handed on, and may be of a kind that is not read here
+    return;  // with token files the tokenizer is only copied, so its format may be one that we cannot load
   }
   if (fingerprint(*tokenizer) == sums.fingerprint) return;
   log::warn("{} was made with another tokenizer, of {} tokens, than {}, of {}: the model would learn other words",
@@ -62,7 +62,7 @@ void check_token_file(const IndexedDataset& tokens, const Config& config, int ra
     log::warn("data.verify: {} does not exist, so that there are no checksums to compare",
               sums_path(tokens.prefix()).string());
   if (config.data.verify && sums) verify(*sums, tokens.prefix(), rank, ranks);
-  if (rank != 0) return;  // one is enough for the rest
+  if (rank != 0) return;  // the remaining checks are done once
   const int64_t known = config.model.vocab_size;
   const int64_t largest = sums ? sums->largest : find_largest_token(tokens, kMostSearched).token;
   if (known > 0 && largest >= known)

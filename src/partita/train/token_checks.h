@@ -1,21 +1,21 @@
-// Whether token files are those of a model, asked before the first step.
+// Checks, before the first step, that token files match the model.
 //
 //   check_token_file(*dataset, config, rank, ranks);
 //
-// What PREFIX.sums says (data/token_sums.h) costs nothing to compare. Without it, tokens are looked through: all of
-// them up to kMostSearched bytes, of more a part that is spread over the file.
+// Reading PREFIX.sums (data/token_sums.h) costs nothing. Without it the tokens are scanned: all of them up to
+// kMostSearched bytes, evenly spread samples of larger files.
 #pragma once
 #include "partita/config/config.h"
 #include "partita/data/indexed_dataset.h"
 
 namespace partita::internal {
 
-// Error: a token that the model does not know; with data.verify, a byte that does not have its checksum, of the part
-// that this rank of several looks at. Rank 0 warns where the files were made with another tokenizer than
-// data.tokenizer, and where there is nothing to verify.
+// Error: a token outside the model's vocabulary; with data.verify, a checksum mismatch in this rank's share of the
+// files. Rank 0 warns if the files were made with a tokenizer other than data.tokenizer, and if there are no checksums
+// to verify.
 void check_token_file(const IndexedDataset& tokens, const Config& config, int rank, int ranks);
 
-// The largest token of the files, or of what was searched of them.
+// The largest token of the files, or of the scanned part.
 struct LargestToken {
   int64_t token = -1;
   bool of_all = true;

@@ -31,7 +31,7 @@ struct OpenPart {
 
 OpenPart open_part(const BlendPart& part, const Config& config, SplitName split, int rank, int ranks) {
   OpenPart open{part.weight, std::make_shared<const IndexedDataset>(part.prefix), {}, 0};
-  // A file of training and validation is looked at once.
+  // Files shared by training and validation are checked once.
   if (split == SplitName::train || !config.data.validation.empty()) check_token_file(*open.tokens, config, rank, ranks);
   const int64_t sequences = open.tokens->sequences();
   open.range = config.data.validation.empty() ? split_range(parse_split(config.data.split), split, sequences)
@@ -86,7 +86,7 @@ TokenSamples open_token_samples(const Config& config, SplitName split, std::span
   std::vector<BlendedDataset::Part> blend;
   for (size_t i = 0; i < parts.size(); ++i) {
     const OpenPart& part = parts[i];
-    // Too small a part is an error of its own below; here it only must not count as nothing.
+    // A part that is too small is reported below; its weight must not be zero here.
     const double weight = part.weight.value_or(static_cast<double>(std::max<int64_t>(part.samples_per_epoch, 1)));
     blend.push_back({weight, part.tokens, part.range, cache_beside(wanted[i].prefix, d, warns)});
   }

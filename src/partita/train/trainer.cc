@@ -46,7 +46,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// So many steps in a row without an update: the run has diverged, and more steps change nothing.
+// After this many consecutive skipped steps the run has diverged, and further steps change nothing.
 constexpr int64_t kMostSkippedInARow = 10;
 
 class TrainingRun {
@@ -119,7 +119,8 @@ class TrainingRun {
     return std::chrono::seconds(config.parallel.timeout_seconds);
   }
 
-  // Data, engine and weights where the run starts. False: the checkpoint was damaged, and there is one before it.
+  // Sets up data, engine and weights at the starting point. False: the checkpoint is damaged, and there is an earlier
+  // one.
   bool prepare() {
     const std::filesystem::path from =
         agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
@@ -146,7 +147,7 @@ class TrainingRun {
     return true;
   }
 
-  // Of a run with adapters a checkpoint holds these alone.
+  // With adapters, a checkpoint holds only these.
   [[nodiscard]] Part own_part() const { return config_.lora.rank > 0 ? Part::adapters : Part::all; }
 
   void set_weights(const std::filesystem::path& checkpoint) {
@@ -160,7 +161,8 @@ class TrainingRun {
         if (config_.model.max_length > source.model.max_length)
           log::info("model.max_length is {}, and {} in {}, which has not seen positions beyond that",
                     config_.model.max_length, source.model.max_length, source.path.string());
-        // The checkpoint that was taken, and never adapters: those are trained on, and saved by this run.
+        // The full checkpoint the weights came from, never the adapters': those are trained further and saved by this
+        // run.
         base_ = std::filesystem::absolute(source.lora.rank > 0 ? source.base_path : source.path);
         stored_as_ = source.stored_as;
         load_weights(*engine_, source, seed);
@@ -168,7 +170,7 @@ class TrainingRun {
     }
   }
 
-  // A run that goes on has the base it had, even where model.from is a run that went on itself.
+  // A resumed run keeps its original base, even if model.from is itself a run that was continued since.
   [[nodiscard]] ModelSource adapted_model() const {
     if (!saved_.base.empty() && std::filesystem::exists(saved_.base)) return open_model(saved_.base);
     return open_model(config_.from, config_.base);
@@ -196,7 +198,7 @@ class TrainingRun {
 
   void start() {
     info_ = run_info(config_, *engine_, mesh_.data(), device_, step_, consumed_samples_);
-    (void)agree(peers_, [&] {  // all stop where it cannot be written
+    (void)agree(peers_, [&] {  // if it cannot be written, all ranks stop
       if (info_.rank == 0) write_run_files(config_, step_);
       return std::string();
     });
@@ -227,7 +229,7 @@ class TrainingRun {
     const int64_t update = step_ - skipped_steps_;
     const double rate =
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
-    const bool tuning = tuner_->running();  // its steps are no picture of those behind it
+    const bool tuning = tuner_->running();  // tuning steps are not representative
     tuner_->before_step();
     if (!tuning) profiler_->before_step();
     const StepResult r =
@@ -261,7 +263,7 @@ class TrainingRun {
                    .nan_steps = nan_steps_,
                    .memory_peak = device_use(device_).allocated};
     hooks_.after_step(*view_);
-    if (skipped_in_a_row_ >= kMostSkippedInARow && !scales_loss())  // a loss scale has an end of its own
+    if (skipped_in_a_row_ >= kMostSkippedInARow && !scales_loss())  // loss scaling has its own end condition
       fail(
           "the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at "
           "the data around sample {}",
@@ -314,14 +316,14 @@ class TrainingRun {
     hooks_.after_save(*view_);
   }
 
-  // What a signal is answered with while a step runs.
+  // Sets the message shown when a signal arrives during a step.
   void notice_interrupts() const {
     if (peers_.rank() != 0) return;
     const char* clear = log::terminal_width() > 0 ? "\r\x1b[K" : "";  // the progress bar's line
     set_interrupt_notice(clear + interrupt_notice(view_->step.seconds, config_.checkpoint.on_interrupt) + "\n");
   }
 
-  // A signal may reach one rank alone, or at different steps: all stop behind the same one.
+  // Signals may reach only one rank, or ranks at different steps; all must stop after the same step.
   bool everyone_stops() {
     if (folder_ && interrupt_requested()) folder_->lock().say_stopping();
     at::Tensor stop = at::zeros({1}, at::kInt);
@@ -331,7 +333,7 @@ class TrainingRun {
     return *stop.data_ptr<int32_t>() != 0;
   }
 
-  // What must stay for the resumed run to be the one that was not stopped.
+  // Properties that must match for a resumed run to reproduce an uninterrupted one.
   [[nodiscard]] std::map<std::string, std::string> identity() const {
     std::map<std::string, std::string> all = data_->identity();
     all["train.seed"] = std::to_string(config_.train.seed);
@@ -340,7 +342,7 @@ class TrainingRun {
     return all;
   }
 
-  // What all ranks see is said once.
+  // Warnings about what all ranks see are logged once.
   template <class... Args>
   void warn(fmt::format_string<Args...> format, Args&&... args) const {
     if (peers_.rank() == 0) log::warn(format, std::forward<Args>(args)...);
@@ -361,8 +363,8 @@ class TrainingRun {
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
-  RunState saved_;              // of the checkpoint
-  StoredTypes stored_as_;       // element types that the weights came in, for an export
+  RunState saved_;              // as read from the checkpoint
+  StoredTypes stored_as_;       // element types of the imported weights, for an export
   std::filesystem::path base_;  // base model of the adapters; empty: initial weights
   StartTimes start_times_;
   int64_t workspace_ = 0;  // bytes

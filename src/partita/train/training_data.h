@@ -1,4 +1,4 @@
-// The data of a run as micro-batches of training and validation: token files, or prompts with completions.
+// A run's data as micro-batches for training and validation: token files, or prompts with completions.
 //
 //   TrainingData data(config, rank, ranks);
 //   std::vector<Batch> batches = data.training(consumed_samples);    // this rank's micro-batches of one step
@@ -14,29 +14,30 @@
 
 namespace partita::internal {
 
-// Where a run stands.
+// Progress of a run.
 struct RunPosition {
   int64_t step = 0, consumed_samples = 0;
-  std::vector<int64_t> planned_samples;  // of the whole run, each time it was planned: TrainingData::planned_samples()
+  std::vector<int64_t>
+      planned_samples;  // of the whole run, one entry each time it was planned: TrainingData::planned_samples()
 };
 
 class TrainingData {
  public:
-  // Of the steps after `position`. Errors: missing or damaged files; a split with fewer tokens than a sample, or
-  // without examples; those of PromptDataset.
+  // Data for the steps after `position`. Errors: missing or damaged files; a split with less than one sample of tokens,
+  // or without examples; those of PromptDataset.
   TrainingData(const Config&, int rank, int ranks, RunPosition position = {});
 
-  // This rank's micro-batches of the step that begins behind `consumed_samples`. Views of buffers that the next call
-  // overwrites.
+  // This rank's micro-batches of the step that starts after `consumed_samples`. The batches are views of buffers that
+  // the next call overwrites.
   [[nodiscard]] std::vector<Batch> training(int64_t consumed_samples);
   // Global batch number `index` of validation: the same samples in every evaluation.
   [[nodiscard]] std::vector<Batch> validation(int64_t index);
 
-  // Of the whole run: as it was begun, then each time it was prolonged. A run that goes on is told, so that its samples
-  // stay.
+  // Planned length of the whole run in samples, at the start and after each extension. Pass it on resume, so that the
+  // samples stay the same.
   [[nodiscard]] const std::vector<int64_t>& planned_samples() const { return planned_; }
   [[nodiscard]] int64_t examples() const { return examples_; }  // training samples of one epoch
-  // What must stay for a resumed run to read the same samples, by name.
+  // Named properties that must not change for a resumed run to read the same samples.
   [[nodiscard]] const std::map<std::string, std::string>& identity() const { return identity_; }
 
  private:

@@ -38,7 +38,7 @@ CodePointSet CodePointSet::white_space() {
 CodePointSet CodePointSet::word() {
   CodePointSet set;
   for (const char* name : {"L", "M", "Nd", "Nl", "Pc"}) set.add(*of_category(name));
-  // Other_Alphabetic that is no mark: circled, squared and negative letters.
+  // Other_Alphabetic characters that are not marks: circled, squared and negative letters.
   for (const Range range : {Range{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}}) {
     set.add(range.first, range.last);
   }

@@ -1,6 +1,6 @@
-// Sets of code points, as the classes of a regular expression are.
+// Sets of code points, such as the character classes of regular expressions.
 //
-//   CodePointSet set = CodePointSet::of_category("L");   // any letter, by the pinned tables of unicode.h
+//   CodePointSet set = *CodePointSet::of_category("L");   // any letter, by the pinned tables of unicode.h
 //   set.add('0', '9');
 //   set = set.complement();
 #pragma once
@@ -20,23 +20,23 @@ class CodePointSet {
   };
 
   CodePointSet() = default;
-  // Of a general category ("Lu") or a group of them ("L"); nothing for another name.
+  // The set of a general category ("Lu") or a group of them ("L"); empty for other names.
   [[nodiscard]] static std::optional<CodePointSet> of_category(std::string_view name);
   [[nodiscard]] static CodePointSet white_space();  // the property: 25 code points
-  // \w as Unicode Technical Standard 18 has it: letters, marks, decimal and letter numbers, connectors, circled
+  // \w as defined by Unicode Technical Standard 18: letters, marks, decimal and letter numbers, connectors, circled
   // letters.
   [[nodiscard]] static CodePointSet word();
 
   void add(char32_t first, char32_t last) { ranges_.push_back({first, last}); }
   void add(const CodePointSet& other);
-  // All code points (surrogates are none) that are not in it.
+  // All code points that are not in this set; surrogates are in neither.
   [[nodiscard]] CodePointSet complement() const;
 
-  // Ascending, disjoint and not adjacent.
+  // Sorted, disjoint and not adjacent.
   [[nodiscard]] std::vector<Range> ranges() const;
 
  private:
-  std::vector<Range> ranges_;  // in any order
+  std::vector<Range> ranges_;  // unsorted
 };
 
 }  // namespace partita::internal

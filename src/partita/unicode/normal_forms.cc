@@ -16,7 +16,7 @@ namespace {
 
 using internal::normal_form_tables;
 
-// Hangul (Unicode standard, section 3.12): syllable = leading + vowel (+ trailing), by arithmetic.
+// Hangul (Unicode standard, section 3.12) is computed: syllable = leading + vowel (+ trailing).
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowel = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kLeadingCount = 19, kVowelCount = 21, kTrailingCount = 28;
 constexpr char32_t kSyllableCount = kLeadingCount * kVowelCount * kTrailingCount;
@@ -45,7 +45,7 @@ class Tables {
 
   [[nodiscard]] uint8_t combining_class(char32_t c) const { return combining_[c]; }
 
-  // False: the character stays as it is in this form whatever follows, and nothing before it changes because of it.
+  // False: the character never changes in this form, whatever follows, and never affects what precedes it.
   [[nodiscard]] bool may_change(NormalForm form, char32_t c) const {
     return c != kInvalidByte && (moves_[c] >> static_cast<int>(form) & 1) != 0;
   }
@@ -68,7 +68,7 @@ class Tables {
     out.append(found->second.begin(), found->second.end());
   }
 
-  // 0: the two do not compose.
+  // Returns 0 if the two do not compose.
   [[nodiscard]] char32_t compose(char32_t first, char32_t second) const {
     if (first >= kLeading && first < kLeading + kLeadingCount && second >= kVowel && second < kVowel + kVowelCount) {
       return kSyllables + ((first - kLeading) * kVowelCount + (second - kVowel)) * kTrailingCount;
@@ -81,14 +81,14 @@ class Tables {
     return found == compositions_.end() ? 0 : found->second;
   }
 
-  // Ordered decompositions become compositions, in place.
+  // Composes ordered decompositions in place.
   void compose_all(std::u32string& text) const {
-    size_t starter = text.size(), end = 0;  // text[starter] takes what follows; text[0 .. end) is done
+    size_t starter = text.size(), end = 0;  // text[starter] may absorb later characters; text[0 .. end) is done
     uint8_t last_class = 0;
     for (const char32_t c : text) {
       const uint8_t found = combining_class(c);
       if (starter < end) {
-        // Blocked: something between that is not of a lower class.
+        // Blocked if a character in between does not have a lower class.
         const bool adjacent = end == starter + 1;
         if (adjacent || (last_class != 0 && last_class < found)) {
           if (const char32_t composed = compose(text[starter], c); composed != 0) {
@@ -124,10 +124,10 @@ class Tables {
     return text.size() > 1 || text.front() != c;
   }
 
-  std::vector<uint8_t> combining_, moves_;  // moves_: a bit a form
+  std::vector<uint8_t> combining_, moves_;  // moves_: one bit per form
   Decompositions canonical_, compatible_;
   std::unordered_map<uint64_t, char32_t> compositions_;
-  std::vector<char32_t> seconds_;  // what composes with a character before it
+  std::vector<char32_t> seconds_;  // characters that compose with a preceding one
 };
 
 const Tables& tables() {
@@ -135,12 +135,12 @@ const Tables& tables() {
   return made;
 }
 
-// The end of the ASCII text at `at`, eight bytes at a time.
+// End of the ASCII text at `at`, scanning eight bytes at a time.
 size_t ascii_end(std::string_view text, size_t at) {
   for (uint64_t eight; text.size() - at >= sizeof eight; at += sizeof eight) {
     std::memcpy(&eight, text.data() + at, sizeof eight);
     if (const uint64_t high = eight & 0x8080808080808080; high != 0) {
-      return at + static_cast<size_t>(std::countr_zero(high)) / 8;  // little-endian, as all supported processors
+      return at + static_cast<size_t>(std::countr_zero(high)) / 8;  // little-endian, like all supported processors
     }
   }
   while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
@@ -166,9 +166,10 @@ std::string_view normalized(NormalForm form, std::string_view text, std::string&
   const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
   out.clear();
   std::u32string part;
-  size_t copied = 0, before = text.size();  // the character before `at`, if it may compose with what comes
+  size_t copied = 0, before = text.size();  // offset of the preceding character, if it may compose with the next ones
   for (size_t at = 0; at < text.size();) {
-    if (const size_t end = ascii_end(text, at); end > at) {  // no ASCII character changes or composes with one before
+    if (const size_t end = ascii_end(text, at);
+        end > at) {  // ASCII never changes or composes with a preceding character
       before = end - 1;
       at = end;
       continue;
@@ -179,7 +180,7 @@ std::string_view normalized(NormalForm form, std::string_view text, std::string&
       at += c.bytes;
       continue;
     }
-    // From the unchanging character before to the next one: what happens here concerns nothing else.
+    // Normalize from the preceding unchanging character to the next one, independently of the rest.
     const size_t begin = before < at ? before : at;
     out.append(text, copied, begin - copied);
     part.clear();

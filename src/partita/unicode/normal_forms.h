@@ -1,10 +1,9 @@
-// The normal forms of Unicode Standard Annex 15, from tables of a pinned version (9.0, that of Hugging Face's
-// tokenizers: a character of a later version stays as it is).
+// The normalization forms of Unicode Standard Annex 15, from tables of a pinned version (9.0, as in Hugging Face's
+// tokenizers: characters of later versions are unchanged).
 //
 //   normalized(NormalForm::nfc, "e\u0301") == "\u00E9"
 //
-// Bytes that are no part of well-formed UTF-8 stay as they are. Linear, but for runs of combining marks, which are
-// sorted.
+// Bytes that are not part of well-formed UTF-8 are unchanged. Linear time, except for sorting runs of combining marks.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,12 +13,12 @@ namespace partita::internal {
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 [[nodiscard]] std::string normalized(NormalForm form, std::string_view text);
-// The same without a copy where nothing changes: `text` itself, or a view of `buffer`.
+// The same without copying unchanged text: returns `text` itself, or a view of `buffer`.
 [[nodiscard]] std::string_view normalized(NormalForm form, std::string_view text, std::string& buffer);
 
-// General category M, as of the same version.
+// General category M in the same version.
 [[nodiscard]] bool is_mark(char32_t code_point);
-// General category P (as of Unicode 8.0), and the signs of ASCII that are no letters or digits.
+// General category P in Unicode 8.0, and all ASCII symbols that are not letters or digits.
 [[nodiscard]] bool is_punctuation(char32_t code_point);
 
 }  // namespace partita::internal

@@ -9,8 +9,8 @@ namespace {
 unsigned char byte_at(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
 bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// What a leading byte promises (Unicode standard, table 3-7): the sequence's bytes, 0 if it leads none, and the range
-// of its second byte, which rules out overlong forms, surrogates and values above U+10FFFF.
+// Properties of a lead byte (Unicode standard, table 3-7): the length of its sequence, 0 if it is not a lead byte, and
+// the range of its second byte, which excludes overlong forms, surrogates and values above U+10FFFF.
 struct Lead {
   uint32_t bytes;
   unsigned char second_min, second_max;
@@ -29,7 +29,7 @@ Lead lead_of(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// Bytes from `at` that begin a well-formed sequence: all of it, or what stands of it before it breaks.
+// Number of bytes from `at` that begin a well-formed sequence: all of it, or the part before the error.
 uint32_t well_formed_prefix(std::string_view text, size_t at, const Lead& lead) {
   if (lead.bytes == 0) return 0;
   const size_t end = std::min(text.size(), at + lead.bytes);
@@ -74,7 +74,7 @@ void append_utf8(std::string& out, char32_t c) {
 
 std::optional<size_t> find_invalid_utf8(std::string_view text, size_t from) {
   for (size_t i = from; i < text.size();) {
-    // Most text is ASCII: eight bytes at a time.
+    // Most text is ASCII: skip eight bytes at a time.
     uint64_t eight;
     if (text.size() - i >= sizeof eight) {
       std::memcpy(&eight, text.data() + i, sizeof eight);

@@ -24,7 +24,7 @@ std::array<TokenId, 256> byte_tokens(const std::unordered_map<std::string_view, 
   std::array<TokenId, 256> tokens{};
   for (size_t byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(std::string(1, static_cast<char>(byte)));
-    // Without a token: one of has_all_bytes()'s exceptions, which stands in no text that arrives here.
+    // Bytes without a token are has_all_bytes()'s exceptions, which never occur in the text encoded here.
     tokens[byte] = found != ids.end() ? found->second : ids.at("?");
   }
   return tokens;

@@ -1,11 +1,11 @@
-// Byte-level BPE as in GPT-2: pretokens (splitter.h), then ranked merges of neighbouring tokens inside each; loading in
-// tokenizer_json.h, gpt2_files.h and tiktoken.h.
+// Byte-level BPE as in GPT-2: splits text into pretokens (splitter.h), then applies ranked merges of adjacent tokens
+// within each. Loaders are in tokenizer_json.h, gpt2_files.h and tiktoken.h.
 //
 //   const ByteLevelBpe tokenizer(load_gpt2_files("vocab.json", "merges.txt"));
 //   std::vector<TokenId> ids = tokenizer.encode("Hello world");
 //
-// Which merge comes next: always the lowest rank in the pretoken, the leftmost of equals, as in Hugging Face's
-// tokenizers. A pretoken of n bytes takes O(n log n).
+// Merge order: always the pair with the lowest rank in the pretoken, the leftmost on ties, as in Hugging Face's
+// tokenizers. O(n log n) for a pretoken of n bytes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,11 +23,11 @@ namespace partita::internal {
 
 struct ByteLevelBpeOptions {
   SplitPattern pattern = SplitPattern::gpt2;
-  bool ignore_merges = false;  // a pretoken that is a token becomes it, whatever merging would make
+  bool ignore_merges = false;  // a pretoken that is a token becomes that token, without merging
 };
 
-// Text alone: what a file has beside the model (normalizer, added tokens, tokens around a text) is pipeline.h's, which
-// gives this class the text in between. EncodeOptions therefore change nothing here.
+// Handles plain text only. The rest of a tokenizer file (normalizer, added tokens, surrounding tokens) is handled by
+// pipeline.h, which passes the text in between to this class. EncodeOptions therefore have no effect.
 class ByteLevelBpe final : public Tokenizer {
  public:
   // Error: validate(model, origin).
@@ -40,14 +40,14 @@ class ByteLevelBpe final : public Tokenizer {
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
 
   [[nodiscard]] const ByteLevelBpeOptions& options() const { return options_; }
-  // The token of exactly these bytes that text may become, if there is one.
+  // The token with exactly these bytes that ordinary text can produce, if any.
   [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;
   [[nodiscard]] const MergeTable& merges() const { return merges_; }
 
  private:
   BpeModel model_;
   ByteLevelBpeOptions options_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // views into model_
+  std::unordered_map<std::string_view, TokenId> ids_;  // keys are views into model_
   MergeTable merges_;
   std::optional<TokenId> end_of_document_;
 };

@@ -5,7 +5,7 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kSlack = ShortPretokens::kInside + 1;  // ids written past the end, and overwritten
+constexpr size_t kSlack = ShortPretokens::kInside + 1;  // ids written past the end, then overwritten
 
 }  // namespace
 
@@ -28,11 +28,14 @@ void BpeEncoder::encode(std::string_view text, std::vector<TokenId>& ids) {
 void BpeEncoder::encode_window(const PretokenScanner::Window& window, std::vector<TokenId>& ids) {
   short_.tidy();
   const size_t bytes = window.bounds.back();
-  if (found_.size() < bytes + kSlack + 1) found_.resize(bytes + kSlack + 1);  // a token has at least a byte
+  if (found_.size() < bytes + kSlack + 1) found_.resize(bytes + kSlack + 1);  // at least one byte per token
   TokenId* out = found_.data();
   const uint32_t* bounds = window.bounds.data();
   const size_t count = window.bounds.size() - 1;
-  // Looks up pretokens from `first` on: asks for their places in memory, which are on the way while others are read.
+  // Software pipeline over batches of kBatch pretokens, double-buffered in lookups[batch % 2]:
+  //   iteration      0         1         2
+  //   prepare        batch 1   batch 2   batch 3     compute keys, prefetch their cache sets
+  //   read           batch 0   batch 1   batch 2     the sets have arrived in cache by now
   struct Lookup {
     ShortPretokens::Key key;
     ShortPretokens::Entry* set;

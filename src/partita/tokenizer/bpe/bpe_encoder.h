@@ -1,4 +1,4 @@
-// What encodes with a ByteLevelBpe: pretokens by the window, their ids from memory, and merging for the others.
+// Encoder of ByteLevelBpe: scans text in windows, looks pretokens up in caches, and merges the rest.
 #pragma once
 #include <span>
 #include <string_view>
@@ -21,7 +21,7 @@ class BpeEncoder final : public Encoder {
 
  private:
   void encode_window(const PretokenScanner::Window& window, std::vector<TokenId>& ids);
-  // The ids of a pretoken; valid until the next call.
+  // The ids of a pretoken that the fast path did not find; valid until the next call.
   std::span<const TokenId> encode_rare(std::string_view pretoken, ShortPretokens::Entry* set,
                                        const ShortPretokens::Key& key);
   std::span<const TokenId> encode_long(std::string_view pretoken);
@@ -35,7 +35,7 @@ class BpeEncoder final : public Encoder {
   ShortPretokens short_;
   PretokenCache others_;
   std::vector<TokenId> merged_;
-  std::vector<TokenId> found_;  // of the window
+  std::vector<TokenId> found_;  // ids of the current window
 };
 
 }  // namespace partita::internal

@@ -7,8 +7,8 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kShort = 32;     // bytes up to which looking through all pairs beats a heap
-constexpr size_t kMedium = 4096;  // and a heap beats lists
+constexpr size_t kShort = 32;     // bytes up to which scanning all pairs beats a heap
+constexpr size_t kMedium = 4096;  // bytes up to which a heap beats per-rank lists
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr TokenId kGone = -1;
 
@@ -33,12 +33,12 @@ void BpeMerger::merge_part(std::string_view part, std::vector<TokenId>& ids) {
   }
   RankLists lists(table_->ranks());
   merge_list(part, lists, ids);
-  nodes_ = {};  // so much memory is not kept
+  nodes_ = {};  // release large buffers
 }
 
 void BpeMerger::merge_short(std::string_view pretoken, std::vector<TokenId>& ids) const {
   TokenId tokens[kShort];
-  uint32_t ranks[kShort];  // of token i and the next
+  uint32_t ranks[kShort];  // rank of tokens i and i + 1
   size_t count = pretoken.size();
   if (count == 0) return;
   for (size_t i = 0; i < count; ++i) tokens[i] = table_->byte_token(pretoken[i]);
@@ -66,7 +66,7 @@ void BpeMerger::merge_short(std::string_view pretoken, std::vector<TokenId>& ids
 template <class Queue>
 void BpeMerger::merge_list(std::string_view pretoken, Queue& queue, std::vector<TokenId>& ids) {
   const auto count = static_cast<uint32_t>(pretoken.size());
-  // Of the token at a place and the next.
+  // Rank of the token at a position and the next one.
   const auto rank_at = [this](uint32_t at) {
     const Node& node = nodes_[at];
     return node.after == kNone ? MergeTable::kNone : table_->rank(node.id, nodes_[node.after].id);
@@ -81,7 +81,7 @@ void BpeMerger::merge_list(std::string_view pretoken, Queue& queue, std::vector<
 
   while (const auto next = queue.pop()) {
     Node& left = nodes_[next->place];
-    // One of the two has merged with another since: the pair that stands here now has been pushed by itself.
+    // One of the two has merged with another token since; the pair now at this position has its own queue entry.
     if (left.id == kGone || rank_at(next->place) != next->rank) continue;
     Node& right = nodes_[left.after];
     left.id = table_->result(next->rank);

@@ -1,5 +1,5 @@
-// Merges the bytes of one pretoken: short ones in small arrays, others in a linked list with a queue of the pairs that
-// may merge.
+// Merges the bytes of one pretoken: short ones in small arrays, longer ones in a linked list with a queue of candidate
+// pairs.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace partita::internal {
 class BpeMerger {
  public:
   explicit BpeMerger(const MergeTable& table) : table_(&table) {}
-  // Appends the ids of `pretoken`. The buffers are kept for the next.
+  // Appends the ids of `pretoken`. Buffers are reused between calls.
   void merge(std::string_view pretoken, std::vector<TokenId>& ids);
 
  private:
@@ -23,7 +23,7 @@ class BpeMerger {
   template <class Queue>
   void merge_list(std::string_view pretoken, Queue& queue, std::vector<TokenId>& ids);
 
-  struct Node {  // a token of the list; `before` and `after` are indices, kNone at the ends
+  struct Node {  // token in the linked list; `before` and `after` are indices, kNone at the ends
     TokenId id;
     uint32_t before, after;
   };

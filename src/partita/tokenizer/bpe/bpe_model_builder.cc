@@ -62,7 +62,7 @@ std::optional<TokenId> BpeModelBuilder::find(const std::string& name) const {
 
 BpeModel BpeModelBuilder::build() {
   BpeModel model;
-  // Some vocabularies leave ids out, but none many.
+  // Vocabularies may skip ids, but not many.
   const size_t most = 2 * names_.size() + 1024;
   size_t size = 0;
   for (const auto& [id, name] : names_) {

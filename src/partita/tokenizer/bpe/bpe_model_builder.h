@@ -1,4 +1,4 @@
-// Builds a BpeModel from what the file formats hold: names with ids in any order, and merges by name.
+// Builds a BpeModel from file contents: token names with ids in any order, and merges by name.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace partita::internal {
 
-// What the names of tokens are.
+// Encoding of token names.
 enum class TokenNames {
   printable_bytes,  // byte_level.h
   text,             // UTF-8
@@ -19,24 +19,25 @@ enum class TokenNames {
 
 class BpeModelBuilder {
  public:
-  // `origin`, a file name, begins the messages.
+  // `origin`, a file name, prefixes error messages.
   explicit BpeModelBuilder(std::string origin, TokenNames names = TokenNames::printable_bytes)
       : origin_(std::move(origin)), kind_(names) {}
 
-  // Error: a negative or huge id, an id or a name that is taken.
+  // Error: a negative or huge id; an id or name that is already used.
   void add_token(std::string name, int64_t id);
-  // May repeat a token of the same name and id: it becomes special. Its name is text, not printable bytes.
+  // May repeat an existing token with the same name and id, which then becomes special. Its name is text, not printable
+  // bytes.
   void add_special(const std::string& name, int64_t id);
-  // The same for an added token, which is no special one if the vocabulary has it and text may become it: a merge makes
-  // it, it is one byte, `whole_words` are looked up (ignore_merges), or names are text.
+  // The same for an added token, which is not special if the vocabulary has it and text can produce it: it is the
+  // result of a merge, a single byte, looked up as a whole (`whole_words`, i.e. ignore_merges), or names are text.
   void add_added(const std::string& name, int64_t id, bool whole_words);
-  // In rank order, after the tokens. Error: left, right, or the two joined are no tokens.
+  // Call in rank order, after adding all tokens. Error: left, right or their concatenation is not a token.
   void add_merge(std::string_view left, std::string_view right);
-  // For a file in its own right: merges.txt.
+  // For merges in a separate file: merges.txt.
   void add_merge(std::string_view left, std::string_view right, std::string_view origin);
 
   [[nodiscard]] std::optional<TokenId> find(const std::string& name) const;
-  // Error: an id that is far beyond the number of tokens; a name that is not the printable form of bytes.
+  // Error: an id far beyond the number of tokens; a name that is not the printable form of bytes.
   [[nodiscard]] BpeModel build();
 
  private:

@@ -14,7 +14,8 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;  // of a long text, for one thread
+constexpr size_t kPieceBytes =
+    size_t{1} << 20;  // long texts are split into pieces of this size, one per thread at a time
 
 using Pair = std::pair<TokenId, TokenId>;
 
@@ -31,7 +32,7 @@ struct Word {
   int64_t count;
 };
 
-// The state of training: words as they are merged so far, and every pair of neighbours with its count and its words.
+// Training state: words as merged so far, and every adjacent pair with its count and the words that contain it.
 class PairStatistics {
  public:
   explicit PairStatistics(std::vector<Word> words) : words_(std::move(words)) {
@@ -44,21 +45,21 @@ class PairStatistics {
     for (const auto& [pair, entry] : pairs_) queue_.push({entry.count, pair});
   }
 
-  // The most frequent pair, the smallest of equals; count 0 if no two neighbours are left.
+  // The most frequent pair, smallest ids on ties; count 0 if no pairs are left.
   std::pair<Pair, int64_t> most_frequent() {
     while (!queue_.empty()) {
       const Candidate best = queue_.top();
       const auto found = pairs_.find(best.pair);
       const int64_t count = found == pairs_.end() ? 0 : found->second.count;
       if (count == best.count) return {best.pair, count};
-      // Counted less since it was queued: it waits in its new place. (More: a newer candidate came before it.)
+      // Its count dropped since it was queued: requeue it. (If the count rose, a newer entry came first.)
       queue_.pop();
       if (count > 0 && count < best.count) queue_.push({count, best.pair});
     }
     return {{}, 0};
   }
 
-  // Replaces the pair by `result` in every word, from left to right.
+  // Replaces the pair by `result` in all words, from left to right.
   void merge(const Pair& pair, TokenId result) {
     auto node = pairs_.extract(pair);
     std::vector<uint32_t>& words = node.mapped().words;
@@ -66,7 +67,7 @@ class PairStatistics {
     words.erase(std::unique(words.begin(), words.end()), words.end());
     grown_.clear();
     for (uint32_t w : words) merge_in_word(w, pair, result);
-    pairs_.erase(pair);  // its own count was taken down on the way
+    pairs_.erase(pair);  // its count was decremented along the way
     std::sort(grown_.begin(), grown_.end());
     grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
     for (const Pair& other : grown_) {
@@ -77,10 +78,10 @@ class PairStatistics {
  private:
   struct Entry {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // that hold or once held the pair; may repeat
+    std::vector<uint32_t> words;  // words that contain or once contained the pair; may repeat
   };
   struct Candidate {
-    int64_t count;  // when it was queued
+    int64_t count;  // at the time it was queued
     Pair pair;
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
@@ -93,7 +94,7 @@ class PairStatistics {
     if (by > 0 && (entry.words.empty() || entry.words.back() != word)) entry.words.push_back(word);
   }
 
-  // The neighbours on either side form new pairs with the result; the old ones are uncounted.
+  // Updates the counts: the neighbors on both sides form new pairs with the result, and their old pairs disappear.
   void merge_in_word(uint32_t w, const Pair& pair, TokenId result) {
     Word& word = words_[w];
     std::vector<TokenId>& tokens = word.tokens;
@@ -141,7 +142,7 @@ std::vector<Word> words_of(const std::vector<PretokenCount>& counts) {
   return words;
 }
 
-// Names that a tokenizer.json can hold.
+// Error: names that tokenizer.json cannot hold.
 void check_special_tokens(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) fail("a special token has no name");
@@ -193,7 +194,7 @@ void PretokenCounter::add(std::span<const std::string_view> texts) {
   const auto count_share = [&](size_t thread) {
     try {
       for (size_t i = thread; i < pieces.size(); i += counts_.size()) count(pieces[i], counts_[thread]);
-    } catch (...) {  // memory runs out: an exception that leaves a thread would end the process
+    } catch (...) {  // out of memory: an exception must not leave the thread
       errors[thread] = std::current_exception();
     }
   };
@@ -237,7 +238,7 @@ BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOpt
     if (count < std::max<int64_t>(options.min_frequency, 1)) break;
     const std::string joined =
         model.tokens[static_cast<size_t>(pair.first)] + model.tokens[static_cast<size_t>(pair.second)];
-    // Two pairs may spell the same bytes: a second merge then leads to the first one's token.
+    // Two pairs may spell the same bytes: the second merge then produces the first one's token.
     const auto [place, added] = ids.emplace(joined, static_cast<TokenId>(model.tokens.size()));
     if (added) model.tokens.push_back(joined);
     model.merges.push_back({pair.first, pair.second, place->second});

@@ -1,13 +1,13 @@
-// Learns a byte-level BPE from text: counts pretokens, then joins the most frequent pair of neighbours again and again
-// (R. Sennrich et al., ACL 2016), keeping the pair counts up to date instead of counting anew.
+// Trains a byte-level BPE: counts pretokens, then repeatedly merges the most frequent adjacent pair (R. Sennrich et
+// al., ACL 2016), updating the pair counts incrementally.
 //
 //   PretokenCounter counter(threads);
-//   counter.add(documents);                                 // as often as there are more
+//   counter.add(documents);                                 // repeat for more documents
 //   BpeModel model = train_bpe(counter.counts(), {.vocab_size = 4096});
 //   save_tokenizer_json(model, "tokenizer.json");
 //
-// Deterministic, whatever the number of threads: of equally frequent pairs the one with the smallest ids comes first.
-// Ids: the 256 bytes in GPT-2's order (byte_level.h), the merges as they are learnt, then the special tokens.
+// Deterministic for any number of threads: ties between equally frequent pairs go to the smallest ids. Ids: the 256
+// bytes in GPT-2's order (byte_level.h), the merges in the order learned, then the special tokens.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -30,10 +30,10 @@ struct PretokenCount {
 class PretokenCounter {
  public:
   explicit PretokenCounter(int threads);
-  // Counted by all threads; long texts are cut where that changes no pretoken.
+  // Counts on all threads; long texts are split where that does not change pretokens.
   void add(std::span<const std::string_view> texts);
   void add(std::string_view text) { add(std::span(&text, 1)); }
-  // Pretokens in byte order.
+  // Pretokens sorted by their bytes.
   [[nodiscard]] std::vector<PretokenCount> counts() const;
 
  private:
@@ -43,19 +43,19 @@ class PretokenCounter {
   };
   using Counts = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
   static void count(std::string_view text, Counts& counts);
-  std::vector<Counts> counts_;  // one a thread
+  std::vector<Counts> counts_;  // one per thread
 };
 
 struct BpeTrainerOptions {
-  int64_t vocab_size = 4096;  // bytes, merges and special tokens
-  int64_t min_frequency = 2;  // a rarer pair is not merged: the vocabulary may stay smaller than asked for
+  int64_t vocab_size = 4096;  // counts bytes, merges and special tokens
+  int64_t min_frequency = 2;  // rarer pairs are not merged, so the vocabulary may end up smaller
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
 };
 
-// Error: a vocab_size that has no room for bytes and special tokens, or is beyond reason; names that cannot be special.
+// Error: vocab_size too small for bytes and special tokens, or unreasonably large; invalid names of special tokens.
 void check(const BpeTrainerOptions& options);
 
-// progress(merges learnt, merges wanted) is called now and then. Error: those of check(); no text.
+// progress(merges learned, merges requested) is called periodically. Error: those of check(); no text.
 [[nodiscard]] BpeModel train_bpe(const std::vector<PretokenCount>& counts, const BpeTrainerOptions& options,
                                  const std::function<void(int64_t, int64_t)>& progress = {});
 

@@ -32,7 +32,7 @@ class Encoding final : public Encoder {
   }
 
  private:
-  // Dropped characters leave no gap: what stands beside them may merge.
+  // Dropped characters leave no gap: their neighbors may merge.
   std::string_view keep_known(std::string_view text) {
     kept_.clear();
     for (size_t at = 0; at < text.size();) {
@@ -45,8 +45,8 @@ class Encoding final : public Encoder {
 
   CharBpeEncoder encoder_;
   const std::unordered_map<std::string_view, TokenId>* tokens_;
-  bool whole_texts_;  // are looked up
-  bool drops_;        // characters without a token
+  bool whole_texts_;  // look up whole texts first
+  bool drops_;        // drop characters without a token
   std::string kept_;
 };
 
@@ -62,7 +62,7 @@ std::unordered_map<std::string_view, TokenId> ids_of(const BpeModel& model, std:
   return ids;
 }
 
-// What unknown characters become, and the tokens for it: no merge may take or make them.
+// How to encode unknown characters, with the tokens for it, which no merge may use or produce.
 UnknownChars unknown_chars(const CharBpeOptions& options, const std::unordered_map<std::string_view, TokenId>& ids,
                            const std::vector<std::string>& tokens, std::string_view origin) {
   const auto vocab_size = static_cast<int64_t>(tokens.size());
@@ -87,7 +87,7 @@ UnknownChars unknown_chars(const CharBpeOptions& options, const std::unordered_m
     unknown.as = options.fuse_unk ? UnknownChars::As::fused : UnknownChars::As::each;
     unknown.unk = *options.unk;
   }
-  // Only unknown characters are joined: a token that stands for them and for itself would need to be told apart.
+  // Only unknown characters are fused: a token that also stands for itself could not be told apart.
   const std::string_view name = unknown.unk < 0 ? std::string_view() : tokens[static_cast<size_t>(unknown.unk)];
   if (unknown.as == UnknownChars::As::fused && !name.empty() && char_bytes(name, 0) == name.size()) {
     fail(
@@ -100,7 +100,7 @@ UnknownChars unknown_chars(const CharBpeOptions& options, const std::unordered_m
 
 CharBpeTable make_table(const BpeModel& model, const std::unordered_map<std::string_view, TokenId>& ids,
                         const CharBpeOptions& options, std::string_view origin) {
-  std::unordered_set<TokenId> stand_ins;  // for unknown characters
+  std::unordered_set<TokenId> stand_ins;  // tokens that stand for unknown characters
   if (options.unk) stand_ins.insert(*options.unk);
   if (options.byte_fallback) {
     for (size_t byte = 0; byte < 256; ++byte) {

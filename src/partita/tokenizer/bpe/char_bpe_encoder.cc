@@ -61,7 +61,7 @@ void CharBpeEncoder::encode_part(std::string_view text, std::vector<TokenId>& id
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t count = table_->joins().find_ends(text, at, ends);
-    // All keys first, so that memory is there when the first is asked for.
+    // Compute all keys first, so that their memory is prefetched before the first lookup.
     for (size_t u = 0, first = begin; u < count; first = ends[u++]) {
       if (ends[u] - first > UnitCache::kShort) [[unlikely]]
         continue;

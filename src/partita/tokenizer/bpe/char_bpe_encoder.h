@@ -1,9 +1,9 @@
-// The encoder of BPE over characters that CharBpe (char_bpe.h) and SentencePiece (sentencepiece_bpe.h) share: units
-// (char_joins.h), a cache of their ids, merges for those that are new.
+// The character BPE encoder shared by CharBpe (char_bpe.h) and SentencePiece (sentencepiece_bpe.h): splits text into
+// units (char_joins.h), looks their ids up in a cache, and merges new units.
 //
 //   CharBpeEncoder encoder(table, unknown, vocab_size);
 //   encoder.begin_text();
-//   encoder.encode_part("▁Hello▁", ids);        // parts of one text that no merge joins
+//   encoder.encode_part("▁Hello▁", ids);        // parts of one text that no merge crosses
 //   encoder.encode_part("world", ids);
 #pragma once
 #include <array>
@@ -17,40 +17,40 @@
 
 namespace partita::internal {
 
-// What characters that are no token become.
+// What to emit for characters that are not tokens.
 struct UnknownChars {
   enum class As : uint8_t {
     dropped,
-    each,   // `unk`, one a character
-    fused,  // `unk`, one for neighbours
-    bytes,  // a token a byte
+    each,   // one `unk` per character
+    fused,  // one `unk` per run of adjacent characters
+    bytes,  // one token per byte
   };
   As as = As::dropped;
   TokenId unk = -1;
   std::array<TokenId, 256> bytes{};
-  bool space_is_block = false;  // in the text ' ' stands for U+2581: its bytes are that character's
+  bool space_is_block = false;  // the text uses ' ' in place of U+2581; emit the bytes of that character for it
 
-  // The ids of one or several characters. `after_unknown`: so was the character before.
+  // Appends the ids of one or more characters. `after_unknown`: the preceding character was unknown too.
   void append(std::string_view characters, bool after_unknown, std::vector<TokenId>& ids) const;
 };
 
 class CharBpeEncoder {
  public:
-  // Symbols below `vocab_size` are token ids, others unknown characters. All is kept by reference.
+  // Symbols below `vocab_size` are token ids, others are unknown characters. Keeps references to its arguments.
   CharBpeEncoder(const CharBpeTable& table, const UnknownChars& unknown, int64_t vocab_size)
       : table_(&table), unknown_(&unknown), vocab_size_(vocab_size) {}
 
   void begin_text() { after_unknown_ = false; }
-  // A part's neighbours have to be parts that no merge joins it with.
+  // No merge may cross between a part and its neighbors.
   void encode_part(std::string_view text, std::vector<TokenId>& ids);
-  // A token that stands for itself.
+  // Appends a token that is not encoded from text.
   void put(TokenId id, std::vector<TokenId>& ids) {
     ids.push_back(id);
     after_unknown_ = false;
   }
 
  private:
-  // The ids of a unit that the cache's first level does not have; valid until the next call.
+  // The ids of a unit that is not in the first cache level; valid until the next call.
   std::span<const TokenId> look_up(std::string_view unit, const UnitCache::Key& key);
   void encode_unit(std::string_view unit, std::vector<TokenId>& ids);
   [[nodiscard]] std::span<const TokenId> without_second_unknown(std::span<const TokenId> ids) {
@@ -76,7 +76,7 @@ class CharBpeEncoder {
   std::vector<TokenId> unit_ids_;
 };
 
-// The characters of `text` as symbols, appended.
+// Appends the characters of `text` as symbols.
 void append_symbols(const CharBpeTable& table, std::string_view text, size_t begin, size_t end,
                     std::vector<SymbolAt>& symbols);
 

@@ -1,12 +1,12 @@
-// Merges the symbols of a text by rank: pairs of neighbours, always the one of the lowest rank, the leftmost of equals.
+// Merges adjacent symbols of a text by rank: always the pair with the lowest rank, the leftmost on ties.
 //
 //   std::vector<SymbolAt> symbols = ...;          // the characters
 //   CharBpeMerger merger;
 //   merger.merge(table, symbols);                 // in place
 //
-// n symbols take O(n log n) and some 24 n bytes. Few take a plain search for the lowest, which is faster; very many are
-// kept in lists by rank, whose places are gone through in ascending order, and only what a merge makes of a rank that
-// has been reached already goes through a heap.
+// n symbols take O(n log n) time and about 24 n bytes. For few symbols, a linear search for the lowest rank is faster.
+// For very many, candidates are kept in one list per rank, processed in ascending order; only new candidates whose rank
+// has already been reached go through a heap.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace partita::internal {
 
 struct SymbolAt {
   Symbol symbol;
-  uint32_t begin;  // its first byte in the text
+  uint32_t begin;  // offset of its first byte in the text
 };
 
 class CharBpeMerger {
@@ -26,12 +26,12 @@ class CharBpeMerger {
   void merge(const CharBpeTable& table, std::vector<SymbolAt>& symbols) {
     merge(table, symbols, [](Symbol, Symbol, Symbol) {});
   }
-  // on_pair(left, right, result): each pair that might merge, in the order in which it comes up.
+  // on_pair(left, right, result) is called for each candidate pair as it appears.
   template <class OnPair>
   void merge(const CharBpeTable& table, std::vector<SymbolAt>& symbols, OnPair on_pair);
 
  private:
-  struct Candidate {  // the pair whose left symbol stands at `left`; stale if it has another rank by now
+  struct Candidate {  // the pair whose left symbol is at `left`; stale if its rank has changed
     int32_t rank;
     uint32_t left;
   };
@@ -40,11 +40,11 @@ class CharBpeMerger {
 
   static constexpr uint32_t kEnd = UINT32_MAX;
   static constexpr size_t kFew = 48, kMany = 1 << 16;
-  static constexpr Symbol kGone = INT32_MIN;  // merged into the symbol before it
+  static constexpr Symbol kGone = INT32_MIN;  // merged into the preceding symbol
 
   std::vector<CharBpeTable::Found> found_;
   std::vector<Candidate> heap_;
-  std::vector<std::vector<uint32_t>> by_rank_;  // left places of candidates of ranks to come
+  std::vector<std::vector<uint32_t>> by_rank_;  // left positions of candidates, for ranks not yet reached
   std::vector<uint32_t> before_, after_;
 };
 
@@ -80,8 +80,8 @@ void CharBpeMerger::merge(const CharBpeTable& table, std::vector<SymbolAt>& symb
   constexpr auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank > b.rank || (a.rank == b.rank && a.left > b.left);
   };
-  int32_t rank = -1;  // whose candidates are being merged
-  // Lists by rank take memory of their own: for short texts a heap alone.
+  int32_t rank = -1;  // rank being merged
+  // Per-rank lists use extra memory, so short texts use only the heap.
   const bool by_rank = count > kMany;
   heap_.clear();
   before_.resize(count);
@@ -98,7 +98,7 @@ void CharBpeMerger::merge(const CharBpeTable& table, std::vector<SymbolAt>& symb
       std::push_heap(heap_.begin(), heap_.end(), later);
     }
   };
-  // Merges the pair at `left` if one of this rank stands there still.
+  // Merges the pair at `left` if it still has this rank.
   const auto merge_at = [&](int32_t its_rank, uint32_t left) {
     if (symbols[left].symbol == kGone || after_[left] == kEnd) return;
     const uint32_t right = after_[left];

@@ -1,7 +1,7 @@
-// What BPE over characters looks up: characters -> symbols, pairs of symbols -> merges, and where no merge crosses.
+// Lookup tables of character BPE: characters -> symbols, pairs of symbols -> merges, and where no merge can cross.
 //
-// Symbols are numbers that stand for strings: token ids, and numbers above them for characters that are no token but
-// stand in one. A character of no symbol never merges.
+// A symbol is a number for a string: a token id, or a number above all ids for a character that occurs in tokens but is
+// not one. Characters without a symbol never merge.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace partita::internal {
 
 using Symbol = int32_t;
-inline constexpr Symbol kNoSymbol = -1;  // and below: symbols that never merge
+inline constexpr Symbol kNoSymbol = -1;  // this and lower values never merge
 
 struct SymbolMerge {
-  Symbol left, right;  // become
+  Symbol left, right;  // the pair that merges
   Symbol result;
-  int32_t rank;  // the lowest comes first, of equals the leftmost
+  int32_t rank;  // lowest first, leftmost on ties
 };
 
 class CharBpeTable {
@@ -28,14 +28,14 @@ class CharBpeTable {
     int32_t rank;
     Symbol result;
   };
-  static constexpr int32_t kNever = INT32_MAX;  // the rank of pairs that do not merge
+  static constexpr int32_t kNever = INT32_MAX;  // rank of pairs that do not merge
 
   struct Char {
     CharKey key;
     Symbol symbol;
   };
   CharBpeTable() = default;
-  // `joins`: neighbours of all places that a merge may join.
+  // `joins`: all adjacent characters that a merge may join.
   CharBpeTable(std::span<const Char> chars, std::span<const SymbolMerge> merges, CharJoins joins);
 
   [[nodiscard]] Symbol symbol_of(CharKey key) const {
@@ -54,11 +54,11 @@ class CharBpeTable {
     }
   }
   [[nodiscard]] const CharJoins& joins() const { return joins_; }
-  // All ranks of merges are below.
+  // All ranks are below this.
   [[nodiscard]] int32_t ranks() const { return ranks_; }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // symbols in pairs are not negative
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // symbols in pairs are never negative
   struct Pair {
     uint64_t key = kEmpty;
     Found found{kNever, kNoSymbol};

@@ -1,13 +1,13 @@
-// Where a text may be cut without changing its tokens: between two characters that stand beside each other in no token
-// made of several characters.
+// Finds where a text can be split without changing its tokens: between two characters that are not adjacent in any
+// multi-character token.
 //
 //   CharJoins joins;
-//   joins.add(a, b);                                  // for all neighbours in tokens
+//   joins.add(a, b);                                  // for all adjacent characters in tokens
 //   joins.finish();
 //   joins.for_each_unit(text, [&](size_t begin, size_t end) { use(text.substr(begin, end - begin)); });
 //
-// ASCII neighbours are answered exactly, others perhaps with "they may join" where they do not, which only makes units
-// longer. With the tokens of Llama 2, units are words with the space in front, or parts of them.
+// Exact for ASCII; for other characters it may report a join where there is none, which only makes units longer. With
+// Llama 2's tokens, units are words with their leading space, or parts of words.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace partita::internal {
 
-// Bytes of the character at text[at], by its first byte alone, and not beyond the text: ill-formed UTF-8 falls apart
-// in some way.
+// Bytes of the character at text[at], from its lead byte alone and limited to the text. Ill-formed UTF-8 is split in an
+// unspecified way.
 [[nodiscard]] inline size_t char_bytes(std::string_view text, size_t at) {
   const auto first = static_cast<unsigned char>(text[at]);
   if (first < 0xC0) return 1;
@@ -27,7 +27,7 @@ namespace partita::internal {
   return std::min(bytes, text.size() - at);
 }
 
-// The bytes of a character as one number, below 128 for ASCII.
+// The bytes of a character packed into one number, below 128 for ASCII.
 using CharKey = uint32_t;
 [[nodiscard]] inline CharKey char_key(std::string_view text, size_t at, size_t bytes) {
   CharKey key = 0;
@@ -41,7 +41,7 @@ using CharKey = uint32_t;
 
 class CharJoins {
  public:
-  // All neighbours inside `token`.
+  // Adds all adjacent characters in `token`.
   void add_token(std::string_view token) {
     if (token.empty()) return;
     size_t at = char_bytes(token, 0);
@@ -61,7 +61,7 @@ class CharJoins {
       others_.push_back(hash_of(left, right));
     }
   }
-  // After the last add().
+  // Call after the last add().
   void finish() {
     std::sort(others_.begin(), others_.end());
     others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
@@ -79,8 +79,8 @@ class CharJoins {
     return ((bits_[bit >> 6] >> (bit & 63)) & 1) != 0;
   }
 
-  // Ends of units, in ascending order, from the character at `at` on for some kScan bytes, or the text's end, which is
-  // the last unit's. `at` moves on behind what was looked at. Their number.
+  // Finds unit ends, in ascending order, in about kScan bytes from the character at `at`, or up to the end of the text,
+  // which ends the last unit. Advances `at` past the scanned bytes. Returns the number of ends.
   static constexpr size_t kScan = 64;
   using Ends = std::array<size_t, kScan + 1>;
   size_t find_ends(std::string_view text, size_t& at, Ends& ends) const {
@@ -88,7 +88,7 @@ class CharJoins {
     if (at == text.size()) return 0;
     size_t count = 0, length = char_bytes(text, at);
     CharKey left = char_key(text, at, length);
-    // Without a branch for each cut: they come as they like.
+    // Branch-free: whether a character ends a unit is unpredictable.
     for (const size_t until = at + kScan; at < until;) {
       const size_t next = at + length;
       if (next == text.size()) {
@@ -114,7 +114,7 @@ class CharJoins {
     return count;
   }
 
-  // use(begin, end) for each unit.
+  // Calls use(begin, end) for each unit.
   template <class Use>
   void for_each_unit(std::string_view text, Use use) const {
     Ends ends;
@@ -132,7 +132,7 @@ class CharJoins {
   }
 
   std::array<std::array<uint8_t, 128>, 128> ascii_{};  // [left][right]
-  std::vector<uint64_t> others_;                       // until finish()
+  std::vector<uint64_t> others_;                       // unsorted until finish()
   std::vector<uint64_t> bits_ = std::vector<uint64_t>(1, 0);
   int shift_ = 58;
 };

@@ -10,7 +10,7 @@ namespace partita::internal {
 MergeTable::MergeTable(const BpeModel& model, const std::array<TokenId, 256>& byte_tokens)
     : byte_tokens_(byte_tokens), byte_ranks_(size_t{1} << 16), joins_(size_t{1} << 16) {
   const auto& merges = model.merges;
-  // One id more than there are, so that no pair looks like an empty slot.
+  // One more than the highest id, so that no pair equals an empty slot.
   id_bits_ = static_cast<int>(std::bit_width(static_cast<uint64_t>(model.vocab_size())));
   const uint64_t most = std::max<uint64_t>(merges.size(), static_cast<uint64_t>(model.vocab_size()));
   rank_bits_ = std::min(64 - 2 * id_bits_, 32);

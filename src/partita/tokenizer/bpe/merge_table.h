@@ -1,10 +1,10 @@
-// The ranks of pairs of tokens: the lookup that merging spends its time on.
+// Ranks of token pairs: the lookup that dominates merging.
 //
 //   const MergeTable table(model, byte_tokens);
 //   if (const uint32_t rank = table.rank(left, right); rank != MergeTable::kNone) token = table.result(rank);
 //
-// Flat open addressing, both tokens and their rank in eight bytes: GPT-2's 50000 merges take 1 MB, which stays in a
-// core's second cache.
+// Open addressing with both tokens and their rank packed into eight bytes: GPT-2's 50000 merges take 1 MB, which fits
+// in the L2 cache.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,8 +19,8 @@ class MergeTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // byte_tokens: the token of each byte. Of a pair that stands in model.merges twice the last counts. Error: more
-  // tokens and merges than fit.
+  // byte_tokens: the token of each byte. If a pair occurs twice in model.merges, the last one counts. Error: more
+  // tokens and merges than fit into an entry.
   MergeTable(const BpeModel& model, const std::array<TokenId, 256>& byte_tokens);
 
   // kNone if the pair does not merge.
@@ -32,19 +32,19 @@ class MergeTable {
       if (found == kEmpty) return kNone;
     }
   }
-  // The same of the tokens of two bytes.
+  // The same for the tokens of two bytes.
   [[nodiscard]] uint32_t byte_rank(char left, char right) const { return byte_ranks_[pair_of(left, right)]; }
-  // Whether any merge joins a token that ends with `left` to one that begins with `right`. If not, what stands on both
-  // sides may be merged by itself.
+  // Whether any merge joins a token ending in `left` to one beginning with `right`. If not, the two sides can be merged
+  // independently.
   [[nodiscard]] bool joins(char left, char right) const { return joins_[pair_of(left, right)]; }
   [[nodiscard]] TokenId byte_token(char byte) const { return byte_tokens_[static_cast<unsigned char>(byte)]; }
-  [[nodiscard]] size_t ranks() const { return ranks_; }  // all ranks are below
+  [[nodiscard]] size_t ranks() const { return ranks_; }  // all ranks are below this
   [[nodiscard]] TokenId result(uint32_t rank) const {
     return results_.empty() ? static_cast<TokenId>(rank) : results_[rank];
   }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // would be a pair of the highest id, which is not used up
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // a pair of the highest id, which is never used
   [[nodiscard]] uint64_t key_of(TokenId left, TokenId right) const {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << id_bits_ | static_cast<uint32_t>(right);
   }
@@ -55,11 +55,11 @@ class MergeTable {
 
   int id_bits_, rank_bits_, shift_;
   size_t mask_, ranks_ = 0;
-  std::vector<uint64_t> slots_;  // left, right, rank from the highest bit down
+  std::vector<uint64_t> slots_;  // from the highest bit down: left, right, rank
   std::array<TokenId, 256> byte_tokens_;
   std::vector<uint32_t> byte_ranks_;
   std::vector<bool> joins_;
-  std::vector<TokenId> results_;  // by rank; empty where the rank is the result
+  std::vector<TokenId> results_;  // by rank; empty if the rank is the result
 };
 
 }  // namespace partita::internal

@@ -1,9 +1,9 @@
-// Which pair of tokens merges next: the one of the lowest rank, the leftmost of equals. Two queues of the same kind:
+// Queues of candidate pairs: the lowest rank first, the leftmost on ties. Two implementations of one interface:
 //
 //   queue.push(rank, place);
 //   while (const auto next = queue.pop()) merge(next->rank, next->place);
 //
-// PairHeap is best where all fits into a core's first caches, RankLists for pretokens of any length.
+// PairHeap is faster while everything fits in the L1 and L2 caches, RankLists for pretokens of any length.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -36,8 +36,8 @@ class PairHeap {
   std::vector<uint64_t> pairs_;
 };
 
-// A list of places for each rank, and a bit for each that is not empty. A rank's places are used up from left to right,
-// so that memory is walked through in order, and ranks mostly ascend: time is nearly linear in the pairs.
+// One list of positions per rank, and a bitmap of non-empty lists. A rank's positions are consumed from left to right,
+// so memory is accessed in order; ranks mostly ascend, so time is nearly linear in the number of pairs.
 class RankLists {
  public:
   explicit RankLists(size_t ranks) : lists_(ranks), full_((ranks + 63) / 64) {}
@@ -71,12 +71,12 @@ class RankLists {
  private:
   struct List {
     std::vector<uint32_t> places;
-    size_t used = 0;  // the first of them
+    size_t used = 0;  // number consumed
     bool sorted = true;
   };
   std::vector<List> lists_;
   std::vector<uint64_t> full_;
-  size_t lowest_word_ = 0;  // no list of a lower one is full
+  size_t lowest_word_ = 0;  // all lists of lower words are empty
 };
 
 }  // namespace partita::internal

@@ -1,7 +1,7 @@
-// Remembers the ids of pretokens that are too long for short_pretokens.h.
+// Caches the ids of pretokens that are too long for short_pretokens.h.
 //
-// Flat open addressing over one arena of bytes and one of ids. It grows with what it holds, to 50 MB at most; when
-// full, it forgets everything: the common words are back at once, and memory stays bounded.
+// Open addressing over one arena for bytes and one for ids. Grows with its contents up to 50 MB. When full it is
+// cleared: frequent words return quickly, and memory stays bounded.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace partita::internal {
 
 class PretokenCache {
  public:
-  static constexpr size_t kLongest = 64;  // bytes of a pretoken worth remembering
+  static constexpr size_t kLongest = 64;  // longest cached pretoken, in bytes
 
   [[nodiscard]] static uint64_t hash_of(std::string_view pretoken) { return std::hash<std::string_view>{}(pretoken); }
 
@@ -34,7 +34,7 @@ class PretokenCache {
     return std::nullopt;
   }
 
-  // `pretoken` is not empty, not longer than kLongest and not there yet.
+  // `pretoken` must be non-empty, at most kLongest bytes, and not cached yet.
   void insert(std::string_view pretoken, uint64_t hash, std::span<const TokenId> ids) {
     if (used_ == slots_.size() / 2) make_room();
     ++used_;
@@ -49,7 +49,7 @@ class PretokenCache {
   struct Slot {
     uint64_t hash;
     uint32_t first_byte, first_id;
-    uint16_t bytes, ids;  // bytes 0: free
+    uint16_t bytes, ids;  // bytes 0: free slot
   };
 
   [[nodiscard]] size_t mask() const { return slots_.size() - 1; }

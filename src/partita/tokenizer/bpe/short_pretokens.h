@@ -1,12 +1,13 @@
-// The ids of short pretokens, which most are: a hit costs two comparisons and no branch that is hard to foresee.
+// Caches the ids of short pretokens, which are the majority: a hit costs two comparisons and no unpredictable branch.
 //
-//   const auto key = ShortPretokens::key_of(text, bytes);                // 1 .. 15 bytes; 16 are read
-//   const auto* entry = cache.find(key);
-//   if (entry == nullptr) entry = cache.insert(key, merged_ids);
-//   ids.insert(ids.end(), cache.ids_of(*entry), cache.ids_of(*entry) + entry->count);
+//   const auto key = ShortPretokens::key_of(text, bytes);                // 1 .. 15 bytes; reads 16
+//   ShortPretokens::Entry* set = cache.set_of(key);
+//   const auto* entry = ShortPretokens::find(set, key);
+//   if (entry == nullptr) cache.insert(set, key, merged_ids);
+//   else ids.insert(ids.end(), cache.ids_of(*entry), cache.ids_of(*entry) + entry->count);
 //
-// Sets of four entries in two cache lines side by side. What is new or asked for comes to the front, where it is looked
-// for first; the last falls out. The table grows with what it holds, up to 32 MB, and 8 MB of further ids.
+// Sets of four entries in two adjacent cache lines. New and reused entries move to the front, where lookup starts; the
+// last entry is evicted. The table grows with its contents, up to 32 MB plus 8 MB of overflow ids.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -26,15 +27,16 @@ class ShortPretokens {
   static constexpr size_t kLongest = 15, kInside = 3, kWays = 4;
   static_assert(std::endian::native == std::endian::little);
 
-  // The bytes, and their number in the last byte.
+  // The bytes of a pretoken, zero-padded, with their number in the last byte: " the" has low = 0x65687420, high = 4 <<
+  // 56.
   struct Key {
     uint64_t low, high;
     bool operator==(const Key&) const = default;
   };
   struct Entry {
     Key key;
-    TokenId ids[kInside];  // if count <= kInside; else the first is their place in more_
-    uint32_t count;        // 0: free
+    TokenId ids[kInside];  // if count <= kInside; else ids[0] is an offset into more_
+    uint32_t count;        // 0: free entry
   };
   static_assert(sizeof(Entry) == 32);
 
@@ -46,16 +48,16 @@ class ShortPretokens {
 
   // The set of a key; valid until tidy().
   [[nodiscard]] Entry* set_of(const Key& key) {
-    // The product's high bits depend on all bits of the key.
+    // Multiplying makes the high bits depend on all bits of the key.
     return &entries_[((key.low ^ key.high * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 >> shift_) * kWays];
   }
 
-  // What in the front of a set may be the key's entry: it is if it has the key.
+  // The entry that can be the key's among the first two of the set; the caller must compare keys.
   [[nodiscard]] static const Entry& candidate(const Entry* set, const Key& key) {
     return set[set[1].key.low == key.low ? 1 : 0];
   }
 
-  // The key's entry, which comes to the front; nullptr if there is none.
+  // Finds the key's entry and moves it to the front; nullptr if there is none.
   static const Entry* find(Entry* set, const Key& key) {
     for (size_t way = 0; way < kWays; ++way) {
       if (set[way].key != key) continue;
@@ -69,7 +71,7 @@ class ShortPretokens {
     return entry.count <= kInside ? entry.ids : &more_[static_cast<size_t>(entry.ids[0])];
   }
 
-  // Grows if need be. What set_of returned before is gone.
+  // Grows if necessary, which invalidates all results of set_of.
   void tidy() {
     if (used_ > entries_.size() / 4 && entries_.size() < kMostEntries) grow();
     if (more_.size() > kMostMore) {
@@ -78,7 +80,7 @@ class ShortPretokens {
     }
   }
 
-  // `key` is not in its set.
+  // `key` must not be in its set.
   void insert(Entry* set, const Key& key, std::span<const TokenId> ids) {
     Entry entry{key, {}, static_cast<uint32_t>(ids.size())};
     if (ids.size() <= kInside) {
@@ -112,7 +114,7 @@ class ShortPretokens {
     std::swap(old, entries_);
     shift_ -= 2;
     used_ = 0;
-    for (size_t i = old.size(); i-- > 0;) {  // the last of a set first
+    for (size_t i = old.size(); i-- > 0;) {  // back to front, which keeps the order within sets
       if (old[i].count > 0) put(set_of(old[i].key), old[i]);
     }
   }

@@ -1,12 +1,11 @@
-// Remembers the ids of short pieces of text ("units", char_joins.h): text repeats its words, and a lookup costs some
-// nanoseconds.
+// Caches the ids of short pieces of text ("units", char_joins.h): words repeat, and a lookup costs a few nanoseconds.
 //
 //   const UnitCache::Key key = UnitCache::key_of(text, begin, bytes);     // bytes <= kShort
 //   if (const UnitCache::Short* ids = cache.find(key)) ...                // else find_long(), and insert()
 //
-// Two levels. All units of up to kLongest bytes are in an arena, which is forgotten when it is full. Those of up to 15
-// bytes and 4 ids stand also in buckets of one cache line, the newer of two in front. Memory is
-// bounded: 8 MB, and what the arena holds, at most 4 MB of text and 4 MB of ids (twice that while it grows).
+// Two levels. Units of up to kLongest bytes are in an arena, which is cleared when full. Those of up to 15 bytes and 4
+// ids are also in buckets of one cache line and two entries, the newer first. Memory is bounded: 8 MB plus the arena,
+// at most 4 MB of text and 4 MB of ids (twice that while growing).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -27,11 +26,11 @@ class UnitCache {
   static constexpr size_t kShort = 15, kLongest = 128;  // bytes
   static constexpr size_t kShortIds = 4;
 
-  struct Key {  // the bytes, zeros behind them, and in the last byte their number
+  struct Key {  // the bytes, zero-padded, with their number in the last byte
     uint64_t low, high;
     bool operator==(const Key&) const = default;
   };
-  using Short = std::array<TokenId, kShortIds>;  // -1 behind the last
+  using Short = std::array<TokenId, kShortIds>;  // padded with -1
   [[nodiscard]] static size_t count(const Short& ids) {
     size_t count = 0;
     for (const TokenId id : ids) count += id >= 0 ? 1 : 0;
@@ -52,12 +51,12 @@ class UnitCache {
     return {words[0], words[1] | static_cast<uint64_t>(bytes) << 56};
   }
 
-  // So that find(key) some lookups later need not wait for memory.
+  // Starts loading the memory that a later find(key) needs.
   void prefetch(const Key& key) const { __builtin_prefetch(&buckets_[bucket_of(key)]); }
   // Valid until the next insert.
   [[nodiscard]] const Short* find(const Key& key) const {
     const Bucket& bucket = buckets_[bucket_of(key)];
-    // Which of the two is not predictable: no branch for it.
+    // Which of the two matches is unpredictable, so avoid a branch.
     const bool first = ((bucket[0].key.low ^ key.low) | (bucket[0].key.high ^ key.high)) == 0;
     const bool second = ((bucket[1].key.low ^ key.low) | (bucket[1].key.high ^ key.high)) == 0;
     if (!(first | second)) [[unlikely]]
@@ -85,7 +84,7 @@ class UnitCache {
     }
     return std::nullopt;
   }
-  // `unit` is not there yet. What find_long() gives from now on.
+  // `unit` must not be cached yet. Returns what find_long() will return from now on.
   std::span<const TokenId> insert_long(std::string_view unit, std::span<const TokenId> ids) {
     if (++used_ > kSlots / 2 || bytes_.size() + unit.size() > kArenaBytes || ids_.size() + ids.size() > kArenaIds) {
       used_ = 1;
@@ -117,14 +116,14 @@ class UnitCache {
   static constexpr size_t kBuckets = size_t{1} << kLogBuckets, kSlots = size_t{1} << 18;
   static constexpr size_t kArenaBytes = size_t{1} << 22, kArenaIds = size_t{1} << 20;
   struct Entry {
-    Key key{0, 0};  // no unit has no bytes
+    Key key{0, 0};  // matches no unit, because units are not empty
     Short ids{};
   };
   using Bucket = std::array<Entry, 2>;
   struct alignas(64) AlignedBucket : Bucket {};
   struct Slot {
     uint32_t hash, first_byte, first_id;
-    uint16_t bytes, ids;  // bytes 0: free
+    uint16_t bytes, ids;  // bytes 0: free slot
   };
 
   static size_t bucket_of(const Key& key) {

@@ -25,7 +25,7 @@ void add_vocab(BpeModelBuilder& builder, const std::filesystem::path& path) {
   }
 }
 
-// True if a merge makes "<|endoftext|>", which then is a word like any other.
+// Returns true if a merge produces "<|endoftext|>", which is then an ordinary word.
 bool add_merges(BpeModelBuilder& builder, const std::filesystem::path& path) {
   const std::string text = read_tokenizer_file(path);
   bool makes_end_of_text = false;

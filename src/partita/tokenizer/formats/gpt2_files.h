@@ -1,5 +1,5 @@
-// GPT-2's own pair of files: vocab.json (encoder.json), printable token -> id, and merges.txt (vocab.bpe), a merge a
-// line in rank order after an optional "#version" line.
+// GPT-2's pair of files: vocab.json (encoder.json), which maps printable tokens to ids, and merges.txt (vocab.bpe),
+// with one merge per line in rank order after an optional "#version" line.
 //
 //   BpeModel model = load_gpt2_files("vocab.json", "merges.txt");
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace partita::internal {
 
-// "<|endoftext|>" is special if no merge makes it. Error: names the file and the line or token.
+// "<|endoftext|>" is special if no merge produces it. Error: names the file and the line or token.
 [[nodiscard]] BpeModel load_gpt2_files(const std::filesystem::path& vocab, const std::filesystem::path& merges);
 
-// Both files, each written in one step. Error: the model has special tokens that these files cannot name.
+// Writes both files, each atomically. Error: the model has special tokens that these files cannot name.
 void save_gpt2_files(const BpeModel& model, const std::filesystem::path& vocab, const std::filesystem::path& merges);
-// The same, before there is a model.
+// The same check, before a model exists.
 void check_special_for_gpt2_files(const std::vector<std::string>& special);
 
 }  // namespace partita::internal

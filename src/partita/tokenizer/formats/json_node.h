@@ -1,4 +1,4 @@
-// Objects of a JSON file with their places in it, so that errors say where: "t.json: model.vocab: an object expected".
+// JSON objects with their path in the file, for error messages: "t.json: model.vocab: an object expected".
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -12,15 +12,15 @@ class JsonNode {
  public:
   using json = nlohmann::json;
 
-  // The object at `path` of the file `origin`; "" is the file itself. Error: not an object.
+  // The object at `path` in the file `origin`; "" is the root. Error: not an object.
   JsonNode(const json& value, std::string origin, std::string path);
 
-  // Fields that this program does not know could change the ids. Error: there is another.
+  // Unknown fields could change the ids. Error: there is one.
   void allow_only(std::initializer_list<std::string_view> names) const;
-  // Error: the field is there and none of these.
+  // Error: the field is set to a value not in `supported`.
   void expect(const char* name, std::initializer_list<json> supported) const;
 
-  // Error: not there, or of another type.
+  // Error: missing, or of another type.
   [[nodiscard]] const json& array(const char* name) const { return at(name, &json::is_array, "an array"); }
   [[nodiscard]] std::string string(const char* name) const { return at(name, &json::is_string, "a string"); }
   [[nodiscard]] int64_t integer(const char* name) const { return at(name, &json::is_number_integer, "an integer"); }
@@ -29,11 +29,11 @@ class JsonNode {
     return {at(name, &json::is_object, "an object"), origin_, path_of(name)};
   }
   [[nodiscard]] const json& at(const char* name, bool (json::*is)() const, std::string_view kind) const;
-  // `otherwise` where the field is absent or null.
+  // `otherwise` if the field is missing or null.
   [[nodiscard]] bool boolean_or(const char* name, bool otherwise) const;
   [[nodiscard]] bool has(const char* name) const { return value_.contains(name) && !value_[name].is_null(); }
 
-  // The objects of an array field, in order.
+  // Visits the objects of an array field in order.
   template <typename F>
   void for_each(const char* name, F visit) const {
     size_t index = 0;
@@ -45,10 +45,10 @@ class JsonNode {
 
   [[nodiscard]] const json& value() const { return value_; }
   [[nodiscard]] const std::string& origin() const { return origin_; }
-  // "t.json: pre_tokenizer", or with the name of a field.
+  // "t.json: pre_tokenizer", or with a field name.
   [[nodiscard]] std::string place() const { return path_.empty() ? origin_ : origin_ + ": " + path_; }
   [[nodiscard]] std::string path_of(std::string_view name) const;
-  // A value in short, for messages.
+  // A shortened value for messages.
   [[nodiscard]] static std::string shown(const json& value);
 
  private:

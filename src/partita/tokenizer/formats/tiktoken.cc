@@ -13,7 +13,7 @@
 namespace partita::internal {
 namespace {
 
-// RFC 4648, section 4; padding may be left out. Nothing where it is malformed.
+// RFC 4648, section 4; padding is optional. Empty if malformed.
 std::optional<std::string> from_base64(std::string_view text) {
   const auto value_of = [](char c) -> int {
     if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -39,7 +39,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-constexpr size_t kLongestToken = 4096;  // bytes; the longest that are known have 128
+constexpr size_t kLongestToken = 4096;  // bytes; the longest known tokens have 128
 
 struct Line {
   std::string bytes;
@@ -68,21 +68,21 @@ std::string_view next_line(std::string_view text, size_t& at) {
 
 using Ranks = std::unordered_map<std::string_view, TokenId>;
 
-// The two tokens from which merging makes `token`, if it does.
+// The two tokens whose merge produces `token`, if any.
 //
-// They are the only ones that ever do. Wherever a pair that joins to this token stands in a text, no merge has crossed
-// its ends, and merges inside it have come in the order in which they come when the token stands alone: the lowest
-// rank, the leftmost of equals. So the last two parts are the same there.
+// This pair is unique. Wherever a pair that joins to this token occurs in a text, no merge has crossed its ends, and
+// the merges inside it happened in the same order as when the token is encoded alone: lowest rank, leftmost on ties. So
+// the last two parts are the same.
 std::optional<std::pair<TokenId, TokenId>> last_pair(std::string_view token, const Ranks& ranks) {
   constexpr TokenId kNone = std::numeric_limits<TokenId>::max();
   std::vector<size_t> begins(token.size() + 1);
   for (size_t i = 0; i <= token.size(); ++i) begins[i] = i;
-  const auto id_at = [&](size_t part, size_t parts) {  // of so many parts joined
+  const auto id_at = [&](size_t part, size_t parts) {  // id of this many parts joined
     if (part + parts >= begins.size()) return kNone;
     const auto found = ranks.find(token.substr(begins[part], begins[part + parts] - begins[part]));
     return found == ranks.end() ? kNone : found->second;
   };
-  std::vector<TokenId> pairs(token.size());  // what part i and the next make
+  std::vector<TokenId> pairs(token.size());  // result of joining part i and the next
   for (size_t i = 0; i < pairs.size(); ++i) pairs[i] = id_at(i, 2);
   while (pairs.size() > 2) {
     const auto lowest = std::min_element(pairs.begin(), pairs.end());

@@ -1,4 +1,4 @@
-// What tiktoken's files leave to the program: patterns and special tokens, as tiktoken, Llama and Qwen have them.
+// What tiktoken's files leave out: split patterns and special tokens, as in tiktoken, Llama and Qwen.
 #include <fmt/format.h>
 
 #include "partita/tokenizer/formats/tiktoken.h"
@@ -24,7 +24,8 @@ std::vector<Special> cl100k_special(size_t) {
 
 std::vector<Special> o200k_special(size_t) { return {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}; }
 
-// Names that follow the file's tokens, filled up to `most` with reserved ones numbered from `first_reserved`.
+// Special tokens with the ids after the file's tokens, padded to `most` with reserved ones numbered from
+// `first_reserved`.
 std::vector<Special> following(size_t tokens, std::vector<std::string> names, size_t most, int first_reserved) {
   for (int i = first_reserved; names.size() < most; ++i)
     names.push_back(fmt::format("<|reserved_special_token_{}|>", i));

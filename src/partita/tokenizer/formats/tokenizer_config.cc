@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 5> kTokenLists = {"additional_special_tok
                                                          "chat_control_tokens"};
 constexpr std::array<std::string_view, 6> kUsed = {"tokenizer_class",      "add_bos_token",    "add_eos_token",
                                                    "split_special_tokens", "add_prefix_space", "tokenizer_file"};
-// Of lengths, decoding, chats, other programs, and of classes of before that no tokenizer.json needs.
+// Fields about lengths, decoding, chat and other programs, and of old classes that tokenizer.json does not need.
 constexpr std::array<std::string_view, 33> kHarmless = {
     "model_max_length",
     "max_length",
@@ -56,7 +56,7 @@ constexpr std::array<std::string_view, 33> kHarmless = {
     "from_slow",
     "fix_mistral_regex"};
 
-// "x", or {"content": "x", ...} as AddedToken is written; nothing for null.
+// "x", or {"content": "x", ...} as AddedToken is serialized; empty for null.
 std::optional<std::string> spelling_of(const json& token, const JsonNode& root, std::string_view field) {
   if (token.is_null()) return std::nullopt;
   if (token.is_string()) return token.get<std::string>();
@@ -74,11 +74,11 @@ void read_tokens(const JsonNode& root, TokenizerConfig& config) {
   for (const std::string_view field : kTokenLists) {
     const auto found = root.value().find(field);
     if (found == root.value().end()) continue;
-    for (const json& token : *found) add(field, token);  // of a list, or the values of an object
+    for (const json& token : *found) add(field, token);  // elements of a list, or values of an object
   }
 }
 
-// Of before tokenizer_config.json said it all: names of tokens alone.
+// Files older than the complete tokenizer_config.json: only names of tokens.
 void read_older_files(const std::filesystem::path& folder, TokenizerConfig& config) {
   const std::filesystem::path map = folder / "special_tokens_map.json", added = folder / "added_tokens.json";
   if (std::filesystem::exists(map)) {
@@ -104,7 +104,7 @@ bool puts_a_space_in_front(const Tokenizer& tokenizer) { return tokenizer.encode
 
 bool is_known_tokenizer_field(std::string_view name) {
   const auto in = [name](const auto& list) { return std::ranges::find(list, name) != list.end(); };
-  // Names of single tokens and ids, also of models with more of them than most: image_token, boi_token_id.
+  // Names of single tokens and ids, including unusual ones of some models: image_token, boi_token_id.
   return in(kUsed) || in(kTokenFields) || in(kTokenLists) || in(kHarmless) || name.ends_with("_token") ||
          name.ends_with("_token_id");
 }

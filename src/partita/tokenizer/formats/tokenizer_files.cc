@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string head_of(const fs::path& path) {
-  if (!fs::is_regular_file(path)) return "";  // opening a pipe would wait
-  constexpr size_t kBytes = size_t{8} << 10;  // more than any line of a tiktoken file
+  if (!fs::is_regular_file(path)) return "";  // opening a pipe would block
+  constexpr size_t kBytes = size_t{8} << 10;  // longer than any line of a tiktoken file
   std::ifstream file(path, std::ios::binary);
   std::string head(kBytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
@@ -24,7 +24,7 @@ std::string head_of(const fs::path& path) {
   return head;
 }
 
-// FILE:KIND, where no file has that name itself.
+// Parses FILE:KIND, unless a file has that name itself.
 std::optional<std::pair<fs::path, std::string>> file_and_kind(const fs::path& path) {
   const std::string text = path.string();
   const size_t colon = text.rfind(':');
@@ -50,7 +50,7 @@ std::vector<std::pair<fs::path, std::string>> TokenizerFiles::copies() const {
 }
 
 std::string read_tokenizer_file(const fs::path& path) {
-  constexpr uintmax_t kMostBytes = uintmax_t{512} << 20;  // the largest that are known have 40 MB
+  constexpr uintmax_t kMostBytes = uintmax_t{512} << 20;  // the largest known files have 40 MB
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) fail("cannot read {}: {}", path.string(), error.message());

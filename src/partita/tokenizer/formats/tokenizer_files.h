@@ -1,4 +1,4 @@
-// Which files a tokenizer is, told from their names and first bytes alone.
+// Detects the format of tokenizer files from their names and first bytes.
 //
 //   const TokenizerFiles files = find_tokenizer_files("cl100k_base.tiktoken");
 //   for (const auto& [from, name] : files.copies()) write_file(folder / name, read_file(from));
@@ -21,23 +21,23 @@ enum class TokenizerFormat {
 
 struct TokenizerFiles {
   TokenizerFormat format;
-  std::filesystem::path path;    // the file; of GPT-2's two vocab.json
-  std::filesystem::path merges;  // the other of them
-  std::string kind;              // of a tiktoken file, where it was said
+  std::filesystem::path path;    // the file; for GPT-2's pair, vocab.json
+  std::filesystem::path merges;  // GPT-2's merges.txt
+  std::string kind;              // of a tiktoken file, if given
 
-  // Each file, and its name in a folder in which load_tokenizer() finds the same tokenizer.
+  // Each file, with its name in a folder from which load_tokenizer() loads the same tokenizer.
   [[nodiscard]] std::vector<std::pair<std::filesystem::path, std::string>> copies() const;
 };
 
-// The whole of one of these files. Error: it does not exist (a name of a hub is not looked up), is no regular file, is
-// larger than any tokenizer, or holds something else, such as a pointer of Git LFS.
+// Reads one of these files. Error: it does not exist (hub names are not resolved), is not a regular file, is larger
+// than any tokenizer, or is something else, such as a Git LFS pointer.
 [[nodiscard]] std::string read_tokenizer_file(const std::filesystem::path& path);
 
-// `path` is what load_tokenizer() takes. Error: a folder without a tokenizer. A file that is not there is taken for a
+// `path`: as for load_tokenizer(). Error: a folder without a tokenizer. A missing file is assumed to be a
 // tokenizer.json.
 [[nodiscard]] TokenizerFiles find_tokenizer_files(const std::filesystem::path& path);
 
-// The file in a folder, if it has a tokenizer.
+// The tokenizer file in a folder, if any.
 [[nodiscard]] std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace partita::internal

@@ -25,12 +25,12 @@ void check_root(const JsonNode& root) {
   root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
   root.expect("version", {"1.0"});
-  // Of calls with several texts, and off unless asked for in transformers, which takes no notice of them in a file.
+  // These concern batches of texts; transformers leaves them off unless requested, and ignores them in files.
   for (const char* name : {"truncation", "padding"})
     if (root.has(name)) log::info("{}: {} is not applied, as in transformers", root.origin(), name);
 }
 
-// "BPE" or "Unigram": files of before 2020 have no type.
+// "BPE" or "Unigram"; files older than 2020 have no type.
 std::string model_type(const JsonNode& model) {
   const std::string type = model.has("type") || !model.has("merges") ? model.string("type") : "BPE";
   if (type != "BPE" && type != "Unigram") {
@@ -39,7 +39,7 @@ std::string model_type(const JsonNode& model) {
   return type;
 }
 
-// "a b", or ["a", "b"] as newer files have it.
+// "a b", or ["a", "b"] in newer files.
 void add_merge(BpeModelBuilder& builder, const json& merge, const JsonNode& model, size_t index) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     builder.add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>());
@@ -59,7 +59,7 @@ void add_merge(BpeModelBuilder& builder, const json& merge, const JsonNode& mode
 
 struct Bpe {
   BpeModel model;
-  CharBpeOptions options;  // of the characters' kind
+  CharBpeOptions options;  // for character BPE
 };
 
 Bpe read_bpe(const JsonNode& model, TokenNames names, const std::vector<AddedToken>& added) {
@@ -83,7 +83,7 @@ Bpe read_bpe(const JsonNode& model, TokenNames names, const std::vector<AddedTok
   if (model.has("unk_token")) {
     const std::string unk = model.string("unk_token");
     bpe.options.unk = builder.find(unk);
-    // About bytes without a token, and of a byte-level vocabulary there are none.
+    // unk concerns bytes without a token, which a byte-level vocabulary does not have.
     if (!bpe.options.unk && names == TokenNames::text) {
       fail("{}: model.unk_token \"{}\" is not in the vocabulary", model.origin(), unk);
     }
@@ -112,9 +112,9 @@ std::unique_ptr<Tokenizer> read_unigram(const JsonNode& model) {
   return std::make_unique<Unigram>(std::move(unigram), model.origin());
 }
 
-// The reference takes no notice of the ids that added tokens are written with: one that the vocabulary holds has the id
-// that it has there, others have those behind the vocabulary's number of tokens, in turn. A file that says
-// something else was not written by it, and its ids mean two things.
+// The reference ignores the ids that a file gives for added tokens: tokens in the vocabulary have their id there,
+// others get consecutive ids after the vocabulary size. A file with other ids was not written by the reference, and its
+// ids are ambiguous.
 void check_added_ids(const JsonNode& model, const std::string& type, const std::vector<AddedToken>& added) {
   std::unordered_map<std::string, int64_t> ids;
   int64_t next = 0;
@@ -141,9 +141,9 @@ void check_added_ids(const JsonNode& model, const std::string& type, const std::
   }
 }
 
-// Metaspace with "first" asks in the reference whether a piece begins where the text as it was written does. Here it is
-// the first piece: the same where nothing in front removes or adds characters, and where no character that a normal
-// form takes apart is then cut (both parts begin at its place).
+// With "first", the reference's Metaspace checks whether a piece starts at the beginning of the original text. Here it
+// applies to the first piece, which is equivalent if nothing before it adds or removes characters, and if no character
+// that a normal form decomposes is split afterwards (both parts would start at the same position).
 void check_metaspace_first(const JsonNode& root, const PipelineParts& parts, const PreTokenizer& pre_tokenizer) {
   bool same_begin = true, cut = false;
   for (const NormalizerStep& step : parts.normalizer.steps) same_begin &= std::holds_alternative<NormalForm>(step);
@@ -164,7 +164,7 @@ void check_metaspace_first(const JsonNode& root, const PipelineParts& parts, con
   }
 }
 
-// The model, and how text is cut for it.
+// Reads the model and how text is split for it.
 void add_model(const JsonNode& root, PipelineParts& parts) {
   const JsonNode model = root.child("model");
   PreTokenizer pre_tokenizer = read_pre_tokenizer(root);

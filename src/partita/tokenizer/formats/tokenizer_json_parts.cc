@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of real files no component has more than some twenty parts.
+// Components of real files have at most about twenty parts.
 constexpr size_t kMostParts = 256;
 void check_parts(size_t parts, const JsonNode& root, const char* name) {
   if (parts > kMostParts) fail("{}: {} has {} parts, at most {} are supported", root.origin(), name, parts, kMostParts);
@@ -20,7 +20,7 @@ void check_parts(size_t parts, const JsonNode& root, const char* name) {
   fail("{} of type {} is not supported: {} expected", node.place(), node.string("type"), expected);
 }
 
-// The String of a pattern. An empty one stands between all characters in the reference.
+// The String of a pattern. An empty one matches between all characters in the reference.
 std::string read_text_to_find(const JsonNode& pattern) {
   std::string text = pattern.string("String");
   if (text.empty()) {
@@ -104,7 +104,7 @@ MetaspaceStep read_metaspace(const JsonNode& node) {
     fail("{}: {} = \"{}\" is not supported: always, first or never expected", node.origin(),
          node.path_of("prepend_scheme"), scheme);
   }
-  // Files from before prepend_scheme.
+  // Files older than prepend_scheme.
   if (!node.boolean_or("add_prefix_space", true)) step.prepend = Prepend::never;
   return step;
 }
@@ -116,7 +116,7 @@ void add_pre_tokenizers(const JsonNode& node, PreTokenizer& out) {
     node.for_each("pretokenizers", [&](const JsonNode& item) { add_pre_tokenizers(item, out); });
   } else if (type == "ByteLevel") {
     node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    // The printable form of the printable form: no vocabulary has it.
+    // A second ByteLevel would convert the printable form again: no vocabulary contains that.
     if (out.byte_level()) fail("{}: a second ByteLevel is not supported: one expected", node.place());
     out.steps.emplace_back(ByteLevelStep{node.boolean("add_prefix_space"), node.boolean_or("use_regex", true)});
   } else if (type == "Split") {
@@ -134,7 +134,7 @@ void add_pre_tokenizers(const JsonNode& node, PreTokenizer& out) {
     node.allow_only({"type"});
     out.steps.emplace_back(SplitStep{Matcher::white_space(), SplitBehavior::removed});
   } else if (type == "Metaspace") {
-    // Each would put its own sign in front of every piece of the one before.
+    // Each Metaspace would prepend its symbol to every piece of the previous one.
     for (const PreTokenizerStep& step : out.steps)
       if (std::holds_alternative<MetaspaceStep>(step))
         fail("{}: a second Metaspace is not supported: one expected", node.place());
@@ -190,14 +190,14 @@ void add_post_processors(const JsonNode& node, SurroundingTokens& out) {
     node.allow_only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
     out.before = {read_name_and_id(node, "cls")};
     out.after = {read_name_and_id(node, "sep")};
-  } else if (type == "ByteLevel") {  // which is about offsets alone
+  } else if (type == "ByteLevel") {  // affects only offsets
     node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   } else {
     refuse_type(node, "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
   }
 }
 
-// A Decoder does these in this order, whatever order a file writes: a file has to have it as well.
+// Decoder applies its stages in this order regardless of the file, so the file must use the same order.
 enum class DecoderStage { none, byte_level, metaspace, replace, byte_fallback, fuse, strip };
 struct DecoderState {
   Decoder decoder;
@@ -292,7 +292,7 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& root) {
   root.for_each("added_tokens", [&](const JsonNode& node) {
     node.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     static_cast<void>(node.integer("id"));
-    // The reference passes over it and gives its id to the next.
+    // The reference skips it and gives its id to the next token.
     if (node.string("content").empty())
       fail("{}.content is empty: a token of one character or more expected", node.place());
     tokens.push_back({.content = node.string("content"),

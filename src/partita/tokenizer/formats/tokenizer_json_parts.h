@@ -1,5 +1,5 @@
-// What stands around the model in a tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder, added_tokens.
-// Error of each: names the field that is not supported.
+// Readers for the parts of a tokenizer.json other than the model: normalizer, pre_tokenizer, post_processor, decoder,
+// added_tokens. Errors name the unsupported field.
 #pragma once
 #include <optional>
 #include <vector>
@@ -12,10 +12,10 @@
 
 namespace partita::internal {
 
-// `root` is the file.
+// `root` is the whole file.
 [[nodiscard]] Normalizer read_normalizer(const JsonNode& root);
 [[nodiscard]] PreTokenizer read_pre_tokenizer(const JsonNode& root);
-// Nothing where the file has none, or ByteLevel.
+// Empty if the file has no decoder, or ByteLevel.
 [[nodiscard]] std::optional<Decoder> read_decoder(const JsonNode& root);
 [[nodiscard]] std::vector<AddedToken> read_added_tokens(const JsonNode& root);
 

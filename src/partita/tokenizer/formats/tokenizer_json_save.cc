@@ -1,4 +1,4 @@
-// The file that `partita tokenizer train` writes.
+// Writes tokenizer.json for `partita tokenizer train`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::string format_tokenizer_json(const BpeModel& model) {
   out += "\n    },\n    \"merges\": [";
   separator = "\n";
   for (const BpeMerge& merge : model.merges) {
-    // Printable names hold no space, so that the older form, which every version of `tokenizers` reads, is enough.
+    // Printable names contain no space, so the older form works, which every version of `tokenizers` reads.
     out += fmt::format("{}      {}", separator, quoted(name_of(merge.left) + " " + name_of(merge.right)));
     separator = ",\n";
   }

@@ -7,8 +7,8 @@
 namespace partita::internal {
 namespace {
 
-// A unit of darts-clone's double array: bit 31 tells leaves, which hold a value, from nodes, which hold the byte that
-// leads to them, whether a leaf is among their children, and where the children are.
+// A unit of darts-clone's double array. Bit 31 distinguishes leaves, which hold a value, from nodes, which hold the
+// byte that leads to them, whether they have a leaf child, and the offset of their children.
 constexpr uint32_t kLeaf = uint32_t{1} << 31;
 bool is_leaf(uint32_t unit) { return (unit & kLeaf) != 0; }
 uint32_t label(uint32_t unit) { return unit & (kLeaf | 0xFF); }
@@ -36,7 +36,7 @@ PrecompiledCharsmap::PrecompiledCharsmap(std::string_view bytes, std::string_vie
   check(origin);
 }
 
-// Every step from a unit leads to another, every value into the replacements: longest() need not look.
+// Checks that every transition leads to a unit and every value into the replacements, so that longest() need not.
 void PrecompiledCharsmap::check(std::string_view origin) const {
   const auto leads_out = [&](size_t at) { return ((at ^ offset(units_[at])) | 0xFF) >= units_.size(); };
   const uint32_t root = units_[0];

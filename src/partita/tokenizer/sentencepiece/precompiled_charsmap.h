@@ -1,4 +1,4 @@
-// SentencePiece's compiled rules of normalization: strings and what replaces them, the longest first.
+// SentencePiece's compiled normalization rules: strings and their replacements; the longest match applies.
 //
 //   PrecompiledCharsmap rules(spec.precompiled_charsmap, "tokenizer.model: normalizer_spec.precompiled_charsmap");
 //   if (const auto rule = rules.longest(text.substr(at))) {         // e.g. U+FF21 -> "A"
@@ -6,8 +6,8 @@
 //     at += rule->bytes;
 //   }
 //
-// The format: u32 bytes of a double array as darts-clone lays it out, the double array, and the replacements, each with
-// a null behind it; the array's values are offsets into them.
+// Format: byte length of the double array (u32), the double array as laid out by darts-clone, and the replacements,
+// null-terminated; the array's values are offsets into them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,16 +20,16 @@ namespace partita::internal {
 class PrecompiledCharsmap {
  public:
   PrecompiledCharsmap() = default;  // no rules
-  // Empty bytes: no rules. Error (begins with `origin`): lengths that do not fit, steps that lead out of the array.
+  // Empty bytes: no rules. Error (begins with `origin`): inconsistent lengths, transitions that leave the array.
   explicit PrecompiledCharsmap(std::string_view bytes, std::string_view origin = "precompiled_charsmap");
 
   struct Rule {
-    size_t bytes;                  // of the text
-    std::string_view replacement;  // perhaps empty
+    size_t bytes;                  // length of the match in the text
+    std::string_view replacement;  // may be empty
   };
-  // The longest of the first 32 rules that `text` begins with: the reference's limit.
+  // The longest of the first 32 rules that match the beginning of `text`: the reference's limit.
   [[nodiscard]] std::optional<Rule> longest(std::string_view text) const;
-  // May a rule begin with these bytes, or be a part of them?
+  // Whether a rule begins with these bytes or is a prefix of them.
   [[nodiscard]] bool may_begin_with(std::string_view bytes) const;
   [[nodiscard]] bool empty() const { return units_.empty(); }
 

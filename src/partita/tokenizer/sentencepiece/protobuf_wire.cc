@@ -9,7 +9,7 @@ namespace partita::internal {
 namespace {
 
 constexpr uint64_t kVarint = 0, kFixed64 = 1, kBytes = 2, kGroupBegin = 3, kGroupEnd = 4, kFixed32 = 5;
-constexpr size_t kDeepest = 100;  // groups in groups
+constexpr size_t kDeepest = 100;  // nested groups
 
 uint64_t little_endian(std::string_view bytes) {
   uint64_t value = 0;
@@ -43,7 +43,7 @@ std::string_view ProtobufReader::take(uint64_t bytes) {
 }
 
 std::optional<ProtobufField> ProtobufReader::next() {
-  std::vector<uint32_t> groups;  // numbers of those that are open
+  std::vector<uint32_t> groups;  // numbers of the open groups
   while (!rest_.empty()) {
     const uint64_t tag = varint();
     if (tag > UINT32_MAX || tag >> 3 == 0) broken("a field number is out of range");

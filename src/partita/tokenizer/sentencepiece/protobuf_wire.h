@@ -5,7 +5,7 @@
 //     if (field->number == 1 && field->kind == ProtobufKind::bytes) use(field->bytes);
 //   }
 //
-// Fields that a caller does not know, or knows with another kind, it passes over, as protobuf's own readers do.
+// Callers skip unknown fields and fields of an unexpected kind, as protobuf's own readers do.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace partita::internal {
 
-enum class ProtobufKind : uint8_t { varint, fixed64, bytes, fixed32 };  // bytes: strings and messages as well
+enum class ProtobufKind : uint8_t { varint, fixed64, bytes, fixed32 };  // bytes: strings and nested messages too
 
 struct ProtobufField {
   uint32_t number;
   ProtobufKind kind;
-  uint64_t value;          // of varint, fixed64, fixed32
-  std::string_view bytes;  // of bytes; into the message
+  uint64_t value;          // for varint, fixed64, fixed32
+  std::string_view bytes;  // for bytes; a view of the message
 
   [[nodiscard]] bool as_bool() const { return value != 0; }
   [[nodiscard]] int32_t as_int32() const { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
@@ -29,11 +29,10 @@ struct ProtobufField {
 
 class ProtobufReader {
  public:
-  // `origin` begins each error.
+  // `origin` prefixes error messages.
   ProtobufReader(std::string_view message, std::string origin) : rest_(message), origin_(std::move(origin)) {}
 
-  // The next field; groups (an old kind that no current message has) are passed over. Error: the message is cut
-  // short, or is not protobuf.
+  // The next field; groups (deprecated) are skipped. Error: the message is truncated or not protobuf.
   [[nodiscard]] std::optional<ProtobufField> next();
 
  private:

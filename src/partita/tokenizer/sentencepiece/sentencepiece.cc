@@ -48,7 +48,7 @@ std::unique_ptr<SentencePieceAlgorithm> make_algorithm(const SentencePieceModel&
   }
 }
 
-// U+FFFD for each byte that is no part of well-formed UTF-8.
+// Writes U+FFFD for each byte that is not part of well-formed UTF-8.
 void append_utf8_bytes(std::string_view bytes, std::string& text) {
   for (size_t at = 0; at < bytes.size();) {
     const CodePoint c = decode_utf8(bytes, at);
@@ -112,7 +112,7 @@ std::string_view SentencePieceTokenizer::bytes_of(TokenId id) const {
 std::string SentencePieceTokenizer::decode(std::span<const TokenId> ids) const {
   const bool skips_spaces = model_.normalizer.add_dummy_prefix || model_.normalizer.remove_extra_whitespaces;
   std::string text, bytes;
-  bool at_beginning = true;  // a space here is the one that was put in front
+  bool at_beginning = true;  // a space here is the one prepended by the normalizer
   for (const TokenId id : ids) {
     const std::string_view piece = bytes_of(id);
     const auto& [name, score, type] = model_.pieces[static_cast<size_t>(id)];
@@ -130,7 +130,7 @@ std::string SentencePieceTokenizer::decode(std::span<const TokenId> ids) const {
     } else {
       text += piece.substr(skip ? 1 : 0);
     }
-    // Where extra spaces are removed, all in front of the text are.
+    // If extra spaces are removed, all leading spaces are dropped.
     if (model_.normalizer.remove_extra_whitespaces) skip = false;
     if (skip || !text.empty()) at_beginning = false;
   }
@@ -148,8 +148,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path,
 }
 
 bool looks_like_sentencepiece(std::string_view head) {
-  // A piece comes first: field 1, its length below 128, in it field 1 again, the piece's text, and then a score (field
-  // 2) or a type (field 3).
+  // The file begins with a piece: field 1 with a length below 128, in it field 1 again (the piece's text), then a score
+  // (field 2) or a type (field 3).
   constexpr char kField1 = '\x0A', kField2 = '\x15', kField3 = '\x18';
   if (head.size() < 5 || head[0] != kField1 || head[2] != kField1) return false;
   const size_t piece = static_cast<unsigned char>(head[1]), text = static_cast<unsigned char>(head[3]);

@@ -1,12 +1,12 @@
-// SentencePiece tokenizers (T. Kudo and J. Richardson, EMNLP 2018, demo): BPE and unigram models from a
-// tokenizer.model, with the ids of the sentencepiece package for any input, ill-formed UTF-8 included.
+// SentencePiece tokenizers (T. Kudo and J. Richardson, EMNLP 2018, demo): loads BPE and unigram models from
+// tokenizer.model. Ids equal those of the sentencepiece package for any input, including ill-formed UTF-8.
 //
 //   const auto tokenizer = load_sentencepiece("tokenizer.model");
 //   std::vector<TokenId> ids = tokenizer->encode("Hello world");
 //   std::string text = tokenizer->decode(ids);
 //
-// EncodeOptions::add_special puts <s> in front of a text, if the model has it, as Llama and Mistral do. allow_special
-// changes nothing: control pieces are never found in text, and user-defined pieces always are.
+// EncodeOptions::add_special prepends <s>, if the model has it, as Llama and Mistral do. allow_special has no effect:
+// control pieces are never matched in text, user-defined pieces always are.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -21,7 +21,7 @@ namespace partita::internal {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  // Error (begins with `origin`): a model of words or characters, rules of normalization that are broken.
+  // Error (begins with `origin`): a word or character model, broken normalization rules.
   explicit SentencePieceTokenizer(SentencePieceModel model, std::string_view origin = "tokenizer.model",
                                   bool puts_begin = true);
   SentencePieceTokenizer(const SentencePieceTokenizer&) = delete;  // its parts refer to each other
@@ -36,16 +36,16 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::span<const TokenId> tokens_in_front() const override {
     return beginning_ ? std::span<const TokenId>(&*beginning_, 1) : std::span<const TokenId>();
   }
-  // A piece with its spaces as spaces, the byte of a byte piece, nothing for control pieces.
+  // A piece with real spaces, the byte of a byte piece, empty for control pieces.
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
-  // As the reference: without the space that was put in front of the text, U+FFFD for bytes that are not UTF-8.
+  // Like the reference: drops the space prepended to the text, and writes U+FFFD for bytes that are not UTF-8.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
 
  private:
   friend class SentencePieceEncoder;
 
   SentencePieceModel model_;
-  ByteTrie user_defined_;  // as they are written, for the normalizer
+  ByteTrie user_defined_;  // in their original form, for the normalizer
   SentencePieceNormalizer normalizer_;
   std::optional<SentencePieceNormalizer> denormalizer_;
   std::unique_ptr<SentencePieceAlgorithm> algorithm_;
@@ -53,12 +53,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> bytes_;  // by id
 };
 
-// puts_begin: <s> is what EncodeOptions::add_special puts in front, if the model has it. Error: names the file and the
-// field.
+// puts_begin: EncodeOptions::add_special prepends <s>, if the model has it. Error: names the file and the field.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& path, bool puts_begin = true);
 
-// Does a file that begins with `head`, its first 64 bytes or more, look like a tokenizer.model, and not like lines of
-// text (tiktoken) or JSON?
+// Whether `head`, the first 64 or more bytes of a file, looks like a tokenizer.model rather than text lines (tiktoken)
+// or JSON.
 [[nodiscard]] bool looks_like_sentencepiece(std::string_view head);
 
 }  // namespace partita::internal

@@ -12,13 +12,13 @@ namespace {
 
 using PieceType = SentencePieceModel::PieceType;
 
-// Scores in the reference's order, which compares their bits: also -0 and +0, infinities and NaNs have a place.
+// Maps scores to integers in the reference's order, which compares bits: it also orders -0 and +0, infinities and NaNs.
 int32_t score_order(float score) {
   const auto bits = std::bit_cast<int32_t>(score);
   return bits < 0 ? bits ^ INT32_MAX : bits;
 }
 
-// Of each piece: 0 for the highest score, the same for equal scores.
+// The rank of each piece: 0 for the highest score, equal for equal scores.
 std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   std::vector<int32_t> scores;
   for (const auto& piece : model.pieces) scores.push_back(score_order(piece.score));
@@ -32,7 +32,7 @@ std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   return scores;
 }
 
-// Numbers for the texts that stand in merges: ids of pieces, then characters that are no piece of their own.
+// Numbers the texts that occur in merges: piece ids, then characters that are not pieces.
 class Symbols {
  public:
   Symbols(const SentencePieceModel& model, const std::vector<std::string>& pieces) {
@@ -40,13 +40,13 @@ class Symbols {
       bytes.push_back(pieces[id].size());
       if (pieces[id].empty()) continue;
       const bool is_character = char_bytes(pieces[id], 0) == pieces[id].size();
-      // An unused character has nothing to fall apart into: it is unknown.
+      // An unused character cannot be split further: it is unknown.
       if (is_character && model.pieces[id].type == PieceType::unused) continue;
       ids_.emplace(pieces[id], static_cast<Symbol>(id));
       if (is_character) chars.push_back({char_key(pieces[id], 0, pieces[id].size()), static_cast<Symbol>(id)});
     }
   }
-  // kNoSymbol: several characters that are no piece.
+  // kNoSymbol: several characters that are not a piece.
   Symbol find(std::string_view text) {
     const auto found = ids_.find(text);
     if (found != ids_.end()) return found->second;
@@ -59,7 +59,7 @@ class Symbols {
   }
 
   std::vector<CharBpeTable::Char> chars;
-  std::vector<size_t> bytes;  // by symbol
+  std::vector<size_t> bytes;  // indexed by symbol
 
  private:
   std::unordered_map<std::string_view, Symbol> ids_;
@@ -79,7 +79,7 @@ SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
     if (text.empty()) continue;
     if (model.pieces[id].type == PieceType::user_defined) user_defined.push_back({text, static_cast<int32_t>(id)});
     bool merges_here = false;
-    size_t before = 0;  // the character in front of the place
+    size_t before = 0;  // the preceding character
     for (size_t at = char_bytes(text, 0); at < text.size();) {
       const Symbol left = symbols.find(text.substr(0, at));
       const Symbol right = left == kNoSymbol ? kNoSymbol : symbols.find(text.substr(at));
@@ -136,7 +136,7 @@ class SentencePieceBpeSegmenter final : public SentencePieceSegmenter {
   CharBpeEncoder encoder_;
 };
 
-// With pieces of type UNUSED.
+// For models with pieces of type UNUSED.
 class SentencePieceUnusedSegmenter final : public SentencePieceSegmenter {
  public:
   explicit SentencePieceUnusedSegmenter(const SentencePieceBpe& bpe) : bpe_(&bpe) {}
@@ -173,7 +173,7 @@ class SentencePieceUnusedSegmenter final : public SentencePieceSegmenter {
   }
 
  private:
-  static constexpr int kDeepest = 100;  // the reference's limit
+  static constexpr int kDeepest = 100;  // same limit as the reference
 
   [[nodiscard]] bool is_unused(Symbol symbol) const {
     return symbol >= 0 && static_cast<size_t>(symbol) < bpe_->unused_.size() &&
@@ -202,7 +202,7 @@ class SentencePieceUnusedSegmenter final : public SentencePieceSegmenter {
   const SentencePieceBpe* bpe_;
   CharBpeMerger merger_;
   std::vector<SymbolAt> symbols_;
-  std::unordered_map<Symbol, std::pair<Symbol, Symbol>> made_of_;  // unused pieces, of what they were last seen made
+  std::unordered_map<Symbol, std::pair<Symbol, Symbol>> made_of_;  // unused piece -> the pair that last produced it
   bool after_unknown_ = false;
 };
 

@@ -1,11 +1,11 @@
-// SentencePiece's BPE: neighbours merge if they are a piece together, the piece of the highest score first, the
-// leftmost of equals; user-defined pieces are found beforehand and never merge.
+// SentencePiece's BPE: adjacent pieces merge if their concatenation is a piece, highest score first, leftmost on ties.
+// User-defined pieces are matched first and never merge.
 //
 //   const SentencePieceBpe bpe(model);
 //   bpe.make_segmenter()->encode(" Hello world", ids);          // compactly normalized text
 //
-// A piece of type UNUSED takes part in merges, and at the end falls apart into the pair that was last seen to make it
-// anywhere in the text, so texts are then not cut into units.
+// Pieces of type UNUSED take part in merging; the result is then split into the pair that last produced it anywhere in
+// the text. Texts of such models are therefore not split into units.
 #pragma once
 #include <vector>
 
@@ -24,11 +24,11 @@ class SentencePieceBpe final : public SentencePieceAlgorithm {
   friend class SentencePieceBpeSegmenter;
   friend class SentencePieceUnusedSegmenter;
 
-  std::vector<std::string> pieces_;  // compact
-  std::vector<bool> unused_;         // by id; empty: none
+  std::vector<std::string> pieces_;  // in compact form
+  std::vector<bool> unused_;         // by id; empty: the model has none
   ByteTrie user_defined_;
   UnknownChars unknown_;
-  std::vector<size_t> symbol_bytes_;  // of each symbol's text
+  std::vector<size_t> symbol_bytes_;  // bytes of each symbol's text
   CharBpeTable table_;
 };
 

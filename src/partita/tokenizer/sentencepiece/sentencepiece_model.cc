@@ -12,7 +12,7 @@ namespace {
 
 using Model = SentencePieceModel;
 
-constexpr size_t kLongestPiece = 8000;  // bytes, exclusive: the reference's limit
+constexpr size_t kLongestPiece = 8000;  // bytes, exclusive: same limit as the reference
 constexpr std::string_view kNull("\0", 1);
 
 Model::Piece parse_piece(std::string_view message, const std::string& origin) {
@@ -22,7 +22,7 @@ Model::Piece parse_piece(std::string_view message, const std::string& origin) {
     if (field->number == 1 && field->kind == ProtobufKind::bytes) piece.text = field->bytes;
     if (field->number == 2 && field->kind == ProtobufKind::fixed32) piece.score = field->as_float();
     if (field->number == 3 && field->kind == ProtobufKind::varint) {
-      const int32_t type = field->as_int32();  // an unknown number is passed over, as protobuf does with enumerations
+      const int32_t type = field->as_int32();  // unknown values are ignored, as protobuf does for enums
       if (type >= 1 && type <= 6) piece.type = static_cast<Model::PieceType>(type);
     }
   }
@@ -60,7 +60,7 @@ void parse_normalizer(std::string_view message, const std::string& origin, Model
 }
 
 void check_names(const Model& model, std::string_view origin) {
-  // BPE knows one name space; the others tell text from what never is text.
+  // BPE has a single namespace; the other types separate pieces that occur in text from those that do not.
   std::unordered_set<std::string_view> text, other;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const Model::Piece& piece = model.pieces[id];
@@ -160,7 +160,8 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, std::string
   }
   if (model.pieces.empty()) fail("{}: no pieces: a SentencePiece model expected", origin);
   if (model.byte_fallback) {
-    // Converted vocabularies hold a null character beside the byte piece <0x00>: as the reference, no text becomes it.
+    // Converted vocabularies have a null character next to the byte piece <0x00>; as in the reference, text never
+    // becomes it.
     for (Model::Piece& piece : model.pieces) {
       if (piece.text == kNull) piece.type = Model::PieceType::unused;
     }

@@ -17,7 +17,7 @@ bool all_ascii(std::string_view text, size_t at) {  // the 8 bytes from `at`
   return (word & 0x8080808080808080) == 0;
 }
 
-// U+3000 to U+CFFF, most of East Asia, without the care that other well-formed UTF-8 takes.
+// Fast path for U+3000 to U+CFFF, most of East Asia, which need fewer checks than other UTF-8.
 bool is_common_three_bytes(std::string_view text, size_t at) {
   if (at + 3 > text.size()) return false;
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
@@ -77,7 +77,7 @@ size_t SentencePieceNormalizer::plain_prefix(std::string_view text) const {
     }
     return at;
   }
-  // All well-formed text but U+2581.
+  // Skips well-formed text other than U+2581.
   while (at < text.size()) {
     while (at + 8 <= text.size() && all_ascii(text, at)) at += 8;
     if (at == text.size()) break;
@@ -127,7 +127,7 @@ void SentencePieceNormalizer::normalize(std::string_view text, std::string& out)
       continue;
     }
     if (text.size() > 1 && text[0] == ' ' && plain_[' '] && static_cast<unsigned char>(text[1]) < 128) {
-      if (!after_space) out += space_;  // what follows would do the same, with more looking up
+      if (!after_space) out += space_;  // shortcut: the general code below would do the same
       after_space = remove_extra_;
       text.remove_prefix(1);
       continue;

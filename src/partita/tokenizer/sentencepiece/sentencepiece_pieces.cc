@@ -20,7 +20,7 @@ std::vector<std::string> compact_pieces(const SentencePieceModel& model) {
   for (size_t id = 0; id < texts.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     if (!piece.is_text() || piece.text.find('\0') != std::string::npos) continue;
-    // A normalized text has no spaces left if they are escaped.
+    // Normalized text contains no spaces if they are escaped.
     if (escape && piece.text.find(' ') != std::string::npos) continue;
     texts[id] = escape ? spaces_for_blocks(piece.text) : piece.text;
   }

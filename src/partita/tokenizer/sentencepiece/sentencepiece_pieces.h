@@ -1,5 +1,5 @@
-// The pieces of a SentencePiece model in the form of compactly normalized text (sentencepiece_normalizer.h), for its
-// two algorithms, and what both share.
+// Shared by SentencePiece's two algorithms: the model's pieces in the form of compactly normalized text
+// (sentencepiece_normalizer.h), and the segmenter interface.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace partita::internal {
 
-// With ' ' for each U+2581.
+// Replaces each U+2581 by ' '.
 [[nodiscard]] std::string spaces_for_blocks(std::string_view text);
 
-// The text of each piece with ' ' for U+2581 if the model escapes spaces; empty for pieces that no text becomes.
+// The text of each piece, with ' ' for U+2581 if the model escapes spaces; empty for pieces that text never becomes.
 [[nodiscard]] std::vector<std::string> compact_pieces(const SentencePieceModel& model);
 
-// Bytes, or one unknown piece for neighbours.
+// Byte tokens, or one unknown piece per run of unknown characters.
 [[nodiscard]] UnknownChars sentencepiece_unknown(const SentencePieceModel& model);
 
-// Encodes normalized texts on one thread.
+// Encodes normalized texts. Not thread-safe.
 class SentencePieceSegmenter {
  public:
   virtual ~SentencePieceSegmenter() = default;
@@ -30,7 +30,7 @@ class SentencePieceSegmenter {
 class SentencePieceAlgorithm {
  public:
   virtual ~SentencePieceAlgorithm() = default;
-  // Refers to this.
+  // The segmenter keeps a reference to this.
   [[nodiscard]] virtual std::unique_ptr<SentencePieceSegmenter> make_segmenter() const = 0;
 };
 

@@ -22,7 +22,7 @@ float unknown_score(const SentencePieceModel& model) {
   return lowest - kUnknownPenalty;
 }
 
-// User-defined pieces win against all others, and one against several in its place: a tenth a byte but one.
+// User-defined pieces beat all others, and one beats several that cover the same text: 0.1 per byte, less one byte.
 float score_of(const SentencePieceModel::Piece& piece) {
   if (piece.type != SentencePieceModel::PieceType::user_defined) return piece.score;
   return static_cast<float>(0.1 * static_cast<double>(static_cast<int>(piece.text.size()) - 1));
@@ -74,12 +74,12 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
   }
 
  private:
-  // What is remembered of a unit: the bits of the sum up to which it is certain, which is not negative, and the ids.
+  // `known`, as cached for a unit: the bits of the (non-negative) magnitude up to which it is certain, then the ids.
   bool put_known(std::span<const TokenId> known, std::vector<TokenId>& ids) {
     float sum = walk_.sum();
     if (!(std::abs(sum) < std::bit_cast<float>(known[0]))) return false;
     for (const TokenId id : known.subspan(1)) {
-      sum = (*scores_)[static_cast<size_t>(id)] + sum;  // as places of the lattice are reached
+      sum = (*scores_)[static_cast<size_t>(id)] + sum;  // in the lattice's order of additions
       ids.push_back(id);
     }
     walk_.set_sum(sum);
@@ -98,7 +98,7 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
           has_unknown |= piece.id == UnigramPiece::kUnknown;
           remembered_.push_back(piece.id);
         }
-        if (has_unknown) remembered_ = {0};  // never
+        if (has_unknown) remembered_ = {0};  // never certain
         known = cache_.insert_long(unit, remembered_);
       }
       if (put_known(*known, ids)) {

@@ -1,8 +1,8 @@
-// SentencePiece's unigram model: the segmentation of the highest score (unigram_lattice.h) in floats, with a bonus for
-// user-defined pieces.
+// SentencePiece's unigram model: the segmentation with the highest score (unigram_lattice.h), in float arithmetic, with
+// a bonus for user-defined pieces.
 //
-// Units are remembered with their pieces and the sum of scores up to which these are certain (unigram_certainty.h);
-// what is not certain is segmented each time.
+// Units are cached with their pieces and the magnitude of the running sum up to which the pieces are certain
+// (unigram_certainty.h); beyond it, units are segmented each time.
 #pragma once
 #include <vector>
 

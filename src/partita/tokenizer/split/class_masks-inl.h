@@ -1,10 +1,11 @@
-// The character classes of text, a bit a byte: what finds many pretokens at once (pretoken_starts-inl.h).
+// Character classes of text as bit masks, one bit per byte: used to find many pretokens at a time
+// (pretoken_starts-inl.h).
 //
 //   ClassMasks masks[1];
 //   class_masks(padded("It is 5 pm"), 10, masks);      // masks[0].number == 1 << 6
 //
-// ASCII by SIMD instructions, 64 bytes at a time; other code points one by one from the table of unicode.h.
-// No pragma once: the file is read once for each instruction set.
+// ASCII is classified with SIMD, 64 bytes at a time; other code points one by one with the table of unicode.h. No
+// #pragma once: the file is included once per instruction set.
 #if defined(PARTITA_TOKENIZER_CLASS_MASKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_TOKENIZER_CLASS_MASKS_INL_H_
 #undef PARTITA_TOKENIZER_CLASS_MASKS_INL_H_
@@ -26,16 +27,16 @@ namespace partita::internal::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of 64 bytes, bit i for byte i. All bytes of a code point have its class; bits past the end are 0.
+// Masks of 64 bytes, bit i for byte i. All bytes of a code point have its class; bits past the end are 0.
 struct ClassMasks {
   uint64_t letter, number, space, other;
   uint64_t blank;         // ' '
   uint64_t line_end;      // '\r', '\n'
   uint64_t apostrophe;    // '\''
-  uint64_t continuation;  // bytes of a code point behind its first
+  uint64_t continuation;  // all but the first byte of a code point
 };
 
-// Of ASCII; `continuation` holds the bytes that are not.
+// Masks for ASCII; `continuation` marks the other bytes.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE ClassMasks ascii_masks(const char* text) {
   ClassMasks masks{};
@@ -78,7 +79,7 @@ HWY_INLINE ClassMasks ascii_masks(const char* text) {
 }
 #endif
 
-// decode_utf8 with the common well-formed sequences first.
+// decode_utf8 with fast paths for common well-formed sequences.
 HWY_INLINE CodePoint decode_wide(std::string_view text, size_t at) {
   if (text.size() - at >= 3) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
@@ -92,13 +93,13 @@ HWY_INLINE CodePoint decode_wide(std::string_view text, size_t at) {
   return decode_utf8(text, at);
 }
 
-// Code points that are not ASCII, block after block of one text.
+// Classifies the non-ASCII code points of a text, block by block.
 class WideClasses {
  public:
-  // The block at text[at], of which `wide` are the bytes that are not ASCII.
+  // The block at text[at]; `wide` marks its non-ASCII bytes.
   HWY_INLINE void add(std::string_view text, size_t at, uint64_t wide, ClassMasks& masks) {
     masks.continuation = 0;
-    if (pending_ > 0) {  // of the code point at the end of the block before
+    if (pending_ > 0) {  // rest of a code point that began in the previous block
       const uint64_t bytes = (uint64_t{1} << pending_) - 1;
       set(masks, bytes);
       masks.continuation = bytes;
@@ -126,11 +127,11 @@ class WideClasses {
 
   const internal::ClassTable& table_ = internal::class_table();
   CharClass class_ = CharClass::other;
-  int pending_ = 0;  // bytes of the last code point that stand in the next block
+  int pending_ = 0;  // bytes of the last code point that are in the next block
 };
 
-// The first `bytes` of a text, in blocks of which the last may be partial: its bits past them are 0. Whole blocks are
-// read, and must exist; what is past the text's end changes nothing.
+// Masks of the first `bytes` of a text. In a partial last block, bits past the end are 0. Reads whole blocks, whose
+// memory must exist; what is past the text does not affect the result.
 HWY_INLINE void class_masks(std::string_view text, size_t bytes, ClassMasks* masks) {
   WideClasses wide;
   for (size_t block = 0, at = 0; at < bytes; ++block, at += 64) {

@@ -1,18 +1,18 @@
-// English contractions, which patterns of pre-tokenisation (splitter.h) cut off: "it's" is "it" and "'s".
+// English contractions, which split patterns (splitter.h) separate: "it's" becomes "it" and "'s".
 #pragma once
 #include <cstddef>
 #include <string_view>
 
 namespace partita::internal {
 
-// 's|'t|'re|'ve|'m|'ll|'d at text[at], which is an apostrophe: its bytes, 0 if there is none.
+// Bytes of 's|'t|'re|'ve|'m|'ll|'d at text[at], which is an apostrophe; 0 if there is none.
 [[nodiscard]] inline size_t contraction_bytes(std::string_view text, size_t at) {
   const std::string_view two = text.substr(at + 1, 2);
   if (two == "re" || two == "ve" || two == "ll") return 3;
   return !two.empty() && (two[0] == 's' || two[0] == 't' || two[0] == 'm' || two[0] == 'd') ? 2 : 0;
 }
 
-// (?i:'s|'t|'re|'ve|'m|'ll|'d) likewise. U+017F, the long s, is an s when case is ignored.
+// The same for (?i:'s|'t|'re|'ve|'m|'ll|'d). U+017F, the long s, matches s case-insensitively.
 [[nodiscard]] inline size_t contraction_bytes_any_case(std::string_view text, size_t at) {
   const std::string_view two = text.substr(at + 1, 2);
   if (two == "\u017F") return 3;

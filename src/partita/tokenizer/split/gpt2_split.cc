@@ -20,19 +20,19 @@ size_t gpt2_pretoken_end(std::string_view text, size_t begin) {
   CodePoint c = decode_utf8(text, begin);
   CharClass run = class_of[c.value];
   size_t at = begin + c.bytes;
-  if (text[begin] == ' ' && at < text.size()) {  // one space joins the run that follows
+  if (text[begin] == ' ' && at < text.size()) {  // a single space joins the following run
     c = decode_utf8(text, at);
     run = class_of[c.value];
     at += c.bytes;
   }
-  size_t last = at - c.bytes;  // where the run's last code point begins
+  size_t last = at - c.bytes;  // start of the run's last code point
   while (at < text.size()) {
     c = decode_utf8(text, at);
     if (class_of[c.value] != run) break;
     last = at;
     at += c.bytes;
   }
-  // \s+(?!\S): a run of spaces leaves its last one to the piece that follows, unless the text ends or it is the only.
+  // \s+(?!\S): the last space of a run belongs to the next pretoken, unless the text ends or it is the only space.
   if (run == CharClass::space && at < text.size() && last > begin) return last;
   return at;
 }

@@ -16,11 +16,11 @@ struct Part {
 };
 
 bool is_digit(char32_t c) {
-  // Ten digits and three signs came with Unicode 17.
+  // Ten digits and three signs were added in Unicode 17.
   return char_class(c) == CharClass::number || (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
-// Parts of the text in order, matches and what stands between, complete.
+// Consecutive parts that cover the text: matches and the text between them.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {}
@@ -67,7 +67,7 @@ std::vector<Part> find_parts(const Matcher& matcher, std::string_view text) {
   return parts.finish();
 }
 
-// Joins neighbours, and leaves out what is removed.
+// Joins neighboring parts and drops removed ones.
 std::vector<Part> arranged(std::vector<Part> parts, SplitBehavior behavior) {
   std::vector<Part> result;
   bool previous = false;
@@ -169,7 +169,8 @@ std::optional<SimpleSplit> PreTokenizer::simplified() const {
   }
   const auto* first = std::get_if<SplitStep>(&steps.front());
   const auto* pattern = first == nullptr ? nullptr : std::get_if<SplitPattern>(&first->matcher.what);
-  // Everything is a match: of the behaviours, contiguous and the inverted removed would join or keep all.
+  // These patterns match the whole text. Of the other behaviors, contiguous would join all matches, and an inverted
+  // `removed` would keep them like `isolated`.
   if (steps.size() != 2 || pattern == nullptr || first->behavior != SplitBehavior::isolated || last->use_regex ||
       last->add_prefix_space) {
     return std::nullopt;
@@ -211,7 +212,7 @@ std::vector<std::string_view> PreTokenizer::split(std::string_view text, bool at
       }
     }
     pieces.swap(next);
-    // Steps behind ByteLevel see the printable form; without any, it need not be made.
+    // Steps after ByteLevel see the printable form; if there are none, it need not be created.
     if (std::holds_alternative<ByteLevelStep>(step) && &step != &steps.back()) {
       for (std::string_view& piece : pieces) piece = kept(to_printable(piece), arena);
       printable = true;

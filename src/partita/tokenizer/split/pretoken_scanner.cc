@@ -15,9 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// Up to where a window that does not reach the text's end shows what begins a pretoken: to the beginning of its last
-// run of one class. What follows may change how that run is cut and whether it begins a pretoken; numbers are cut from
-// the left, whatever follows.
+// Length of the part of a window whose pretoken starts are final, if the text continues after the window: up to its
+// last run of one class. Later text may change how that run is split and whether it starts a pretoken, except for
+// numbers, which are split from the left.
 size_t settled_bytes(const ClassMasks* masks, size_t bytes) {
   const auto class_bit = [masks](size_t at) {
     const ClassMasks& m = masks[at / 64];
@@ -29,7 +29,7 @@ size_t settled_bytes(const ClassMasks* masks, size_t bytes) {
   return bytes;
 }
 
-// Writes the places below `limit` whose bits are set; returns how many. Writes up to 8 more.
+// Writes the indices below `limit` whose bits are set; returns their number. May write up to 8 more.
 size_t places_of(const uint64_t* words, size_t limit, uint32_t* out) {
   uint32_t* const begin = out;
   for (size_t block = 0; 64 * block < limit; ++block) {
@@ -37,7 +37,7 @@ size_t places_of(const uint64_t* words, size_t limit, uint32_t* out) {
     if (limit - 64 * block < 64) word &= (uint64_t{1} << (limit - 64 * block)) - 1;
     const auto base = static_cast<uint32_t>(64 * block);
     const int count = std::popcount(word);
-    for (int done = 0; done < count; done += 8) {  // without a branch for each
+    for (int done = 0; done < count; done += 8) {  // eight at a time instead of one branch per bit
       for (int i = 0; i < 8; ++i) {
         out[done + i] = base + static_cast<uint32_t>(std::countr_zero(word));
         word &= word - 1;
@@ -48,8 +48,8 @@ size_t places_of(const uint64_t* words, size_t limit, uint32_t* out) {
   return static_cast<size_t>(out - begin);
 }
 
-// Bounds of the pretokens of the first `bytes` of a text; returns how many. Whole blocks of 64 bytes are read. If the
-// text goes on behind them, the last bound is where the last pretoken ends that is sure.
+// Bounds of the pretokens in the first `bytes` of a text; returns their number. Reads whole blocks of 64 bytes. If the
+// text continues, the last bound is the end of the last pretoken that is certain.
 size_t window_bounds(SplitPattern pattern, std::string_view text, size_t bytes, uint32_t* bounds) {
   constexpr size_t kMostBlocks = PretokenScanner::kWindow / 64;
   ClassMasks masks[kMostBlocks + 1];
@@ -97,7 +97,7 @@ bool has_masks(SplitPattern pattern) {
 PretokenScanner::PretokenScanner(SplitPattern pattern)
     : pattern_(pattern), tail_(kWindow + kRoom), bounds_(kWindow + 16) {}
 
-// Bounds of the pretokens that begin in text.substr(begin, limit - begin); returns how many.
+// Bounds of the pretokens that begin in text.substr(begin, limit - begin); returns their number.
 size_t PretokenScanner::scan_one_by_one(std::string_view text, size_t begin, size_t limit) {
   size_t count = 0;
   bounds_[count++] = 0;
@@ -117,7 +117,7 @@ PretokenScanner::Window PretokenScanner::scan(std::string_view text, size_t begi
     std::memcpy(tail_.data(), base, left);
     base = tail_.data();
   }
-  // A code point at the window's end is seen whole.
+  // Makes a code point at the end of the window visible as a whole.
   const std::string_view seen(base, std::min(left, kWindow + kRoom));
   const size_t count = has_masks(pattern_) ? HWY_DYNAMIC_DISPATCH(window_bounds)(pattern_, seen, bytes, bounds_.data())
                                            : scan_one_by_one(text, begin, begin + bytes);

@@ -1,10 +1,10 @@
-// Where pretokens begin, a bit a byte, by shifts and sums of class masks.
+// Computes where pretokens begin, one bit per byte, with shifts and additions of class masks.
 //
-// In a window of text that begins with a pretoken. A rule of a regular expression becomes words such as
+// The window begins at a pretoken. Rules of a regular expression become expressions such as
 //   letters that begin a run:  letter & ~before(letter)
 //   blanks that a run takes:   blank & after(run starts)
-// with the words of the blocks before and behind for what crosses. Rare cases are loops over bits.
-// No pragma once: the file is read once for each instruction set.
+// where the masks of adjacent blocks supply the bits that cross a boundary. Rare cases loop over set bits. No #pragma
+// once: the file is included once per instruction set.
 #if defined(PARTITA_TOKENIZER_PRETOKEN_STARTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PARTITA_TOKENIZER_PRETOKEN_STARTS_INL_H_
 #undef PARTITA_TOKENIZER_PRETOKEN_STARTS_INL_H_
@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 namespace {
 
-// The first `bytes` of a text; their masks, with an empty block behind the last; starts as many.
+// The first `bytes` of a text with their masks, followed by an empty block; `starts` has the same size.
 struct MaskWindow {
   std::string_view text;
   size_t bytes, blocks;
@@ -31,7 +31,7 @@ struct MaskWindow {
   uint64_t* starts;
 };
 
-// Bit i: whether byte i - 1 is in `word`; `previous` is the word of the block before.
+// Bit i: whether byte i - 1 is in `word`; `previous` is the same mask of the preceding block.
 HWY_INLINE uint64_t before(uint64_t word, uint64_t previous) { return word << 1 | previous >> 63; }
 // Bit i: whether byte i + count is in `word`.
 HWY_INLINE uint64_t after(uint64_t word, uint64_t next, int count = 1) { return word >> count | next << (64 - count); }
@@ -45,7 +45,7 @@ HWY_INLINE void for_each_bit(uint64_t word, size_t block, F&& f) {
   for (; word != 0; word &= word - 1) f(64 * block + static_cast<size_t>(std::countr_zero(word)));
 }
 
-// The first byte at or behind `at` that is not in the class of get(masks); the window's end at most.
+// First byte at or after `at` that is not in the class selected by get(masks), or the end of the window.
 template <class F>
 HWY_INLINE size_t run_end(const MaskWindow& w, size_t at, F&& get) {
   for (size_t block = at / 64; block < w.blocks; ++block, at = 64 * block) {
@@ -55,13 +55,13 @@ HWY_INLINE size_t run_end(const MaskWindow& w, size_t at, F&& get) {
   return at;
 }
 
-// The first byte of the code point that `at` is in.
+// First byte of the code point that contains `at`.
 HWY_INLINE size_t first_byte(const MaskWindow& w, size_t at) {
   while (bit(w.masks[at / 64].continuation, at)) --at;
   return at;
 }
 
-// Starts of runs of each class.
+// First bytes of runs of each class.
 struct RunStarts {
   uint64_t letter, number, space, other;
 };
@@ -70,7 +70,7 @@ HWY_INLINE RunStarts run_starts(const ClassMasks& m, const ClassMasks& previous)
           m.space & ~before(m.space, previous.space), m.other & ~before(m.other, previous.other)};
 }
 
-// Starts the last code point of each run of white space that something follows, given the runs' last bytes.
+// Marks the last code point of each run of white space that is followed by something, given the runs' last bytes.
 HWY_INLINE void start_last_spaces(const MaskWindow& w, uint64_t last, size_t block) {
   const uint64_t wide = last & w.masks[block].continuation;
   w.starts[block] |= last & ~wide;
@@ -78,6 +78,12 @@ HWY_INLINE void start_last_spaces(const MaskWindow& w, uint64_t last, size_t blo
 }
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   text          I t ' s _ _ 5 _ p m    _ is a blank, bit 0 on the left
+//   run starts    1 . 1 1 1 . 1 1 1 .
+//   after_blank   . . . . . 1 1 . 1 .
+//   starts        1 . 1 1 1 . . 1 . .    starts of space runs, and of other runs that do not follow a blank
+//   last spaces   1 . 1 1 1 1 . 1 . .    plus the last space of a run that is followed by something
+//   's            1 . 1 . 1 1 . 1 . .    minus the start of the run "s": It|'s| | 5| pm
 HWY_INLINE void gpt2_starts(const MaskWindow& w) {
   ClassMasks previous{};
   uint64_t apostrophes = 0;
@@ -110,10 +116,10 @@ HWY_INLINE void gpt2_starts(const MaskWindow& w) {
 
 struct Llama3Kind {
   bool single_digits;          // \p{N}, not \p{N}{1,3}
-  bool space_to_end_together;  // \s++$ comes first
+  bool space_to_end_together;  // \s++$ has priority
 };
 
-// \p{N}{1,3}: cuts in the run of numbers that begins at `at`.
+// \p{N}{1,3}: splits the run of numbers that begins at `at`.
 HWY_INLINE void cut_numbers(const MaskWindow& w, size_t at) {
   const size_t end = run_end(w, at, [](const ClassMasks& m) { return m.number; });
   for (int count = 0; at < end; ++count) {
@@ -126,7 +132,7 @@ HWY_INLINE void cut_numbers(const MaskWindow& w, size_t at) {
   }
 }
 
-// \s++$: white space at the end of a text, but for line ends that belong to what stands in front.
+// \s++$: joins white space at the end of a text, except for line ends that belong to the preceding pretoken.
 HWY_INLINE void join_spaces_at_end(const MaskWindow& w) {
   size_t at = w.bytes;
   while (at > 0 && bit(w.masks[(at - 1) / 64].space, at - 1)) --at;
@@ -140,7 +146,7 @@ HWY_INLINE void join_spaces_at_end(const MaskWindow& w) {
 HWY_INLINE void llama3_starts(const MaskWindow& w, const Llama3Kind& kind, bool to_end) {
   ClassMasks previous{};
   uint64_t previous_free = 0, previous_lone = 0;
-  uint64_t absorbing = 0, passing = 0;  // carries of sums: 0 or 1
+  uint64_t absorbing = 0, passing = 0;  // carry bits of the additions: 0 or 1
   for (size_t block = 0; block < w.blocks; ++block) w.starts[block] = 0;
   w.starts[w.blocks] = 0;
   for (size_t block = 0; block < w.blocks; ++block) {
@@ -148,13 +154,18 @@ HWY_INLINE void llama3_starts(const MaskWindow& w, const Llama3Kind& kind, bool 
     const RunStarts runs = run_starts(m, previous);
     const uint64_t after_blank = before(m.blank, previous.blank);
 
-    // [\r\n]* behind other: a sum carries from a run's first line end through the run.
+    // [\r\n]* after class other: the carry of an addition runs through adjacent line ends.
+    //   text                   !  \n \n x  \n    bit 0 on the left
+    //   line_end               .  1  1  .  1
+    //   first_ends             .  1  .  .  .     directly after class other
+    //   ends_sum               .  .  .  1  1     line_end + first_ends clears the run
+    //   line_end & ~ends_sum   .  1  1  .  .     belongs to "!", so not free
     const uint64_t first_ends = m.line_end & (before(m.other, previous.other) | absorbing);
     const uint64_t ends_sum = m.line_end + first_ends;
     absorbing = ends_sum < m.line_end ? 1 : 0;
     const uint64_t free = m.space & ~(m.line_end & ~ends_sum);
 
-    // A single code point of class other goes with the letters behind it, if no blank goes with it.
+    // A lone code point of class other joins the letters after it, unless it takes a preceding blank.
     const uint64_t lone = runs.other & ~after_blank;
     const uint64_t behind = before(lone, previous_lone) | passing;
     const uint64_t passed = m.continuation + (behind & m.continuation);
@@ -168,7 +179,7 @@ HWY_INLINE void llama3_starts(const MaskWindow& w, const Llama3Kind& kind, bool 
     const auto visible = [](const ClassMasks& x) { return x.letter | x.number | x.other; };
     start_last_spaces(w, free & ~m.line_end & after(visible(m), visible(next)), block);
 
-    // White space behind the last line end of a run.
+    // White space after the last line end of a run.
     const uint64_t indents = inline_space & before(m.line_end & free, previous.line_end & previous_free);
     for_each_bit(indents, block, [&](size_t at) {
       const size_t end = run_end(w, at, [](const ClassMasks& x) { return x.space & ~x.line_end; });

@@ -18,7 +18,7 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-// What a search needs, by thread: allocated once, also where texts are short.
+// Search state per thread: allocated once, because texts may be short.
 struct Workspace {
   Workspace()
       : match(pcre2_match_data_create(1, nullptr)),
@@ -57,7 +57,7 @@ Regex::Regex(std::string_view regex, std::string_view origin) : code_(std::make_
   if (code_->compiled == nullptr) {
     fail("{}: the regular expression {} is not supported: {}", origin, regex, message_of(error));
   }
-  // Where machine code cannot be made, PCRE2 interprets: slower, the same matches.
+  // Without JIT support PCRE2 interprets: slower, but with the same matches.
   pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
 }
 
@@ -77,7 +77,7 @@ void Regex::find_in_valid(std::string_view text, size_t offset, std::vector<Matc
   thread_local const Workspace workspace;
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t from = 0;
-  bool after_match = false;  // at `from`, where an empty match would repeat the end of the last
+  bool after_match = false;  // at `from`, where an empty match would coincide with the end of the last match
   while (from <= text.size()) {
     const int rc = pcre2_match(code_->compiled, subject, text.size(), from, PCRE2_NO_UTF_CHECK, workspace.match,
                                workspace.context);

@@ -17,7 +17,7 @@ std::string class_of(const CodePointSet& set) {
     out += escaped(range.first);
     if (range.last > range.first) out += "-" + escaped(range.last);
   }
-  // An empty class is no class in PCRE2.
+  // PCRE2 does not accept an empty class.
   return out == "[" ? "(?!)" : out + "]";
 }
 
@@ -54,10 +54,10 @@ class Translator {
     return c.value;
   }
 
-  // Up to the end or an unmatched parenthesis.
+  // Parses up to the end or an unmatched parenthesis.
   void alternatives(bool ignore_case, int depth) {
     if (depth > 100) refuse("groups are nested more than 100 deep");
-    bool repeatable = false;  // something stands before that a quantifier may repeat
+    bool repeatable = false;  // whether a quantifier may follow
     if (!ignore_case) folded_before_ = 0;
     while (!done() && !next_is(")")) {
       if (take("|")) {
@@ -76,7 +76,7 @@ class Translator {
     }
   }
 
-  // True: a quantifier may follow.
+  // Returns true if a quantifier may follow.
   bool group(bool ignore_case, int depth) {
     bool repeatable = true;
     if (take("(?i:")) {
@@ -102,7 +102,7 @@ class Translator {
       if (!known) refuse(fmt::format("the group {}", text_.substr(at_, 4)));
     } else {
       at_ += 1;
-      out_ += "(?:";  // what a group captures is not asked for
+      out_ += "(?:";  // captures are not needed
     }
     alternatives(ignore_case, depth + 1);
     if (!take(")")) refuse("a ( without its )");
@@ -117,7 +117,7 @@ class Translator {
       const size_t close = text_.find('}', at_);
       const std::string_view body =
           close == std::string_view::npos ? std::string_view() : text_.substr(at_ + 1, close - at_ - 1);
-      // {n}, {n,}, {n,m}: an open left end means different things.
+      // {n}, {n,}, {n,m}; a missing lower bound differs between the dialects.
       const size_t comma = body.find(',');
       const auto is_number = [](std::string_view text, bool may_be_empty) {
         return text.size() <= 3 && (may_be_empty || !text.empty()) &&
@@ -137,7 +137,7 @@ class Translator {
     out_ += text_[at_++];
   }
 
-  // True: a quantifier may follow.
+  // Returns true if a quantifier may follow.
   bool atom(bool ignore_case) {
     if (take("^")) return out_ += "(?:\\A|(?<=\\n))", false;
     if (take("$")) return out_ += "(?:\\z|(?=\\n))", false;
@@ -163,7 +163,8 @@ class Translator {
     ignore_case ? refuse_folded_pair(c) : void(folded_before_ = 0);
     out_ += escaped(c);
   }
-  // Oniguruma takes one character for several letters where case is ignored, PCRE2 does not: ß for ss, ligatures.
+  // Case-insensitively, Oniguruma matches some characters against several letters (ß for ss, ligatures); PCRE2 does
+  // not.
   void refuse_folded_pair(char32_t c) {
     const char32_t lower = c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
     for (const std::string_view pair : {"ss", "st", "ff", "fi", "fl"}) {
@@ -183,7 +184,7 @@ class Translator {
     char32_t value = 0;
   };
 
-  // From a backslash on, outside or inside of brackets.
+  // Parses from a backslash on, inside or outside of brackets.
   Escape take_escape() {
     ++at_;
     const char32_t c = take_char();
@@ -210,7 +211,7 @@ class Translator {
       case 'w':
       case 'W': {
         CodePointSet word = CodePointSet::word();
-        // Oniguruma takes the numbers of Latin-1 in.
+        // Oniguruma includes Latin-1's superscripts and fractions.
         for (const char32_t number : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) word.add(number, number);
         return set_or_complement(std::move(word), c == 'W');
       }
@@ -288,7 +289,7 @@ class Translator {
   std::string_view text_, origin_;
   std::string out_;
   size_t at_ = 0;
-  char32_t folded_before_ = 0;  // the character before, in lower case, if case is ignored there
+  char32_t folded_before_ = 0;  // preceding character, lower case, if case-insensitive
 };
 
 }  // namespace

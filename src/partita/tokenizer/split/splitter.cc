@@ -9,14 +9,14 @@ namespace {
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-// What of the patterns differs beside words.
+// How the patterns differ in everything but words.
 struct Kind {
   int most_digits;             // \p{N} or \p{N}{1,3}
-  bool slashes;                // [\r\n/]* behind punctuation, else [\r\n]*
-  bool space_to_end_together;  // \s++$ comes first
+  bool slashes;                // [\r\n/]* after punctuation, else [\r\n]*
+  bool space_to_end_together;  // \s++$ has priority
 };
 
-// \p{N}{1,most}: from a number at `at`.
+// \p{N}{1,most}, starting at a number at `at`.
 size_t digits_end(std::string_view text, size_t at, int most) {
   for (int count = 0; count < most && at < text.size(); ++count) {
     const CodePoint c = decode_utf8(text, at);
@@ -35,8 +35,8 @@ size_t run_end(std::string_view text, size_t at, CharClass run) {
   return at;
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ from white space at `begin`: up to the last line end of the run; or else all but its last
-// character, which goes with what follows, unless the text ends or it is the only one.
+// \s*[\r\n]+|\s+(?!\S)|\s+ for white space at `begin`: up to the last line end of the run; without line ends, all but
+// its last character, which joins what follows, unless the text ends or it is the only one.
 size_t space_end(std::string_view text, size_t begin, bool to_end_together) {
   size_t at = begin, last = begin, after_line_end = begin;
   while (at < text.size()) {
@@ -51,13 +51,13 @@ size_t space_end(std::string_view text, size_t begin, bool to_end_together) {
   return at < text.size() && last > begin ? last : at;
 }
 
-// Everything behind the alternatives for words: numbers, punctuation, white space. c stands at `begin`.
+// The alternatives after those for words: numbers, punctuation, white space. c is at `begin`.
 size_t other_end(std::string_view text, size_t begin, CodePoint c, const Kind& kind) {
   const CharClass first = char_class(c.value);
   if (first == CharClass::number) return digits_end(text, begin, kind.most_digits);
   size_t at = begin + c.bytes;
   if (first == CharClass::space) {
-    // " ?" takes one ASCII space in front of punctuation.
+    // " ?" takes one ASCII space before punctuation.
     if (c.value != ' ' || at >= text.size() || char_class(decode_utf8(text, at).value) != CharClass::other) {
       return space_end(text, begin, kind.space_to_end_together);
     }
@@ -87,8 +87,8 @@ size_t llama3_end(std::string_view text, size_t begin, const Kind& kind) {
   return other_end(text, begin, c, kind);
 }
 
-// What o200k asks of a character: it may stand in the upper part of a word [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], in the
-// lower part [\p{Ll}\p{Lm}\p{Lo}\p{M}], or in both.
+// Where a character may occur in o200k's words: in the upper part [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], the lower part
+// [\p{Ll}\p{Lm}\p{Lo}\p{M}], or both.
 struct WordPart {
   bool upper, lower;
 };
@@ -119,7 +119,7 @@ size_t lower_run_end(std::string_view text, size_t at) {
   return at;
 }
 
-// What the two alternatives upper*lower+ and upper+lower* find at `at`; `at` itself: nothing.
+// Ends of the matches of upper*lower+ and upper+lower* at `at`; `at` itself: no match.
 struct Words {
   size_t with_lower, with_upper;
 };
@@ -133,13 +133,13 @@ Words words_at(std::string_view text, size_t at) {
       break;
     }
     end += c.bytes;
-    if (part.lower) after_both = end;  // upper* gives back what lower+ needs, no more
+    if (part.lower) after_both = end;  // upper* backtracks only as far as lower+ requires
   }
   return {after_both, end};
 }
 
-// [^\r\n\p{L}\p{N}]?upper*lower+|[^\r\n\p{L}\p{N}]?upper+lower*, the end of the word or `begin`. A mark may be the
-// character in front or part of the word: in front is tried first.
+// [^\r\n\p{L}\p{N}]?upper*lower+|[^\r\n\p{L}\p{N}]?upper+lower*: the end of the word, or `begin`. A mark may be the
+// optional first character or part of the word; the first is tried first.
 size_t word_end(std::string_view text, size_t begin, CodePoint c) {
   const size_t next = begin + c.bytes;
   const Words plain = words_at(text, begin);
@@ -162,9 +162,9 @@ struct KnownRegex {
   SplitPattern pattern;
   std::string_view regex;
 };
-// GPT-2's and its equal in tiktoken; Llama 3, the older cl100k_base; Qwen; o200k_base and Llama 4; Mistral's Tekken.
-// What tiktoken writes for cl100k_base is not here: its \p{N}{1,3}+ is possessive there, but in tokenizer.json, whose
-// dialect is Oniguruma's, a repeated group that takes a whole number.
+// GPT-2 and its equivalent in tiktoken; Llama 3 and the older cl100k_base; Qwen; o200k_base and Llama 4; Mistral's
+// Tekken. tiktoken's own pattern for cl100k_base is missing here: its \p{N}{1,3}+ is possessive in tiktoken, but in
+// tokenizer.json, which uses Oniguruma's syntax, it is a repeated group that matches a whole number.
 constexpr KnownRegex kKnown[] = {
     {SplitPattern::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
     {SplitPattern::gpt2, R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"},

@@ -10,7 +10,7 @@ class ByteTrieBuilder {
       : nodes_(nodes), strings_(strings) {
     grow();
     take(ByteTrie::kRoot, ByteTrie::kNoParent);
-    // Not recursive: strings may be long.
+    // Iterative, because strings may be long.
     open_.push_back({ByteTrie::kRoot, 0, 0, strings.size()});
     while (!open_.empty()) {
       const Range range = open_.back();
@@ -25,7 +25,7 @@ class ByteTrieBuilder {
     size_t depth, begin, end;
   };
   static constexpr size_t kBlock = 256;
-  static constexpr int kTries = 64;  // places tried before the array grows
+  static constexpr int kTries = 64;  // positions tried before the array grows
 
   void place(Range range) {
     if (range.begin < range.end && strings_[range.begin].text.size() == range.depth) {
@@ -63,7 +63,7 @@ class ByteTrieBuilder {
     return base;
   }
 
-  // The free list is in ascending order but for new blocks, which go to its front.
+  // The free list is in ascending order, except that new blocks are added at its front.
   void grow() {
     const size_t size = nodes_.size();
     nodes_.resize(size + kBlock);

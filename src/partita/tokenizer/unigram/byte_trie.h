@@ -1,12 +1,12 @@
-// A set of strings with values, walked byte by byte from a text: which strings does the text begin with?
+// A trie of strings with values, walked byte by byte: finds the strings that a text begins with.
 //
-//   const ByteTrie trie(strings);                     // {text, value >= 0}, no text twice, none empty
+//   const ByteTrie trie(strings);                     // {text, value >= 0}; texts unique and not empty
 //   uint32_t node = ByteTrie::kRoot;
 //   for (size_t i = at; i < text.size() && trie.step(node, text[i]); ++i) {
 //     if (trie.value(node) >= 0) ...                  // text[at, i] is a string of the set
 //   }
 //
-// A double array (J. Aoe, IEEE Trans. Software Engineering 15(9), 1989): a step is one load.
+// A double array (J. Aoe, IEEE Trans. Software Engineering 15(9), 1989): each step is a single load.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -24,21 +24,21 @@ class ByteTrie {
 
   explicit ByteTrie(std::vector<String> strings = {});
 
-  // To the child of `node` by `byte`; false, and `node` stays, if it has none.
+  // Moves to the child of `node` for `byte`; returns false and leaves `node` unchanged if there is none.
   [[nodiscard]] bool step(uint32_t& node, char byte) const {
     const uint32_t child = nodes_[node].base ^ static_cast<unsigned char>(byte);
     if (nodes_[child].parent != node) return false;
     node = child;
     return true;
   }
-  // Of the string that ends at `node`; -1: none does.
+  // Value of the string that ends at `node`; -1: none.
   [[nodiscard]] int32_t value(uint32_t node) const { return nodes_[node].value; }
   [[nodiscard]] bool empty() const { return empty_; }
 
  private:
-  static constexpr uint32_t kFree = UINT32_MAX, kNoParent = UINT32_MAX - 1;  // as parents: of no node, of the root
+  static constexpr uint32_t kFree = UINT32_MAX, kNoParent = UINT32_MAX - 1;  // parent of a free slot, of the root
   struct Node {
-    uint32_t base = 0;  // children stand at base ^ byte
+    uint32_t base = 0;  // children are at base ^ byte
     uint32_t parent = kFree;
     int32_t value = -1;
   };

@@ -29,7 +29,7 @@ UnigramModel validated(UnigramModel model, std::string_view origin) {
   return model;
 }
 
-// Of tokens with the same text the last counts, as in the reference.
+// Among tokens with the same text the last counts, as in the reference.
 std::unordered_map<std::string_view, TokenId> ids_of(const UnigramModel& model) {
   std::unordered_map<std::string_view, TokenId> ids;
   for (size_t id = 0; id < model.tokens.size(); ++id) {
@@ -70,7 +70,7 @@ class Encoding final : public Encoder {
 
   void encode(std::string_view text, std::vector<TokenId>& ids) override {
     walk_.begin_text();
-    size_t unknown_begin = 0, unknown_end = 0;  // neighbouring unknown characters
+    size_t unknown_begin = 0, unknown_end = 0;  // run of adjacent unknown characters
     lattice_->joins().for_each_unit(text, [&](size_t begin, size_t end) {
       for (const UnigramPiece& piece : lattice_->segment(text.substr(begin, end - begin), walk_)) {
         if (piece.id == UnigramPiece::kUnknown || piece.id == unk_) {
@@ -87,7 +87,7 @@ class Encoding final : public Encoder {
   }
 
  private:
-  // Characters that are no tokens, or the text of the unknown token itself.
+  // Characters that are not tokens, or the text of the unknown token itself.
   void put_unknown(std::string_view text, std::vector<TokenId>& ids) const {
     if (text.empty()) return;
     if (!unk_) fail("the text has characters that are not tokens, and the vocabulary has no unk_id for them");

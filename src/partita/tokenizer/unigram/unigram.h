@@ -1,10 +1,10 @@
-// Unigram tokenization as tokenizer.json has it: the segmentation of a text into tokens whose scores (log
-// probabilities) have the greatest sum (T. Kudo, "Subword regularization", ACL 2018), with the exact arithmetic of
-// Hugging Face's tokenizers: sums of doubles from left to right, the first of equals, an unknown character at the
-// lowest score less 10.
+// Unigram tokenization as in tokenizer.json: finds the segmentation into tokens with the greatest sum of scores (log
+// probabilities) (T. Kudo, "Subword regularization", ACL 2018). Uses the exact arithmetic of Hugging Face's tokenizers:
+// sums of doubles from left to right, the first segmentation on ties, and for unknown characters the lowest score minus
+// 10.
 //
 //   const Unigram tokenizer(std::move(model), "tokenizer.json");
-//   std::vector<TokenId> ids = tokenizer.encode("▁Hello▁world");   // text as the normalizer leaves it
+//   std::vector<TokenId> ids = tokenizer.encode("▁Hello▁world");   // normalized text
 #pragma once
 #include <array>
 #include <memory>
@@ -21,16 +21,17 @@ namespace partita::internal {
 
 struct UnigramModel {
   std::vector<std::string> tokens;  // UTF-8
-  std::vector<double> scores;       // one a token
-  std::optional<TokenId> unk;       // unknown characters, neighbours joined
-  bool byte_fallback = false;       // if all of <0x00> .. <0xFF> are tokens, unknown characters become their bytes
+  std::vector<double> scores;       // one per token
+  std::optional<TokenId> unk;       // for runs of unknown characters
+  bool byte_fallback = false;       // unknown characters become bytes, provided all of <0x00> .. <0xFF> are tokens
 };
 
-// Every token may be found in text, also special ones. Text alone, as ByteLevelBpe: EncodeOptions change nothing here.
+// Any token may be matched in text, even special ones. Handles plain text only, like ByteLevelBpe: EncodeOptions have
+// no effect.
 class Unigram final : public Tokenizer {
  public:
-  // Error (begins with `origin`): scores that are not finite or not as many as tokens, `unk` outside the vocabulary,
-  // a vocabulary without tokens. Text with unknown characters but no `unk` is an error of encode().
+  // Error (begins with `origin`): scores that are not finite or whose number differs from that of the tokens, `unk`
+  // outside the vocabulary, an empty vocabulary. Without `unk`, encode() raises an error on unknown characters.
   explicit Unigram(UnigramModel model, std::string_view origin = "tokenizer");
 
   using Tokenizer::make_encoder;
@@ -41,9 +42,9 @@ class Unigram final : public Tokenizer {
 
  private:
   UnigramModel model_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // views into model_
+  std::unordered_map<std::string_view, TokenId> ids_;  // keys are views into model_
   UnigramLattice<double> lattice_;
-  std::optional<std::array<TokenId, 256>> bytes_;  // with byte_fallback
+  std::optional<std::array<TokenId, 256>> bytes_;  // byte tokens; set with byte_fallback
 };
 
 }  // namespace partita::internal

@@ -11,7 +11,7 @@ UnigramCertainty::Certain UnigramCertainty::segment(const UnigramLattice<float>&
   constexpr uint32_t kUnreached = UINT32_MAX;
   const auto size = static_cast<uint32_t>(unit.size());
   places_.assign(size + 1, {0, kInfinity, kUnreached, UnigramPiece::kUnknown});
-  double largest = 0;  // of the sums' magnitudes
+  double largest = 0;  // largest magnitude of a sum
   int64_t characters = 0;
   for (uint32_t begin = 0; begin < size; ++characters) {
     const double sum = places_[begin].sum;
@@ -37,10 +37,10 @@ UnigramCertainty::Certain UnigramCertainty::segment(const UnigramLattice<float>&
     margin = std::min(margin, places_[end].margin);
   }
   std::reverse(pieces_.begin(), pieces_.end());
-  // A float's last place is at most 2^-23 of it. One more than the additions: for what doubles are wrong by.
+  // A float's last place is at most 2^-23 of its value. Count one addition more, for the error of the doubles here.
   const double last_place = std::ldexp(1.0, -23);
   const double by_rounding = margin / (static_cast<double>(characters + 1) * last_place);
-  // And no sum in the unit reaches the place where sums begin again.
+  // Also, no sum in the unit may reach the threshold where sums restart.
   const double by_reset = 0.99 * static_cast<double>(lattice.reset_beyond());
   const double most = std::min(by_rounding, by_reset) - largest;
   return {pieces_, most > 0 ? static_cast<float>(0.999 * most) : 0.0F};

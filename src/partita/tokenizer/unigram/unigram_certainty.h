@@ -1,12 +1,13 @@
-// Whether the best segmentation of a unit depends on how the sums up to it were rounded: so that it can be remembered.
+// Determines when the best segmentation of a unit is independent of rounding in the preceding sum, so that it can be
+// cached.
 //
 //   UnigramCertainty certainty;
 //   const auto certain = certainty.segment(lattice, unit);
 //   if (std::abs(walk.sum()) < certain.most_sum) use(certain.pieces);      // what lattice.segment(unit, walk) gives
 //
-// Sums of floats over a long text are large and coarse; a segmentation that wins by little may lose by rounding. Each
-// of the at most n additions in a unit of n characters is wrong by half a unit in the last place of the largest sum, so
-// two candidates for a place that differ by more than n such units are told apart whatever the sum up to the unit.
+// Float sums over a long text are large and coarse, so a segmentation that wins by little may lose by rounding. In a
+// unit of n characters, each of at most n additions is off by at most half a unit in the last place of the largest sum.
+// Two candidates that differ by more than n such units therefore rank the same whatever the preceding sum.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -21,13 +22,13 @@ class UnigramCertainty {
  public:
   struct Certain {
     std::span<const UnigramPiece> pieces;  // valid until the next call
-    float most_sum;                        // the pieces are right while the sum's magnitude is below; 0: never
+    float most_sum;                        // the pieces are valid while the sum's magnitude is below this; 0: never
   };
   [[nodiscard]] Certain segment(const UnigramLattice<float>& lattice, std::string_view unit);
 
  private:
   struct Place {
-    double sum, margin;  // ahead of the second best candidate by
+    double sum, margin;  // margin: lead over the second best candidate
     uint32_t begin;
     TokenId id;
   };

@@ -27,7 +27,7 @@ std::span<const UnigramPiece> UnigramLattice<Score>::segment(std::string_view un
   auto& places = walk.places_;
   places.assign(size + 1, {0, kUnreached, UnigramPiece::kUnknown});
   places[0].sum = walk.sum_;
-  uint32_t frontier = 0;  // the last place that is reached
+  uint32_t frontier = 0;  // last position reached
   const auto reach = [&](uint32_t place, Score sum, uint32_t begin, TokenId id) {
     frontier = std::max(frontier, place);
     if (places[place].begin == kUnreached || sum > places[place].sum) places[place] = {sum, begin, id};

@@ -1,14 +1,14 @@
-// The best segmentation of a text into scored pieces, found from left to right: for each place the best sum of scores
-// with which it is reached, and by which piece; of equals the one that begins first.
+// Finds the best segmentation of a text into scored pieces from left to right: for each position, the best sum of
+// scores and the piece that reaches it; on ties, the piece that begins first.
 //
-//   UnigramLattice<float> lattice(pieces, unknown_score);
-//   UnigramLattice<float>::Walk walk;                 // a text's state and buffers
+//   UnigramLattice<float> lattice(pieces, unknown_score, reset_beyond);
+//   UnigramLattice<float>::Walk walk;                 // state and buffers for one text
 //   walk.begin_text();
 //   for (each unit of the text)                       // lattice.joins(): no piece crosses units
 //     for (const UnigramPiece& p : lattice.segment(unit, walk)) ...
 //
-// Sums are carried from unit to unit in `Score`, so that they are rounded as over the whole text: which of two nearly
-// equal segmentations wins depends on it.
+// Sums are carried from unit to unit in `Score`, so that rounding is the same as over the whole text: it can decide
+// between two nearly equal segmentations.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -23,7 +23,7 @@ namespace partita::internal {
 
 struct UnigramPiece {
   uint32_t begin, end;  // in the unit
-  TokenId id;           // kUnknown: a character that is no piece
+  TokenId id;           // kUnknown: a character that is not a piece
   static constexpr TokenId kUnknown = -1;
 };
 
@@ -35,22 +35,22 @@ class UnigramLattice {
     TokenId id;
     Score score;
   };
-  // `reset_beyond`: where a sum's magnitude exceeds it, sums begin again at zero (SentencePiece since 0.2.2, so that
-  // floats stay exact enough).
+  // `reset_beyond`: sums whose magnitude exceeds this restart at zero (SentencePiece since 0.2.2, which keeps floats
+  // accurate).
   UnigramLattice(std::span<const ScoredPiece> pieces, Score unknown_score, Score reset_beyond);
 
   class Walk {
    public:
     void begin_text() { sum_ = 0; }
-    // The best sum up to here. It may be carried over a unit that was not segmented by this walk.
+    // The best sum so far. May be set to account for a unit that was not segmented by this walk.
     [[nodiscard]] Score sum() const { return sum_; }
     void set_sum(Score sum) { sum_ = sum; }
 
    private:
     friend class UnigramLattice;
-    struct Place {  // in the unit
+    struct Place {  // position in the unit
       Score sum;
-      uint32_t begin;  // of the piece that ends here; kUnreached
+      uint32_t begin;  // start of the piece that ends here, or kUnreached
       TokenId id;
     };
     Score sum_ = 0;
@@ -58,12 +58,12 @@ class UnigramLattice {
     std::vector<UnigramPiece> pieces_;
   };
 
-  // Valid until the next call with `walk`. Error: a unit of 4 GiB.
+  // Valid until the next call with `walk`. Error: a unit of 4 GiB or more.
   [[nodiscard]] std::span<const UnigramPiece> segment(std::string_view unit, Walk& walk) const;
   [[nodiscard]] const CharJoins& joins() const { return joins_; }
 
-  // use(end, id, score) for each piece that begins at unit[begin], the shortest first; at last for an unknown
-  // character, if the character, of so many bytes, is no piece.
+  // Calls use(end, id, score) for each piece that begins at unit[begin], shortest first; then for an unknown character,
+  // if the character of `character_bytes` bytes is not a piece.
   template <class Use>
   void for_each_piece(std::string_view unit, uint32_t begin, uint32_t character_bytes, Use use) const {
     bool is_piece = false;
@@ -83,7 +83,7 @@ class UnigramLattice {
   static constexpr uint32_t kUnreached = UINT32_MAX;
 
   ByteTrie trie_;
-  std::vector<Score> scores_;  // by the trie's values
+  std::vector<Score> scores_;  // indexed by trie value
   std::vector<TokenId> ids_;
   Score unknown_score_, reset_beyond_;
   CharJoins joins_;
