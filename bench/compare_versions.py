@@ -3,7 +3,7 @@
 
   bench/compare_versions.py OLD NEW                    # two programs; a covering array of features; code 1: some differ
   bench/compare_versions.py OLD NEW --full --jobs 8    # every product of features
-  bench/compare_versions.py OLD NEW --device cuda      # bf16 and fp8 with train.deterministic, on one GPU
+  bench/compare_versions.py OLD NEW --device cuda      # bf16 and fp8, deterministic, on one GPU
 
 For changes of shape that must not change numbers. For each case: metrics.jsonl of both, apart from the clocks; the
 exported weights, byte for byte; then NEW continues from OLD's checkpoint in the middle of the run, which must lead to

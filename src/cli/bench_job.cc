@@ -99,7 +99,7 @@ double median(std::vector<double> values) {
 
 BenchJob::BenchJob(const BenchArguments& a) : arguments(a), shape(parse_bench_shape(a.shape)), mesh(world, device) {
   log::configure(world.rank(), world.size());
-  take_threads(world, 0);
+  configure_threads(world, 0);
   if (a.tune && (device.is_cpu() || a.deterministic))
     fail("--tune {}: there is nothing to choose; leave it out", device.is_cpu() ? "on the CPU" : "--deterministic");
   (void)bench_config(a, shape, Recompute::none, world.size());  // raises configuration errors before batches are made
@@ -120,7 +120,7 @@ Config fitting_config(const BenchJob& job, Recompute recompute) {
   // Collective: no rank allocates while another still measures free memory.
   const std::vector<std::string> warnings =
       agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
-  if (job.world.rank() == 0) say_memory_warning(warnings);
+  if (job.world.rank() == 0) log_memory_warning(warnings);
   return config;
 }
 

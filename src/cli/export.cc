@@ -24,7 +24,7 @@ struct Arguments {
 };
 
 void run(Arguments a) {
-  take_threads(0);
+  configure_threads(0);
   if (!a.dtype.empty()) a.options.dtype = parse_dtype(a.dtype);
   a.options.shard_bytes = std::llround(a.shard_gigabytes * 1e9);
   export_model(a.path, a.folder, a.options);

@@ -32,7 +32,7 @@ struct Arguments {
 };
 
 // Only the options given by the user, without defaults.
-GenerationWish wish_of(const CLI::App& command, const Arguments& a) {
+GenerationRequest request_of(const CLI::App& command, const Arguments& a) {
   const auto given = [&command](const char* name, const auto& value) {
     return command.count(name) > 0 ? std::optional(value) : std::nullopt;
   };
@@ -55,12 +55,12 @@ std::string closing_line(const GenerateReport& r) {
 void run(const CLI::App& command, Arguments a) {
   World world = World::connect({});
   if (world.size() > 1) fail("generate runs in one process, found {} ranks: start it without a launcher", world.size());
-  take_threads(world, 0);
+  configure_threads(world, 0);
   const c10::Device device = select_device(parse_device(a.compute.device), world);
   const Mesh mesh = Mesh::alone(world, device);
   Generator generator = Generator::open(a.paths, mesh, parse_dtype(a.compute.precision));
   log::info("{} on {}", generator.path().string(), describe_device(device));
-  const GenerationChoice choice = choose_generation(wish_of(command, a), generator.published());
+  const GenerationChoice choice = choose_generation(request_of(command, a), generator.published());
   if (!choice.published.empty()) log::info("{}", choice.published);
   a.options.sampling = choice.sampling;
   a.options.tokens = choice.tokens;

@@ -32,7 +32,7 @@ void add_import_command(CLI::App& app) {
       "Training also reads a Hugging Face folder directly: partita train CONFIG --model.from=HF_DIR\n"
       "Example: partita import gpt2 runs/gpt2");
   command->callback([a] {
-    take_threads(0);
+    configure_threads(0);
     put_line("{}", printable_line(import_model(a->folder, a->run).string()));
   });
 }

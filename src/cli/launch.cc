@@ -47,9 +47,8 @@ void add_launch_command(CLI::App& app) {
   command->prefix_command();  // COMMAND and its arguments
   command->footer(
       "COMMAND is train, eval or bench with its arguments, which every rank runs. Each rank uses the\n"
-      "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On "
-      "Ctrl-C the ranks save and exit; a second Ctrl-C stops them at "
-      "once.\n\n"
+      "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS\n"
+      "is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at once.\n\n"
       "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
   command->callback([command, ranks, options] {
     const std::vector<std::string> of_rank = command->remaining();

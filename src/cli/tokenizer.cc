@@ -180,7 +180,7 @@ CLI::App* add_stream_command(CLI::App& parent, const char* name, const char* hel
       *command, "tokenizer", arguments->tokenizer, "PATH",
       "tokenizer.json, tokenizer.model (SentencePiece or tiktoken), *.tiktoken, vocab.json (next to its merges.txt), "
       "or a folder that holds one; FILE:KIND for a tiktoken file whose name does not tell its kind: r50k_base, "
-      "p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
+      "gpt2, p50k_base, p50k_edit, cl100k_base, o200k_base, llama3, llama4, qwen")
       ->required();
   command->callback([arguments, run] { run(*arguments); });
   return command;

@@ -71,7 +71,7 @@ TEST(Bench, OffloadOnTheCpuIsAnError) {
     if (*value != 0) command.emplace_back(value);
     const Result r = partita(command);
     EXPECT_NE(r.code, 0);
-    EXPECT_THAT(r.error, HasSubstr("all lies in host memory already"));
+    EXPECT_THAT(r.error, HasSubstr("everything is in host memory already"));
   }
 }
 

@@ -41,7 +41,7 @@ struct Listener {
 };
 
 // Rank 1 of 3 greets whoever `listens`.
-Greeted greeted_by(const std::function<void(const Listener&)>& listens, Identity& other) {
+GreetResult greeted_by(const std::function<void(const Listener&)>& listens, Identity& other) {
   const auto listening = listen_on("127.0.0.1", 0);
   std::thread thread([&] {
     Listener listener;
@@ -49,7 +49,7 @@ Greeted greeted_by(const std::function<void(const Listener&)>& listens, Identity
       if (auto accepted = accept_from(*listening)) listener.socket = std::move(*accepted);
     listens(listener);
   });
-  Greeted greeted = Greeted::stranger;
+  GreetResult greeted = GreetResult::stranger;
   const std::string error = error_message([&] {
     Socket socket;
     ASSERT_EQ(connect_to("127.0.0.1", port_of(*listening), in(20s), socket), Connect::connected);
@@ -71,7 +71,7 @@ TEST(Greeting, AMemberProvesIt) {
                   rank.say(make_answer(kKey, nonces, claim, kZero, Verdict::welcome));
                 },
                 other),
-            Greeted::member);
+            GreetResult::member);
   EXPECT_EQ(other.text(), kZero.text());
 }
 
@@ -102,7 +102,7 @@ TEST(Greeting, WhoDoesNotProveItIsAStranger) {
                     imposter.say(forgeries[i](claim, nonces));
                   },
                   other),
-              Greeted::stranger)
+              GreetResult::stranger)
         << i;
     EXPECT_EQ(other.process, 0) << "nothing is believed of what it said: " << i;
   }
@@ -142,7 +142,7 @@ TEST(Greeting, AnotherProgramHearsARandomNumberAndNoMore) {
                     EXPECT_FALSE(program.hear(more)) << "no claim";
                   },
                   other),
-              of_another_version ? Greeted::other_version : Greeted::stranger);
+              of_another_version ? GreetResult::other_version : GreetResult::stranger);
   }
 }
 

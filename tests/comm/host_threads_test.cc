@@ -17,8 +17,8 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 using testing::HasSubstr;
 
-ThreadWishes wishes(int64_t key, Variables variables) {
-  return thread_wishes(key, [&](const std::string& name) -> std::optional<std::string> {
+ThreadRequests wishes(int64_t key, Variables variables) {
+  return thread_requests(key, [&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return {};
     return found->second;
@@ -137,7 +137,7 @@ TEST(HostThreads, SaysWhy) {
 
 TEST(HostThreads, AreSet) {
   const int before = at::get_num_threads();
-  EXPECT_EQ(take_threads(3).count, 3);
+  EXPECT_EQ(configure_threads(3).count, 3);
   EXPECT_EQ(at::get_num_threads(), 3);
   at::set_num_threads(before);
 }

@@ -187,7 +187,7 @@ TEST(Meeting, ARankThatEndsMeanwhileIsNamed) {
   auto zero = job.start(0);
   Stranger one(job.port);
   Identity other;
-  ASSERT_EQ(greet(one.socket(), job.key(), own_identity(1, 3, 12345), in(20s), other), Greeted::member);
+  ASSERT_EQ(greet(one.socket(), job.key(), own_identity(1, 3, 12345), in(20s), other), GreetResult::member);
   EXPECT_EQ(other.rank, 0);
   one.leave();
   EXPECT_THAT(zero.get().error,

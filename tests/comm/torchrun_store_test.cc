@@ -88,7 +88,7 @@ TEST(TorchrunStore, WhoKnowsOnlyTheJobsNameIsAStranger) {
   EXPECT_EQ(published.secret.size(), 64U);
   Stranger imposter(published.port);
   Identity other;
-  EXPECT_EQ(greet(imposter.socket(), job.key(), own_identity(1, 2, 12345), in(20s), other), Greeted::stranger);
+  EXPECT_EQ(greet(imposter.socket(), job.key(), own_identity(1, 2, 12345), in(20s), other), GreetResult::stranger);
   std::vector<Peers> peers(2);
   peers[1] = job.start(1).get().peers;
   peers[0] = zero.get().peers;

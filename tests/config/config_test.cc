@@ -368,7 +368,7 @@ TEST(ConfigDocument, IsInTheDocs) {
   const std::filesystem::path path = PARTITA_SOURCE_DIR "/docs/configuration.md";
   if (std::getenv("PARTITA_WRITE_DOCS") != nullptr) write_file(path, config_document());
   EXPECT_EQ(read_file(path), config_document())
-      << "write it with PARTITA_WRITE_DOCS=1 build/tests/train_test --gtest_filter=ConfigDocument.*";
+      << "write it with PARTITA_WRITE_DOCS=1 build/tests/config_test --gtest_filter=ConfigDocument.*";
 }
 
 TEST(ConfigRenames, KeysOfEarlierVersionsAreRead) {

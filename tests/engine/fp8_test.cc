@@ -39,7 +39,7 @@ void expect_same(const std::vector<StepResult>& found, const std::vector<StepRes
 }
 
 TEST(Fp8Linear, SizesDecide) {
-  LinearPlaces next{.parameter = 1, .slot = 3, .scratch = 0, .fp8 = true};
+  LinearIndices next{.parameter = 1, .slot = 3, .scratch = 0, .fp8 = true};
   const auto with = [&](int64_t in, int64_t out) {
     return Linear({.weight = 0, .in = in, .parts = {{"mlp.down", out}}}, 0, {}, next);
   };

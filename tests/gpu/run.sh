@@ -221,9 +221,9 @@ check "8 bits, delayed, resumed" train delayed-again "${bits[@]}" precision.fp8=
 check "8 bits, delayed: did resume" says delayed-again.log "resuming from"
 check "8 bits, delayed: the same checkpoint" same_checkpoint delayed-again delayed
 check "tuned" train tuned precision.compute=bf16 kernels.tune_matmul=true train.steps=30
-check "tuned: says so" says tuned.log "matrix products run another algorithm now"
+check "tuned: says so" says tuned.log "matmuls use a faster algorithm now"
 check "tuned before" train taken "${bits[@]}" kernels.tuning_file=tuned/matmul_tuning.json
-check "tuned before: says so" says taken.log "as they were chosen before"
+check "tuned before: says so" says taken.log "reusing the tuned algorithms"
 
 echo "== evaluation and generation"
 check "eval on the CPU" evaluates eval-cpu --device cpu

@@ -16,11 +16,11 @@ TEST(EstimatedStepSeconds, DividesTheWorkByTheRate) {
 }
 
 TEST(IsOff, AsksForHalfAsMuchAgain) {
-  EXPECT_FALSE(is_off(10, 14.9));
-  EXPECT_TRUE(is_off(10, 15.1));
-  EXPECT_FALSE(is_off(14.9, 10));
-  EXPECT_TRUE(is_off(15.1, 10));
-  EXPECT_FALSE(is_off(0.001, 0.4));  // nobody waits for that
+  EXPECT_FALSE(needs_correction(10, 14.9));
+  EXPECT_TRUE(needs_correction(10, 15.1));
+  EXPECT_FALSE(needs_correction(14.9, 10));
+  EXPECT_TRUE(needs_correction(15.1, 10));
+  EXPECT_FALSE(needs_correction(0.001, 0.4));  // nobody waits for that
 }
 
 TEST(RoughDuration, HasTwoFiguresAndAUnit) {
@@ -46,8 +46,8 @@ TEST(PaceText, SaysModelTokensAndTime) {
 TEST(PaceAdvice, NamesTheGpuThatIsThere) {
   EXPECT_THAT(pace_advice(true), HasSubstr("train.device=cuda"));
   EXPECT_THAT(pace_advice(false), HasSubstr("built without CUDA"));
-  EXPECT_FALSE(is_hopeless(86400));
-  EXPECT_TRUE(is_hopeless(30 * 86400));
+  EXPECT_FALSE(exceeds_a_week(86400));
+  EXPECT_TRUE(exceeds_a_week(30 * 86400));
 }
 
 }  // namespace

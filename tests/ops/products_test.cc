@@ -33,8 +33,8 @@ TEST(Products, AreWhatTheCpuHasWithinTheLimit) {
                       __builtin_cpu_supports("avx512dq") != 0;
   const bool bf16 = __builtin_cpu_supports("avx512bf16") != 0;
   const std::string set = limit();
-  EXPECT_EQ(cpu_products().onednn_fp32, avx512 && set != "avx2" && set != "baseline");
-  EXPECT_EQ(cpu_products().bf16, bf16 && set != "avx2" && set != "baseline" && set != "avx512");
+  EXPECT_EQ(cpu_matmul_support().onednn_fp32, avx512 && set != "avx2" && set != "baseline");
+  EXPECT_EQ(cpu_matmul_support().bf16, bf16 && set != "avx2" && set != "baseline" && set != "avx512");
 }
 
 TEST(IsaLimit, IsObeyedByAllThatComputes) {
@@ -172,7 +172,7 @@ TEST(Products, HalfPrecisionIsFp32WithinItsRounding) {
       linear_backward_weight(d_w, d_y, x, false);
       linear_backward_weight(d_w32, d_y.to(at::kFloat), x.to(at::kFloat), false);
       // Without instructions for the dtype nothing is rounded before the sum.
-      expect_close(d_w, values(d_w32), dtype == at::kBFloat16 && cpu_products().bf16 ? tolerance(dtype) : 1e-5);
+      expect_close(d_w, values(d_w32), dtype == at::kBFloat16 && cpu_matmul_support().bf16 ? tolerance(dtype) : 1e-5);
     }
 }
 

@@ -71,7 +71,7 @@ TEST_F(Tuner, MeasuresBehindTheFirstStepsAndKeepsTheChoice) {
   EXPECT_EQ(card.uses, 0);
   card.recorded.clear();
   EXPECT_EQ(files(), 0);
-  EXPECT_THAT(run(card), HasSubstr("1 of 2 matrix products run another algorithm now: 16.7% less time"));
+  EXPECT_THAT(run(card), HasSubstr("1 of 2 matmuls use a faster algorithm now: 16.7% less time"));
   std::vector<int> rounds(MatmulTuner::kCandidates * MatmulTuner::kRounds);
   std::iota(rounds.begin(), rounds.end(), 0);
   EXPECT_EQ(card.rounds, rounds);
@@ -92,7 +92,7 @@ TEST_F(Tuner, TakesItsOwnChoiceAgainAndLeavesTheFileAlone) {
     TunerCase again(kCard);
     again.times[0].milliseconds = {{1}, {9}};  // would choose otherwise
     write_file(folder_ / "shared.json", to_json({.library = kCard, .products = {{{"9 9 9", "z"}, 1, 2}}}));
-    EXPECT_THAT(run(again, tune, folder_ / "shared.json"), HasSubstr("2 matrix products as they were chosen before"));
+    EXPECT_THAT(run(again, tune, folder_ / "shared.json"), HasSubstr("reusing the tuned algorithms of 2 matmuls"));
     EXPECT_TRUE(again.rounds.empty());
     EXPECT_TRUE(again.recorded.empty());
     EXPECT_EQ(again.in_use, choices(first.tuning()));
@@ -105,7 +105,7 @@ TEST_F(Tuner, TakesAnotherRunsChoiceAndKeepsIt) {
   TunerCase card(kCard);
   const MatmulTuning shared{.library = kCard, .products = {{{"64 32 8", "a7"}, 12.5, 13.25}}};
   write_file(folder_ / "shared.json", to_json(shared));
-  EXPECT_THAT(run(card, true, folder_ / "shared.json"), HasSubstr("1 matrix products as they were chosen before"));
+  EXPECT_THAT(run(card, true, folder_ / "shared.json"), HasSubstr("reusing the tuned algorithms of 1 matmuls"));
   EXPECT_EQ(card.in_use, choices(shared));
   EXPECT_TRUE(card.rounds.empty());
   EXPECT_EQ(file(), shared);
@@ -138,7 +138,7 @@ TEST_F(Tuner, ForeignChoicesAreNotUsed) {
   write_file(kept_, to_json({.library = "cuBLASLt 1, other", .products = {}}));
   TunerCase card(kCard);
   write_file(folder_ / "shared.json", to_json(card.tuning()));
-  EXPECT_THAT(run(card, true, folder_ / "shared.json"), HasSubstr("as they were chosen before"));
+  EXPECT_THAT(run(card, true, folder_ / "shared.json"), HasSubstr("reusing the tuned algorithms"));
   EXPECT_TRUE(card.rounds.empty());
   EXPECT_EQ(file(), card.tuning());
 }

@@ -66,13 +66,13 @@ TEST(ProfileTable, SharesTheStepAmongFamilies) {
   const std::string table = profile_table(two_steps(), small_work());
   EXPECT_THAT(table,
               AllOf(HasSubstr("2 steps of 10.000 ms, 64 tokens"),
-                    ContainsRegex("products, forward +4\\.000 +40\\.0% +1\\.0 +0\\.000 +[0-9]"),
+                    ContainsRegex("matmul, forward +4\\.000 +40\\.0% +1\\.0 +0\\.000 +[0-9]"),
                     ContainsRegex("collectives +2\\.000 +20\\.0% +1\\.0\n"),
                     ContainsRegex("copies and fills +2\\.000 +20\\.0%"), ContainsRegex("other +3\\.000 +30\\.0%"),
                     ContainsRegex("nothing ran +1\\.000 +10\\.0%"), ContainsRegex("step +10\\.000 +100\\.0%")));
   EXPECT_THAT(table, HasSubstr("3.000 ms a step, 1.0 calls: mystery"));
   // The largest first.
-  EXPECT_LT(table.find("products, forward"), table.find("collectives"));
+  EXPECT_LT(table.find("matmul, forward"), table.find("collectives"));
 }
 
 TEST(ProfileTable, OfTheCpuShowsWhatTheHostDid) {

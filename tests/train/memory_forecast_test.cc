@@ -227,8 +227,8 @@ TEST(MemoryWarning, IsOfWhatNearlyFillsTheMemory) {
 // Of all ranks together it is one line.
 TEST(MemoryWarning, IsSaidOnce) {
   testing::internal::CaptureStderr();
-  say_memory_warning(std::vector<std::string>{"", "nearly full", "nearly full"});
-  say_memory_warning(std::vector<std::string>{"", ""});
+  log_memory_warning(std::vector<std::string>{"", "nearly full", "nearly full"});
+  log_memory_warning(std::vector<std::string>{"", ""});
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("nearly full"));
   EXPECT_EQ(said.find("nearly full"), said.rfind("nearly full"));

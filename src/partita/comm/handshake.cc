@@ -86,13 +86,13 @@ Verdict judge(const Identity& me, const Identity& who, bool taken) {
   return taken || who.rank == me.rank ? Verdict::taken : Verdict::welcome;
 }
 
-Greeted greet(const Socket& socket, const JobKey& key, const Identity& me, Deadline deadline, Identity& other) {
+GreetResult greet(const Socket& socket, const JobKey& key, const Identity& me, Deadline deadline, Identity& other) {
   const Opening mine{.nonce = random_nonce()};
   Opening theirs;
   if (!send_all(socket, bytes_of(mine), deadline) ||
       !receive_all(socket, std::as_writable_bytes(std::span(&theirs, 1)), deadline))
-    return theirs.other_version() ? Greeted::other_version : Greeted::stranger;
-  if (!theirs.ours()) return theirs.other_version() ? Greeted::other_version : Greeted::stranger;
+    return theirs.other_version() ? GreetResult::other_version : GreetResult::stranger;
+  if (!theirs.ours()) return theirs.other_version() ? GreetResult::other_version : GreetResult::stranger;
   const Nonces nonces{mine.nonce, theirs.nonce};
   const Claim claim = make_claim(key, nonces, me);
   Answer answer;
@@ -100,10 +100,10 @@ Greeted greet(const Socket& socket, const JobKey& key, const Identity& me, Deadl
   if (!send_all(socket, bytes_of(claim), deadline) ||
       !receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), deadline + kAnswerWithin) ||
       !valid(key, nonces, claim, answer))
-    return Greeted::stranger;
+    return GreetResult::stranger;
   if (answer.verdict != Verdict::welcome) turned_away(me, answer.who, answer.verdict);
   other = answer.who;
-  return Greeted::member;
+  return GreetResult::member;
 }
 
 }  // namespace partita::internal

@@ -66,7 +66,7 @@ struct Nonces {
 [[nodiscard]] Verdict judge(const Identity& me, const Identity& who, bool taken);
 
 // The connecting side. Error: a peer of this job rejected this process, with the reason.
-enum class Greeted { member, stranger, other_version };
-[[nodiscard]] Greeted greet(const Socket&, const JobKey&, const Identity& me, Deadline, Identity& other);
+enum class GreetResult { member, stranger, other_version };
+[[nodiscard]] GreetResult greet(const Socket&, const JobKey&, const Identity& me, Deadline, Identity& other);
 
 }  // namespace partita::internal

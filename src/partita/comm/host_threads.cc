@@ -32,7 +32,7 @@ int64_t own_variable(const Lookup& lookup) {
   return threads;
 }
 
-HostThreads set(HostThreads threads, const ThreadWishes& wishes, int rank) {
+HostThreads set(HostThreads threads, const ThreadRequests& wishes, int rank) {
   require_threads(threads.count);
   at::set_num_threads(static_cast<int>(threads.count));
   log::debug("{}", threads.text);
@@ -43,8 +43,8 @@ HostThreads set(HostThreads threads, const ThreadWishes& wishes, int rank) {
 
 }  // namespace
 
-ThreadWishes thread_wishes(int64_t key, const Lookup& lookup) {
-  ThreadWishes wishes{.key = key, .partita = own_variable(lookup)};
+ThreadRequests thread_requests(int64_t key, const Lookup& lookup) {
+  ThreadRequests wishes{.key = key, .partita = own_variable(lookup)};
   const std::string openmp = lookup(kOpenMpVariable).value_or("");
   wishes.torchrun_default = openmp == "1" && lookup("TORCHELASTIC_RUN_ID").has_value();
   // "4,2" lists nested levels of parallelism; the first one applies here.
@@ -52,7 +52,7 @@ ThreadWishes thread_wishes(int64_t key, const Lookup& lookup) {
   return wishes;
 }
 
-HostThreads choose_threads(const ThreadWishes& wishes, std::span<const std::vector<int>> cores, size_t rank,
+HostThreads choose_threads(const ThreadRequests& wishes, std::span<const std::vector<int>> cores, size_t rank,
                            double quota) {
   const auto chosen = [](int64_t count, const char* by) {
     return HostThreads{count, fmt::format("{} thread{}: {}", count, count == 1 ? "" : "s", by)};
@@ -79,9 +79,9 @@ HostThreads choose_threads(const ThreadWishes& wishes, std::span<const std::vect
   return chosen(std::clamp<int64_t>(static_cast<int64_t>(share + kRounding), 1, kMostThreads), why.c_str());
 }
 
-HostThreads take_threads(World& world, int64_t key) {
-  if (world.size() == 1) return take_threads(key);
-  const ThreadWishes wishes = thread_wishes(key, process_environment());
+HostThreads configure_threads(World& world, int64_t key) {
+  if (world.size() == 1) return configure_threads(key);
+  const ThreadRequests wishes = thread_requests(key, process_environment());
   const HostCores host = host_cores();
   const std::string machine = host_name() + ' ';
   const std::vector<std::string> all =
@@ -96,8 +96,8 @@ HostThreads take_threads(World& world, int64_t key) {
   return set(choose_threads(wishes, cores, index, host.quota), wishes, world.rank());
 }
 
-HostThreads take_threads(int64_t key) {
-  const ThreadWishes wishes = thread_wishes(key, process_environment());
+HostThreads configure_threads(int64_t key) {
+  const ThreadRequests wishes = thread_requests(key, process_environment());
   const HostCores host = host_cores();
   return set(choose_threads(wishes, std::span(&host.cores, 1), 0, host.quota), wishes, 0);
 }

@@ -1,6 +1,6 @@
 // Number of host threads per rank.
 //
-//   const HostThreads threads = take_threads(world, config.train.threads);     // before any computation
+//   const HostThreads threads = configure_threads(world, config.train.threads);     // before any computation
 //   log::debug("{}", threads.text);                    // "8 threads: 16 cores, shared by 2 ranks"
 //
 // Explicit settings take precedence: train.threads, then PARTITA_NUM_THREADS, then OMP_NUM_THREADS. Otherwise a rank
@@ -22,7 +22,7 @@
 
 namespace partita::internal {
 
-struct ThreadWishes {
+struct ThreadRequests {
   int64_t key = 0;                // train.threads; 0: not set
   int64_t partita = 0;            // PARTITA_NUM_THREADS; 0: not set
   int64_t openmp = 0;             // OMP_NUM_THREADS; 0: not set, or torchrun's default
@@ -30,7 +30,7 @@ struct ThreadWishes {
 };
 // Reads the environment. Error: PARTITA_NUM_THREADS is not in 1 .. kMostThreads. Values of OMP_NUM_THREADS that libgomp
 // would ignore are ignored. Pure.
-[[nodiscard]] ThreadWishes thread_wishes(int64_t key, const Lookup&);
+[[nodiscard]] ThreadRequests thread_requests(int64_t key, const Lookup&);
 
 struct HostThreads {
   int64_t count = 1;
@@ -38,13 +38,13 @@ struct HostThreads {
 };
 // Pure. cores[i]: cores available to rank i of this machine; `rank`: index of this rank; `quota`: total for all of
 // them, see HostCores.
-[[nodiscard]] HostThreads choose_threads(const ThreadWishes&, std::span<const std::vector<int>> cores, size_t rank,
+[[nodiscard]] HostThreads choose_threads(const ThreadRequests&, std::span<const std::vector<int>> cores, size_t rank,
                                          double quota);
 
 // Chooses the number and applies it to ATen and OpenMP in this process. key: the user's setting for this command, or 0.
 // Collective over the world; without a world the process has its cores to itself. Errors: those of require_threads.
-HostThreads take_threads(World&, int64_t key);
-HostThreads take_threads(int64_t key);
+HostThreads configure_threads(World&, int64_t key);
+HostThreads configure_threads(int64_t key);
 
 // Threads for text processing, which benefits from hyperthreads: PARTITA_NUM_THREADS, or the limit from affinity and
 // quota.

@@ -224,10 +224,10 @@ class Meeting {
     if (connect_to(address, port, soon(kConnectWithin), socket) != Connect::connected) return false;
     if (rank == 0) listen_where_seen(local_address(socket));
     Identity other;
-    const Greeted greeted = greet(socket, key_, own_identity(launch_.rank, launch_.size, port_), deadline, other);
-    stranger_ = stranger_ || greeted == Greeted::stranger;
-    other_version_ = other_version_ || greeted == Greeted::other_version;
-    if (greeted != Greeted::member || other.rank != rank) return false;
+    const GreetResult greeted = greet(socket, key_, own_identity(launch_.rank, launch_.size, port_), deadline, other);
+    stranger_ = stranger_ || greeted == GreetResult::stranger;
+    other_version_ = other_version_ || greeted == GreetResult::other_version;
+    if (greeted != GreetResult::member || other.rank != rank) return false;
     peer(rank) = {std::move(socket), other.text()};
     return true;
   }

@@ -86,7 +86,7 @@ void validate_products(const Config& c) {
                     64 * std::max({c.model.hidden_size, c.model.ffn_size(), c.model.heads * c.model.head_size()})}},
                   "activations");
   if (t.micro_batch * t.sequence_length > std::numeric_limits<int32_t>::max())
-    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} are possible at once",
+    fail("train.micro_batch {} x train.sequence_length {} are {} tokens: at most {} fit in one micro-batch",
          t.micro_batch, t.sequence_length, t.micro_batch * t.sequence_length, std::numeric_limits<int32_t>::max());
 }
 

@@ -16,22 +16,24 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 10> kSections = {"model.",      "lora.",    "data.",    "train.",
                                                         "precision.",  "memory.",  "kernels.", "optimizer.",
                                                         "loss_scale.", "schedule."};
-constexpr std::array<std::string_view, 4> kWhere = {"run.directory", "run.fork", "run.rewind", "checkpoint.resume"};
+constexpr std::array<std::string_view, 4> kLocationKeys = {"run.directory", "run.fork", "run.rewind",
+                                                           "checkpoint.resume"};
 // Keys in the sections above that do not affect the numbers.
-constexpr std::array<std::string_view, 4> kHow = {"train.threads", "train.device", "data.cache", "kernels.tuning_file"};
+constexpr std::array<std::string_view, 4> kExecutionKeys = {"train.threads", "train.device", "data.cache",
+                                                            "kernels.tuning_file"};
 
 }  // namespace
 
 bool ChangedKey::changes_the_run() const {
   return std::ranges::any_of(kSections, [&](std::string_view s) { return key.starts_with(s); }) &&
-         std::ranges::find(kHow, key) == kHow.end();
+         std::ranges::find(kExecutionKeys, key) == kExecutionKeys.end();
 }
 
 std::vector<ChangedKey> changed_keys(const Config& before, const Config& now) {
   const auto a = config_values(before), b = config_values(now);
   std::vector<ChangedKey> changes;
   for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].second != b[i].second && std::ranges::find(kWhere, a[i].first) == kWhere.end())
+    if (a[i].second != b[i].second && std::ranges::find(kLocationKeys, a[i].first) == kLocationKeys.end())
       changes.push_back({a[i].first, a[i].second, b[i].second});
   return changes;
 }
@@ -43,7 +45,7 @@ std::optional<std::string> changed_rate(const Config& before, const Config& now,
   return fmt::format("learning rate at step {}: {:.3g} instead of {:.3g}, because the schedule changed", step, is, was);
 }
 
-void say_changes(const fs::path& folder, const RunState& saved, const std::map<std::string, std::string>& identity,
+void log_changes(const fs::path& folder, const RunState& saved, const std::map<std::string, std::string>& identity,
                  const Config& now) {
   std::vector<std::string> said;
   for (const Difference& d : differences(saved.identity, identity)) {

@@ -32,7 +32,7 @@ struct ChangedKey {
 
 // Logs the differences to the run's previous start, one per line: data and seeds against the checkpoint being resumed,
 // other keys against `folder`'s config.toml.
-void say_changes(const std::filesystem::path& folder, const RunState& saved,
+void log_changes(const std::filesystem::path& folder, const RunState& saved,
                  const std::map<std::string, std::string>& identity, const Config& now);
 
 }  // namespace partita::internal

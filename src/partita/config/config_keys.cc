@@ -73,7 +73,8 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
              "tokens: instead of path, weights and prefixes in turn, [0.7, \"data/a\", 0.3, \"data/b\"]; without "
              "weights each dataset is weighted by its size")
       .field("validation", d.validation, "validation data in the same format; empty: a part of path, chosen by split")
-      .field("tokenizer", d.tokenizer, "tokenizer.json that wrote the token files; empty: that of model.from")
+      .field("tokenizer", d.tokenizer,
+             "tokenizer that wrote the token files, a file or a folder; empty: that of model.from")
       .field("split", d.split, "weights of the training, validation and test parts, in documents or examples")
       .field("seed", d.seed, between(0, 4294967295), "shuffle seed")
       .field(

@@ -191,14 +191,15 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
 }
 
 void ConfigSchema::read_overrides(std::span<const std::string> arguments, ConfigSources* sources) {
-  constexpr std::string_view kWhere = "command line";
+  constexpr std::string_view kLocationKeys = "command line";
   // Reads the setting at arguments[i] and leaves i at its last word.
   const auto read = [&](size_t& i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--"))
       fail("unexpected argument '{}': a setting is written --section.key=value", argument);
     const size_t equals = argument.find('=');
-    const ConfigField& field = find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kWhere);
+    const ConfigField& field =
+        find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kLocationKeys);
     std::string text;
     ConfigList words;  // list elements, one per argument: the shell has already split them
     if (equals != std::string::npos) {
@@ -212,11 +213,11 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     } else if (std::holds_alternative<bool*>(field.target)) {
       text = "true";
     } else {
-      fail("{0}: {1} has no value: write --{1}={2}", kWhere, field.key, placeholder(field));
+      fail("{0}: {1} has no value: write --{1}={2}", kLocationKeys, field.key, placeholder(field));
     }
     // A single word may hold the whole list, as after an equals sign.
-    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kWhere), kWhere);
-    remember(sources, field, kWhere);
+    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kLocationKeys), kLocationKeys);
+    remember(sources, field, kLocationKeys);
   };
   try {
     for (size_t i = 0; i < arguments.size(); ++i) read(i);

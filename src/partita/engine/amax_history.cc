@@ -51,7 +51,7 @@ std::vector<float> AmaxHistory::values() const {
 
 void AmaxHistory::set(std::span<const float> values) {
   if (!values.empty() && std::ssize(values) != history_.numel())
-    fail("{} magnitudes of tensors in 8 bits, {} expected: they are of another model", values.size(), history_.numel());
+    fail("{} fp8 amax values, expected {}: they are from a different model", values.size(), history_.numel());
   scales_.zero_();
   history_.zero_();
   known_ = !values.empty();

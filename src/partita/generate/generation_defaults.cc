@@ -6,7 +6,7 @@
 
 namespace partita::internal {
 
-GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config) {
+GenerationChoice choose_generation(const GenerationRequest& wish, const GenerationConfig& config) {
   GenerationChoice choice;
   const auto say = [&choice](const std::string& what) {
     choice.published += choice.published.empty() ? fmt::format("{}: {}", kGenerationFile, what) : ", " + what;

@@ -14,7 +14,7 @@
 namespace partita::internal {
 
 // Options given by the user.
-struct GenerationWish {
+struct GenerationRequest {
   std::optional<float> temperature, top_p;
   std::optional<int64_t> top_k, tokens;
   bool greedy = false;
@@ -28,6 +28,6 @@ struct GenerationChoice {
 
 // The model's temperature, top_k and top_p apply only if its do_sample is true, as in transformers. If do_sample is
 // false, or missing from an existing config, decoding is greedy unless the user asked for sampling. Pure.
-[[nodiscard]] GenerationChoice choose_generation(const GenerationWish& wish, const GenerationConfig& config);
+[[nodiscard]] GenerationChoice choose_generation(const GenerationRequest& wish, const GenerationConfig& config);
 
 }  // namespace partita::internal

@@ -60,7 +60,7 @@ Generator Generator::open(const Paths& paths, const Mesh& mesh, DType compute) {
   g.compute_ = compute;
   g.device_ = device;
   require_threads(at::get_num_threads());
-  say_memory_warning(std::array{require_inference_memory(
+  log_memory_warning(std::array{require_inference_memory(
       {.model = source.model, .lora = source.lora, .compute = compute, .shape = {}}, 1, 1, device)});
   g.engine_ = build_inference_engine(source.model, source.lora, compute, {.samples = 1, .length = 1}, mesh);
   load_weights(*g.engine_, source, 0);
@@ -86,7 +86,7 @@ GenerateReport Generator::generate(std::string_view prompt, const GenerateOption
     log::warn("the prompt has {} tokens and the model takes {}: it sees only the last {}", report.prompt_tokens,
               model_.max_length, Decoder::kept_tokens(model_.max_length));
   const int64_t most_tokens = report.prompt_tokens + std::min(options.tokens, model_.max_length);
-  say_memory_warning(std::array{
+  log_memory_warning(std::array{
       require_inference_memory({.model = model_,
                                 .compute = compute_,
                                 .shape = {.samples = 1, .length = std::min(report.prompt_tokens, model_.max_length)},

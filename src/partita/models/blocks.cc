@@ -32,7 +32,7 @@ HeadOptions head_options(const ModelConfig& config, DType compute, at::Device de
           .width = config.hidden_size,
           .weight_name = config.has_tied_head() ? "embedding.token.weight" : "head.weight",
           .entry_bias_name = gpt2 ? down_bias_name(config.layers - 1) : "",
-          .entry_site = dropout_site(config.layers, DropoutPlace::entry),
+          .entry_site = dropout_site(config.layers, DropoutSite::entry),
           .norm = gpt2 ? NormKind::layer : NormKind::rms,
           .norm_epsilon = config.norm_epsilon,
           .init_std = config.init_std,

@@ -119,7 +119,7 @@ class PaceHook : public Hook {
     estimate_ = estimated_step_seconds(info);
     const int64_t steps = info.total_steps - info.resumed_step;
     if (estimate_ > 0) log::info("{}", pace_text({.seconds = estimate_, .steps = steps}, info));
-    if (is_hopeless(estimate_ * static_cast<double>(steps))) log::warn("{}", pace_advice(built_for_cuda()));
+    if (exceeds_a_week(estimate_ * static_cast<double>(steps))) log::warn("{}", pace_advice(built_for_cuda()));
   }
   void after_step(TrainerView& view) override {
     if (estimate_ <= 0 || ++done_ > kMeasured) return;
@@ -127,7 +127,7 @@ class PaceHook : public Hook {
     const int64_t left = view.info.total_steps - view.step.step;
     if (done_ < kMeasured || left == 0) return;
     const double measured = seconds_ / static_cast<double>(kMeasured - 1);
-    if (is_off(estimate_, measured)) log::info("{}", corrected_pace_text(measured, left));
+    if (needs_correction(estimate_, measured)) log::info("{}", corrected_pace_text(measured, left));
   }
 
  private:

@@ -23,11 +23,11 @@ double estimated_step_seconds(const RunInfo& info) {
   return rate > 0 ? info.flops_per_token * static_cast<double>(info.tokens_per_step) / rate : 0;
 }
 
-bool is_off(double estimated, double measured) {
+bool needs_correction(double estimated, double measured) {
   return measured > 0.5 && (measured > 1.5 * estimated || estimated > 1.5 * measured);
 }
 
-bool is_hopeless(double seconds) { return seconds > 7 * kDay; }
+bool exceeds_a_week(double seconds) { return seconds > 7 * kDay; }
 
 std::string pace_text(const Pace& pace, const RunInfo& info) {
   return fmt::format("training {} parameters on the CPU, {} tokens per step: about {} per step, {} for {} step{}",

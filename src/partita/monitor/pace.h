@@ -20,10 +20,10 @@ struct Pace {
 [[nodiscard]] double estimated_step_seconds(const RunInfo& info);
 
 // Whether to correct the estimate: wrong by a factor of more than 1.5, and by enough time to notice.
-[[nodiscard]] bool is_off(double estimated, double measured);
+[[nodiscard]] bool needs_correction(double estimated, double measured);
 
 // Whether the run would take more than a week.
-[[nodiscard]] bool is_hopeless(double seconds);
+[[nodiscard]] bool exceeds_a_week(double seconds);
 
 [[nodiscard]] std::string pace_text(const Pace& pace, const RunInfo& info);
 // "a step takes 52 s: 8.6 h for the remaining 597 steps"

@@ -95,13 +95,13 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) co
   const int64_t n = saved[kR1].size(0);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, heads(),
-         layer_dropout(layer(), DropoutPlace::attention, context), context);
+         layer_dropout(layer(), DropoutSite::attention, context), context);
   const at::Tensor& output = context.scratch[kBranch];
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = w[kOutputBias],
-                    .dropout = layer_dropout(layer(), DropoutPlace::residual, context),
+                    .dropout = layer_dropout(layer(), DropoutSite::residual, context),
                     .weight = w[kNorm2],
                     .norm_bias = w[kNorm2Bias],
                     .epsilon = layer().norm_epsilon,
@@ -126,7 +126,7 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = layer().index > 0 ? w[kEntryBias] : at::Tensor(),
-                    .dropout = layer_dropout(layer(), DropoutPlace::entry, context),
+                    .dropout = layer_dropout(layer(), DropoutSite::entry, context),
                     .weight = w[kNorm1],
                     .norm_bias = w[kNorm1Bias],
                     .epsilon = layer().norm_epsilon,
@@ -179,7 +179,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
                measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
 
-  const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
+  const Dropout residual = layer_dropout(layer(), DropoutSite::residual, context);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = d.sum,
                      .residual = saved[kR2],
@@ -197,10 +197,10 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
                    output_.gradient_scale(context, saved, n));
   attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     heads(), layer_dropout(layer(), DropoutPlace::attention, context), context.batch->first_keys);
+                     heads(), layer_dropout(layer(), DropoutSite::attention, context), context.batch->first_keys);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
-  const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
+  const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);
   const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
   add_norm_backward({.d_normed = d_h,
                      .d_sum = out.d_sum,

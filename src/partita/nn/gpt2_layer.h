@@ -78,7 +78,7 @@ class Gpt2Layer final : public Block {
   void activate(Weights, Context&, Saved&, bool again) const;
 
   Gpt2LayerOptions options_;
-  LinearPlaces places_;  // after the layer's own parameters, slots and scratch
+  LinearIndices places_;  // after the layer's own parameters, slots and scratch
   Linear qkv_, output_, up_, down_;
 };
 

@@ -29,7 +29,7 @@ Init residual_init(const LayerOptions& layer) {
   return {.mean = 0, .std = layer.init_std / std::sqrt(2.0 * static_cast<double>(layer.layers))};
 }
 
-uint32_t dropout_site(int64_t layer, DropoutPlace place) {
+uint32_t dropout_site(int64_t layer, DropoutSite place) {
   return static_cast<uint32_t>(layer) * kPlaces + static_cast<uint32_t>(place);
 }
 
@@ -42,10 +42,10 @@ Dropout dropout_at(float p, uint32_t site, const Context& context) {
   return {.p = p, .site = site, .now = context.now, .samples = context.samples};
 }
 
-Dropout layer_dropout(const LayerOptions& layer, DropoutPlace place, const Context& context) {
-  const float p = place == DropoutPlace::entry       ? layer.entry_dropout
-                  : place == DropoutPlace::attention ? layer.attention_dropout
-                                                     : layer.residual_dropout;
+Dropout layer_dropout(const LayerOptions& layer, DropoutSite place, const Context& context) {
+  const float p = place == DropoutSite::entry       ? layer.entry_dropout
+                  : place == DropoutSite::attention ? layer.attention_dropout
+                                                    : layer.residual_dropout;
   return dropout_at(p, dropout_site(layer.index, place), context);
 }
 

@@ -33,15 +33,15 @@ struct LayerOptions {
 [[nodiscard]] Init residual_init(const LayerOptions&);
 
 // Dropout sites of a layer, each with its own masks.
-enum class DropoutPlace : uint8_t { entry, attention, residual };
-[[nodiscard]] uint32_t dropout_site(int64_t layer, DropoutPlace);
+enum class DropoutSite : uint8_t { entry, attention, residual };
+[[nodiscard]] uint32_t dropout_site(int64_t layer, DropoutSite);
 // Dropout site of adapter number `adapter` of the layer.
 [[nodiscard]] uint32_t adapter_dropout_site(int64_t layer, int64_t adapter);
 
 // Dropout at a site in training; none otherwise.
 [[nodiscard]] Dropout dropout_at(float p, uint32_t site, const Context&);
 // Dropout at a place of the layer, with the probability from its options.
-[[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutPlace, const Context&);
+[[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutSite, const Context&);
 
 // out [samples, length, heads * head_width] from qkv [samples, length, ...]: attention within the batch, or, for
 // inference with a cache, also over the cached tokens before it.

@@ -23,7 +23,7 @@ at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
 
 }  // namespace
 
-Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearPlaces& next)
+Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIndices& next)
     : spec_(std::move(spec)),
       layer_(layer),
       lora_(lora),

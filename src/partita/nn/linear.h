@@ -6,7 +6,7 @@
 //
 // x A^T is saved from forward to backward. A layer lists the parameters and buffers of its linears after its own:
 //
-//   LinearPlaces next{.parameter = kParameters, .slot = kSlots, .scratch = kScratch};
+//   LinearIndices next{.parameter = kParameters, .slot = kSlots, .scratch = kScratch};
 //   Linear qkv({.weight = kQkv, .in = width, .parts = attention_parts(heads)}, layer, lora, next);
 //   qkv.add_parameters(list);
 //   qkv.forward(weights, y, x, context, saved);
@@ -51,7 +51,7 @@ struct LinearSpec {
 };
 
 // Next free indices in a layer's lists.
-struct LinearPlaces {
+struct LinearIndices {
   int parameter, slot;
   int scratch;  // first of the temporaries shared by all linears of the layer
   int adapter = 0;
@@ -62,7 +62,7 @@ struct LinearPlaces {
 
 class Linear {
  public:
-  Linear(LinearSpec, int64_t layer, const LoraOptions&, LinearPlaces& next);
+  Linear(LinearSpec, int64_t layer, const LoraOptions&, LinearIndices& next);
 
   [[nodiscard]] int adapters() const { return static_cast<int>(adapters_.size()); }
   // Appends the adapters' parameters, and sets the split of this linear's weight, which is already in the list.

@@ -84,13 +84,13 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
-         layer_dropout(layer(), DropoutPlace::attention, context), context);
+         layer_dropout(layer(), DropoutSite::attention, context), context);
   const at::Tensor& output = context.outputs.branch;  // its input value is already added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
                     .bias = {},
-                    .dropout = layer_dropout(layer(), DropoutPlace::residual, context),
+                    .dropout = layer_dropout(layer(), DropoutSite::residual, context),
                     .weight = w[kNorm2],
                     .norm_bias = {},
                     .epsilon = layer().norm_epsilon,
@@ -108,7 +108,7 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = {},
-                    .dropout = layer_dropout(layer(), DropoutPlace::entry, context),
+                    .dropout = layer_dropout(layer(), DropoutSite::entry, context),
                     .weight = w[kNorm1],
                     .norm_bias = {},
                     .epsilon = layer().norm_epsilon,
@@ -158,7 +158,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(context, saved, n));
   gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(context, saved, n));
 
-  const Dropout residual = layer_dropout(layer(), DropoutPlace::residual, context);
+  const Dropout residual = layer_dropout(layer(), DropoutSite::residual, context);
   add_norm_backward({.d_normed = d_h2,
                      .d_sum = d.sum,
                      .residual = saved[kR2],
@@ -176,12 +176,12 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
                    grads, output_.gradient_scale(context, saved, n));
   attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     options_.heads, layer_dropout(layer(), DropoutPlace::attention, context),
+                     options_.heads, layer_dropout(layer(), DropoutSite::attention, context),
                      context.batch->first_keys);
   rope_backward(scratch[kDQkv], context.batch->positions, options_.heads, *options_.rope);
   qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
-  const Dropout entry = layer_dropout(layer(), DropoutPlace::entry, context);
+  const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);
   const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
   add_norm_backward({.d_normed = d_h1,
                      .d_sum = out.d_sum,

@@ -10,7 +10,7 @@ namespace partita::internal {
 
 void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor w, at::Tensor bias) {
 #ifdef PARTITA_CUDA
-  if (up.is_cuda() && cuda::has_gelu_products(up)) return cuda::linear_gelu_forward(out, up, x, w, bias);
+  if (up.is_cuda() && cuda::has_fused_gelu(up)) return cuda::linear_gelu_forward(out, up, x, w, bias);
 #endif
   linear_forward(up, x, w);
   bias_gelu_forward(out, up, bias);
@@ -18,7 +18,7 @@ void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor
 
 void linear_gelu_backward(at::Tensor d_up, at::Tensor d_y, at::Tensor w, at::Tensor up, Target d_bias) {
 #ifdef PARTITA_CUDA
-  if (up.is_cuda() && cuda::has_gelu_products(up)) {
+  if (up.is_cuda() && cuda::has_fused_gelu(up)) {
     cuda::linear_gelu_backward_input(d_up, d_y, w, up);
     return bias_backward(d_up, d_bias);
   }

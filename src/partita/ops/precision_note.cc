@@ -15,6 +15,6 @@ std::string precision_note(DType compute, bool bf16_instructions) {
   return {};
 }
 
-std::string cpu_precision_note(DType compute) { return precision_note(compute, cpu_products().bf16); }
+std::string cpu_precision_note(DType compute) { return precision_note(compute, cpu_matmul_support().bf16); }
 
 }  // namespace partita::internal

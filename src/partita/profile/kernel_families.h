@@ -16,8 +16,8 @@
 namespace partita::internal {
 
 namespace family {
-inline constexpr std::string_view kProductsForward = "products, forward", kInputGradients = "products, input gradients",
-                                  kWeightGradients = "products, weight gradients", kFp8Products = "products, fp8",
+inline constexpr std::string_view kProductsForward = "matmul, forward", kInputGradients = "matmul, input gradients",
+                                  kWeightGradients = "matmul, weight gradients", kFp8Products = "matmul, fp8",
                                   kAttentionForward = "attention, forward", kAttentionBackward = "attention, backward",
                                   kNormForward = "add + norm, forward", kNormBackward = "add + norm, backward",
                                   kActivationForward = "activation, forward",

@@ -107,7 +107,7 @@ MatmulTuner::MatmulTuner(Communicator& host, MatmulLibrary library, Options opti
     std::optional<MatmulTuning> tuning = usable(options_.kept, library_.name);
     kept = tuning.has_value();
     if (!tuning && !options_.shared.empty() && !std::filesystem::exists(options_.shared))
-      log::warn("{} is not there: no choice of algorithms is taken from it", options_.shared.string());
+      log::warn("{} does not exist: no tuning is read from it", options_.shared.string());
     if (!tuning) tuning = usable(options_.shared, library_.name);
     if (tuning) found = to_json(*tuning);
   }
@@ -121,7 +121,7 @@ MatmulTuner::MatmulTuner(Communicator& host, MatmulLibrary library, Options opti
   const MatmulTuning tuning = parse_matmul_tuning(found, "what rank 0 sent");
   if (kept) options_.kept.clear();  // already stored
   take(tuning);
-  log::info("algorithms of {} matrix products as they were chosen before", tuning.products.size());
+  log::info("reusing the tuned algorithms of {} matmuls", tuning.products.size());
 }
 
 void MatmulTuner::before_step() {
@@ -139,8 +139,8 @@ void MatmulTuner::after_step() {
   const double first = total(tuning, &TunedProduct::first_microseconds);
   const auto changed = std::ranges::count_if(
       tuning.products, [](const TunedProduct& p) { return p.microseconds < p.first_microseconds; });
-  log::info("{} of {} matrix products run another algorithm now: {:.1f}% less time, a call of each", changed,
-            tuning.products.size(), first > 0 ? 100 * (1 - total(tuning, &TunedProduct::microseconds) / first) : 0.0);
+  log::info("{} of {} matmuls use a faster algorithm now: {:.1f}% less time per call", changed, tuning.products.size(),
+            first > 0 ? 100 * (1 - total(tuning, &TunedProduct::microseconds) / first) : 0.0);
 }
 
 void MatmulTuner::record_steps(bool on) const {

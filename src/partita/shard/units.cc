@@ -21,7 +21,7 @@ class Planner {
   }
 
   UnitPlan plan() {
-    if (blocks_.empty()) fail("a model has at least one block, found none");
+    if (blocks_.empty()) fail("the model has no blocks");
     const std::vector<int>&embeddings = of_kind_[BlockKind::embedding], &heads = of_kind_[BlockKind::head];
     if (tied()) {
       std::vector<int> both = embeddings;

@@ -59,7 +59,7 @@ void check_fp8_sizes(const Config& c) {
   if (c.precision.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
     fail(
         "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
-        "{}: products in 8 bits need multiples of 16",
+        "{}: fp8 matmuls need multiples of 16",
         name_of(c.precision.fp8), rows, width);
 }
 
@@ -109,7 +109,7 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh) {
   const at::Device device = mesh.device();
   if (device.is_cpu() && (c.memory.offload_optimizer || c.memory.offload_activations > 0))
-    fail("memory.{} on the CPU: all lies in host memory already; leave it out, or train on cuda",
+    fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
          c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
   std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);

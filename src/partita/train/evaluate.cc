@@ -69,7 +69,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
     fail("a micro-batch of {}: 1 to {} samples expected", options.micro_batch, kMost);
   if (options.batches < 0 || options.batches > kMost)
     fail("{} batches: 0 (all) to {} expected", options.batches, kMost);
-  take_threads(world, 0);
+  configure_threads(world, 0);
   const at::Device device = select_device(options.device, world);
   if (device.is_cuda()) log::info("evaluating on {}", describe_device(device));
   const Mesh mesh(world, device);
@@ -88,7 +88,7 @@ Evaluation evaluate(const std::filesystem::path& model, const EvaluateOptions& o
                                      .zero_stage = options.zero_stage},
                                     world.size(), world.launch().local_size, device);
   });
-  if (world.rank() == 0) say_memory_warning(warnings);
+  if (world.rank() == 0) log_memory_warning(warnings);
   const auto engine =
       build_inference_engine(source.model, source.lora, options.precision,
                              {.samples = options.micro_batch, .length = length}, mesh, options.zero_stage);

@@ -224,7 +224,7 @@ std::string memory_warning(const MemoryForecast& needed, const FreeMemory& free)
                      human_bytes(total), human_bytes(free.bytes), free.limit);
 }
 
-void say_memory_warning(std::span<const std::string> of_ranks) {
+void log_memory_warning(std::span<const std::string> of_ranks) {
   const auto warning = std::ranges::find_if(of_ranks, [](const std::string& text) { return !text.empty(); });
   if (warning != of_ranks.end()) log::warn("{}", *warning);
 }

@@ -68,11 +68,11 @@ struct MemorySaving {
 [[nodiscard]] std::string memory_warning(const MemoryForecast& needed, const FreeMemory& free);
 
 // Errors: memory_refusal for the device or the host. Returns memory_warning, which the caller logs once rather than on
-// every rank (say_memory_warning). local_ranks: number of ranks that share this machine's memory.
+// every rank (log_memory_warning). local_ranks: number of ranks that share this machine's memory.
 [[nodiscard]] std::string require_training_memory(const Config&, int64_t ranks, int local_ranks, at::Device);
 [[nodiscard]] std::string require_inference_memory(const InferenceSize&, int64_t ranks, int local_ranks, at::Device);
 
 // Logs one of the warnings collected from all ranks, which have the same needs. Call it on one rank.
-void say_memory_warning(std::span<const std::string> of_ranks);
+void log_memory_warning(std::span<const std::string> of_ranks);
 
 }  // namespace partita::internal

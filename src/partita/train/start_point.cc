@@ -170,7 +170,7 @@ fs::path prepare_start(const Config& config) {
   fail("{}", decision.message);
 }
 
-void go_back_behind(const Config& config, const fs::path& checkpoint, const std::string& problem) {
+void fall_back_from(const Config& config, const fs::path& checkpoint, const std::string& problem) {
   const std::string& resume = config.checkpoint.resume;
   if (run_of(checkpoint) != plain(config.run.directory) ||
       (names_checkpoint(resume) && plain(resume) == plain(checkpoint)) ||  // this checkpoint was requested explicitly

@@ -24,7 +24,7 @@ namespace partita::internal {
 // Call if `checkpoint` turned out to be damaged while loading: renames it, so that the next prepare_start finds the
 // previous one. Throws `problem` as an Error if the checkpoint is not the run's own, is named in the configuration, or
 // is the only one.
-void go_back_behind(const Config&, const std::filesystem::path& checkpoint, const std::string& problem);
+void fall_back_from(const Config&, const std::filesystem::path& checkpoint, const std::string& problem);
 
 // The run folder that a checkpoint RUN/checkpoints/step-... belongs to.
 [[nodiscard]] std::filesystem::path run_of(const std::filesystem::path& checkpoint);

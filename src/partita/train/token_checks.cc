@@ -24,7 +24,7 @@ void warn_of_another_tokenizer(const TokenSums& sums, const IndexedDataset& toke
     return;  // with token files the tokenizer is only copied, so its format may be one that we cannot load
   }
   if (fingerprint(*tokenizer) == sums.fingerprint) return;
-  log::warn("{} was made with another tokenizer, of {} tokens, than {}, of {}: the model would learn other words",
+  log::warn("{} was written with another tokenizer ({} tokens) than {} ({} tokens): token ids would not match",
             tokens.prefix().string(), sums.vocabulary, config.data.tokenizer.string(), tokenizer->vocab_size());
 }
 

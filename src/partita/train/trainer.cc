@@ -68,7 +68,7 @@ class TrainingRun {
     if (config_.debug.check_memory) {
       const std::vector<std::string> warnings =
           agree(peers_, [&] { return require_training_memory(config_, mesh_.data().size(), local_ranks_, device_); });
-      if (peers_.rank() == 0) say_memory_warning(warnings);
+      if (peers_.rank() == 0) log_memory_warning(warnings);
     }
     (void)agree(peers_, [&] {
       if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
@@ -139,7 +139,7 @@ class TrainingRun {
       resume(from);
     } catch (const Damaged& error) {
       (void)agree(peers_, [&] {
-        if (peers_.rank() == 0) go_back_behind(config_, from, error.what());
+        if (peers_.rank() == 0) fall_back_from(config_, from, error.what());
         return std::string();
       });
       return false;
@@ -193,7 +193,7 @@ class TrainingRun {
     engine_->publish_weights();
     engine_->set_amax_history(saved_.amax_history);
     log::info("resuming from {}", folder.string());
-    if (peers_.rank() == 0) say_changes(run_of(folder), saved_, identity(), config_);
+    if (peers_.rank() == 0) log_changes(run_of(folder), saved_, identity(), config_);
   }
 
   void start() {
@@ -377,7 +377,7 @@ std::filesystem::path checkpoints_folder(const std::filesystem::path& run) { ret
 
 TrainOutcome train(Config config, World& world, Hooks extra) {
   log::configure(world.rank(), world.size());
-  take_threads(world, config.train.threads);
+  configure_threads(world, config.train.threads);
   if (config.debug.self_check && world.size() > 1) {
     self_check(*world.everyone("self-check"));
   }

@@ -39,7 +39,7 @@ AttentionProblem::AttentionProblem(const at::Tensor& the_out, const at::Tensor& 
 }
 
 bool AttentionProblem::has_bf16_tiles() const {
-  return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && cpu_products().bf16;
+  return qkv.scalar_type() == at::kBFloat16 && head_width % 2 == 0 && cpu_matmul_support().bf16;
 }
 
 }  // namespace partita::internal

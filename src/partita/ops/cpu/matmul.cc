@@ -33,7 +33,9 @@ struct DenseRows;
 struct WeightGradient;
 
 // Whether the libraries multiply this dtype directly.
-bool is_native(at::ScalarType dtype) { return dtype == at::kFloat || (dtype == at::kBFloat16 && cpu_products().bf16); }
+bool is_native(at::ScalarType dtype) {
+  return dtype == at::kFloat || (dtype == at::kBFloat16 && cpu_matmul_support().bf16);
+}
 
 // Packs strided rows: ATen passes only dense operands to oneDNN. Operands to be widened are copied anyway.
 at::Tensor dense(const at::Tensor& rows) {

@@ -47,7 +47,7 @@ std::array<float, kSize * kSize> fp32_matrix() {
 
 }  // namespace
 
-const CpuProducts& cpu_products() {
+const CpuProducts& cpu_matmul_support() {
   static const CpuProducts products = [] {
     check_isa_limit();
     return CpuProducts{.bf16 = works(bf16_tile), .onednn_fp32 = works(fp32_matrix)};

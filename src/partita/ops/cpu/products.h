@@ -1,7 +1,7 @@
 // Capabilities of the CPU matmul libraries, determined once by running a small matmul of each kind, since only the
 // libraries know which instructions their kernels need.
 //
-//   if (cpu_products().bf16) ...   // multiply bf16 directly; else widen to fp32
+//   if (cpu_matmul_support().bf16) ...   // multiply bf16 directly; else widen to fp32
 #pragma once
 
 namespace partita::internal {
@@ -12,6 +12,6 @@ struct CpuProducts {
 };
 
 // Error: PARTITA_MAX_ISA (isa_limit.h) has an unknown value.
-[[nodiscard]] const CpuProducts& cpu_products();
+[[nodiscard]] const CpuProducts& cpu_matmul_support();
 
 }  // namespace partita::internal

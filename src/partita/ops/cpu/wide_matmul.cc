@@ -37,7 +37,7 @@ at::Tensor widened(const at::Tensor& matrix, int64_t row, int64_t rows, int64_t 
 }  // namespace
 
 void matmul_fp32(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool accumulate, float scale) {
-  if (cpu_products().onednn_fp32) return at::native::mkldnn_matmul(a, b, y, accumulate ? 1.0F : 0.0F, scale);
+  if (cpu_matmul_support().onednn_fp32) return at::native::mkldnn_matmul(a, b, y, accumulate ? 1.0F : 0.0F, scale);
   at::Tensor out = y;
   if (!accumulate && scale == 1) {
     at::mm_out(out, a, b);

@@ -11,7 +11,7 @@ namespace partita::internal::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kUnder = 4;  // packs in flight per thread
+constexpr int kInFlight = 4;  // packs in flight per thread
 
 // Shared memory per block in bytes: enough for two rows per multiprocessor if they fit, else as much of one row as
 // fits. The rest is read a second time (mostly from L2).
@@ -97,13 +97,13 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
     return narrow<T>(x);
   };
   Softmax mine{std::numeric_limits<float>::lowest(), 0};
-  for (int64_t first = threadIdx.x; first < packs; first += kUnder * kRowThreads) {
-    Pack<T, n> pack[kUnder];
+  for (int64_t first = threadIdx.x; first < packs; first += kInFlight * kRowThreads) {
+    Pack<T, n> pack[kInFlight];
 #pragma unroll
-    for (int k = 0; k < kUnder; ++k)
+    for (int k = 0; k < kInFlight; ++k)
       if (first + k * kRowThreads < packs) pack[k] = read(first + k * kRowThreads);
 #pragma unroll
-    for (int k = 0; k < kUnder; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       const int64_t p = first + k * kRowThreads;
       if (p >= packs) continue;
       float x[n];

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(const Gather<T> g) 
 // its chunk. A run within one chunk is complete; partial sums of a run that spans chunks go to `partial`, and a second
 // kernel adds them in order.
 constexpr int kChunk = 32;
-constexpr int kUnder = 4;  // rows in flight per thread
+constexpr int kInFlight = 4;  // rows in flight per thread
 
 template <class T>
 struct Scatter {
@@ -82,17 +82,17 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(const Scatter<T> s) {
   int32_t row = s.sorted[begin];
   bool first_run = true;
   float sum[8] = {};
-  for (int64_t i = begin; i < end; i += kUnder) {
-    Pack<T, 8> d[kUnder];
-    int32_t rows[kUnder];
+  for (int64_t i = begin; i < end; i += kInFlight) {
+    Pack<T, 8> d[kInFlight];
+    int32_t rows[kInFlight];
 #pragma unroll
-    for (int k = 0; k < kUnder; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (i + k >= end) continue;
       rows[k] = s.sorted[i + k];
       d[k] = load<kAligned, 8>(s.d + s.order[i + k] * s.C + column, width);
     }
 #pragma unroll
-    for (int k = 0; k < kUnder; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (i + k >= end) continue;
       if (rows[k] != row) {  // the run ends within the chunk
         if (first_run && from_before)

@@ -113,7 +113,7 @@ void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool a
               {.a = data(x), .b = data(d_y), .out = mutable_data(d_w), .scale = scale});
 }
 
-bool has_gelu_products(const at::Tensor& up) {
+bool has_fused_gelu(const at::Tensor& up) {
   return (up.scalar_type() == at::kBFloat16 || up.scalar_type() == at::kHalf) && up.size(1) % 8 == 0 &&
          alignment(up.const_data_ptr()) >= 16;
 }
@@ -125,7 +125,7 @@ void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor
   check_tensor(up, "up", {N, F}, dtype);
   check_tensor(bias, "bias", {F}, dtype);
   if (out.numel() == 0) return;
-  PARTITA_CHECK(has_gelu_products(up) && x.size(1) > 0, "this product has no GELU in it");
+  PARTITA_CHECK(has_fused_gelu(up) && x.size(1) > 0, "this product has no GELU in it");
   run_product(forward_product(out, x, w, false, Epilogue::gelu),
               {.a = data(w), .b = data(x), .out = mutable_data(out), .bias = data(bias), .aux = mutable_data(up)});
 }
@@ -139,7 +139,7 @@ void linear_gelu_backward_input(at::Tensor d_up, at::Tensor d_y, at::Tensor w, a
   check_tensor(d_up, "d_up", {N, F}, dtype);
   check_tensor(up, "up", {N, F}, dtype);
   if (d_up.numel() == 0) return;
-  PARTITA_CHECK(has_gelu_products(up) && C > 0, "this product has no GELU in it");
+  PARTITA_CHECK(has_fused_gelu(up) && C > 0, "this product has no GELU in it");
   PARTITA_CHECK(d_up.const_data_ptr() != up.const_data_ptr(), "d_up may not be up");
   run_product(input_product(d_up, d_y, w, false, Epilogue::gelu_backward),
               {.a = data(w), .b = data(d_y), .out = mutable_data(d_up), .aux = mutable_data(up)});

@@ -12,7 +12,7 @@ void linear_backward_weight(at::Tensor d_w, at::Tensor d_y, at::Tensor x, bool a
 
 // Matmuls with fused GELU (tanh approximation), for GPT-2's MLP. Available for a half-precision `up` [N, F] with F
 // divisible by 8 and 16-byte alignment; otherwise use the kernels of activation.h.
-[[nodiscard]] bool has_gelu_products(const at::Tensor& up);
+[[nodiscard]] bool has_fused_gelu(const at::Tensor& up);
 // up [N, F] = x [N, C] w^T + bias; out [N, F] = gelu(up), applied before up is rounded.
 void linear_gelu_forward(at::Tensor out, at::Tensor up, at::Tensor x, at::Tensor w, at::Tensor bias);
 // d_up [N, F] = (d_y [N, C] w [C, F]) * gelu'(up), where w belongs to the linear after the GELU. d_up must not alias

@@ -172,7 +172,7 @@ void run(const AddNormBackward& op, const MaskArguments& mask) {
       .mask = mask};
   const bool whole = C % 8 == 0 && aligned(op.d_normed, op.d_sum, op.residual, op.weight, op.d_residual) &&
                      (op.dropout.p == 0 || aligned(op.d_branch));
-  const RowLayout form = row_form(C, whole);
+  const RowLayout form = row_layout(C, whole);
   int64_t blocks = 0;
   with_layout(form, whole, [&]<class Packs, class Whole>(Packs, Whole) {
     with_bool(op.mean.defined(), [&]<class Mean>(Mean) {

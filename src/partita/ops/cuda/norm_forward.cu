@@ -123,7 +123,7 @@ void add_norm_forward(const AddNorm& op) {
   const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
   const bool whole = C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
-  const RowLayout form = row_form(C, whole);
+  const RowLayout form = row_layout(C, whole);
   with_type(dtype, [&]<class T>(T) {
     const Forward<T> arguments{.sum = data_or_null<T>(op.sum),
                                .branch = op.branch.const_data_ptr<T>(),

@@ -15,7 +15,7 @@ struct RowLayout {
 };
 
 // One pack per thread, as long as at least two blocks fit in a multiprocessor's registers.
-[[nodiscard]] inline RowLayout row_form(int64_t C, bool whole) {
+[[nodiscard]] inline RowLayout row_layout(int64_t C, bool whole) {
   const int64_t packs = std::max<int64_t>(1, divide_up(C, 8));
   PARTITA_CHECK(packs <= 4 * kMostNormThreads, "norm of {} channels: at most {} are supported on a device", C,
                 4 * 8 * kMostNormThreads);

@@ -5,7 +5,7 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kSlack = ShortPretokens::kInside + 1;  // ids written past the end, then overwritten
+constexpr size_t kSlack = ShortPretokens::kInlineIds + 1;  // ids written past the end, then overwritten
 
 }  // namespace
 
@@ -58,14 +58,14 @@ void BpeEncoder::encode_window(const PretokenScanner::Window& window, std::vecto
       const size_t length = bounds[first + i + 1] - bounds[first + i];
       const auto& entry = ShortPretokens::candidate(lookup->set, lookup->key);
       if (length <= ShortPretokens::kLongest && entry.key == lookup->key) {
-        if (entry.count <= ShortPretokens::kInside) {
+        if (entry.count <= ShortPretokens::kInlineIds) {
           std::memcpy(out, entry.ids, sizeof entry.ids);
         } else {
           std::copy_n(short_.ids_of(entry), entry.count, out);
         }
         out += entry.count;
       } else {
-        const auto found = encode_rare({window.base + bounds[first + i], length}, lookup->set, lookup->key);
+        const auto found = encode_miss({window.base + bounds[first + i], length}, lookup->set, lookup->key);
         out = std::copy(found.begin(), found.end(), out);
       }
     }
@@ -73,7 +73,7 @@ void BpeEncoder::encode_window(const PretokenScanner::Window& window, std::vecto
   ids.insert(ids.end(), found_.data(), out);
 }
 
-std::span<const TokenId> BpeEncoder::encode_rare(std::string_view pretoken, ShortPretokens::Entry* set,
+std::span<const TokenId> BpeEncoder::encode_miss(std::string_view pretoken, ShortPretokens::Entry* set,
                                                  const ShortPretokens::Key& key) {
   if (pretoken.size() > ShortPretokens::kLongest) return encode_long(pretoken);
   const auto* entry = ShortPretokens::find(set, key);

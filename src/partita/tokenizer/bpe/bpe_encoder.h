@@ -22,7 +22,7 @@ class BpeEncoder final : public Encoder {
  private:
   void encode_window(const PretokenScanner::Window& window, std::vector<TokenId>& ids);
   // The ids of a pretoken that the fast path did not find; valid until the next call.
-  std::span<const TokenId> encode_rare(std::string_view pretoken, ShortPretokens::Entry* set,
+  std::span<const TokenId> encode_miss(std::string_view pretoken, ShortPretokens::Entry* set,
                                        const ShortPretokens::Key& key);
   std::span<const TokenId> encode_long(std::string_view pretoken);
   std::span<const TokenId> merge(std::string_view pretoken);

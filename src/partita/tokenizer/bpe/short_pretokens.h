@@ -24,7 +24,7 @@ namespace partita::internal {
 
 class ShortPretokens {
  public:
-  static constexpr size_t kLongest = 15, kInside = 3, kWays = 4;
+  static constexpr size_t kLongest = 15, kInlineIds = 3, kWays = 4;
   static_assert(std::endian::native == std::endian::little);
 
   // The bytes of a pretoken, zero-padded, with their number in the last byte: " the" has low = 0x65687420, high = 4 <<
@@ -35,8 +35,8 @@ class ShortPretokens {
   };
   struct Entry {
     Key key;
-    TokenId ids[kInside];  // if count <= kInside; else ids[0] is an offset into more_
-    uint32_t count;        // 0: free entry
+    TokenId ids[kInlineIds];  // if count <= kInlineIds; else ids[0] is an offset into more_
+    uint32_t count;           // 0: free entry
   };
   static_assert(sizeof(Entry) == 32);
 
@@ -68,7 +68,7 @@ class ShortPretokens {
   }
 
   [[nodiscard]] const TokenId* ids_of(const Entry& entry) const {
-    return entry.count <= kInside ? entry.ids : &more_[static_cast<size_t>(entry.ids[0])];
+    return entry.count <= kInlineIds ? entry.ids : &more_[static_cast<size_t>(entry.ids[0])];
   }
 
   // Grows if necessary, which invalidates all results of set_of.
@@ -83,7 +83,7 @@ class ShortPretokens {
   // `key` must not be in its set.
   void insert(Entry* set, const Key& key, std::span<const TokenId> ids) {
     Entry entry{key, {}, static_cast<uint32_t>(ids.size())};
-    if (ids.size() <= kInside) {
+    if (ids.size() <= kInlineIds) {
       std::copy(ids.begin(), ids.end(), entry.ids);
     } else {
       entry.ids[0] = static_cast<TokenId>(more_.size());
