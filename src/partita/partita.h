@@ -18,6 +18,7 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/communicator.h"
 #include "partita/comm/device.h"
 #include "partita/comm/mesh.h"

@@ -9,7 +9,7 @@
 #include "partita/checkpoint/peers.h"
 #include "partita/comm/communicator.h"
 
-namespace partita::internal {
+namespace partita {
 
 class CommunicatorPeers final : public Peers {
  public:
@@ -24,4 +24,4 @@ class CommunicatorPeers final : public Peers {
   Communicator& communicator_;
 };
 
-}  // namespace partita::internal
+}  // namespace partita

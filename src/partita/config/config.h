@@ -4,7 +4,7 @@
 //   const std::vector<std::string> overrides = {"--parallel.zero_stage=3", "--train.steps=500"};
 //   Config config = load_config("configs/quickstart.toml", overrides, &sources);
 //   validate(config, world.size());
-//   write_file(run / "config.toml", to_toml(config));
+//   log::print(to_toml(config, &sources));
 //
 // Keys are `section.name`, named as the members below; `config_help()` lists them with type, default and meaning.
 #pragma once

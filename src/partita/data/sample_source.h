@@ -1,7 +1,7 @@
 // Interface for data sources: fixed-length samples, addressed by index.
 //
-//   std::unique_ptr<SampleSource> source = ...;    // GptDataset, PromptDataset, TokenWindows
-//   source->read(k, {tokens, labels, positions, first_keys});
+//   const SampleSource& source = dataset;         // a GptDataset, a PromptDataset or a source of your own
+//   source.read(k, {token_ids, labels, positions, first_keys});
 //
 // Sample k is the same on every call, on every rank, and in every run with the same settings.
 #pragma once

@@ -3,9 +3,7 @@
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
-//   engine.set_weights(from_host([&](const ParameterSpec& p, const Box& box, std::span<float> out) {
-//     source.weights->read(p, box, out);
-//   }));
+//   load_weights(engine, source, seed);                      // train/build_model.h
 #pragma once
 #include <filesystem>
 #include <memory>

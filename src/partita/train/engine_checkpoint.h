@@ -1,7 +1,8 @@
 // Saving an engine and continuing from a checkpoint.
 //
 //   const EnginePosition start = resume_engine(engine, model, mesh, "runs/mine").value_or(EnginePosition{});
-//   for (int64_t step = start.step; step < steps; ++step) ...
+//   for (int64_t step = start.step; step < steps; ++step)
+//     engine.step(loader.read(step * 64), {.step = step, .update = step, .learning_rate = 6e-4F});
 //   save_engine(engine, model, mesh, "runs/mine", {.step = steps, .consumed_samples = steps * 64});
 #pragma once
 #include <cstdint>

@@ -1,0 +1,44 @@
+// What the usage examples of the public headers name and do not declare (header_examples.py). They are compiled, not run.
+#pragma once
+#include <fmt/format.h>
+#include <partita/partita.h>
+
+namespace partita {
+
+extern World& world;
+extern const Mesh& mesh;
+extern Communicator& dp;
+extern Stream& stream;
+extern Engine& engine;
+extern const Zero zero;
+extern const EngineOptions options;
+extern const Block& block;
+extern const Weights weights;
+extern Residual x;
+extern ResidualGrad g;
+extern Context& context;
+extern Saved& saved;
+extern Grads& grads;
+extern const CheckpointContents contents;
+extern const ModelConfig model;
+extern const Batch batch;
+extern const std::vector<Batch> batches;
+extern BatchLoader& loader;
+extern const SampleSource& dataset;
+extern const SampleSlots slots;
+extern const std::span<int32_t> token_ids, labels, positions, first_keys;
+extern const std::vector<std::vector<int32_t>> documents_of_ids;
+extern const std::filesystem::path folder, path;
+extern const std::string line;
+extern at::Tensor partial, slice, gradients;
+extern const int64_t k, tokens, ranks, better, step, steps, global_batch;
+extern const uint64_t seed;
+extern const double tokens_per_second;
+
+[[nodiscard]] std::string sample(int64_t step);
+
+class Sampler : public Hook {
+  [[nodiscard]] int priority() const override { return 50; }
+};
+
+}  // namespace partita

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs the library, moves what was installed to another folder, builds examples/ against it in an empty folder with
+# find_package(Partita) alone, and runs them.
+#
+#   tests/library/installed_test.sh BUILD      # the folder in which Partita was built
+set -euo pipefail
+build=$(realpath "$1")
+source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1
+
+fail() {
+  echo "installed_test: $*" >&2
+  exit 1
+}
+
+cmake --install "$build" --prefix "$work/first" >"$work/install.log" || fail "$(tail -n 5 "$work/install.log")"
+mv "$work/first" "$work/partita"
+cp -r "$source/examples" "$work/examples"
+launcher=$(command -v ccache || true)
+cmake -S "$work/examples" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/partita" -DCMAKE_BUILD_TYPE=Debug \
+  ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher} >"$work/configure.log" 2>&1 || fail "$(tail -n 20 "$work/configure.log")"
+cmake --build "$work/build" >"$work/build.log" 2>&1 || fail "$(tail -n 30 "$work/build.log")"
+cd "$work"
+
+for i in {1..300}; do echo "$i green bottles hang on wall number $((i * i % 17)), and one of them falls"; done >text.txt
+awk '{ printf "{\"text\": \"%s\"}\n", $0 }' text.txt >text.jsonl
+partita/bin/partita tokenizer train --input text.jsonl --vocab-size 300 --output tokenizer.json >/dev/null
+build/tokenize tokenizer.json text.txt tokens 2>said || fail "tokenize: $(<said)"
+grep -q '300 documents' said || fail "tokenize said: $(<said)"
+[[ -s tokens.bin && -s tokens.idx ]] || fail "tokenize wrote no token files"
+
+# loss N FILE: as logged for step N.
+loss() { sed -n "s/.*step $1: loss \([0-9.]*\).*/\1/p" "$2"; }
+
+mpirun -n 2 build/train tokens 2>said || fail "train: $(<said)"
+first=$(loss 0 said) last=$(loss 99 said)
+awk -v a="$first" -v b="$last" 'BEGIN { exit !(a > 8 && a < 9 && b > 0 && b < a / 2) }' ||
+  fail "train: loss $first at the first step, $last at the last: expected about 8.3, and less than half of it"
+build/generate runs/example "7 green bottles" tokenizer.json >text.out 2>said || fail "generate: $(<said)"
+grep -q '^7 green bottles' text.out || fail "generate wrote: $(<text.out)"
+
+mpirun -n 2 build/own_block 2>said || fail "own_block: $(<said)"
+awk -v a="$(loss 10 said)" -v b="$(loss 50 said)" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' ||
+  fail "own_block: loss $(loss 10 said) at step 10, $(loss 50 said) at step 50: expected less than half"
+
+cat >run.toml <<'TOML'
+[model]
+layers = 1
+hidden_size = 32
+heads = 2
+max_length = 32
+[data]
+path = "tokens"
+tokenizer = "tokenizer.json"
+[train]
+steps = 300
+sequence_length = 32
+micro_batch = 8
+global_batch = 8
+device = "cpu"
+[optimizer]
+learning_rate = 1e-2
+TOML
+build/hook run.toml --run.directory=runs/hook >said 2>&1 || fail "hook: $(<said)"
+grep -q 'the loss is below 4' said || fail "hook: it did not stop the run: $(tail -n 5 said)"
+build/hook missing.toml >said 2>&1 && fail "hook: a missing configuration ended with exit code 0"
+grep -q missing.toml said || fail "hook on a missing configuration said: $(<said)"
+echo "the installed examples build and run"
