@@ -25,10 +25,10 @@ for name in re.findall(r'#include "(partita/[^"]+)"', (root / "src/partita/parti
     text = "\n".join(body)
     function = f"example_{count}"
     if "int main()" in text:
-        text = text.replace("int main()", f"int {function}()")
+        text = f"#line {begin + 1} \"{header}\"\n" + text.replace("int main()", f"int {function}()")
     else:
         text = f"void {function}() {{\n#line {begin + 1} \"{header}\"\n{text}\n}}"
-    parts.append(f'namespace example_of_{re.sub(r"[^a-z0-9]", "_", name)} {{\n#line {begin + 1} "{header}"\n{text}\n}}\n')
+    parts.append(f'namespace example_of_{re.sub(r"[^a-z0-9]", "_", name)} {{\n{text}\n}}\n')
     count += 1
 if count < 20:
     sys.exit(f"{root}/src/partita: {count} headers with an example found, at least 20 expected")

@@ -1,7 +1,7 @@
 // Peers implemented on a Communicator.
 //
 //   CommunicatorPeers peers(mesh.data());
-//   save_checkpoint(root, step, state, peers, {});
+//   const auto newest = find_latest("runs/a/checkpoints", peers);
 #pragma once
 #include <string>
 #include <vector>
