@@ -31,9 +31,8 @@ inline void check_columns(const at::Tensor& tensor, const char* name, at::IntArr
                           at::DeviceType where) {
   check_layout(tensor, name, shape, dtype, where);
   PARTITA_CHECK(tensor.is_contiguous() || (tensor.stride(1) == 1 && tensor.stride(0) >= tensor.size(1)),
-                "{} has strides [{}]: the elements of a row rows must be contiguous and must not overlap, and rows "
-                "must not overlap",
-                name, fmt::join(tensor.strides(), ", "));
+                "{} has strides [{}]: the elements of a row must be contiguous, and rows must not overlap", name,
+                fmt::join(tensor.strides(), ", "));
 }
 
 // Dtype of activations and weights: fp32, bf16 or fp16.

@@ -5,6 +5,7 @@
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/column_sums.h"
 #include "partita/ops/cpu/targets.h"
+#include "partita/ops/operand_checks.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/activation.h"
 #endif
@@ -203,13 +204,8 @@ void gelu_recompute(at::Tensor out, at::Tensor x) {
 
 void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias, at::Tensor amax) {
   PARTITA_DISPATCH(x, bias_gelu_backward(d_x, d_out, x, d_bias, amax));
-  const at::ScalarType dtype = check_activation(x, "x");
-  const int64_t N = x.size(0), C = x.size(1);
-  check_tensor(x, "x", {N, C}, dtype);
-  check_tensor(d_out, "d_out", {N, C}, dtype);
-  check_tensor(d_x, "d_x", {N, C}, dtype);
-  check_optional(d_bias.gradient, "d_bias", {C}, at::kFloat);
-  const ColumnSums<1> sums(N, C);
+  const RowsOperand size = check_bias_gelu_backward(d_x, d_out, x, d_bias, amax, at::kCPU);
+  const ColumnSums<1> sums(size.rows, size.columns);
   const bool wanted = d_bias.gradient.defined();
   at::parallel_for(0, sums.chunks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) HWY_DYNAMIC_DISPATCH(bias_gelu_backward_rows)

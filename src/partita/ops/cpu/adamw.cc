@@ -49,7 +49,7 @@ HWY_EXPORT(adamw_elements);
 void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight,
                 const AdamW& adamw, const StepScalars* now, const Rounding& rounding) {
   PARTITA_DISPATCH(master, adamw_step(master, m, v, gradient, weight, adamw, now, rounding));
-  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, *now, rounding);
+  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, now, rounding);
   if (now->skip != 0) return;
   const AdamFactors adam(adamw.beta1, adamw.beta2, adamw.epsilon, *now);
   const auto rate = static_cast<double>(now->learning_rate);

@@ -7,8 +7,13 @@
 #include <vector>
 
 #include "partita/ops/cpu/adam_factors.h"
+#include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/targets.h"
+#ifdef PARTITA_CUDA
+#include "partita/ops/cuda/optimizer.h"
+#endif
+#include "partita/ops/device.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "partita/ops/cpu/lamb.cc"
@@ -86,7 +91,7 @@ LambFactors factors(const Lamb& lamb, double ratio, const StepScalars& now) {
 
 SquaredNorms lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, const Lamb& lamb,
                           const StepScalars* now) {
-  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, {}, *now, {});
+  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, {}, now, {});
   if (now->skip != 0) return {};
   const LambFactors factor = factors(lamb, 1, *now);
   std::vector<SquaredNorms> partial(static_cast<size_t>((p.count + kPartialSum - 1) / kPartialSum));
@@ -106,12 +111,30 @@ double lamb_ratio(const SquaredNorms& norms) {
 
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb& lamb,
                double ratio, const StepScalars* now, const Rounding& rounding) {
-  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, *now, rounding);
+  const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, now, rounding);
   if (now->skip != 0) return;
   const LambFactors factor = factors(lamb, ratio, *now);
   at::parallel_for(0, p.count, kLeastOptimizerElements, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(lamb_elements)(p, factor, begin, end);
   });
+}
+
+void lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, const Lamb& lamb,
+                  const StepScalars* now, at::Tensor norms) {
+  PARTITA_DISPATCH(master, lamb_measure(master, m, v, gradient, lamb, now, norms));
+  check_tensor(norms, "norms", {2}, at::kDouble);
+  const SquaredNorms here = lamb_measure(master, m, v, gradient, lamb, now);
+  auto* sums = norms.mutable_data_ptr<double>();
+  sums[0] += here.weight;
+  sums[1] += here.update;
+}
+
+void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb& lamb,
+               at::Tensor norms, const StepScalars* now, const Rounding& rounding) {
+  PARTITA_DISPATCH(master, lamb_step(master, m, v, gradient, weight, lamb, norms, now, rounding));
+  check_tensor(norms, "norms", {2}, at::kDouble);
+  const auto* sums = norms.const_data_ptr<double>();
+  lamb_step(master, m, v, gradient, weight, lamb, lamb_ratio({sums[0], sums[1]}), now, rounding);
 }
 
 }  // namespace partita::internal

@@ -8,6 +8,7 @@
 #include "partita/ops/cpu/column_sums.h"
 #include "partita/ops/cpu/row_mask.h"
 #include "partita/ops/cpu/targets.h"
+#include "partita/ops/operand_checks.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/norm.h"
 #endif
@@ -223,30 +224,11 @@ HWY_EXPORT(add_norm_backward_rows);
 
 constexpr int64_t kLeastRows = 16;  // minimum per thread
 
-// Layer norm has a mean and, in forward, a bias; RMS norm has neither.
-void check_statistics(const at::Tensor& mean, const at::Tensor& rstd, int64_t rows) {
-  check_optional(mean, "mean", {rows}, at::kFloat);
-  check_tensor(rstd, "rstd", {rows}, at::kFloat);
-}
-void check_norm_bias(const at::Tensor& norm_bias, const at::Tensor& mean, int64_t columns, at::ScalarType dtype) {
-  if (mean.defined()) return check_tensor(norm_bias, "norm_bias", {columns}, dtype);
-  PARTITA_CHECK(!norm_bias.defined(), "a norm_bias without a mean: layer norm has both, RMS norm neither");
-}
-
 }  // namespace
 
 void add_norm_forward(const AddNorm& op) {
   PARTITA_DISPATCH(op.branch, add_norm_forward(op));
-  const at::ScalarType dtype = check_activation(op.branch, "branch");
-  const int64_t N = op.branch.size(0), C = op.branch.size(1);
-  check_tensor(op.branch, "branch", {N, C}, dtype);
-  check_optional(op.sum, "sum", {N, C}, dtype);
-  check_optional(op.bias, "bias", {C}, dtype);
-  check_tensor(op.weight, "weight", {C}, dtype);
-  check_norm_bias(op.norm_bias, op.mean, C, dtype);
-  check_tensor(op.residual, "residual", {N, C}, dtype);
-  check_tensor(op.normed, "normed", {N, C}, dtype);
-  check_statistics(op.mean, op.rstd, N);
+  const int64_t N = check_operands(op, at::kCPU).rows;
   const RowMask mask(op.dropout, N);
   at::parallel_for(0, N, kLeastRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(add_norm_rows)(op, mask, begin, end);
@@ -257,13 +239,7 @@ void add_norm_forward(const AddNorm& op) {
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
                     at::Tensor norm_bias) {
   PARTITA_DISPATCH(residual, norm_recompute(normed, residual, mean, rstd, weight, norm_bias));
-  const at::ScalarType dtype = check_activation(residual, "residual");
-  const int64_t N = residual.size(0), C = residual.size(1);
-  check_tensor(residual, "residual", {N, C}, dtype);
-  check_tensor(normed, "normed", {N, C}, dtype);
-  check_statistics(mean, rstd, N);
-  check_tensor(weight, "weight", {C}, dtype);
-  check_norm_bias(norm_bias, mean, C, dtype);
+  const int64_t N = check_norm_recompute(normed, residual, mean, rstd, weight, norm_bias, at::kCPU).rows;
   AddNorm op;
   op.residual = residual, op.normed = normed, op.mean = mean, op.rstd = rstd;
   op.weight = weight, op.norm_bias = norm_bias;
@@ -274,19 +250,7 @@ void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at:
 
 void add_norm_backward(const AddNormBackward& op) {
   PARTITA_DISPATCH(op.residual, add_norm_backward(op));
-  const at::ScalarType dtype = check_activation(op.residual, "residual");
-  const int64_t N = op.residual.size(0), C = op.residual.size(1);
-  check_tensor(op.residual, "residual", {N, C}, dtype);
-  check_tensor(op.d_normed, "d_normed", {N, C}, dtype);
-  check_optional(op.d_sum, "d_sum", {N, C}, dtype);
-  check_tensor(op.weight, "weight", {C}, dtype);
-  check_statistics(op.mean, op.rstd, N);
-  check_tensor(op.d_residual, "d_residual", {N, C}, dtype);
-  if (op.dropout.p > 0) check_tensor(op.d_branch, "d_branch", {N, C}, dtype);
-  PARTITA_CHECK(op.mean.defined() || !op.d_norm_bias.gradient.defined(),
-                "d_norm_bias of an RMS norm, which has no bias");
-  for (const Target* target : {&op.d_weight, &op.d_norm_bias, &op.d_bias})
-    check_optional(target->gradient, "vector gradient", {C}, at::kFloat);
+  const auto [N, C, dtype] = check_operands(op, at::kCPU);
   const RowMask mask(op.dropout, N);
   const ColumnSums<3> sums(N, C);
   at::parallel_for(0, sums.chunks(), 1, [&](int64_t begin, int64_t end) {

@@ -12,6 +12,7 @@
 
 #include "partita/ops/cpu/check.h"
 #include "partita/ops/cpu/targets.h"
+#include "partita/ops/operand_checks.h"
 #ifdef PARTITA_CUDA
 #include "partita/ops/cuda/rope.h"
 #endif
@@ -90,20 +91,11 @@ float scaled(float frequency, const RopeOptions& options) {
 
 void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads, const RopeTable& table,
           const char* name, float direction) {
-  const at::ScalarType dtype = check_activation(qkv, name);
-  PARTITA_CHECK(heads.head_width % 2 == 0, "heads are {} wide, rotary positions turn pairs of channels",
-                heads.head_width);
-  PARTITA_CHECK(qkv.dim() == 3, "{} has {} dimensions, expected [samples, length, width]", name, qkv.dim());
-  const int64_t samples = qkv.size(0), length = qkv.size(1), half = heads.head_width / 2;
-  check_tensor(qkv, name, {samples, length, (heads.heads + 2 * heads.kv_heads) * heads.head_width}, dtype);
-  check_tensor(positions, "positions", {samples, length}, at::kInt);
-  PARTITA_CHECK(table.cos.defined(), "the table of rotary positions is missing");
+  check_rope(qkv, name, positions, heads, table, at::kCPU);
   const int64_t limit = table.cos.size(0);
-  check_tensor(table.cos, "cos", {limit, half}, at::kFloat);
-  check_tensor(table.sin, "sin", {limit, half}, at::kFloat);
   check_indices(positions, "position", limit);
   const int32_t* position = positions.const_data_ptr<int32_t>();
-  at::parallel_for(0, samples * length, kLeastRows, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, positions.numel(), kLeastRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(turn_rows)(qkv, position, heads, table, direction, begin, end);
   });
 }

@@ -55,8 +55,8 @@ void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::T
   PARTITA_CHECK(momentum.defined() == (sgd.momentum != 0), "momentum {} with{} a state", sgd.momentum,
                 momentum.defined() ? "" : "out");
   const OptimizerProblem p = momentum.defined()
-                                 ? OptimizerProblem(master, {{"momentum", momentum}}, gradient, weight, *now, rounding)
-                                 : OptimizerProblem(master, {}, gradient, weight, *now, rounding);
+                                 ? OptimizerProblem(master, {{"momentum", momentum}}, gradient, weight, now, rounding)
+                                 : OptimizerProblem(master, {}, gradient, weight, now, rounding);
   if (now->skip != 0) return;
   const SgdFactors factor{.gradient = now->gradient_scale,
                           .weight_decay = static_cast<float>(sgd.weight_decay),

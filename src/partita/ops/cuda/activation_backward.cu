@@ -6,6 +6,7 @@
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 namespace {
@@ -98,21 +99,15 @@ void launch(Sums<T> sums, bool whole, const Target& d_bias) {
 }  // namespace
 
 void bias_gelu_backward(at::Tensor d_x, at::Tensor d_out, at::Tensor x, Target d_bias, at::Tensor amax) {
-  const at::ScalarType dtype = check_activation(x, "x");
-  const int64_t N = x.size(0), C = x.size(1);
-  check_tensor(x, "x", {N, C}, dtype);
-  check_tensor(d_out, "d_out", {N, C}, dtype);
-  check_tensor(d_x, "d_x", {N, C}, dtype);
-  check_optional(d_bias.gradient, "d_bias", {C}, at::kFloat);
-  check_optional(amax, "amax", {1}, at::kFloat);
-  with_type(dtype, [&]<class T>(T) {
+  const RowsOperand size = check_bias_gelu_backward(d_x, d_out, x, d_bias, amax, at::kCUDA);
+  with_type(size.dtype, [&]<class T>(T) {
     launch<true, T>({.d_x = d_x.mutable_data_ptr<T>(),
                      .d = d_out.const_data_ptr<T>(),
                      .x = x.const_data_ptr<T>(),
                      .amax = mutable_data_or_null<float>(amax),
-                     .rows = N,
-                     .C = C},
-                    C % 8 == 0 && aligned(d_x, d_out, x), d_bias);
+                     .rows = size.rows,
+                     .C = size.columns},
+                    size.columns % 8 == 0 && aligned(d_x, d_out, x), d_bias);
   });
 }
 

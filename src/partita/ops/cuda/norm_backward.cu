@@ -5,6 +5,7 @@
 #include "partita/ops/cuda/norm_problem.h"
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/workspace.h"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 namespace {
@@ -191,22 +192,9 @@ void run(const AddNormBackward& op, const MaskArguments& mask) {
 }  // namespace
 
 void add_norm_backward(const AddNormBackward& op) {
-  const at::ScalarType dtype = check_activation(op.residual, "residual");
-  const int64_t N = op.residual.size(0), C = op.residual.size(1);
-  check_tensor(op.residual, "residual", {N, C}, dtype);
-  check_tensor(op.d_normed, "d_normed", {N, C}, dtype);
-  check_optional(op.d_sum, "d_sum", {N, C}, dtype);
-  check_tensor(op.weight, "weight", {C}, dtype);
-  check_statistics(op.mean, op.rstd, N);
-  check_tensor(op.d_residual, "d_residual", {N, C}, dtype);
-  if (op.dropout.p > 0) check_tensor(op.d_branch, "d_branch", {N, C}, dtype);
-  PARTITA_CHECK(op.mean.defined() || !op.d_norm_bias.gradient.defined(),
-                "d_norm_bias of an RMS norm, which has no bias");
-  for (const Target* target : {&op.d_weight, &op.d_norm_bias, &op.d_bias})
-    check_optional(target->gradient, "vector gradient", {C}, at::kFloat);
-  check_optional(op.amax, "amax", {1}, at::kFloat);
-  const MaskArguments mask = make_mask(op.dropout, N);
-  with_type(dtype, [&]<class T>(T) { run<T>(op, mask); });
+  const RowsOperand size = check_operands(op, at::kCUDA);
+  const MaskArguments mask = make_mask(op.dropout, size.rows);
+  with_type(size.dtype, [&]<class T>(T) { run<T>(op, mask); });
 }
 
 }  // namespace partita::internal::cuda

@@ -3,6 +3,7 @@
 #include "partita/ops/cuda/mask.cuh"
 #include "partita/ops/cuda/norm.h"
 #include "partita/ops/cuda/norm_problem.h"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 namespace {
@@ -109,22 +110,13 @@ __global__ void __launch_bounds__(kThreads) norm_recompute_kernel(const Forward<
 }  // namespace
 
 void add_norm_forward(const AddNorm& op) {
-  const at::ScalarType dtype = check_activation(op.branch, "branch");
-  const int64_t N = op.branch.size(0), C = op.branch.size(1);
-  check_tensor(op.branch, "branch", {N, C}, dtype);
-  check_optional(op.sum, "sum", {N, C}, dtype);
-  check_optional(op.bias, "bias", {C}, dtype);
-  check_tensor(op.weight, "weight", {C}, dtype);
-  check_norm_bias(op.norm_bias, op.mean, C, dtype);
-  check_tensor(op.residual, "residual", {N, C}, dtype);
-  check_tensor(op.normed, "normed", {N, C}, dtype);
-  check_statistics(op.mean, op.rstd, N);
-  check_optional(op.amax, "amax", {1}, at::kFloat);
+  const RowsOperand size = check_operands(op, at::kCUDA);
+  const int64_t N = size.rows, C = size.columns;
   const MaskArguments mask = make_mask(op.dropout, N);
   if (N == 0) return;
   const bool whole = C % 8 == 0 && aligned(op.sum, op.branch, op.bias, op.weight, op.norm_bias, op.residual, op.normed);
   const RowLayout form = row_layout(C, whole);
-  with_type(dtype, [&]<class T>(T) {
+  with_type(size.dtype, [&]<class T>(T) {
     const Forward<T> arguments{.sum = data_or_null<T>(op.sum),
                                .branch = op.branch.const_data_ptr<T>(),
                                .bias = data_or_null<T>(op.bias),
@@ -148,16 +140,11 @@ void add_norm_forward(const AddNorm& op) {
 
 void norm_recompute(at::Tensor normed, at::Tensor residual, at::Tensor mean, at::Tensor rstd, at::Tensor weight,
                     at::Tensor norm_bias) {
-  const at::ScalarType dtype = check_activation(residual, "residual");
-  const int64_t N = residual.size(0), C = residual.size(1);
-  check_tensor(residual, "residual", {N, C}, dtype);
-  check_tensor(normed, "normed", {N, C}, dtype);
-  check_statistics(mean, rstd, N);
-  check_tensor(weight, "weight", {C}, dtype);
-  check_norm_bias(norm_bias, mean, C, dtype);
+  const RowsOperand size = check_norm_recompute(normed, residual, mean, rstd, weight, norm_bias, at::kCUDA);
+  const int64_t N = size.rows, C = size.columns;
   if (N == 0) return;
   const auto packs = static_cast<uint32_t>(divide_up(C, 8));
-  with_type(dtype, [&]<class T>(T) {
+  with_type(size.dtype, [&]<class T>(T) {
     const Forward<T> arguments{.weight = weight.const_data_ptr<T>(),
                                .norm_bias = data_or_null<T>(norm_bias),
                                .residual = residual.mutable_data_ptr<T>(),

@@ -1,4 +1,4 @@
-// Checks shared by norm forward and backward, and the mapping of rows to threads.
+// The mapping of the rows of a norm to threads.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -32,17 +32,6 @@ void with_layout(const RowLayout& form, bool whole, F&& f) {
   if (form.packs == 1) return f(std::integral_constant<int, 1>{}, std::true_type{});
   if (form.packs == 2) return f(std::integral_constant<int, 2>{}, std::true_type{});
   f(std::integral_constant<int, 4>{}, std::true_type{});
-}
-
-// Layer norm has a mean and, in forward, a bias; RMS norm has neither.
-inline void check_statistics(const at::Tensor& mean, const at::Tensor& rstd, int64_t rows) {
-  check_optional(mean, "mean", {rows}, at::kFloat);
-  check_tensor(rstd, "rstd", {rows}, at::kFloat);
-}
-inline void check_norm_bias(const at::Tensor& norm_bias, const at::Tensor& mean, int64_t columns,
-                            at::ScalarType dtype) {
-  if (mean.defined()) return check_tensor(norm_bias, "norm_bias", {columns}, dtype);
-  PARTITA_CHECK(!norm_bias.defined(), "a norm_bias without a mean: layer norm has both, RMS norm neither");
 }
 
 }  // namespace partita::internal::cuda

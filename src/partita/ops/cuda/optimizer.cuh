@@ -10,57 +10,21 @@
 //
 // fp32: four elements per thread. bf16: eight, which share one block of random numbers per tensor.
 #pragma once
-#include <array>
 #include <initializer_list>
 
 #include "partita/base/random.h"
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/mask.cuh"
-#include "partita/ops/rounding.h"
-#include "partita/ops/step_scalars.h"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 
-struct OptimizerState {
-  const char* name;
-  at::Tensor tensor;
-};
-
-// The checked operands.
-struct OptimizerProblem {
+struct OptimizerProblem : OptimizerOperands {
   OptimizerProblem(const at::Tensor& the_master, std::initializer_list<OptimizerState> the_states,
                    const at::Tensor& the_gradient, const at::Tensor& the_weight, const StepScalars* the_now,
                    const Rounding& the_rounding)
-      : master(the_master), gradient(the_gradient), now(the_now), rounding(the_rounding) {
-    PARTITA_CHECK(master.defined(), "master is missing");
-    PARTITA_CHECK(now != nullptr, "the step's scalars are missing");
-    count = master.numel();
-    const at::ScalarType dtype = master.scalar_type();
-    PARTITA_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "master: dtype {}, expected fp32 or bf16",
-                  at::toString(dtype));
-    check_tensor(master, "master", {count}, dtype);
-    check_tensor(gradient, "gradient", {count}, check_activation(gradient, "gradient"));
-    size_t s = 0;
-    for (const OptimizerState& state : the_states) {
-      check_tensor(state.tensor, state.name, {count}, dtype);
-      states[s++] = state.tensor;
-    }
-    if (!the_weight.defined() || the_weight.const_data_ptr() == master.const_data_ptr()) return;
-    weight = the_weight;
-    const bool half = weight.scalar_type() == at::kBFloat16 || weight.scalar_type() == at::kHalf;
-    PARTITA_CHECK(half && dtype == at::kFloat, "weight: dtype {} beside master weights in {}, expected {}",
-                  at::toString(weight.scalar_type()), at::toString(dtype),
-                  dtype == at::kFloat ? "bf16, fp16 or the master itself" : "the master itself");
-    check_tensor(weight, "weight", {count}, weight.scalar_type());
-  }
-
-  at::Tensor master, gradient;
-  at::Tensor weight;  // if defined, receives the rounded master
-  std::array<at::Tensor, 2> states;
-  int64_t count = 0;
-  const StepScalars* now;
-  Rounding rounding;
+      : OptimizerOperands(the_master, the_states, the_gradient, the_weight, the_now, the_rounding, at::kCUDA) {}
 };
 
 template <class M, class W, class G>

@@ -3,6 +3,7 @@
 #include "partita/ops/cuda/device.cuh"
 #include "partita/ops/cuda/launch.h"
 #include "partita/ops/cuda/values.cuh"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 namespace {
@@ -68,18 +69,10 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(const Rope<T> r) {
 
 void turn(const at::Tensor& qkv, const at::Tensor& positions, const Heads& heads, const RopeTable& table,
           const char* name, float direction) {
-  const at::ScalarType dtype = check_activation(qkv, name);
-  PARTITA_CHECK(heads.head_width % 2 == 0, "heads are {} wide, rotary positions turn pairs of channels",
-                heads.head_width);
-  PARTITA_CHECK(qkv.dim() == 3, "{} has {} dimensions, expected [samples, length, width]", name, qkv.dim());
+  const at::ScalarType dtype = check_rope(qkv, name, positions, heads, table, at::kCUDA);
   const int64_t samples = qkv.size(0), length = qkv.size(1), half = heads.head_width / 2;
   const int64_t turning = heads.heads + heads.kv_heads;
-  check_tensor(qkv, name, {samples, length, (heads.heads + 2 * heads.kv_heads) * heads.head_width}, dtype);
-  check_tensor(positions, "positions", {samples, length}, at::kInt);
-  PARTITA_CHECK(table.cos.defined(), "the table of rotary positions is missing");
   const int64_t limit = table.cos.size(0);
-  check_tensor(table.cos, "cos", {limit, half}, at::kFloat);
-  check_tensor(table.sin, "sin", {limit, half}, at::kFloat);
   PARTITA_CHECK(limit > 0, "the table of rotary positions is empty");
   if (samples * length * half * turning == 0) return;
   const auto packs = static_cast<uint32_t>(divide_up(half, 8)),
