@@ -14,7 +14,7 @@ void add_shared_options(CLI::App& command, BenchArguments& a) {
            "Layers, heads, width, sequence length, samples per rank, vocabulary size");
   add_number(command, "--kv-heads", a.kv_heads, at_least(0), "llama: key/value heads; 0: as many as heads");
   add_number(command, "--ffn", a.ffn, at_least(0), "Inner width of the MLP; 0: the usual one of the model");
-  add_choice(command, "--fp8", a.fp8, {kFp8Recipes.begin(), kFp8Recipes.end()},
+  add_choice(command, "--fp8", a.fp8, {"off", "current", "delayed"},
              "FP8 matrix products in layer linears (needs precision bf16), see precision.fp8");
   add_choice(command, "--states", a.states, {"fp32", "bf16"},
              "Precision of master weights and optimizer states; bf16 needs precision bf16");

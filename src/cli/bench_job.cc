@@ -62,7 +62,7 @@ BenchShape parse_bench_shape(const std::string& text) {
 
 Config bench_config(const BenchArguments& a, const BenchShape& s, Recompute recompute, int ranks) {
   Config c;
-  c.model = {.kind = a.model == "llama" ? ModelKind::llama : ModelKind::gpt2,
+  c.model = {.kind = find_enum<ModelKind>(a.model).value(),
              .layers = s.layers,
              .hidden_size = s.width,
              .heads = s.heads,
@@ -80,9 +80,9 @@ Config bench_config(const BenchArguments& a, const BenchShape& s, Recompute reco
     fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
   c.precision.compute = parse_dtype(a.precision);
   c.precision.states = parse_dtype(a.states);
-  c.precision.fp8 = static_cast<Fp8Recipe>(std::ranges::find(kFp8Recipes, a.fp8) - kFp8Recipes.begin());
+  c.precision.fp8 = find_enum<Fp8Recipe>(a.fp8).value();
   c.memory.recompute = recompute;
-  c.kernels.cuda_graph = a.cuda_graph == "auto" ? Switch::automatic : a.cuda_graph == "true" ? Switch::on : Switch::off;
+  c.kernels.cuda_graph = find_enum<Switch>(a.cuda_graph).value();
   c.memory.offload_optimizer = a.offload_optimizer;
   c.memory.offload_activations = a.offload_activations;
   c.memory.recompute_full_layers = a.full_layers;
@@ -195,7 +195,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"ranks", job_.world.size()},
                                  {"threads", at::get_num_threads()},
                                  {"micro_batches", a.micro_batches},
-                                 {"recompute", kBenchRecompute[static_cast<size_t>(config_.memory.recompute)]},
+                                 {"recompute", name_of(config_.memory.recompute)},
                                  {"recompute_full_layers", a.full_layers},
                                  {"tokens_per_s", tokens / middle},
                                  {"tokens_per_s_rank", tokens / middle / job_.world.size()},

@@ -35,9 +35,6 @@ struct BenchArguments {
   int64_t delay_streams = 0;
 };
 
-// Indexed by Recompute.
-constexpr std::array<std::string_view, 4> kBenchRecompute = {"none", "selective", "mlp", "full"};
-
 struct BenchShape {
   int64_t layers, heads, width, length, batch, vocabulary;
 };

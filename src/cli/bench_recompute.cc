@@ -24,7 +24,7 @@ double time_added(const BenchModel& model, const BenchModel& none) {
 void bench_recompute(const BenchArguments& a) {
   BenchJob job(a);
   std::vector<BenchModel> models;
-  for (size_t i = 0; i < kBenchRecompute.size(); ++i) models.emplace_back(job, static_cast<Recompute>(i));
+  for (size_t i = 0; i < EnumNames<Recompute>::kNames.size(); ++i) models.emplace_back(job, static_cast<Recompute>(i));
   for (int64_t k = 0; k < a.warmup + a.steps; ++k)
     for (BenchModel& model : models) model.step();
 
@@ -46,9 +46,10 @@ void bench_recompute(const BenchArguments& a) {
       line["time_added"] = added;
       log::print(line.dump());
     } else {
-      log::print(fmt::format("{:<10} {:>12} {:>14} {:>7.1f}% {:>7.1f} ms {:>7.1f}% {:>10.6f}", kBenchRecompute[i],
-                             human_bytes(model.activation_bytes()), human_bytes(saved), 100 * share,
-                             1e3 * median(model.seconds()), 100 * added, model.losses().back()));
+      log::print(fmt::format("{:<10} {:>12} {:>14} {:>7.1f}% {:>7.1f} ms {:>7.1f}% {:>10.6f}",
+                             name_of(static_cast<Recompute>(i)), human_bytes(model.activation_bytes()),
+                             human_bytes(saved), 100 * share, 1e3 * median(model.seconds()), 100 * added,
+                             model.losses().back()));
     }
   }
 }

@@ -13,8 +13,7 @@ void bench_step(const BenchArguments& a) {
   const double before = process_age();
   const Timer timer;
   BenchJob job(a);
-  const auto mode = std::ranges::find(kBenchRecompute, a.recompute) - kBenchRecompute.begin();
-  BenchModel model(job, static_cast<Recompute>(mode));
+  BenchModel model(job, find_enum<Recompute>(a.recompute).value());
   model.step();
   const double first = before + timer.seconds();
   model.tune();

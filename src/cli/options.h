@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "partita/base/enum_names.h"
 #include "partita/base/error.h"
 #include "partita/base/number.h"
 #include "partita/config/schema.h"
@@ -95,14 +96,12 @@ CLI::Option* add_positional_list(CLI::App& command, const std::string& name, std
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
                         const std::vector<std::string>& names, const std::string& help);
 
-// Adds an option that selects a value by name; the first is the default.
-template <class T>
-CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
-                        const std::vector<std::pair<std::string, T>>& values, const std::string& help) {
-  std::vector<std::string> names;
-  for (const auto& [known, value] : values) names.push_back(known);
+// Adds an option whose choices are the names of an enumeration; the first is the default.
+template <NamedEnum Enum>
+CLI::Option* add_choice(CLI::App& command, const std::string& name, Enum& target, const std::string& help) {
+  const std::vector<std::string> names(EnumNames<Enum>::kNames.begin(), EnumNames<Enum>::kNames.end());
   return detail::add_named(
-      command, name, names.front(), names, [&target, values](size_t chosen) { target = values[chosen].second; }, help);
+      command, name, names.front(), names, [&target](size_t chosen) { target = static_cast<Enum>(chosen); }, help);
 }
 
 }  // namespace partita::cli

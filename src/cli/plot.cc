@@ -35,9 +35,7 @@ void add_plot_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   add_positional_list(*command, "RUN", a->runs, "RUN...", "Folders of runs (run.directory of their configuration)")
       ->required();
-  add_choice<PlotAxis>(*command, "--x", a->options.content.axis,
-                       {{"steps", PlotAxis::steps}, {"tokens", PlotAxis::tokens}, {"samples", PlotAxis::samples}},
-                       "Horizontal axis");
+  add_choice(*command, "--x", a->options.content.axis, "Horizontal axis");
   command->add_flag("--learning-rate", a->options.content.learning_rate, "Draw the learning rate as well");
   add_text(*command, "--output", a->options.output, "PATH", "Write PATH.svg, PATH.png and PATH.gp");
   command->callback([a] {

@@ -12,10 +12,8 @@
 namespace partita::internal {
 namespace {
 
-constexpr std::array kKinds = {"gpt2", "llama"};  // in the order of ModelKind
-
 nlohmann::json model_json(const ModelConfig& m) {
-  return {{"kind", kKinds[static_cast<size_t>(m.kind)]},
+  return {{"kind", name_of(m.kind)},
           {"layers", m.layers},
           {"hidden_size", m.hidden_size},
           {"heads", m.heads},
@@ -42,9 +40,9 @@ constexpr int64_t kMostSamples = int64_t{1} << 60, kMostElements = int64_t{1} <<
 // Checkpoints older than the llama model lack its keys.
 ModelConfig model_of(const StoredField& f) {
   ModelConfig m;
-  const auto kind = std::ranges::find(kKinds, f.at("kind").text());
-  if (kind == kKinds.end()) f.at("kind").refuse("gpt2 or llama");
-  m.kind = static_cast<ModelKind>(kind - kKinds.begin());
+  const auto kind = find_enum<ModelKind>(f.at("kind").text());
+  if (!kind) f.at("kind").refuse("gpt2 or llama");
+  m.kind = *kind;
   const auto size = [&](const char* name, int64_t& member, int64_t least) {
     member = f.at(name).integer(least, kMostElements);
   };
@@ -159,7 +157,7 @@ void check_same_function(const ModelConfig& found, const ModelConfig& wanted, co
   const auto same = [&](const char* name, const auto& there, const auto& here) {
     expect_same(folder, name, there, here);
   };
-  const auto kind = [](const ModelConfig& m) { return std::string(kKinds[static_cast<size_t>(m.kind)]); };
+  const auto kind = [](const ModelConfig& m) { return std::string(name_of(m.kind)); };
   same("model.kind", kind(found), kind(wanted));
   same("model.layers", found.layers, wanted.layers);
   same("model.hidden_size", found.hidden_size, wanted.hidden_size);

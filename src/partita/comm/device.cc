@@ -67,9 +67,7 @@ void check_all_alike(c10::Device device, World& world) {
 }  // namespace
 
 DeviceRequest parse_device(std::string_view text) {
-  if (text == "auto") return DeviceRequest::automatic;
-  if (text == "cpu") return DeviceRequest::cpu;
-  if (text == "cuda") return DeviceRequest::cuda;
+  if (const auto request = find_enum<DeviceRequest>(text)) return *request;
   fail("device '{}': auto, cpu or cuda expected", text);
 }
 

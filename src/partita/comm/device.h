@@ -10,12 +10,17 @@
 #include <string>
 #include <string_view>
 
+#include "partita/base/enum_names.h"
 #include "partita/comm/world.h"
 
 namespace partita {
 
 // automatic: GPUs if this build supports them and there is one per rank, otherwise the CPU.
 enum class DeviceRequest : uint8_t { automatic, cpu, cuda };
+template <>
+struct EnumNames<DeviceRequest> {
+  static constexpr std::array kNames = {"auto", "cpu", "cuda"};
+};
 
 // Error: not auto, cpu or cuda.
 [[nodiscard]] DeviceRequest parse_device(std::string_view);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
+#include "partita/base/enum_names.h"
 #include "partita/comm/device.h"
 #include "partita/config/schema.h"
 #include "partita/data/prompt_dataset.h"
@@ -29,10 +30,18 @@
 namespace partita {
 
 enum class Switch : uint8_t { automatic, on, off };
+template <>
+struct EnumNames<Switch> {
+  static constexpr std::array kNames = {"auto", "true", "false"};
+};
 
 // tokens: files written by `partita tokenize`; every token is trained on. prompts: JSON lines of prompts and
 // completions; only completions carry loss.
 enum class DataFormat : uint8_t { tokens, prompts };
+template <>
+struct EnumNames<DataFormat> {
+  static constexpr std::array kNames = {"tokens", "prompts"};
+};
 
 struct DataConfig {
   DataFormat format = DataFormat::tokens;
@@ -58,12 +67,18 @@ struct DataConfig {
 // What backward recomputes instead of keeping it from forward. selective: norms and activation functions, which are
 // cheap; mlp: also the first matmul of the MLP; full: everything but each block's input.
 enum class Recompute : uint8_t { none, selective, mlp, full };
+template <>
+struct EnumNames<Recompute> {
+  static constexpr std::array kNames = {"none", "selective", "mlp", "full"};
+};
 
 // FP8 matmuls in the layers' linears. current: scales from the tensors being multiplied; delayed: scales from previous
 // steps, which is faster.
 enum class Fp8Recipe : uint8_t { off, current, delayed };
-inline constexpr std::array kFp8Recipes = {"off", "current", "delayed"};  // names, in the order of Fp8Recipe
-[[nodiscard]] inline const char* name_of(Fp8Recipe recipe) { return kFp8Recipes[static_cast<size_t>(recipe)]; }
+template <>
+struct EnumNames<Fp8Recipe> {
+  static constexpr std::array kNames = {"off", "current", "delayed"};
+};
 
 struct TrainConfig {
   int64_t steps = 1000;            // optimizer steps of the whole run
@@ -116,6 +131,10 @@ struct OptimizerConfig {
 };
 
 enum class ScheduleUnit : uint8_t { steps, samples };
+template <>
+struct EnumNames<ScheduleUnit> {
+  static constexpr std::array kNames = {"steps", "samples"};
+};
 
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;

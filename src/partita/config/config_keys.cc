@@ -20,7 +20,7 @@ void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, st
       .field("from", from,
              "Hugging Face or PEFT folder, run or checkpoint to start from; its shape and adapters are the defaults")
       .field("base", base, "base model of the adapters in model.from; empty: the path stored with them")
-      .choice("kind", m.kind, {"gpt2", "llama"},
+      .choice("kind", m.kind,
               "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")
       .field("layers", m.layers, at_least(1), "transformer layers")
       .field("hidden_size", m.hidden_size, at_least(1), "width of the residual stream; a multiple of heads")
@@ -33,7 +33,7 @@ void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, st
              "(llama)")
       .field("vocab_size", m.vocab_size, at_least(0), "size of the vocabulary; 0: that of the tokenizer")
       .field("max_length", m.max_length, at_least(1), "longest sequence, in tokens")
-      .choice("tied_head", m.tied_head, {"auto", "true", "false"},
+      .choice("tied_head", m.tied_head,
               "share the token embedding with the output head; auto: true for gpt2, false for llama")
       .field("dropout", m.dropout, fraction(),
              "dropout probability of the branches that are added to the residual stream")
@@ -64,7 +64,7 @@ void bind_lora(ConfigSchema& s, LoraConfig& l) {
 
 void bind_data(ConfigSchema& s, DataConfig& d) {
   s.section("data", "training and validation data")
-      .choice("format", d.format, {"tokens", "prompts"},
+      .choice("format", d.format,
               "tokens: files written by 'partita tokenize'; prompts: JSON lines of prompts and completions; only "
               "completions "
               "carry loss")
@@ -81,13 +81,13 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
           "cache", d.cache,
           "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache next "
           "to the token files; none: each rank keeps its own in memory")
-      .choice("separate_documents", d.separate_documents, {"auto", "true", "false"},
+      .choice("separate_documents", d.separate_documents,
               "reset positions and mask attention at document boundaries; auto: for prompts only")
       .field("prompt_key", d.prompt_key, "prompts: key of the prompt")
       .field("completion_key", d.completion_key, "prompts: key of the completion")
       .field("packing", d.packing,
              "prompts: pack as many examples as fit into a sample (false: one example per sample, padded)")
-      .choice("too_long", d.too_long, {"error", "cut", "skip"},
+      .choice("too_long", d.too_long,
               "prompts: examples longer than a sample are an error, lose the end of their completion, or are skipped")
       .field("allow_special", d.allow_special,
              "prompts: read the name of a special token, such as <|im_start|>, as that token; false: as text")
@@ -110,7 +110,7 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
       .field("threads", t.threads, at_least(0),
              "host threads per rank; 0: PARTITA_NUM_THREADS, else OMP_NUM_THREADS (but not the 1 that torchrun sets by "
              "itself), else the cores this process may use, divided by the ranks that share them")
-      .choice("device", t.device, {"auto", "cpu", "cuda"},
+      .choice("device", t.device,
               "device. cuda: one GPU per rank; auto: GPUs if there is one for every rank, else the CPU");
 }
 
@@ -120,7 +120,7 @@ void bind_precision(ConfigSchema& s, PrecisionConfig& p) {
               "weights and activations in forward and backward; fp16 uses a loss scale")
       .choice("states", p.states, {"fp32", "bf16"},
               "master weights and optimizer states; bf16: no master weights, and updates round stochastically")
-      .choice("fp8", p.fp8, kFp8Recipes,
+      .choice("fp8", p.fp8,
               "fp8 matmuls in the linears of layers (needs compute bf16); current: scales from the current tensor; "
               "delayed: from the largest value of the last 16 updates")
       .field("fp32_gradients", p.fp32_gradients,
@@ -130,7 +130,7 @@ void bind_precision(ConfigSchema& s, PrecisionConfig& p) {
 
 void bind_memory(ConfigSchema& s, MemoryConfig& m) {
   s.section("memory", "less memory for more time: recomputation and offload")
-      .choice("recompute", m.recompute, {"none", "selective", "mlp", "full"},
+      .choice("recompute", m.recompute,
               "what backward recomputes instead of reading it from memory. selective: norms and activation functions; "
               "mlp: also the first matmul of the MLP; full: everything except block inputs")
       .field("recompute_full_layers", m.recompute_full_layers, at_least(0),
@@ -144,11 +144,11 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
 void bind_kernels(ConfigSchema& s, KernelConfig& k) {
   s.section("kernels", "how kernels are chosen and launched")
       .choice(
-          "cuda_graph", k.cuda_graph, {"auto", "true", "false"},
+          "cuda_graph", k.cuda_graph,
           "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
           "if kernels are short")
       .choice(
-          "tune_matmul", k.tune_matmul, {"auto", "true", "false"},
+          "tune_matmul", k.tune_matmul,
           "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: in longer runs "
           "that need not be bitwise reproducible")
       .field("tuning_file", k.tuning_file,
@@ -159,8 +159,7 @@ void bind_kernels(ConfigSchema& s, KernelConfig& k) {
 
 void bind_optimizer(ConfigSchema& s, OptimizerConfig& o) {
   s.section("optimizer", "optimizer")
-      .choice("kind", o.kind, {"adamw", "sgd", "lamb"},
-              "Adam with decoupled weight decay, SGD with momentum, or LAMB for very large batches")
+      .choice("kind", o.kind, "Adam with decoupled weight decay, SGD with momentum, or LAMB for very large batches")
       .field("learning_rate", o.learning_rate, more_than(0), "peak learning rate")
       .field("min_learning_rate", o.min_learning_rate, at_least(0), "learning rate at the end of the schedule")
       .field("weight_decay", o.weight_decay, at_least(0),
@@ -182,16 +181,14 @@ void bind_loss_scale(ConfigSchema& s, LossScaleConfig& l) {
 
 void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
   s.section("schedule", "learning rate schedule")
-      .choice("kind", c.kind, {"cosine", "linear", "constant", "inverse-square-root", "warmup-stable-decay"},
-              "curve after the warmup")
-      .choice("unit", c.unit, {"steps", "samples"}, "unit of warmup, decay and wsd_decay")
+      .choice("kind", c.kind, "curve after the warmup")
+      .choice("unit", c.unit, "unit of warmup, decay and wsd_decay")
       .field("warmup", c.warmup, at_least(0), "length of the linear rise to learning_rate")
       .field("decay", c.decay, at_least(0),
              "length of the schedule including warmup, at whose end min_learning_rate is reached; 0: the whole run")
       .field("wsd_decay", c.wsd_decay, at_least(0),
              "length of the decay at the end of warmup-stable-decay; 0: a tenth of the schedule")
-      .choice("wsd_style", c.wsd_style, {"exponential", "linear", "cosine", "one-minus-sqrt"},
-              "curve of the decay at the end of warmup-stable-decay");
+      .choice("wsd_style", c.wsd_style, "curve of the decay at the end of warmup-stable-decay");
 }
 
 void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
@@ -225,7 +222,7 @@ void bind_rest(ConfigSchema& s, Config& c) {
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")
       .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")
-      .choice("progress", c.log.progress, {"auto", "true", "false"}, "progress bar; auto: if stderr is a terminal")
+      .choice("progress", c.log.progress, "progress bar; auto: if stderr is a terminal")
       .field("profile_steps", c.log.profile_steps, at_least(0),
              "steps that rank 0 traces, after the first five (and tuning), into profile.json for ui.perfetto.dev and "
              "profile.txt with the time per kernel family; 0: none");

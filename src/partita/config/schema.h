@@ -28,6 +28,8 @@
 #include <variant>
 #include <vector>
 
+#include "partita/base/enum_names.h"
+
 namespace partita::internal {
 
 // Range of allowed numbers; both ends are inclusive unless marked open.
@@ -102,11 +104,15 @@ class ConfigSchema {
                             [&target] { return static_cast<size_t>(target); },
                             [&target](size_t index) { target = static_cast<Enum>(index); }});
   }
-
+  // Only the first values of an enumeration.
   template <class Enum>
   requires std::is_enum_v<Enum> ConfigSchema& choice(std::string name, Enum& target,
                                                      std::initializer_list<const char*> names, std::string meaning) {
     return choice(std::move(name), target, std::span(names.begin(), names.size()), std::move(meaning));
+  }
+  template <NamedEnum Enum>
+  ConfigSchema& choice(std::string name, Enum& target, std::string meaning) {
+    return choice(std::move(name), target, std::span<const char* const>(EnumNames<Enum>::kNames), std::move(meaning));
   }
 
   // Accepts the old names of keys; `renames` must outlive the schema.

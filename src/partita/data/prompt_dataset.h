@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/enum_names.h"
 #include "partita/data/packing.h"
 #include "partita/data/prompt_examples.h"
 #include "partita/data/sample_source.h"
@@ -27,6 +28,10 @@ namespace partita {
 // Handling of examples longer than a sample. cut: truncate the completion, or drop the example if its prompt alone
 // fills the sample. skip: drop it.
 enum class TooLong : uint8_t { error, cut, skip };
+template <>
+struct EnumNames<TooLong> {
+  static constexpr std::array kNames = {"error", "cut", "skip"};
+};
 
 struct PromptDatasetSpec {
   int64_t sequence_length = 0;

@@ -6,14 +6,24 @@
 #pragma once
 #include <cstdint>
 
+#include "partita/base/enum_names.h"
+
 namespace partita {
 
 // gpt2: layer norm, learned positions, GELU (tanh), biases (A. Radford et al., "Language models are unsupervised
 // multitask learners", 2019). llama: RMS norm, rotary positions, SwiGLU, grouped-query attention, no biases (H. Touvron
 // et al., "Llama 2", 2023; A. Grattafiori et al., "The Llama 3 herd of models", 2024).
 enum class ModelKind : uint8_t { gpt2, llama };
+template <>
+struct EnumNames<ModelKind> {
+  static constexpr std::array kNames = {"gpt2", "llama"};
+};
 
 enum class TiedHead : uint8_t { automatic, yes, no };  // automatic: gpt2 yes, llama no
+template <>
+struct EnumNames<TiedHead> {
+  static constexpr std::array kNames = {"auto", "true", "false"};
+};
 
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt2;

@@ -210,8 +210,7 @@ std::string loss_script(std::span<const PlotRun> runs, const PlotContent& conten
       "set encoding utf8\nset title {} noenhanced\nset xlabel '{}' offset 0,0.4\nset ylabel 'loss (nats per token)'\n"
       "set grid back linetype 1 linewidth 0.5 linecolor rgb '#cccccc'\n"
       "set key below noenhanced\nset rmargin 4\nset border 3\nset tics nomirror out\nset datafile missing 'NaN'\n",
-      gnuplot_string(title),
-      content.axis == PlotAxis::steps ? "optimizer step" : kPlotAxes[static_cast<size_t>(content.axis)]);
+      gnuplot_string(title), content.axis == PlotAxis::steps ? "optimizer step" : name_of(content.axis));
   if (content.learning_rate)
     drawing +=
         "set y2label 'learning rate'\nset y2tics nomirror out\nset format y2 '%g'\nset y2range [0:*]\n"

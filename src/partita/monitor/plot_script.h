@@ -9,12 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/enum_names.h"
 #include "partita/monitor/metrics.h"
 
 namespace partita::internal {
 
 enum class PlotAxis : uint8_t { steps, tokens, samples };
-inline constexpr std::array kPlotAxes = {"steps", "tokens", "samples"};  // names, in the order of PlotAxis
+}  // namespace partita::internal
+
+namespace partita {
+template <>
+struct EnumNames<internal::PlotAxis> {
+  static constexpr std::array kNames = {"steps", "tokens", "samples"};
+};
+}  // namespace partita
+
+namespace partita::internal {
 
 struct PlotContent {
   PlotAxis axis = PlotAxis::steps;

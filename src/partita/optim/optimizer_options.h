@@ -2,9 +2,15 @@
 #pragma once
 #include <cstdint>
 
+#include "partita/base/enum_names.h"
+
 namespace partita {
 
 enum class OptimizerKind : uint8_t { adamw, sgd, lamb };
+template <>
+struct EnumNames<OptimizerKind> {
+  static constexpr std::array kNames = {"adamw", "sgd", "lamb"};
+};
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;

@@ -11,9 +11,15 @@
 #pragma once
 #include <cstdint>
 
+#include "partita/base/enum_names.h"
+
 namespace partita {
 
 enum class ScheduleKind : uint8_t { cosine, linear, constant, inverse_square_root, warmup_stable_decay };
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array kNames = {"cosine", "linear", "constant", "inverse-square-root", "warmup-stable-decay"};
+};
 
 // Decay of warmup-stable-decay: r goes from 0 to 1 over wsd_decay, the factor c on (max - min) from 1 to 0.
 enum class WsdStyle : uint8_t {
@@ -21,6 +27,10 @@ enum class WsdStyle : uint8_t {
   linear,          // c = 1 - r
   cosine,          // c = (1 + cos(pi r)) / 2
   one_minus_sqrt,  // c = 1 - sqrt(r)
+};
+template <>
+struct EnumNames<WsdStyle> {
+  static constexpr std::array kNames = {"exponential", "linear", "cosine", "one-minus-sqrt"};
 };
 
 struct Schedule {

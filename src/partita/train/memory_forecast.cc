@@ -59,10 +59,11 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
   for (int64_t stage = std::max<int64_t>(c.parallel.zero_stage + 1, 1); ranks > 1 && stage <= 3; ++stage)
     all.push_back(
         {fmt::format("parallel.zero_stage={}", stage), [stage](Config& x) { x.parallel.zero_stage = stage; }});
-  constexpr std::array kRecompute = {"none", "selective", "mlp", "full"};
-  for (auto r = static_cast<size_t>(c.memory.recompute) + 1; r < kRecompute.size(); ++r)
-    all.push_back({fmt::format("memory.recompute={}", kRecompute[r]),
-                   [r](Config& x) { x.memory.recompute = static_cast<Recompute>(r); }});
+  for (auto r = static_cast<size_t>(c.memory.recompute) + 1; r < EnumNames<Recompute>::kNames.size(); ++r) {
+    const auto more = static_cast<Recompute>(r);
+    all.push_back(
+        {fmt::format("memory.recompute={}", name_of(more)), [more](Config& x) { x.memory.recompute = more; }});
+  }
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
   if (device.is_cuda() && !c.memory.offload_optimizer)
     all.push_back({"memory.offload_optimizer=true", [](Config& x) { x.memory.offload_optimizer = true; }});
