@@ -12,21 +12,18 @@
 //   qkv.forward(weights, y, x, context, saved);
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
 //
-// With fp8, the three matmuls of W run in fp8 (ops/fp8.h) where sizes permit; adapters do not. Backward then needs x
-// transposed and quantized, which is saved instead of x; x itself is saved only if adapters read it. The scales of x, W
-// and d_y are saved too, so that quantizing again gives the same bits. If possible the kernel that produces x or d_y
-// also measures its amax:
+// With fp8, the three matmuls of W run in fp8 where sizes permit (fp8_linear.h); adapters do not. If possible the kernel
+// that produces x or d_y also measures its amax:
 //
 //   begin_scales(context, saved[kScales]);                    // at the start of each forward
 //   add_norm_forward({..., .amax = qkv.input_amax(context, saved, rows)});
-//
-// This is current scaling. If Context::scales is defined, it holds the scales (delayed scaling), and quantizing a
-// tensor also measures it for later steps.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "partita/nn/block.h"
+#include "partita/nn/fp8_linear.h"
 #include "partita/ops/dropout.h"
 
 namespace partita::internal {
@@ -72,7 +69,7 @@ class Linear {
   void add_saved(const Shape&, DType, std::vector<BufferSpec>&) const;
 
   // Whether the matmuls of W run in fp8.
-  [[nodiscard]] bool is_fp8(int64_t rows) const;
+  [[nodiscard]] bool is_fp8(int64_t rows) const { return fp8_ && fp8_->fits(rows); }
   // Lowest level at which x is saved.
   [[nodiscard]] Keep input_keep(int64_t rows) const { return keeps_transposed(rows) ? Keep::never : Keep::all; }
   // Whether backward's input was saved: x transposed, or x in slot `input`.
@@ -83,8 +80,8 @@ class Linear {
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&, int64_t rows) const;
   [[nodiscard]] at::Tensor gradient_amax(const Context&, const Saved&, int64_t rows) const;
 
-  // y [N, out], x [N, in]. again: recomputing with the scales of the forward pass.
-  void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&, bool again = false) const;
+  // y [N, out], x [N, in]. recomputing: with the scales of the forward pass.
+  void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&, bool recomputing = false) const;
   // Recomputes what is saved in place of x.
   void keep_input(at::Tensor x, const Context&, Saved&) const;
   // Recomputes only what backward reads of the adapters, when y is not needed.
@@ -102,40 +99,19 @@ class Linear {
     int slot;       // holds x A^T
     uint32_t site;
   };
-  enum Scale : uint8_t { kInput, kWeight, kGradient };
   [[nodiscard]] int64_t out() const;
   [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
-  [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
-  [[nodiscard]] at::Tensor transposed_input(const Saved&) const;
-  [[nodiscard]] at::Tensor temporary(const Context&, int place, int64_t rows, int64_t columns, at::ScalarType) const;
-  // Quantizes x and returns its scale. made: the kernel that produced x measured it; fresh: neither a recomputation nor
-  // a tensor already quantized in this micro-batch.
-  at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, const Context&, const Saved&,
-                      bool made, bool fresh) const;
-  void forward_fp8(const at::Tensor& w, const at::Tensor& y, const at::Tensor& x, const at::Tensor& bias, Context&,
-                   Saved&, bool again) const;
-  void backward_fp8(const at::Tensor& w, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x, Context&,
-                    Saved&, Target d_w, at::Tensor d_scale) const;
+  // Whether forward in fp8 writes x transposed.
+  [[nodiscard]] bool saves_input(const Context&, const Saved&, bool recomputing) const;
   [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&) const;
 
   LinearSpec spec_;
   int64_t layer_;
   LoraOptions lora_;
-  int scratch_, scales_, number_;
-  int transposed_;  // slot of x transposed, in fp8
-  bool fp8_;
+  int scratch_;
+  std::optional<Fp8Linear> fp8_;
   std::vector<Adapter> adapters_;
 };
-
-// Scales per linear: x, W and d_y.
-inline constexpr int64_t kScalesOfLinear = 3;
-// The slot for the scales of `linears` linears; empty without fp8.
-[[nodiscard]] BufferSpec linear_scales(int linears, bool fp8);
-// Current scaling: resets all measurements.
-void begin_scales(const Context&, const at::Tensor& scales);
-// Buffer for the amax of the gradient of the branch below (OutputBuffers::scale), reset to unmeasured. Undefined
-// without fp8 and with delayed scaling.
-[[nodiscard]] at::Tensor begin_branch_scale(const Context&, bool fp8);
 
 // Scratch shared by the linears of a layer; none without adapters and fp8. Maximum input channels, output channels and
 // weight elements over these linears:
