@@ -20,7 +20,7 @@ int main(int count, char** arguments) try {
   if (count < 2) fail("usage: hook CONFIG [--section.key=value ...]");
   const std::vector<std::string> overrides(arguments + 2, arguments + count);
   const Config config = load_config(arguments[1], overrides);
-  World world = World::connect({});
+  World world = World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
   validate(config, world.size());
   Hooks mine;
   mine.add(std::make_unique<StopAtLoss>(4.0));

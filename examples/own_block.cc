@@ -60,10 +60,11 @@ int main() {
   Engine engine(std::move(blocks), make_zero(2, mesh.self(), mesh.data()), mesh.data(),
                 {.shape = {.samples = 4, .length = 32}, .width = model.hidden_size});
   engine.initialize(1234);
-  const at::Tensor ids = at::arange(4 * 33, at::kInt).remainder(257).view({4, 33});  // each token is followed by the next
+  const at::Tensor ids =
+      at::arange(4 * 33, at::kInt).remainder(257).view({4, 33});  // each token is followed by the next
   for (int64_t step = 0; step < 50; ++step) {
-    const Batch batch = make_batch(ids);
-    const StepResult r = engine.step({&batch, 1}, {.step = step, .update = step, .learning_rate = 3e-3F, .clip = 1});
+    const Batch batch = make_batch(ids);  // the same on every rank here; of real data each rank reads its own
+    const StepResult r = engine.step({&batch, 1}, {.step = step, .update = step, .learning_rate = 3e-3, .clip = 1});
     if (world.rank() == 0 && step % 10 == 9) log::info("step {}: loss {:.4f}", step + 1, r.loss);
   }
 }

@@ -11,6 +11,7 @@ int main(int count, char** arguments) try {
   const auto encoder = tokenizer->make_encoder();       // one per thread
   IndexedWriter writer(arguments[3], token_type_for(tokenizer->vocab_size()));
   std::ifstream text(arguments[2]);
+  if (!text) fail("{} cannot be read", arguments[2]);
   std::vector<TokenId> ids;
   for (std::string line; std::getline(text, line); ids.clear()) {
     encoder->encode(line, ids);

@@ -1,9 +1,11 @@
 #include <partita/partita.h>
 using namespace partita;
 
-int main(int, char** arguments) {  // train PREFIX: trains on PREFIX.bin and PREFIX.idx
+int main(int count, char** arguments) try {  // train PREFIX: trains on PREFIX.bin and PREFIX.idx
+  if (count != 2) fail("usage: train PREFIX");
   World world = World::connect({});  // rank from mpirun, srun or torchrun; otherwise single
-  Mesh mesh(world);
+  configure_threads(world);
+  Mesh mesh(world, select_device(DeviceRequest::automatic, world));
   const ModelConfig model{.layers = 4, .hidden_size = 128, .heads = 4, .vocab_size = 4096};  // or gpt2_small()
   const auto tokens = std::make_shared<const IndexedDataset>(arguments[1]);
   const auto samples = std::make_shared<const GptDataset>(tokens, SequenceRange{0, tokens->sequences()},
@@ -11,9 +13,12 @@ int main(int, char** arguments) {  // train PREFIX: trains on PREFIX.bin and PRE
   BatchLoader loader(samples, {.global_batch = 8, .micro_batch = 2}, mesh.data());
   const auto engine = make_engine(model, mesh, /*zero_stage=*/3,
                                   {.shape = {.samples = 2, .length = 64}, .micro_batches = loader.micro_batches()});
-  for (int64_t step = 0; step < 100; ++step) {
-    const StepResult r = engine->step(loader.read(step * 8), {.step = step, .update = step, .learning_rate = 1e-3F});
-    if (world.rank() == 0) log::info("step {}: loss {:.3f}", step, r.loss);
+  for (int64_t i = 0; i < 100; ++i) {
+    const StepResult r = engine->step(loader.read(i * 8), {.step = i, .update = i, .learning_rate = 1e-3, .clip = 1});
+    if (world.rank() == 0) log::info("step {}: loss {:.3f}", i, r.loss);
   }
-  save_engine(*engine, model, mesh, "runs/example", {.step = 100, .consumed_samples = 800});
+  save_engine(*engine, {model}, mesh, "runs/example", {.step = 100, .consumed_samples = 800});
+} catch (const std::exception& error) {
+  log::error("{}", error.what());
+  World::abort(1, error.what());  // the other ranks end, too
 }

@@ -158,9 +158,11 @@ void add_dataset_index_command(CLI::App& parent) {
   add_choice(*command, "--part", a->part, {"train", "valid", "test"}, "Part of the data");
   add_text(*command, "--output", a->output, "FOLDER", "Folder to write to, new or empty")->required();
   command->footer(
-      "Writes document_index.npy, sample_index.npy and shuffle_index.npy in Megatron-LM's form: sample k is the text\n"
-      "between rows shuffle[k] and shuffle[k] + 1 of sample_index (entry of document_index, token in it). For a blend\n"
-      "they are in FOLDER/0, FOLDER/1, ..., next to dataset_index.npy and dataset_sample_index.npy.\n\n"
+      "Writes document_index.npy, sample_index.npy and shuffle_index.npy in Megatron-LM's form: a row of\n"
+      "sample_index is (position in document_index, token offset), and sample k is the L + 1 tokens from row "
+      "shuffle[k]\n"
+      "to row shuffle[k] + 1, both inclusive. For a blend they are in FOLDER/0, FOLDER/1, ..., next to "
+      "dataset_index.npy and dataset_sample_index.npy.\n\n"
       "Example:\n"
       "  partita dataset index 0.7 data/web_text_document 0.3 data/books_text_document --sequence-length 1024 "
       "--samples 100000 --output order");

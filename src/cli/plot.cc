@@ -26,9 +26,9 @@ void add_plot_command(CLI::App& app) {
   command->footer(
       "Draws training and validation loss from RUN/metrics.jsonl and RUN/validation.jsonl into RUN/loss.svg and\n"
       "RUN/loss.png (of several runs: loss.svg and loss.png in the folder that holds the first one). loss.gp next to\n"
-      "them is the gnuplot script that drew them, for changes by hand. The average is exponential, over about a "
-      "fiftieth\n"
-      "of the run, and follows the loss with that delay.\n\n"
+      "them is the gnuplot script that drew them, for changes by hand. The thick line is\n"
+      "an exponential moving average of the training loss over about a fiftieth of the run, so that it lags by about\n"
+      "that much; runs of fewer than 50 steps have none.\n\n"
       "Examples:\n"
       "  partita plot runs/quickstart\n"
       "  partita plot runs/small runs/large --x tokens --output compare");

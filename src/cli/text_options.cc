@@ -12,18 +12,16 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
       command, "--input", arguments.inputs, "FILE...",
       "Input files, plain or compressed by gzip or zstd; patterns such as 'data/*.jsonl' (quoted); -: standard input")
       ->required();
-  add_choice<TextFormat>(
+  add_choice(
       command, "--format", arguments.options.format,
-      {{"auto", TextFormat::automatic}, {"jsonl", TextFormat::json_lines}, {"text", TextFormat::text}},
       "jsonl: one JSON object per line; text: one document per file; auto: jsonl for standard input and for files "
       "named "
       ".jsonl, .json or .ndjson (also before .gz or .zst), else text");
   add_list(command, "--json-keys", arguments.options.json_keys, "KEY...", "Keys of the JSON object that hold the text");
   add_text(command, "--document-separator", arguments.separator, "LINE",
            "Text files: a line equal to LINE ends a document; '' is an empty line (default: one document per file)");
-  add_choice<InvalidUtf8>(
+  add_choice(
       command, "--invalid-utf8", arguments.options.invalid_utf8,
-      {{"error", InvalidUtf8::error}, {"replace", InvalidUtf8::replace}, {"keep", InvalidUtf8::keep}},
       "Bytes that are not UTF-8. error: the document counts as bad; replace: they become U+FFFD; keep: they stay");
   // Compressed documents may have any length, and memory is limited.
   constexpr double kMostOfALine = 4095, kMost = 1 << 20;  // the JSON parser requires less than 4 GiB
@@ -31,8 +29,8 @@ void add_text_options(CLI::App& command, TextArguments& arguments) {
              "Longest line of JSON lines in MiB; longer ones are skipped and counted");
   add_number(
       command, "--max-document", arguments.max_document, between(1, kMost),
-      "Longest document of text files in MiB; longer ones are skipped and counted. Plain files have this limit only "
-      "where it is given");
+      "Longest document of text files in MiB; longer ones are skipped and counted. Without it: 1024 for compressed "
+      "files and standard input, no limit for plain files");
 }
 
 void add_prompt_options(CLI::App& command, PromptSpecials& specials, const std::string& of_what) {

@@ -160,7 +160,8 @@ void add_train(CLI::App& parent) {
   add_number(*command, "--min-frequency", arguments->options.min_frequency, at_least(1),
              "Merge only pairs that occur at least N times");
   add_list(*command, "--special-tokens", arguments->options.special_tokens, "NAME...",
-           "Tokens that text never produces; they get the last ids. <|endoftext|>, or the only one, ends documents");
+           "Special tokens, added after all others, which text never produces. The end of a document is <|endoftext|>, "
+           "</s> or another usual name, or the only special token");
   add_number(
       *command, "--workers", arguments->workers, between(1, 1024),
       "Threads; the result is the same for any number (default: PARTITA_NUM_THREADS, else the CPUs this process may "

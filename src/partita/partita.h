@@ -2,7 +2,8 @@
 // examples/ has programs. What is in partita::internal may change without notice.
 //
 //   subject                 headers
-//   ranks and devices       comm/world.h, comm/mesh.h, comm/communicator.h, comm/device.h
+//   ranks and devices       comm/world.h, comm/mesh.h, comm/communicator.h, comm/device.h,
+//                           comm/host_threads.h
 //   models                  models/config.h, models/presets.h, models/lora.h, models/model.h; own blocks: nn/block.h
 //   training                train/build_model.h (make_engine), engine/engine.h, train/batch_loader.h, optim/schedule.h
 //   whole runs              config/config.h, train/trainer.h, monitor/hooks.h, train/evaluate.h
@@ -16,11 +17,13 @@
 // IWYU pragma: begin_exports
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
+#include "partita/base/label.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/comm/communicator.h"
 #include "partita/comm/device.h"
+#include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
 #include "partita/comm/world.h"
 #include "partita/config/config.h"

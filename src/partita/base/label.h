@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace partita::internal {
+namespace partita {
 
 // Excludes a position from loss, gradient and token count: padding, or a prompt.
 inline constexpr int32_t kIgnoredLabel = -1;
 
-}  // namespace partita::internal
+}  // namespace partita

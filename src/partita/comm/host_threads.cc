@@ -79,6 +79,16 @@ HostThreads choose_threads(const ThreadRequests& wishes, std::span<const std::ve
   return chosen(std::clamp<int64_t>(static_cast<int64_t>(share + kRounding), 1, kMostThreads), why.c_str());
 }
 
+int default_workers(const Lookup& lookup) {
+  const int64_t chosen = own_variable(lookup);
+  return chosen > 0 ? static_cast<int>(chosen) : host_cores().workers();
+}
+
+}  // namespace partita::internal
+
+namespace partita {
+using namespace internal;
+
 HostThreads configure_threads(World& world, int64_t key) {
   if (world.size() == 1) return configure_threads(key);
   const ThreadRequests wishes = thread_requests(key, process_environment());
@@ -102,9 +112,4 @@ HostThreads configure_threads(int64_t key) {
   return set(choose_threads(wishes, std::span(&host.cores, 1), 0, host.quota), wishes, 0);
 }
 
-int default_workers(const Lookup& lookup) {
-  const int64_t chosen = own_variable(lookup);
-  return chosen > 0 ? static_cast<int>(chosen) : host_cores().workers();
-}
-
-}  // namespace partita::internal
+}  // namespace partita

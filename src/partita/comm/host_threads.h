@@ -20,7 +20,18 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/world.h"
 
-namespace partita::internal {
+namespace partita {
+
+struct HostThreads {
+  int64_t count = 1;
+  std::string text;  // includes the reason, for the log
+};
+// Chooses the number and applies it to ATen and OpenMP in this process. threads: the user's setting, or 0.
+// Collective over the world; without a world the process has its cores to itself. Errors: those of require_threads.
+HostThreads configure_threads(World&, int64_t threads = 0);
+HostThreads configure_threads(int64_t threads);
+
+namespace internal {
 
 struct ThreadRequests {
   int64_t key = 0;                // train.threads; 0: not set
@@ -32,22 +43,14 @@ struct ThreadRequests {
 // would ignore are ignored. Pure.
 [[nodiscard]] ThreadRequests thread_requests(int64_t key, const Lookup&);
 
-struct HostThreads {
-  int64_t count = 1;
-  std::string text;  // includes the reason, for the log
-};
 // Pure. cores[i]: cores available to rank i of this machine; `rank`: index of this rank; `quota`: total for all of
 // them, see HostCores.
 [[nodiscard]] HostThreads choose_threads(const ThreadRequests&, std::span<const std::vector<int>> cores, size_t rank,
                                          double quota);
 
-// Chooses the number and applies it to ATen and OpenMP in this process. key: the user's setting for this command, or 0.
-// Collective over the world; without a world the process has its cores to itself. Errors: those of require_threads.
-HostThreads configure_threads(World&, int64_t key);
-HostThreads configure_threads(int64_t key);
-
 // Threads for text processing, which benefits from hyperthreads: PARTITA_NUM_THREADS, or the limit from affinity and
 // quota.
 [[nodiscard]] int default_workers(const Lookup&);
 
-}  // namespace partita::internal
+}  // namespace internal
+}  // namespace partita

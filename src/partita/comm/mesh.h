@@ -1,7 +1,7 @@
 // The ranks of the job as a grid of data, tensor and pipeline parallelism.
 //
-//   Mesh mesh(world, {.data = 2, .tensor = 2, .pipeline = 1});
-//   mesh.tensor().all_reduce(partial, Reduce::sum, stream).wait();
+//   Mesh mesh(world, select_device(DeviceRequest::automatic, world));     // all ranks are data parallel
+//   mesh.data().all_reduce(partial, Reduce::sum, stream).wait();
 #pragma once
 #include <c10/core/Device.h>
 

@@ -77,10 +77,10 @@ void bind_data(ConfigSchema& s, DataConfig& d) {
              "tokenizer that wrote the token files, a file or a folder; empty: that of model.from")
       .field("split", d.split, "weights of the training, validation and test parts, in documents or examples")
       .field("seed", d.seed, between(0, 4294967295), "shuffle seed")
-      .field(
-          "cache", d.cache,
-          "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache next "
-          "to the token files; none: each rank keeps its own in memory")
+      .field("cache", d.cache,
+             "tokens: folder that stores the order of samples, shared by all ranks of a machine; empty: PREFIX_cache "
+             "next to "
+             "the token files; \"none\": each rank keeps its own in memory")
       .choice("separate_documents", d.separate_documents,
               "reset positions and mask attention at document boundaries; auto: for prompts only")
       .field("prompt_key", d.prompt_key, "prompts: key of the prompt")
@@ -124,21 +124,25 @@ void bind_precision(ConfigSchema& s, PrecisionConfig& p) {
               "fp8 matmuls in the linears of layers (needs compute bf16); current: scales from the current tensor; "
               "delayed: from the largest value of the last 16 updates")
       .field("fp32_gradients", p.fp32_gradients,
-             "keep the gradients of layers in fp32 even if half precision is enough: at ZeRO 2 and 3, and for one "
-             "micro-batch on one rank");
+             "true: gradients of layers are fp32 everywhere; false: they have the compute type at ZeRO 2 and 3, and on "
+             "one rank "
+             "with one micro-batch, where nothing else is added to them");
 }
 
 void bind_memory(ConfigSchema& s, MemoryConfig& m) {
   s.section("memory", "less memory for more time: recomputation and offload")
-      .choice("recompute", m.recompute,
-              "what backward recomputes instead of reading it from memory. selective: norms and activation functions; "
-              "mlp: also the first matmul of the MLP; full: everything except block inputs")
+      .choice(
+          "recompute", m.recompute,
+          "what backward recomputes instead of reading it from memory. selective: norms and activation functions (not "
+          "the "
+          "attention, as in Megatron-LM); mlp: also the first matmul of the MLP; full: everything except block inputs")
       .field("recompute_full_layers", m.recompute_full_layers, at_least(0),
              "additionally recompute the first N layers in full")
       .field("offload_optimizer", m.offload_optimizer,
              "GPU only: keep gradients, master weights and optimizer states in host memory and update there")
       .field("offload_activations", m.offload_activations, at_least(0),
-             "GPU only: keep saved activations of the first N layers in host memory (N > 2 to have an effect)");
+             "GPU only: keep saved activations of the first N layers in host memory (the last two of them stay on the "
+             "GPU)");
 }
 
 void bind_kernels(ConfigSchema& s, KernelConfig& k) {
@@ -147,10 +151,10 @@ void bind_kernels(ConfigSchema& s, KernelConfig& k) {
           "cuda_graph", k.cuda_graph,
           "GPU only: run forward and backward as one recorded CUDA graph (one rank, ZeRO 0 to 2, no offload); auto: "
           "if kernels are short")
-      .choice(
-          "tune_matmul", k.tune_matmul,
-          "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: in longer runs "
-          "that need not be bitwise reproducible")
+      .choice("tune_matmul", k.tune_matmul,
+              "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: with at least "
+              "500 steps "
+              "left and without kernels.deterministic")
       .field("tuning_file", k.tuning_file,
              "matmul_tuning.json of another run, whose algorithms are used; empty: those that this run measures")
       .field("deterministic", k.deterministic,
@@ -240,7 +244,8 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("self_check", c.debug.self_check,
              "check collectives, and attention on GPUs, against known answers before the run")
       .field("check_memory", c.debug.check_memory,
-             "refuse to start a run that needs more memory than is free; false where the system counts wrongly");
+             "refuse to start a run that needs more memory than is free; false: if the free memory that the system "
+             "reports is wrong");
 }
 
 ConfigSchema bind(Config& config) {

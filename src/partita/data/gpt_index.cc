@@ -45,9 +45,9 @@ EpochPlan plan_epochs(const GptIndexSpec& spec, int64_t sequences, int64_t token
          spec.split, spec.samples, most, length);
   if (tokens < length + 1) {
     fail(
-        "split \"{}\" has {} tokens in {} sequences, fewer than the {} of one sample ({} samples asked for): use a "
+        "split \"{}\" has {} tokens in {} sequences, but one sample needs {}: use a "
         "shorter sequence_length, give the split a larger share, or tokenize more text",
-        spec.split, tokens, sequences, length + 1, spec.samples);
+        spec.split, tokens, sequences, length + 1);
   }
   const auto whole_samples = [&](int64_t epochs) { return (epochs * tokens - 1) / length; };
   EpochPlan plan;

@@ -88,8 +88,9 @@ void Engine::take(const Batch& batch, size_t input) {
 Context Engine::context(size_t input, Activations& activations, Mode mode) {
   const Inputs::Input& in = inputs_[input];
   const Shape shape = in.batch.shape();
-  PARTITA_CHECK(shape == activations.shape(), "batch of {} x {} in memory for {} x {}", shape.samples, shape.length,
-                activations.shape().samples, activations.shape().length);
+  if (shape != activations.shape())
+    fail("a batch of {} samples x {} tokens, expected {} x {}: EngineOptions::shape", shape.samples, shape.length,
+         activations.shape().samples, activations.shape().length);
   return {.mode = mode,
           .batch = &in.batch,
           .now = now_.device(),
@@ -207,13 +208,13 @@ void Engine::set_amax_history(std::span<const float> values) {
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
   PARTITA_CHECK(parameters_.trains(), "an engine made for inference");
-  PARTITA_CHECK(static_cast<int>(batches.size()) == options_.micro_batches, "{} micro-batches, engine made for {}",
-                batches.size(), options_.micro_batches);
+  if (static_cast<int>(batches.size()) != options_.micro_batches)
+    fail("{} micro-batches, expected {}: EngineOptions::micro_batches", batches.size(), options_.micro_batches);
   StepResult result{.tokens = count_valid_tokens(batches)};
   StepScalars& now = now_.host;
   now.step = input.step;
   now.update = input.update;
-  now.learning_rate = input.learning_rate;
+  now.learning_rate = static_cast<float>(input.learning_rate);
   now.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
   now_.publish();
   for (size_t i = 0; i < batches.size(); ++i) take(batches[i], i);

@@ -55,7 +55,7 @@ struct EngineOptions {
 struct StepInput {
   int64_t step = 0;    // 0 for the first
   int64_t update = 0;  // step less the skipped ones
-  float learning_rate = 0;
+  double learning_rate = 0;
   float clip = 0;        // maximum gradient norm; 0: no clipping
   float loss_scale = 1;  // keeps fp16 gradients from underflowing
 };

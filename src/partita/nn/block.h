@@ -37,7 +37,9 @@ struct Batch {
 };
 
 // The residual stream between blocks is sum + dropout(branch + bias), not yet added: the first kernel of the next
-// block, which knows the bias and the dropout, adds and normalizes in one pass. sum undefined: zero.
+// block, which knows the bias and the dropout, adds and normalizes in one pass. sum undefined: zero. So a block of one's
+// own adds the bias of the layer before it, which it lists by name, and applies that layer's dropout: neither exists in
+// Llama without dropout, where x = sum + branch.
 struct Residual {
   at::Tensor sum, branch;  // [rows, width]
 };
@@ -48,7 +50,9 @@ struct ResidualGrad {
   at::Tensor scale = {};  // fp8 scale of branch, amax measured (ops/fp8.h); or undefined
 };
 
-// Output memory owned by the engine and reused by every block.
+// Output memory owned by the engine and reused by every block: what a block is given usually is in the same memory, so
+// that it reads the incoming branch before it writes `branch`, and the incoming d_sum and d_branch before d_sum and
+// d_branch. What it returns is in these buffers, or in memory that it saved.
 struct OutputBuffers {
   at::Tensor branch, d_sum, d_branch;  // [rows, width]
   at::Tensor scale;                    // [kFp8Scale] fp32, for the gradient of a branch

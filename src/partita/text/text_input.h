@@ -14,10 +14,20 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/enum_names.h"
+
 namespace partita {
 
 enum class TextFormat : uint8_t { automatic, json_lines, text };
+template <>
+struct EnumNames<TextFormat> {
+  static constexpr std::array kNames = {"auto", "jsonl", "text"};
+};
 enum class InvalidUtf8 : uint8_t { error, replace, keep };  // reject the document; write U+FFFD; pass the bytes through
+template <>
+struct EnumNames<InvalidUtf8> {
+  static constexpr std::array kNames = {"error", "replace", "keep"};
+};
 
 struct TextInputOptions {
   // automatic: JSON lines for .jsonl, .json and .ndjson, also with .gz or .zst appended, and for standard input.

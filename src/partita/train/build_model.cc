@@ -98,8 +98,15 @@ std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device 
 
 std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, int zero_stage, EngineOptions options,
                                     const ModelBuild& build) {
+  if (const MeshLayout::Sizes& sizes = mesh.layout().sizes(); sizes.tensor * sizes.pipeline > 1)
+    fail("make_engine: a mesh of tensor {} x pipeline {}: only data parallelism is built, use Mesh(world)",
+         sizes.tensor, sizes.pipeline);
   options.width = model.hidden_size;
   options.device = mesh.device();
+  if (build.lora.rank > 0)
+    options.frozen = [base = FrozenParameters("", build.lora), other = options.frozen](const ParameterSpec& p) {
+      return base(p) || (other && other(p));
+    };
   auto engine = std::make_unique<Engine>(make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8),
                                          make_zero(zero_stage, mesh.self(), mesh.data()), mesh.data(), options);
   engine->initialize(options.seed);

@@ -14,14 +14,14 @@
 namespace partita {
 
 struct ModelBuild {
-  LoraConfig lora;   // rank 0: no adapters
+  LoraConfig lora;   // rank 0: no adapters; otherwise only these are trained, and load_weights reads the base
   bool fp8 = false;  // matmuls of the layers' linears in fp8; compute must be bf16
 };
 
 // An engine that trains the model with initial weights of options.seed, or infers where options.training is false, at
 // ZeRO stage 0 to 3 over mesh.data(). It computes on mesh.device(); options.device and options.width are taken from the
 // mesh and the model. The mesh outlives the engine; all ranks call it together. Errors: those of validate(ModelConfig),
-// make_zero and Engine.
+// make_zero and Engine; a mesh with tensor or pipeline parallelism, which is not built.
 [[nodiscard]] std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&, int zero_stage, EngineOptions,
                                                   const ModelBuild& = {});
 

@@ -93,28 +93,48 @@ CheckpointContents saved_contents(const Engine& engine, Part part, int replica, 
 
 using namespace internal;
 
-std::filesystem::path save_engine(const Engine& engine, const ModelConfig& model, const Mesh& mesh,
+namespace {
+
+Part part_of(const Engine& engine, const CheckpointModel& model) {
+  const bool adapters = std::ranges::any_of(engine.parameters(), &ParameterSpec::adapter);
+  if (adapters != (model.lora.rank > 0))
+    fail("the engine has {}adapters, and CheckpointModel::lora has rank {}: give the LoraConfig of make_engine",
+         adapters ? "" : "no ", model.lora.rank);
+  return adapters ? Part::adapters : Part::all;
+}
+
+}  // namespace
+
+std::filesystem::path save_engine(const Engine& engine, const CheckpointModel& model, const Mesh& mesh,
                                   const std::filesystem::path& run, EnginePosition at, const Retention& retention) {
-  if (std::ranges::any_of(engine.parameters(), &ParameterSpec::adapter))
-    fail("save_engine: the engine has adapters, which train() saves; or merge them first");
-  CheckpointContents contents = saved_contents(engine, Part::all);
-  contents.scalars = to_json(RunState{
-      .step = at.step, .consumed_samples = at.consumed_samples, .amax_history = engine.amax_history(), .model = model});
+  const Part part = part_of(engine, model);
+  if (part == Part::adapters && model.base.empty())
+    fail("save_engine: adapters are saved without their base model: set CheckpointModel::base to where it is");
+  CheckpointContents contents = saved_contents(engine, part);
+  contents.scalars = to_json(RunState{.step = at.step,
+                                      .consumed_samples = at.consumed_samples,
+                                      .skipped_steps = at.skipped_steps,
+                                      .amax_history = engine.amax_history(),
+                                      .model = model.model,
+                                      .lora = model.lora,
+                                      .base = model.base.empty() ? model.base : std::filesystem::absolute(model.base)});
   CommunicatorPeers peers(mesh.data());
   return save_checkpoint(run / "checkpoints", at.step, contents, peers, retention);
 }
 
-std::optional<EnginePosition> resume_engine(Engine& engine, const ModelConfig& model, const Mesh& mesh,
+std::optional<EnginePosition> resume_engine(Engine& engine, const CheckpointModel& model, const Mesh& mesh,
                                             const std::filesystem::path& run) {
+  const Part part = part_of(engine, model);
   CommunicatorPeers peers(mesh.data());
   const auto folder = find_latest(run / "checkpoints", peers);
   if (!folder) return std::nullopt;
   const RunState saved = run_state(read_manifest(*folder), *folder);
-  check_same_model(saved, model, {}, *folder);
-  (void)load_checkpoint(*folder, wanted_contents(engine, Part::all), peers);
+  check_same_model(saved, model.model, model.lora, *folder);
+  (void)load_checkpoint(*folder, wanted_contents(engine, part), peers);
   engine.publish_weights();
   engine.set_amax_history(saved.amax_history);
-  return EnginePosition{.step = saved.step, .consumed_samples = saved.consumed_samples};
+  return EnginePosition{
+      .step = saved.step, .consumed_samples = saved.consumed_samples, .skipped_steps = saved.skipped_steps};
 }
 
 }  // namespace partita

@@ -235,7 +235,7 @@ class TrainingRun {
     const StepResult r =
         engine_->step(data_->training(consumed_samples_), {.step = step_,
                                                            .update = update,
-                                                           .learning_rate = static_cast<float>(rate),
+                                                           .learning_rate = rate,
                                                            .clip = static_cast<float>(config_.optimizer.clip),
                                                            .loss_scale = scales_loss() ? loss_scale_.scale : 1});
     if (!tuning) profiler_->after_step();

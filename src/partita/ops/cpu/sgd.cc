@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "partita/base/error.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/sgd_factors.h"
 #include "partita/ops/cpu/targets.h"

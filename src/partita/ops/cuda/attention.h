@@ -11,7 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "partita/ops/attention.h"
-#include "partita/ops/cuda/dropout.h"
+#include "partita/ops/dropout.h"
 
 namespace partita::internal::cuda {
 

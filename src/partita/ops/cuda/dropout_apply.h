@@ -2,7 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "partita/ops/cuda/dropout.h"
+#include "partita/ops/dropout.h"
 
 namespace partita::internal::cuda {
 

@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 #include "partita/ops/cuda/check.h"
-#include "partita/ops/cuda/dropout.h"
+#include "partita/ops/dropout.h"
 
 namespace partita::internal::cuda {
 
