@@ -4,7 +4,6 @@
 #include <numeric>
 
 namespace partita {
-using namespace internal;
 
 void pad_from(const SampleSlots& out, int64_t at) {
   const auto begin = static_cast<size_t>(at);
