@@ -160,7 +160,7 @@ TEST(Fp8Linear, TheProducersMeasureIsTaken) {
   Fp8Case c(o);
   const at::Tensor x = c.x(1), d_y = c.d_y(2), y = c.fresh(kOut), d_x = c.fresh(kIn);
   const at::Tensor& w = c.weights[LinearCase::kWeight];
-  const float x_amax = amax(x) * 8, d_amax = amax(d_y) * 16;  // one that tells
+  const float x_amax = amax(x) / 8, d_amax = amax(d_y) / 16;  // smaller than any measure of the linear
   c.linear->input_amax(c.context, c.saved, c.rows()).fill_(x_amax);
   EXPECT_EQ(c.scale(kX, kFp8Expected), x_amax);
   c.saved.kept[LinearCase::kFirstSlot] = true;
