@@ -22,12 +22,12 @@ inline Dropout dropout_of(float p, int64_t samples) {
 }
 
 // What each of `elements` elements a sample is multiplied by.
-inline Values dropout_multipliers(float p, int64_t samples, int64_t elements) {
+inline Values dropout_multipliers(float p, int64_t samples, int64_t elements, uint32_t site = kSite) {
   Values out;
   const PhiloxKey key = dropout_key(kNow.seed, kNow.step);
   for (int64_t s = 0; s < samples; ++s)
     for (int64_t e = 0; e < elements; ++e) {
-      const PhiloxBlock block = dropout_block(key, kSamples[static_cast<size_t>(s)], kSite, e / 8);
+      const PhiloxBlock block = dropout_block(key, kSamples[static_cast<size_t>(s)], site, e / 8);
       out.push_back(dropout_keeps(block, e, dropout_threshold(p)) ? dropout_scale(p) : 0);
     }
   return out;
