@@ -2,9 +2,9 @@
 //
 //   tokenizer_speed TOKENIZER [--lines | --documents BYTES] [--rounds N] FILE...
 //
-// Prints one JSON line per file: bytes, number and sum of ids, MB/s of CPU time in the first round, with empty caches,
-// and the median of the later rounds. --lines: each line is a text; --documents: texts of BYTES extended to the next
-// line end; otherwise the whole file is one. N defaults to 9.
+// Prints one JSON line per file: bytes, number and sum of ids, a hash of their sequence, MB/s of CPU time in the first
+// round, with empty caches, and the median of the later rounds. --lines: each line is a text; --documents: texts of
+// BYTES extended to the next line end; otherwise the whole file is one. N defaults to 9.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 namespace {
 
 using namespace partita;
+using internal::MappedFile;
 
 double processor_seconds() {
   timespec now{};
@@ -63,11 +64,16 @@ void time_file(const Tokenizer& tokenizer, const std::string& path, const Cut& c
   }
   const double first = seconds[0];
   std::nth_element(seconds.begin() + 1, seconds.begin() + 1 + rounds / 2, seconds.end());
-  uint64_t sum = 0;
-  for (const TokenId id : ids) sum += static_cast<uint64_t>(id);
+  uint64_t sum = 0, hash = 0;
+  for (const TokenId id : ids) {
+    sum += static_cast<uint64_t>(id);
+    hash = (hash ^ static_cast<uint64_t>(id)) * 0x9E3779B97F4A7C15;
+    hash ^= hash >> 32;
+  }
   const double megabytes = 1e-6 * static_cast<double>(file.size());
-  fmt::print("{{\"bytes\": {}, \"ids\": {}, \"sum\": {}, \"first\": {:.1f}, \"median\": {:.1f}}}\n", file.size(),
-             ids.size(), sum, megabytes / first, megabytes / seconds[static_cast<size_t>(1 + rounds / 2)]);
+  fmt::print(
+      "{{\"bytes\": {}, \"ids\": {}, \"sum\": {}, \"hash\": \"{:016x}\", \"first\": {:.1f}, \"median\": {:.1f}}}\n",
+      file.size(), ids.size(), sum, hash, megabytes / first, megabytes / seconds[static_cast<size_t>(1 + rounds / 2)]);
 }
 
 }  // namespace
