@@ -10,7 +10,10 @@
 #include "cli/options.h"
 #include "tests/support/error_message.h"
 
-namespace partita::internal::test {
+namespace test {
+namespace partita::cli {
+using namespace internal;
+
 namespace {
 
 using testing::ElementsAre;
@@ -279,4 +282,6 @@ TEST(Wrapped, CutsAtSpacesOnly) {
 }
 
 }  // namespace
-}  // namespace partita::internal::test
+}  // namespace partita::cli
+
+}  // namespace test
