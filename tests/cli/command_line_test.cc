@@ -10,8 +10,7 @@
 #include "cli/options.h"
 #include "tests/support/error_message.h"
 
-namespace test {
-namespace partita::cli {
+namespace partita::cli::test {
 using namespace internal;
 
 namespace {
@@ -282,6 +281,4 @@ TEST(Wrapped, CutsAtSpacesOnly) {
 }
 
 }  // namespace
-}  // namespace partita::cli
-
-}  // namespace test
+}  // namespace partita::cli::test
