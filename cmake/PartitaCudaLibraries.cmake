@@ -2,7 +2,9 @@
 # to torch. Included where PARTITA_CUDA is on, by the project itself and by find_package(Partita).
 find_package(CUDAToolkit REQUIRED)
 
-cmake_path(GET PARTITA_TORCH PARENT_PATH PACKAGES)
+cmake_path(NORMAL_PATH PARTITA_TORCH OUTPUT_VARIABLE PACKAGES)
+string(REGEX REPLACE "/$" "" PACKAGES "${PACKAGES}")
+cmake_path(GET PACKAGES PARENT_PATH PACKAGES)
 foreach(NEEDED ${PACKAGES}/nvidia/nccl/include/nccl.h ${PACKAGES}/nvidia/cudnn/include/cudnn.h
                ${PACKAGES}/include/cudnn_frontend.h ${PARTITA_TORCH}/lib/libtorch_cuda.so)
   if(NOT EXISTS ${NEEDED})

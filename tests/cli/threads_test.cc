@@ -8,7 +8,9 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::internal::test {
+namespace partita::cli::test {
+using namespace internal;
+
 namespace {
 
 using std::chrono::seconds;
@@ -138,4 +140,4 @@ TEST(Threads, WrongVariableIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita::internal::test
+}  // namespace partita::cli::test

@@ -22,7 +22,7 @@ T load(std::string_view file, int64_t at) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view file(reinterpret_cast<const char*>(data), size);
   try {
-    const partita::internal::IndexHeader header = partita::internal::parse_header(file, "x");
+    const partita::IndexHeader header = partita::internal::parse_header(file, "x");
     if (header.file_bytes() != static_cast<int64_t>(size)) std::abort();
     const int64_t tokens = partita::internal::check_index(header, file, "x");
     int64_t sum = 0;

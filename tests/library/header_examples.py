@@ -25,7 +25,7 @@ for name in re.findall(r'#include "(partita/[^"]+)"', (root / "src/partita/parti
     text = "\n".join(body)
     function = f"example_{count}"
     if "int main()" in text:
-        text = f"#line {begin + 1} \"{header}\"\n" + text.replace("int main()", f"int {function}()")
+        text = f"#line {begin + 1} \"{header}\"\n" + text.replace("int main()", f"void {function}()")
     else:
         text = f"void {function}() {{\n#line {begin + 1} \"{header}\"\n{text}\n}}"
     parts.append(f'namespace example_of_{re.sub(r"[^a-z0-9]", "_", name)} {{\n{text}\n}}\n')

@@ -1,6 +1,6 @@
 // Project errors: exceptions that say in one line what was expected, what was found and what to do.
 //
-//   if (tokens % ranks != 0) fail("global batch {} is not divisible by {} ranks: use {}", batch, ranks, better);
+//   if (tokens % ranks != 0) fail("global batch {} is not divisible by {} ranks: use {}", global_batch, ranks, better);
 //
 // main prints the line and returns 1 (2 for UsageError). The library never calls exit().
 #pragma once

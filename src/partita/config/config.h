@@ -29,6 +29,8 @@
 
 namespace partita {
 
+using internal::ConfigSources;
+
 enum class Switch : uint8_t { automatic, on, off };
 template <>
 struct EnumNames<Switch> {
@@ -213,10 +215,10 @@ struct Config {
 // valid name. `sources`, if given, receives where each value came from. With model.from, [model] and [lora] default to
 // that model's values, and overriding a key that changes what its weights compute is an error.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
-                                 internal::ConfigSources* sources = nullptr);
+                                 ConfigSources* sources = nullptr);
 
 // Valid TOML that load_config reads back to the same values; with sources, each line ends with the origin of its value.
-[[nodiscard]] std::string to_toml(const Config& config, const internal::ConfigSources* sources = nullptr);
+[[nodiscard]] std::string to_toml(const Config& config, const ConfigSources* sources = nullptr);
 
 // Parses a config that a run saved with to_toml. Only the text is read, not the model named by model.from.
 [[nodiscard]] Config parse_saved_config(std::string_view text, const std::filesystem::path& path);

@@ -1,7 +1,7 @@
 // Forward, backward and update over blocks and sharded parameters, driven by the list of actions of a step: one visible
 // loop.
 //
-//   Engine engine(make_blocks(config, DType::fp32), zero, mesh.data(), options);
+//   Engine engine(make_blocks(model, DType::fp32), zero, mesh.data(), options);
 //   engine.initialize(seed);
 //   StepResult r = engine.step(batches, {.step = 0, .update = 0, .learning_rate = 6e-4F, .clip = 1});
 //   EvalResult e = engine.evaluate(batch);
@@ -65,7 +65,7 @@ class Engine {
   [[nodiscard]] std::vector<ParameterSpec> parameters() const { return parameters_.specs(); }
   // Dtype of OwnedBox::values for this parameter.
   [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
-    return p.trainable ? options_.states : options_.compute;
+    return p.trainable && options_.training ? options_.states : options_.compute;
   }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const {
     return parameters_.optimizer_state_names();

@@ -45,6 +45,7 @@ class Generator {
   // Computes on mesh.device(); the mesh must outlive the generator. Keys and values are stored in `compute`. Errors: a
   // mesh of several ranks; those of open_model; no tokenizer found; the tokenizer has more tokens than the model.
   [[nodiscard]] static Generator open(const Paths&, const Mesh&, DType compute = DType::fp32);
+  static Generator open(const Paths&, const Mesh&&, DType = DType::fp32) = delete;  // the mesh must outlive it
 
   // Calls `piece` with the prompt, after all warnings about it, then with each piece of text once its bytes form whole
   // characters. A text longer than the model's positions continues with the last half of them as context (decoder.h).

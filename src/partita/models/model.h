@@ -1,6 +1,6 @@
 // Builds the blocks of a model from its configuration, with or without adapters.
 //
-//   std::vector<std::unique_ptr<Block>> blocks = make_blocks(config, DType::bf16);
+//   std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, DType::bf16);
 #pragma once
 #include <memory>
 #include <vector>

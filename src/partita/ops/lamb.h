@@ -27,7 +27,7 @@ struct SquaredNorms {
 [[nodiscard]] SquaredNorms lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, const Lamb&,
                                         const StepScalars* now);
 
-// weight| / |update| of a whole parameter, not clamped; 1 if either is 0.
+// |weight| / |update| of a whole parameter, not clamped; 1 if either is 0.
 [[nodiscard]] double lamb_ratio(const SquaredNorms&);
 
 // master = master - now->learning_rate * ratio * u; also updates m and v.

@@ -1,11 +1,11 @@
 // Tokenizers: convert text to token ids and back.
 //
 //   const auto tokenizer = load_tokenizer("runs/quickstart/tokenizer.json");
-//   const std::vector<TokenId> ids = tokenizer->encode("Hello world");
+//   std::vector<TokenId> ids = tokenizer->encode("Hello world");
 //   std::string text = tokenizer->decode(ids);              // the same bytes, for any bytes
 //
 //   const auto encoder = tokenizer->make_encoder();         // one per thread, for many texts: it caches pretokens
-//   for (std::string_view document : documents) encoder->encode(document, ids);   // appends
+//   for (std::string_view document : texts) encoder->encode(document, ids);   // appends
 //
 // A tokenizer is immutable and thread-safe; an encoder belongs to one thread. By default, text that spells a special
 // token such as "<|endoftext|>" is ordinary text, so that a document cannot forge its own end, and no tokens are added

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
+#include <fmt/ranges.h>
 
 #include <numeric>
 
@@ -27,10 +28,11 @@ std::vector<Batch> BatchLoader::read(int64_t consumed_samples) {
 Batch make_batch(const at::Tensor& ids, int64_t first_sample) {
   if (ids.dim() != 2 || ids.size(0) < 1 || ids.size(1) < 2 || !ids.is_cpu() ||
       !at::isIntegralType(ids.scalar_type(), false))
-    fail("make_batch: expected integers [samples, length + 1] in host memory, found {} dimensions of type {}",
-         ids.dim(), c10::toString(ids.scalar_type()));
+    fail("make_batch: expected integers [samples, length + 1] in host memory, found [{}] of type {} on {}",
+         fmt::join(ids.sizes(), ", "), c10::toString(ids.scalar_type()), ids.device().str());
   const int64_t samples = ids.size(0), length = ids.size(1) - 1;
   const at::Tensor narrow = ids.to(at::kInt);
+  if (!narrow.to(ids.scalar_type()).equal(ids)) fail("make_batch: a token id is beyond 32 bits");
   std::vector<int64_t> numbers(static_cast<size_t>(samples));
   std::iota(numbers.begin(), numbers.end(), first_sample);
   return {.tokens = narrow.narrow(1, 0, length).contiguous(),

@@ -103,6 +103,11 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
          sizes.tensor, sizes.pipeline);
   options.width = model.hidden_size;
   options.device = mesh.device();
+  if (!options.training) options.states = options.compute, options.keep = Keep::nothing;
+  if (options.delayed_scales && !build.fp8) fail("EngineOptions::delayed_scales without ModelBuild::fp8: set both");
+  if (build.fp8 && !fp8_fits(options.shape.rows(), model.hidden_size, model.hidden_size))
+    fail("fp8 with {} tokens per micro-batch and hidden_size {}: fp8 matmuls need multiples of 16",
+         options.shape.rows(), model.hidden_size);
   if (build.lora.rank > 0)
     options.frozen = [base = FrozenParameters("", build.lora), other = options.frozen](const ParameterSpec& p) {
       return base(p) || (other && other(p));

@@ -24,6 +24,8 @@ struct ModelBuild {
 // make_zero and Engine; a mesh with tensor or pipeline parallelism, which is not built.
 [[nodiscard]] std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&, int zero_stage, EngineOptions,
                                                   const ModelBuild& = {});
+std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, EngineOptions,
+                                    const ModelBuild& = {}) = delete;  // the mesh must outlive the engine
 
 // Maps a recompute mode to what blocks save for backward.
 [[nodiscard]] Keep keep_of(Recompute);

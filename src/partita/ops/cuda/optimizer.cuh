@@ -6,7 +6,7 @@
 //     __device__ Factors factors(const StepScalars& now) const;         // once per block
 //     __device__ static float next(const Factors&, float g, float master, float (&state)[kStates]);  // updates state
 //   };
-//   launch_step(problem, Rule{...}, now);
+//   launch_step(problem, Rule{...});
 //
 // fp32: four elements per thread. bf16: eight, which share one block of random numbers per tensor.
 #pragma once
