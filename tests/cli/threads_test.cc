@@ -8,8 +8,8 @@
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
-namespace partita::cli::test {
-using namespace internal;
+namespace partita::internal::test {
+using namespace cli;
 
 namespace {
 
@@ -140,4 +140,4 @@ TEST(Threads, WrongVariableIsNamed) {
 }
 
 }  // namespace
-}  // namespace partita::cli::test
+}  // namespace partita::internal::test

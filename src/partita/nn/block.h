@@ -2,10 +2,10 @@
 // owns none. The engine decides where weights come from, where gradients go, and what is saved between forward and
 // backward: ZeRO, offload and recomputation live entirely there.
 //
-//   Residual x = block.forward(weights, x, context, saved);
+//   x = block.forward(weights, x, context, saved);
 //   ...
 //   block.recompute(weights, context, saved);                 // fills exactly what forward did not save
-//   ResidualGrad g = block.backward(weights, g, context, saved, grads);
+//   g = block.backward(weights, g, context, saved, grads);
 //
 // A parameter belongs to the block that applies it. The bias of a layer's last linear is added by the add+norm of the
 // next block, so that block lists it (by its global name) and computes its gradient.
