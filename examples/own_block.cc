@@ -1,5 +1,5 @@
-// A block of your own inside a Llama: forward and backward are functions of weights that the engine hands in, so that it
-// is trained at any ZeRO stage like the built-in layers.
+// A block of your own inside a Llama: forward and backward are functions of weights that the engine hands in, so that
+// it is trained at any ZeRO stage like the built-in layers.
 #include <ATen/ATen.h>
 #include <partita/partita.h>
 

@@ -37,9 +37,9 @@ struct Batch {
 };
 
 // The residual stream between blocks is sum + dropout(branch + bias), not yet added: the first kernel of the next
-// block, which knows the bias and the dropout, adds and normalizes in one pass. sum undefined: zero. So a block of one's
-// own adds the bias of the layer before it, which it lists by name, and applies that layer's dropout: neither exists in
-// Llama without dropout, where x = sum + branch.
+// block, which knows the bias and the dropout, adds and normalizes in one pass. sum undefined: zero. So a block of
+// one's own adds the bias of the layer before it, which it lists by name, and applies that layer's dropout: neither
+// exists in Llama without dropout, where x = sum + branch.
 struct Residual {
   at::Tensor sum, branch;  // [rows, width]
 };

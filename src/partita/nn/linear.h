@@ -12,8 +12,8 @@
 //   qkv.forward(weights, y, x, context, saved);
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
 //
-// With fp8, the three matmuls of W run in fp8 where sizes permit (fp8_linear.h); adapters do not. If possible the kernel
-// that produces x or d_y also measures its amax:
+// With fp8, the three matmuls of W run in fp8 where sizes permit (fp8_linear.h); adapters do not. If possible the
+// kernel that produces x or d_y also measures its amax:
 //
 //   begin_scales(context, saved[kScales]);                    // at the start of each forward
 //   add_norm_forward({..., .amax = qkv.input_amax(context, saved, rows)});

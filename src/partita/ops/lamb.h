@@ -35,8 +35,8 @@ struct SquaredNorms {
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb&,
                double ratio, const StepScalars* now, const Rounding& = {});
 
-// The same with the norms in memory of the device: norms [2] double, squared norms of master and of u. lamb_measure adds
-// those of this part, and lamb_step takes the sums over all parts of the parameter.
+// The same with the norms in memory of the device: norms [2] double, squared norms of master and of u. lamb_measure
+// adds those of this part, and lamb_step takes the sums over all parts of the parameter.
 void lamb_measure(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, const Lamb&,
                   const StepScalars* now, at::Tensor norms);
 void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradient, at::Tensor weight, const Lamb&,

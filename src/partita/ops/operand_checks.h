@@ -1,5 +1,5 @@
-// Checks of the operands of operations that have a CPU and a CUDA implementation, which both call. They read no elements,
-// so that the host does not wait for the device.
+// Checks of the operands of operations that have a CPU and a CUDA implementation, which both call. They read no
+// elements, so that the host does not wait for the device.
 //
 //   const RowsOperand size = check_operands(op, at::kCUDA);     // size.rows x size.columns of size.dtype
 #pragma once

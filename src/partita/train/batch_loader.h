@@ -32,8 +32,8 @@ class BatchLoader {
   BatchLoader(std::shared_ptr<const SampleSource> samples, BatchSizes sizes, const Communicator& data)
       : BatchLoader(std::move(samples), sizes, data.rank(), data.size()) {}
 
-  // This rank's micro-batches of the step that begins after `consumed_samples` samples: the same samples per step on any
-  // number of ranks. Views of buffers that the next call overwrites. Error: beyond the end of the source.
+  // This rank's micro-batches of the step that begins after `consumed_samples` samples: the same samples per step on
+  // any number of ranks. Views of buffers that the next call overwrites. Error: beyond the end of the source.
   [[nodiscard]] std::vector<Batch> read(int64_t consumed_samples);
 
   [[nodiscard]] int micro_batches() const { return static_cast<int>(buffers_.size()); }  // per step, on this rank
@@ -44,8 +44,8 @@ class BatchLoader {
   std::vector<internal::TokenBatch> buffers_;  // [micro-batch]
 };
 
-// A micro-batch of `ids` [samples, length + 1], integers of any type in host memory: each token's label is the next one.
-// `first_sample` numbers the samples of the run, which is what dropout masks are drawn from. Error: another shape.
+// A micro-batch of `ids` [samples, length + 1], integers of any type in host memory: each token's label is the next
+// one. `first_sample` numbers the samples of the run, which is what dropout masks are drawn from. Error: another shape.
 [[nodiscard]] Batch make_batch(const at::Tensor& ids, int64_t first_sample = 0);
 
 namespace internal {
