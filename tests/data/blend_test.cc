@@ -177,7 +177,7 @@ TEST_F(Blends, NameWhatIsWrong) {
               HasSubstr("no datasets"));
   const auto of = parts({1, 2}, {{50, 50}, {2, 1}}, "1");
   EXPECT_THAT(error_message([&] { BlendedDataset(of, {.sequence_length = 4, .samples = 3}, {}); }),
-              AllOf(HasSubstr("has 3 tokens in 2 sequences"), HasSubstr("5 of one sample")));
+              AllOf(HasSubstr("has 3 tokens in 2 sequences"), HasSubstr("one sample needs 5")));
   const BlendedDataset blend(parts({1, 2}, {{50, 50}, {20, 10}}, "1"), {.sequence_length = 4, .samples = 3}, {});
   EXPECT_THAT(error_message([&] { read_sample(blend, blend.size()); }), HasSubstr("of the blend asked for"));
   EXPECT_THAT(error_message([&] { read_sample(blend, -1); }), HasSubstr("sample -1"));

@@ -137,8 +137,7 @@ TEST(GptIndex, SamplesAskedForAreKeptWithinThePlan) {
 TEST(GptIndex, NamesSplitTokensAndSamples) {
   EXPECT_THAT(
       error_message([] { return plan_epochs({.split = "valid", .sequence_length = 1024, .samples = 80}, 3, 120); }),
-      AllOf(HasSubstr("split \"valid\" has 120 tokens in 3 sequences"), HasSubstr("1025 of one sample"),
-            HasSubstr("80 samples asked for")));
+      AllOf(HasSubstr("split \"valid\" has 120 tokens in 3 sequences"), HasSubstr("one sample needs 1025")));
   EXPECT_THAT(error_message([] {
                 return build_gpt_index({5, 5}, {}, {.split = "test", .sequence_length = 4});
               }),

@@ -54,7 +54,7 @@ TEST(Sgd, WrongOperandsAreNamed) {
   error(master, {}, {}, "momentum 0.9 without a state");
   error(master, half, {}, "momentum: dtype BFloat16, expected Float");
   error(half, nan({4}, at::kBFloat16), nan({4}, at::kBFloat16),
-        "weight: dtype BFloat16 beside master weights in BFloat16, expected the master itself");
+        "weight: dtype BFloat16 with master weights in BFloat16, expected the master itself");
   error(master, nan({4}), nan({4}, at::kDouble), "expected bf16, fp16 or the master itself");
   error(nan({4}, at::kHalf), nan({4}, at::kHalf), {}, "master: dtype Half, expected fp32 or bf16");
 }

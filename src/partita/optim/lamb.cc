@@ -44,7 +44,8 @@ class LambOptimizer final : public Optimizer {
 
   static at::Tensor norms_of(const ShardView& view, const Segment& s, const at::Tensor& norms) {
     const int64_t row = view.first_parameter + s.parameter;
-    PARTITA_CHECK(norms.defined() && norms.dim() == 2 && row < norms.size(0), "norms do not hold parameter {}", row);
+    PARTITA_CHECK(norms.defined() && norms.dim() == 2, "norms are missing");
+    PARTITA_CHECK(row < norms.size(0), "norms of {} parameters do not hold parameter {}", norms.size(0), row);
     return norms[row];
   }
 
