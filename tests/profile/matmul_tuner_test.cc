@@ -113,7 +113,7 @@ TEST_F(Tuner, TakesAnotherRunsChoiceAndKeepsIt) {
 
 TEST_F(Tuner, SaysThatTheOtherFileIsNotThere) {
   TunerCase card(kCard);
-  EXPECT_THAT(run(card, false, folder_ / "nowhere.json"), HasSubstr("nowhere.json is not there"));
+  EXPECT_THAT(run(card, false, folder_ / "nowhere.json"), HasSubstr("nowhere.json does not exist"));
   EXPECT_EQ(card.uses, 0);
   EXPECT_EQ(files(), 0);
   // Nor is it missed where the run has a choice.
