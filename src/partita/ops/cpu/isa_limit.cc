@@ -32,10 +32,13 @@ bool apply_isa_limit() {
   const char* value = std::getenv(kVariable);
   const std::optional<IsaLimit> limit = value == nullptr ? std::nullopt : isa_limit(value);
   if (!limit) return true;
+  // Unlike the others, ATen uses what its variable names even on a CPU that lacks it.
+  const int64_t beyond_cpu = limit->targets & ~(hwy::SupportedTargets() | kBaseline);
+  const bool cpu_reaches_limit = (beyond_cpu & (HWY_AVX2 | HWY_AVX3)) == 0;
   hwy::DisableTargets(~limit->targets);
   constexpr int kKeepOurs = 0;  // the library's own variable takes precedence
   setenv("DNNL_MAX_CPU_ISA", limit->onednn, kKeepOurs);
-  setenv("ATEN_CPU_CAPABILITY", limit->aten, kKeepOurs);
+  if (cpu_reaches_limit) setenv("ATEN_CPU_CAPABILITY", limit->aten, kKeepOurs);
   setenv("MKL_ENABLE_INSTRUCTIONS", limit->mkl, kKeepOurs);
   return true;
 }
