@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <utility>
 
 #include "partita/device/host_memory.h"
@@ -46,7 +47,15 @@ Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::fu
 
 void HostStates::finish() {
   const std::vector<Event> given = std::exchange(given_, {});
-  for (const Event& event : given) event.wait();
+  std::exception_ptr first;
+  for (const Event& event : given) {
+    try {
+      event.wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 int64_t HostStates::bytes() const {
