@@ -198,7 +198,7 @@ TEST_F(TokenizeCommand, TokensOfAnotherTokenizerAreSeenAtTheStart) {
       "partita tokenizer train --quiet --input <(tac text.jsonl | rev) --format text --vocab-size 300 --output o.json");
   must("partita tokenize --quiet --input text.jsonl --tokenizer o.json --output-prefix o");
   EXPECT_THAT(shell(train + "--data.path=o_text_document").error,
-              HasSubstr("o_text_document was made with another tokenizer, of 300 tokens"));
+              HasSubstr("o_text_document was written with another tokenizer (300 tokens)"));
 }
 
 TEST_F(TokenizeCommand, AKilledRunLeavesNoIndex) {
@@ -274,7 +274,7 @@ TEST_F(TokenizeCommand, DatasetsAreInspectedVerifiedAndMerged) {
   expect_error("mkdir none && partita dataset merge x none", HasSubstr("no token files"));
   expect_error("partita dataset merge x t_text_document missing", HasSubstr("missing.idx does not exist"));
   expect_error("partita dataset index s_text_sentence --sequence-length 1000 --output o",
-               HasSubstr("fewer than the 1001"));
+               HasSubstr("one sample needs 1001"));
   expect_error("partita dataset index 0.5 s_text_sentence 0.5 t_text_document --sequence-length 2 --output o",
                HasSubstr("--samples is missing"));
   // The order of a whole epoch is written, all of its files or none.
