@@ -41,7 +41,7 @@ quickstart: setup ## from nothing to a trained model: installs, builds, trains a
 
 bench: build ## times the kernels alone, and shows what recomputation saves and costs
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
-	@for model in gpt2 llama; do build/partita bench recompute --model $$model || exit; done
+	@for model in gpt2 llama; do build/partita bench recompute --model.kind=$$model || exit; done
 
 compare: compare-setup ## times training steps and PyTorch's, interleaved (25 minutes); then -hf, -data, -tokenizers
 	@bench/train_cpu.py

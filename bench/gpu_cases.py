@@ -1,18 +1,35 @@
 """What bench/train_gpu.py compares: the cases, with the options of Partita and of its peer for each."""
 import dataclasses
 
-SHAPES = {  # layers, heads, width, length, batch a card, vocabulary; as CASES of bench/peer/models.py
-    "gpt2-124m": ["--shape", "12,12,768,1024,64,50304"],
-    "gpt2-1.5b": ["--shape", "48,25,1600,1024,8,50304"],
-    "llama-1.1b": ["--model", "llama", "--kv-heads", "4", "--ffn", "5632", "--shape", "22,32,2048,2048,8,32000"],
-    "llama-7b": ["--model", "llama", "--ffn", "11008", "--shape", "32,32,4096,4096,4,32000"],
+
+def shape(layers, heads, width, length, batch, vocabulary, *more):
+    """Keys of a model, and of the batch of a card."""
+    sizes = {"model.layers": layers, "model.heads": heads, "model.hidden_size": width, "train.sequence_length": length,
+             "train.micro_batch": batch, "model.vocab_size": vocabulary}
+    return [f"--{key}={value}" for key, value in sizes.items()] + list(more)
+
+
+LLAMA = "--model.kind=llama"
+SHAPES = {  # as CASES of bench/peer/models.py
+    "gpt2-124m": shape(12, 12, 768, 1024, 64, 50304),
+    "gpt2-1.5b": shape(48, 25, 1600, 1024, 8, 50304),
+    "llama-1.1b": shape(22, 32, 2048, 2048, 8, 32000, LLAMA, "--model.kv_heads=4", "--model.ffn_hidden_size=5632"),
+    "llama-7b": shape(32, 32, 4096, 4096, 4, 32000, LLAMA, "--model.ffn_hidden_size=11008"),
 }
-FP8, DELAYED = ["--fp8", "current"], ["--fp8", "delayed"]
+FP8, DELAYED = ["--precision.fp8=current"], ["--precision.fp8=delayed"]
+
+
+def zero(stage, *more):
+    return [f"--parallel.zero_stage={stage}", *more]
+
+
+def recompute(mode):
+    return f"--memory.recompute={mode}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Both sides train `model` on `cards` GPUs; lists are options of `partita bench step` and of the peer's script."""
+    """Both sides train `model` on `cards` GPUs; lists are keys of our configuration and options of the peer's script."""
 
     name: str
     model: str
@@ -23,8 +40,8 @@ class Case:
     warmup: int = 4
 
     def our_arguments(self, more=()):
-        return ["bench", "step", "--device", "cuda", "--precision", "bf16", *SHAPES[self.model], *self.ours, "--steps",
-                str(self.steps), "--warmup", str(self.warmup), *more]
+        return ["bench", "step", "--train.device=cuda", "--precision.compute=bf16", *SHAPES[self.model], *self.ours,
+                "--steps", str(self.steps), "--warmup", str(self.warmup), *more]
 
     def peer_arguments(self):
         """The script and its options; None where there is no peer."""
@@ -39,8 +56,8 @@ def large(name, ours, peer, cards):
     return Case(name, "llama-7b", ours, peer, cards, steps=10, warmup=3)
 
 
-def medium_sharded(zero, peer):
-    return Case(f"gpt2-1.5b-zero{zero}", "gpt2-1.5b", ["--zero", str(zero)], peer, cards=2)
+def medium_sharded(stage, peer):
+    return Case(f"gpt2-1.5b-zero{stage}", "gpt2-1.5b", zero(stage), peer, cards=2)
 
 
 TUNED_FSDP2 = ["--local-adam", "--group", "6"]
@@ -50,12 +67,12 @@ CASES = [
     Case("llama-1.1b", "llama-1.1b", [], []),
     Case("llama-1.1b-fp8", "llama-1.1b", FP8, []),
     Case("llama-1.1b-fp8-delayed", "llama-1.1b", DELAYED, []),
-    large("llama-7b", ["--states", "bf16", "--recompute", "mlp"], [], 1),
-    large("llama-7b-host", ["--offload-optimizer", "--recompute", "full"], None, 1),
-    large("llama-7b-full", ["--zero", "3", "--recompute", "full"], ["--recompute", "full", "--local-adam"], 2),
-    large("llama-7b-free", ["--zero", "3", "--recompute", "mlp"],
+    large("llama-7b", ["--precision.states=bf16", recompute("mlp")], [], 1),
+    large("llama-7b-host", ["--memory.offload_optimizer=true", recompute("full")], None, 1),
+    large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
+    large("llama-7b-free", zero(3, recompute("mlp")),
           ["--recompute", "selective", "--save", "attn,qkv", "--local-adam"], 2),
-    large("llama-7b-full-fp8", ["--zero", "3", "--recompute", "full", *FP8],
+    large("llama-7b-full-fp8", zero(3, recompute("full"), *FP8),
           ["--recompute", "full", "--local-adam"], 2),
     medium_sharded(3, [*TUNED_FSDP2, "--zero", "3"]),
     medium_sharded(2, [*TUNED_FSDP2, "--zero", "2"]),

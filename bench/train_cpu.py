@@ -66,8 +66,11 @@ class Partita:
         self.name, self.family, self.setting = name, "Partita", setting
         program = str(ROOT / "build/partita")
         launch = [program, "launch", "-n", str(setting.ranks), "--"] if setting.ranks > 1 else [program]
-        self.command = launch + ["bench", "step", "--shape", setting.shape_text, "--precision", setting.precision,
-                                 "--zero", str(zero), "--warmup", str(WARMUP)]
+        keys = {"model.layers": 0, "model.heads": 1, "model.hidden_size": 2, "train.sequence_length": 3,
+                "train.micro_batch": 4, "model.vocab_size": 5}
+        self.command = launch + ["bench", "step", *(f"--{key}={setting.shape[at]}" for key, at in keys.items()),
+                                 f"--precision.compute={setting.precision}", f"--parallel.zero_stage={zero}",
+                                 "--train.device=cpu", "--warmup", str(WARMUP)]
 
     def start(self):
         self.about = subprocess.run([self.command[0], "--version"], capture_output=True, text=True).stdout.strip()

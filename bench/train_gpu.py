@@ -3,7 +3,7 @@
 
   bench/train_gpu.py                                             # every case that the GPUs here can run
   bench/train_gpu.py --cases gpt2-124m,llama-1.1b --json result.json --append docs/performance.md
-  bench/train_gpu.py --cases llama-7b --ours "--recompute selective --recompute-full-layers 8"
+  bench/train_gpu.py --cases llama-7b --ours "--memory.recompute=selective --memory.recompute_full_layers=8"
   bench/train_gpu.py --list
 
 A case is ours, the peer, ours again, each a process of its own, so that a card that grows warm or slow within minutes
@@ -207,7 +207,7 @@ def arguments():
     p.add_argument("--library-path", help="LD_LIBRARY_PATH of the program, where its libraries lie elsewhere")
     p.add_argument("--version", help="of the program, for the entry; default: what git says")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
-    p.add_argument("--ours", default="", metavar="OPTIONS", help="more options of `partita bench step`")
+    p.add_argument("--ours", default="", metavar="OPTIONS", help="more keys of our configuration")
     p.add_argument("--only", choices=["ours", "both"], default="both", help="ours: no peer, one run a case")
     p.add_argument("--time-budget", type=float, default=float("inf"), metavar="S", help="no case is begun later than this after the first")
     p.add_argument("--limit", type=float, default=400, metavar="S", help="a run that takes longer is ended")

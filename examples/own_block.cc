@@ -15,7 +15,7 @@ class Gain final : public Block {
   }
   // What backward needs of forward, at every level of recomputation: x.
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape& shape) const override {
-    return {{"x", {shape.rows(), width_}, dtype_, Keep::entry}};
+    return {{"x", {shape.rows(), width_}, dtype_, Recompute::full}};
   }
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override { return {}; }
   [[nodiscard]] BlockTraits traits() const override { return {.kind = BlockKind::layer}; }

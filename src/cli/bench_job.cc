@@ -5,7 +5,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "partita/base/error.h"
 #include "partita/base/log.h"
@@ -28,66 +27,39 @@ namespace {
 
 constexpr int64_t kProfileSteps = 3;
 
-Batch random_batch(const BenchShape& s, uint64_t seed) {
+Batch random_batch(const Config& c, uint64_t seed) {
+  const int64_t samples = c.train.micro_batch, length = c.train.sequence_length;
+  const auto vocabulary = static_cast<uint32_t>(c.model.vocab_size);
   Batch batch;
-  for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = at::empty({s.batch, s.length}, at::kInt);
-  for (int64_t i = 0; i < s.batch * s.length; ++i) {
+  for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = at::empty({samples, length}, at::kInt);
+  for (int64_t i = 0; i < samples * length; ++i) {
     const auto bits = philox({static_cast<uint32_t>(i), 0, 0, 0}, philox_key(seed));
-    batch.tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[0] % static_cast<uint32_t>(s.vocabulary));
-    batch.labels.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[1] % static_cast<uint32_t>(s.vocabulary));
-    batch.positions.data_ptr<int32_t>()[i] = static_cast<int32_t>(i % s.length);
+    batch.tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[0] % vocabulary);
+    batch.labels.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[1] % vocabulary);
+    batch.positions.data_ptr<int32_t>()[i] = static_cast<int32_t>(i % length);
   }
-  for (int64_t i = 0; i < s.batch; ++i) batch.samples.push_back(i);
+  for (int64_t i = 0; i < samples; ++i) batch.samples.push_back(i);
   return batch;
 }
 
 }  // namespace
 
-BenchShape parse_bench_shape(const std::string& text) {
-  std::vector<int64_t> numbers;
-  const char *at = text.data(), *end = text.data() + text.size();
-  while (true) {
-    int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || value < 1) break;
-    numbers.push_back(value);
-    if (next == end) at = end;
-    if (next == end || *next != ',') break;
-    at = next + 1;
-  }
-  if (at != end || numbers.size() != 6)
-    throw UsageError("--shape " + text + ": expected six numbers, layers,heads,width,length,batch,vocabulary");
-  return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
-}
-
-Config bench_config(const BenchArguments& a, const BenchShape& s, Recompute recompute, int ranks) {
-  Config c;
-  c.model = {.kind = find_enum<ModelKind>(a.model).value(),
-             .layers = s.layers,
-             .hidden_size = s.width,
-             .heads = s.heads,
-             .kv_heads = a.kv_heads,
-             .ffn_hidden_size = a.ffn,
-             .vocab_size = s.vocabulary,
-             .max_length = s.length,
-             .dropout = a.dropout,
-             .embedding_dropout = a.dropout,
-             .attention_dropout = a.dropout};
-  c.train.sequence_length = s.length;
-  c.train.micro_batch = s.batch;
-  // Sizes beyond any memory are reported by the configuration's own checks.
-  if (__builtin_mul_overflow(s.batch * ranks, a.micro_batches, &c.train.global_batch))
-    fail("--micro-batches {} x {} samples: too many", a.micro_batches, s.batch * ranks);
-  c.precision.compute = parse_dtype(a.precision);
-  c.precision.states = parse_dtype(a.states);
-  c.precision.fp8 = find_enum<Fp8Recipe>(a.fp8).value();
-  c.memory.recompute = recompute;
-  c.kernels.cuda_graph = find_enum<Switch>(a.cuda_graph).value();
-  c.memory.offload_optimizer = a.offload_optimizer;
-  c.memory.offload_activations = a.offload_activations;
-  c.memory.recompute_full_layers = a.full_layers;
-  c.debug.poison = a.poison;
-  c.parallel.zero_stage = a.zero;
+Config bench_config(const BenchArguments& a, int ranks) {
+  Config small;
+  small.model = {.layers = 6,
+                 .hidden_size = 384,
+                 .heads = 6,
+                 .vocab_size = 4096,
+                 .dropout = 0,
+                 .embedding_dropout = 0,
+                 .attention_dropout = 0};
+  small.train.sequence_length = 256;
+  small.train.micro_batch = 8;
+  ConfigSources sources;
+  Config c = load_config(a.file, a.settings, &sources, small);
+  complete_model(c);
+  if (!sources.contains("model.max_length")) c.model.max_length = c.train.sequence_length;
+  if (!sources.contains("train.global_batch")) c.train.global_batch = c.train.micro_batch * ranks;
   validate_step(c, ranks);
   return c;
 }
@@ -97,16 +69,19 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-BenchJob::BenchJob(const BenchArguments& a) : arguments(a), shape(parse_bench_shape(a.shape)), mesh(world, device) {
+BenchJob::BenchJob(const BenchArguments& a)
+    : arguments(a),
+      config(bench_config(a, world.size())),
+      device(select_device(config.train.device, world)),
+      mesh(world, device) {
   log::configure(world.rank(), world.size());
-  configure_threads(world, 0);
-  if (a.tune && (device.is_cpu() || a.deterministic))
-    fail("--tune {}: there is nothing to choose; leave it out", device.is_cpu() ? "on the CPU" : "--deterministic");
-  (void)bench_config(a, shape, Recompute::none, world.size());  // raises configuration errors before batches are made
-  set_deterministic(a.deterministic);
-  set_stream_delays(a.delay_streams, static_cast<uint64_t>(world.rank()));
-  for (int64_t m = 0; m < a.micro_batches; ++m)
-    batches.push_back(random_batch(shape, static_cast<uint64_t>(world.rank() + world.size() * m)));
+  configure_threads(world, config.train.threads);
+  set_deterministic(config.kernels.deterministic);
+  set_stream_delays(config.debug.delay_streams, static_cast<uint64_t>(world.rank()));
+  // Refused before batches are made.
+  (void)tunes_matmul(config.kernels.tune_matmul, device.is_cuda(), is_deterministic(), a.steps);
+  for (int64_t m = 0; m < accumulation_steps(config, world.size()); ++m)
+    batches.push_back(random_batch(config, static_cast<uint64_t>(world.rank() + world.size() * m)));
 }
 
 namespace {
@@ -114,7 +89,8 @@ namespace {
 // Error: not enough free memory.
 Config fitting_config(const BenchJob& job, Recompute recompute) {
   const int ranks = job.world.size();
-  const Config config = bench_config(job.arguments, job.shape, recompute, ranks);
+  Config config = job.config;
+  config.memory.recompute = recompute;
   job.mesh.data().barrier();  // all ranks have freed the memory of the previous run
   CommunicatorPeers peers(job.mesh.data());
   // Collective: no rank allocates while another still measures free memory.
@@ -141,11 +117,12 @@ void BenchModel::step() {
 }
 
 void BenchModel::tune() {
-  MatmulTuner tuner(
-      job_.mesh.data(), {.name = matmul_library(job_.device)},
-      {.kept = job_.arguments.tuning_file, .shared = {}, .tune = job_.arguments.tune, .record_steps = [this](bool on) {
-         engine_->record_steps(on);
-       }});
+  MatmulTuner tuner(job_.mesh.data(), {.name = matmul_library(job_.device)},
+                    {.kept = {},
+                     .shared = config_.kernels.tuning_file,
+                     .tune = tunes_matmul(config_.kernels.tune_matmul, job_.device.is_cuda(), is_deterministic(),
+                                          job_.arguments.steps),
+                     .record_steps = [this](bool on) { engine_->record_steps(on); }});
   const std::vector<double> timed = seconds_;
   for (; tuner.running(); ++uncounted_steps_) {
     tuner.before_step();
@@ -180,34 +157,39 @@ int64_t BenchModel::activation_bytes() const {
 }
 
 nlohmann::ordered_json BenchModel::json() const {
-  const BenchArguments& a = job_.arguments;
+  const Config& c = config_;
   const EngineMemory m = engine_->memory();
-  const auto tokens = static_cast<double>(config_.train.global_batch * job_.shape.length);
+  const auto tokens = static_cast<double>(c.train.global_batch * c.train.sequence_length);
   const double middle = median(seconds_);
   const auto [least, most] = std::ranges::minmax(seconds_);
-  nlohmann::ordered_json line = {{"model", a.model},
-                                 {"shape", a.shape},
-                                 {"device", a.device},
-                                 {"precision", a.precision},
-                                 {"states", a.states},
-                                 {"fp8", a.fp8},
-                                 {"zero", a.zero},
+  nlohmann::ordered_json line = {{"model", name_of(c.model.kind)},
+                                 {"layers", c.model.layers},
+                                 {"hidden_size", c.model.hidden_size},
+                                 {"heads", c.model.heads},
+                                 {"vocab_size", c.model.vocab_size},
+                                 {"sequence_length", c.train.sequence_length},
+                                 {"micro_batch", c.train.micro_batch},
+                                 {"global_batch", c.train.global_batch},
+                                 {"device", job_.device.is_cuda() ? "cuda" : "cpu"},
+                                 {"compute", name_of(c.precision.compute)},
+                                 {"states", name_of(c.precision.states)},
+                                 {"fp8", name_of(c.precision.fp8)},
+                                 {"zero_stage", c.parallel.zero_stage},
                                  {"ranks", job_.world.size()},
                                  {"threads", at::get_num_threads()},
-                                 {"micro_batches", a.micro_batches},
-                                 {"recompute", name_of(config_.memory.recompute)},
-                                 {"recompute_full_layers", a.full_layers},
+                                 {"recompute", name_of(c.memory.recompute)},
+                                 {"recompute_full_layers", c.memory.recompute_full_layers},
                                  {"tokens_per_s", tokens / middle},
                                  {"tokens_per_s_rank", tokens / middle / job_.world.size()},
                                  {"ms", middle * 1e3},
                                  {"ms_min", least * 1e3},
                                  {"ms_max", most * 1e3},
-                                 {"steps", a.steps},
+                                 {"steps", job_.arguments.steps},
                                  {"tuned_products", tuned_products_},
-                                 {"params_m", static_cast<double>(parameter_count(config_.model)) / 1e6},
+                                 {"params_m", static_cast<double>(parameter_count(c.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
-                                 {"offload_optimizer", a.offload_optimizer},
-                                 {"offload_activations", a.offload_activations},
+                                 {"offload_optimizer", c.memory.offload_optimizer},
+                                 {"offload_activations", c.memory.offload_activations},
                                  {"host_bytes", m.host},
                                  {"activation_bytes", activation_bytes()},
                                  {"loss_first", losses_.front()},
@@ -218,12 +200,11 @@ nlohmann::ordered_json BenchModel::json() const {
 
 void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
   const Config& c = config_;
-  const int64_t length = job_.shape.length;
+  const int64_t length = c.train.sequence_length;
   const double rate = line.at("tokens_per_s_rank").get<double>();
   const double full = rate * training_flops(c.model, length, AttentionCount::full);
   const double causal = rate * training_flops(c.model, length, AttentionCount::causal);
-  const double again =
-      rate * repeated_flops(c.model, length, keep_of(c.memory.recompute), c.memory.recompute_full_layers);
+  const double again = rate * repeated_flops(c.model, length, c.memory.recompute, c.memory.recompute_full_layers);
   line["tflops_full"] = full / 1e12;
   line["tflops_causal"] = causal / 1e12;
   const DeviceUse use = device_use(job_.device);

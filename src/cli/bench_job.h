@@ -2,18 +2,17 @@
 // are timed.
 //
 //   BenchJob job(arguments);
-//   BenchModel model(job, Recompute::none);
+//   BenchModel model(job, job.config.memory.recompute);
 //   while (model.steps() < arguments.warmup + arguments.steps) model.step();
 //   log::print(model.json().dump());
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "partita/comm/device.h"
@@ -22,28 +21,17 @@
 
 namespace partita::cli {
 struct BenchArguments {
-  std::string shape = "6,6,384,256,8,4096";
-  std::string model = "gpt2", precision = "fp32", states = "fp32", recompute = "none", fp8 = "off", device = "cpu",
-              cuda_graph = "auto";
-  int64_t kv_heads = 0, ffn = 0, full_layers = 0, zero = 0, micro_batches = 1, steps = 14, warmup = 4;
-  float dropout = 0;
-  std::string tuning_file, profile;
-  bool tune = false;
-  bool json = false, deterministic = false, offload_optimizer = false;
-  int64_t offload_activations = 0;
-  bool poison = false;
-  int64_t delay_streams = 0;
+  std::filesystem::path file;         // configuration; empty: defaults
+  std::vector<std::string> settings;  // overrides of its keys
+  std::string profile;
+  int64_t steps = 14, warmup = 4;
+  bool json = false;
 };
 
-struct BenchShape {
-  int64_t layers, heads, width, length, batch, vocabulary;
-};
-
-// Error (wrong usage): not six numbers.
-[[nodiscard]] BenchShape parse_bench_shape(const std::string&);
-
-// The equivalent `partita train` configuration: everything that a bench specifies about model and training.
-[[nodiscard]] Config bench_config(const BenchArguments&, const BenchShape&, Recompute, int ranks);
+// The configuration of a bench on `ranks` ranks: that of a small GPT-2, the file, then the settings. model.max_length
+// and train.global_batch, where neither sets them, are one sample of train.sequence_length, and one micro-batch per
+// rank. Errors: those of load_config and validate_step.
+[[nodiscard]] Config bench_config(const BenchArguments&, int ranks);
 
 [[nodiscard]] double median(std::vector<double>);
 
@@ -52,9 +40,9 @@ struct BenchJob {
   explicit BenchJob(const BenchArguments&);
 
   const BenchArguments& arguments;
-  BenchShape shape;
   World world = World::connect({});
-  at::Device device = select_device(parse_device(arguments.device), world);
+  Config config;
+  at::Device device;
   Mesh mesh;
   std::vector<Batch> batches;
 };
@@ -65,7 +53,8 @@ class BenchModel {
   BenchModel(BenchJob&, Recompute);
 
   void step();
-  // Selects matmul algorithms: from --tuning-file, or with --tune by measuring in steps that are not timed.
+  // Selects matmul algorithms as a training run does (kernels.tune_matmul, kernels.tuning_file), in steps that are not
+  // timed.
   void tune();
   // Runs three more untimed steps traced into --profile, with a table; does nothing without that option.
   void profile();

@@ -30,8 +30,11 @@ void bench_recompute(const BenchArguments& a) {
 
   const BenchModel& none = models.front();
   if (!a.json) {
-    log::print(fmt::format("{} {}, {}, ranks: {}, threads: {}, steps: {}", a.model, a.shape, a.precision,
-                           job.world.size(), at::get_num_threads(), a.steps));
+    const Config& c = job.config;
+    log::print(fmt::format("{}, {} layers of {} channels, {} x {} tokens, {}, ranks: {}, threads: {}, steps: {}",
+                           name_of(c.model.kind), c.model.layers, c.model.hidden_size, c.train.micro_batch,
+                           c.train.sequence_length, name_of(c.precision.compute), job.world.size(),
+                           at::get_num_threads(), a.steps));
     log::print(fmt::format("{:<10} {:>12} {:>14} {:>8} {:>10} {:>8} {:>10}", "recompute", "activations", "memory saved",
                            "", "step", "added", "loss"));
   }

@@ -13,7 +13,7 @@ void bench_step(const BenchArguments& a) {
   const double before = process_age();
   const Timer timer;
   BenchJob job(a);
-  BenchModel model(job, find_enum<Recompute>(a.recompute).value());
+  BenchModel model(job, job.config.memory.recompute);
   model.step();
   const double first = before + timer.seconds();
   model.tune();

@@ -97,11 +97,12 @@ class Cases(unittest.TestCase):
         program = os.environ.get("PARTITA")
         if not program:
             self.skipTest("PARTITA names no program")
-        text = subprocess.run([program, "bench", "step", "--help"], capture_output=True, text=True, check=True).stdout
+        text = "".join(subprocess.run([program, *command, "--help"], capture_output=True, text=True, check=True).stdout
+                       for command in (["bench", "step"], ["train"]))
         for case in gpu_cases.CASES:
             for word in case.our_arguments():
                 if word.startswith("--"):
-                    self.assertIn(word, text, case.name)
+                    self.assertIn(word.split("=")[0].removeprefix("--"), text, case.name)
 
 
 class WholeRun(unittest.TestCase):

@@ -5,12 +5,30 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "partita/base/file.h"
 #include "tests/cli/process.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal::test {
 namespace {
 
 using testing::HasSubstr;
+
+using namespace std::string_literals;
+
+// A model so small that a step takes milliseconds.
+std::vector<std::string> bench(const char* kind, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> command = {"bench",
+                                      kind,
+                                      "--model.layers=3",
+                                      "--model.heads=2",
+                                      "--model.hidden_size=28",
+                                      "--train.sequence_length=19",
+                                      "--train.micro_batch=3",
+                                      "--model.vocab_size=61"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
 
 std::vector<nlohmann::json> json_lines(const std::string& text) {
   std::vector<nlohmann::json> lines;
@@ -23,9 +41,10 @@ class Recompute : public testing::TestWithParam<std::tuple<const char*, const ch
 
 TEST_P(Recompute, SavesMemoryAndChangesNothing) {
   const auto [model, precision] = GetParam();
-  const Result r =
-      partita({"bench", "recompute", "--json", "--model", model, "--precision", precision, "--shape", "3,2,28,19,3,61",
-               "--dropout", "0.1", "--micro-batches", "2", "--steps", "3", "--warmup", "1"});
+  const Result r = partita(
+      bench("recompute", {"--json", "--model.kind="s + model, "--precision.compute="s + precision,
+                          "--model.dropout=0.1", "--model.embedding_dropout=0.1", "--model.attention_dropout=0.1",
+                          "--train.global_batch=6", "--steps", "3", "--warmup", "1"}));
   ASSERT_EQ(r.code, 0) << r.error;
   const std::vector<nlohmann::json> lines = json_lines(r.output);
   ASSERT_EQ(lines.size(), 4U) << r.output;
@@ -50,15 +69,15 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                          testing::Combine(testing::Values("gpt2", "llama"), testing::Values("fp32", "bf16")));
 
 TEST(Bench, StepSaysHowFastInBothConventions) {
-  const Result r = partita({"bench", "step", "--shape", "2,2,28,19,3,61", "--ffn", "40", "--recompute-full-layers", "1",
-                            "--steps", "2", "--warmup", "1"});
+  const Result r = partita(bench(
+      "step", {"--model.ffn_hidden_size=40", "--memory.recompute_full_layers=1", "--steps", "2", "--warmup", "1"}));
   ASSERT_EQ(r.code, 0) << r.error;
   const nlohmann::json line = json_lines(r.output).at(0);
   // Matrices, biases and norms of the layers; head; last norm.
-  const int64_t n = 2 * ((4 * 28 * 28 + 2 * 28 * 40) + (3 * 28 + 28 + 40 + 28) + 4 * 28) + 28 * 61 + 2 * 28;
+  const int64_t n = 3 * ((4 * 28 * 28 + 2 * 28 * 40) + (3 * 28 + 28 + 40 + 28) + 4 * 28) + 28 * 61 + 2 * 28;
   const double rate = line.at("tokens_per_s_rank");
-  EXPECT_NEAR(line.at("tflops_full").get<double>() / rate * 1e12, 6.0 * n + 12 * 2 * 28 * 19, 1);
-  EXPECT_NEAR(line.at("tflops_causal").get<double>() / rate * 1e12, 6.0 * n + 6 * 2 * 28 * 19, 1);
+  EXPECT_NEAR(line.at("tflops_full").get<double>() / rate * 1e12, 6.0 * n + 12 * 3 * 28 * 19, 1);
+  EXPECT_NEAR(line.at("tflops_causal").get<double>() / rate * 1e12, 6.0 * n + 6 * 3 * 28 * 19, 1);
   EXPECT_EQ(line.at("recompute_full_layers"), 1);
   EXPECT_FALSE(line.contains("card"));
   EXPECT_GT(line.at("first_step_s"), 0.0);
@@ -66,35 +85,76 @@ TEST(Bench, StepSaysHowFastInBothConventions) {
 }
 
 TEST(Bench, OffloadOnTheCpuIsAnError) {
-  for (const auto& [option, value] : {std::pair("--offload-optimizer", ""), std::pair("--offload-activations", "3")}) {
-    std::vector<std::string> command = {"bench", "step", "--shape", "3,2,28,19,3,61", option};
-    if (*value != 0) command.emplace_back(value);
-    const Result r = partita(command);
-    EXPECT_NE(r.code, 0);
+  for (const char* setting : {"--memory.offload_optimizer=true", "--memory.offload_activations=3"}) {
+    const Result r = partita(bench("step", {setting}));
+    EXPECT_EQ(r.code, 1);
     EXPECT_THAT(r.error, HasSubstr("everything is in host memory already"));
   }
 }
 
-TEST(Bench, OptionsThatDoNotFitAreSaid) {
-  const auto error = [](std::vector<std::string> more) {
-    std::vector<std::string> command = {"bench", "step", "--shape", "3,2,28,19,3,61"};
-    command.insert(command.end(), more.begin(), more.end());
-    const Result r = partita(command);
+TEST(Bench, SettingsThatDoNotFitAreErrors) {
+  const auto error = [](const char* setting) {
+    const Result r = partita(bench("step", {setting}));
     EXPECT_EQ(r.code, 1) << r.output;
     return r.error;
   };
-  EXPECT_THAT(error({"--recompute-full-layers", "4"}), HasSubstr("recompute_full_layers is 4, the model has 3 layers"));
-  EXPECT_THAT(error({"--offload-activations", "4"}), HasSubstr("offload_activations is 4, the model has 3 layers"));
-  EXPECT_THAT(error({"--states", "bf16"}), HasSubstr("states in bf16 need compute in bf16"));
-  EXPECT_THAT(error({"--fp8", "current"}), HasSubstr("FP8 matrix products need"));
-  EXPECT_THAT(error({"--tune"}), HasSubstr("--tune on the CPU"));
+  EXPECT_THAT(error("--memory.recompute_full_layers=4"),
+              HasSubstr("recompute_full_layers is 4, the model has 3 layers"));
+  EXPECT_THAT(error("--memory.offload_activations=4"), HasSubstr("offload_activations is 4, the model has 3 layers"));
+  EXPECT_THAT(error("--precision.states=bf16"), HasSubstr("states in bf16 need compute in bf16"));
+  EXPECT_THAT(error("--precision.fp8=current"), HasSubstr("FP8 matrix products need"));
+  EXPECT_THAT(error("--kernels.tune_matmul=true"), HasSubstr("kernels.tune_matmul is true on the CPU"));
+  EXPECT_THAT(error("--model.heads=3"), HasSubstr("heads"));
+}
+
+TEST(Bench, TakesAFileSettingsAndDefaults) {
+  const TemporaryDirectory folder;
+  write_file(folder / "c.toml",
+             "[model]\nlayers = 1\nhidden_size = 12\nheads = 3\nvocab_size = 50\nmax_length = 32\n"
+             "[train]\nsequence_length = 16\nmicro_batch = 2\nglobal_batch = 8\n");
+  const std::vector<std::string> end = {"--steps", "1", "--warmup", "0"};
+  std::vector<std::string> command = {"bench", "step", (folder / "c.toml").string(), "--model.layers=2"};
+  command.insert(command.end(), end.begin(), end.end());
+  Result r = partita(command);
+  ASSERT_EQ(r.code, 0) << r.error;
+  nlohmann::json line = json_lines(r.output).at(0);
+  EXPECT_EQ(line.at("layers"), 2);
+  EXPECT_EQ(line.at("hidden_size"), 12);
+  EXPECT_EQ(line.at("global_batch"), 8);
+  // Without a file: one micro-batch per rank.
+  command = {"launch",
+             "-n",
+             "2",
+             "--",
+             "bench",
+             "step",
+             "--model.layers=1",
+             "--model.hidden_size=12",
+             "--model.heads=3",
+             "--train.micro_batch=3",
+             "--train.sequence_length=2000",
+             "--model.vocab_size=50"};
+  command.insert(command.end(), end.begin(), end.end());
+  r = partita(command);
+  ASSERT_EQ(r.code, 0) << r.error;
+  line = json_lines(r.output).at(0);
+  EXPECT_EQ(line.at("global_batch"), 6);
+  EXPECT_EQ(line.at("sequence_length"), 2000);  // beyond the default of model.max_length
+}
+
+TEST(Bench, UnknownKeysAreWrongUsage) {
+  for (const char* kind : {"step", "recompute"}) {
+    const Result r = partita(bench(kind, {"--model.layer=3"}));
+    EXPECT_EQ(r.code, 2);
+    EXPECT_THAT(r.error, HasSubstr("did you mean 'model.layers'?"));
+  }
 }
 
 TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
-  const std::vector<std::string> plain = {"launch",         "-n",     "2", "--",      "bench", "step",     "--shape",
-                                          "3,2,28,19,2,61", "--zero", "3", "--steps", "3",     "--warmup", "1"};
+  std::vector<std::string> plain = bench("step", {"--parallel.zero_stage=3", "--steps", "3", "--warmup", "1"});
+  plain.insert(plain.begin(), {"launch", "-n", "2", "--"});
   std::vector<std::string> late = plain;
-  late.insert(late.end(), {"--poison", "--delay-streams", "3000"});
+  late.insert(late.end(), {"--debug.poison=true", "--debug.delay_streams=3000"});
   const Result a = partita(plain), b = partita(late);
   ASSERT_EQ(a.code, 0) << a.error;
   ASSERT_EQ(b.code, 0) << b.error;
@@ -102,15 +162,6 @@ TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
   EXPECT_EQ(of_plain.at("loss_last"), of_late.at("loss_last"));
   EXPECT_NE(of_plain.at("loss_last"), of_plain.at("loss_first"));
   EXPECT_GT(of_late.at("ms"), 1.5 + of_plain.at("ms").get<double>());  // they were late
-}
-
-TEST(Bench, WrongShapesAreWrongUsage) {
-  for (const char* shape : {"3,2,28,19,3", "3,2,28,19,3,61,7", "3,2,0,19,3,61", "3,2,28,19,3,x", ""}) {
-    const Result r = partita({"bench", "recompute", "--shape", shape});
-    EXPECT_EQ(r.code, 2) << shape;
-    EXPECT_THAT(r.error, HasSubstr("six numbers")) << shape;
-  }
-  EXPECT_THAT(partita({"bench", "step", "--shape", "1,3,28,19,3,61"}).error, HasSubstr("heads"));
 }
 
 }  // namespace

@@ -82,8 +82,9 @@ TEST(Sizes, OfAnOrderOfSamples) {
 }
 
 TEST(Sizes, OfACommandsOptions) {
-  expect_sentence(partita({"bench", "step", "--shape", "2,2,32,16,2,50", "--micro-batches", "4611686018427387904"}));
-  expect_sentence(partita({"bench", "step", "--shape", "1000,64,65536,4096,64,50000"}));
+  expect_sentence(partita({"bench", "step", "--train.micro_batch=1073741824"}));
+  expect_sentence(partita({"bench", "step", "--model.layers=1000", "--model.hidden_size=65536", "--model.heads=64",
+                           "--train.sequence_length=4096", "--train.micro_batch=64"}));
 }
 
 TEST(Names, InMessagesMoveNoCursor) {

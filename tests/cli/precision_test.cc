@@ -28,8 +28,10 @@ bool has_bf16_instructions(const char* set) { return *set == '\0' && __builtin_c
 
 // First and last loss of some steps on random tokens.
 std::pair<double, double> losses(const char* set, const char* model, const char* precision) {
-  const Result r = partita_on(set, {"bench", "step", "--model", model, "--precision", precision, "--shape",
-                                    "2,4,64,40,3,101", "--steps", "5", "--warmup", "1"});
+  const Result r = partita_on(
+      set, {"bench", "step", std::string("--model.kind=") + model, std::string("--precision.compute=") + precision,
+            "--model.layers=2", "--model.heads=4", "--model.hidden_size=64", "--train.sequence_length=40",
+            "--train.micro_batch=3", "--model.vocab_size=101", "--steps", "5", "--warmup", "1"});
   EXPECT_EQ(r.code, 0) << r.error;
   const nlohmann::json line = nlohmann::json::parse(r.output, nullptr, false);
   if (!line.is_object()) return {0, 0};
@@ -81,7 +83,7 @@ TEST(Precision, Bf16TrainsEvaluatesAndGeneratesOnEveryInstructionSet) {
 }
 
 TEST(Precision, UnknownLimitsAreRefused) {
-  const Result r = partita_on("avx3", {"bench", "step", "--shape", "1,2,8,8,1,16", "--steps", "1", "--warmup", "0"});
+  const Result r = partita_on("avx3", {"bench", "step", "--model.layers=1", "--steps", "1", "--warmup", "0"});
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.error, AllOf(HasSubstr("PARTITA_MAX_ISA is 'avx3'"), HasSubstr("baseline, avx2, avx512")));
 }

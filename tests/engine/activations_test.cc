@@ -78,34 +78,36 @@ at::Tensor byte_tensor(int64_t count) { return at::empty({count}, at::TensorOpti
 struct Model {
   explicit Model(std::mt19937& random) {
     static constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16, DType::uint8};
-    static constexpr Keep kFrom[] = {Keep::entry, Keep::attention, Keep::selective, Keep::all, Keep::never};
-    static constexpr Keep kKeeps[] = {Keep::nothing, Keep::entry, Keep::attention, Keep::selective, Keep::all};
+    static constexpr std::optional<Recompute> kSavedUpTo[] = {Recompute::full, Recompute::mlp, Recompute::selective,
+                                                              Recompute::none, std::nullopt};
+    static constexpr BlockRecompute kModes[] = {std::nullopt, Recompute::full, Recompute::mlp, Recompute::selective,
+                                                Recompute::none};
     const auto buffers = [&](unsigned most) {
       std::vector<BufferSpec> list;
       for (unsigned i = random() % (most + 1); i > 0; --i)
         list.push_back({"buffer",
                         {static_cast<int64_t>(random() % 3), static_cast<int64_t>(1 + random() % 9)},
                         kDTypes[random() % 4],
-                        kFrom[random() % 5]});
+                        kSavedUpTo[random() % 5]});
       return list;
     };
     for (unsigned b = 1 + random() % 5; b > 0; --b) {
       blocks.push_back(std::make_unique<ListBlock>(buffers(6), buffers(4)));
-      keeps.push_back(kKeeps[random() % 5]);
+      recompute.push_back(kModes[random() % 5]);
     }
     shape = {.samples = 1 + static_cast<int64_t>(random() % 3), .length = 1 + static_cast<int64_t>(random() % 11)};
     width = 1 + static_cast<int64_t>(random() % 20);
     dtype = kDTypes[random() % 3];
     slots = 1 + static_cast<int>(random() % 3);
-    const std::vector<int64_t> bytes = Activations::kept_bytes(blocks, shape, keeps);
+    const std::vector<int64_t> bytes = Activations::kept_bytes(blocks, shape, recompute);
     for (int slot = 0; slot < slots; ++slot)
       for (const int64_t count : bytes) kept.push_back(count > 0 ? byte_tensor(count) : at::Tensor());
   }
-  [[nodiscard]] Activations activations() const { return {blocks, shape, keeps, kept, width, dtype}; }
+  [[nodiscard]] Activations activations() const { return {blocks, shape, recompute, kept, width, dtype}; }
   [[nodiscard]] int count() const { return static_cast<int>(blocks.size()); }
 
   Blocks blocks;
-  std::vector<Keep> keeps;
+  std::vector<BlockRecompute> recompute;
   Shape shape;
   int64_t width = 1;
   DType dtype = DType::fp32;
@@ -113,19 +115,22 @@ struct Model {
   std::vector<at::Tensor> kept;  // [slot * blocks + block]
 };
 
-// The definition of the levels: what is kept from a level on is kept at it and above; 'never', at none.
-bool is_kept(Keep level, Keep from) { return from != Keep::never && static_cast<int>(level) >= static_cast<int>(from); }
+// The definition of the modes: what is saved up to a mode is saved in it and in weaker ones.
+bool is_kept(BlockRecompute mode, std::optional<Recompute> saved_up_to) {
+  return mode.has_value() && saved_up_to.has_value() && static_cast<int>(*mode) <= static_cast<int>(*saved_up_to);
+}
 
 TEST(Activations, BytesAreTheSumsOfTheLists) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
     const Model m(random);
-    const std::vector<int64_t> bytes = Activations::kept_bytes(m.blocks, m.shape, m.keeps);
+    const std::vector<int64_t> bytes = Activations::kept_bytes(m.blocks, m.shape, m.recompute);
     ASSERT_EQ(bytes.size(), m.blocks.size());
     int64_t shared = 0, scratch = 0;
     for (size_t b = 0; b < bytes.size(); ++b) {
       int64_t kept = 0, rest = 0, temporary = 0;
-      for (const BufferSpec& s : m.blocks[b]->saved(m.shape)) (is_kept(m.keeps[b], s.from) ? kept : rest) += aligned(s);
+      for (const BufferSpec& s : m.blocks[b]->saved(m.shape))
+        (is_kept(m.recompute[b], s.saved_up_to) ? kept : rest) += aligned(s);
       for (const BufferSpec& s : m.blocks[b]->scratch(m.shape)) temporary += aligned(s);
       EXPECT_EQ(bytes[b], kept);
       shared = std::max(shared, rest);
@@ -133,7 +138,7 @@ TEST(Activations, BytesAreTheSumsOfTheLists) {
     }
     const BufferSpec stream{"stream", {m.shape.rows(), m.width}, m.dtype};
     const Activations::TemporaryBytes temporary =
-        Activations::temporary_bytes(m.blocks, m.shape, m.keeps, m.width, m.dtype);
+        Activations::temporary_bytes(m.blocks, m.shape, m.recompute, m.width, m.dtype);
     EXPECT_EQ(temporary.shared, shared);
     EXPECT_EQ(temporary.scratch, scratch);
     EXPECT_EQ(temporary.outputs, 3 * aligned(stream) + 64);
@@ -156,7 +161,7 @@ TEST(Activations, BuffersHaveTheShapesOfTheListsAndLieWhereTheyBelong) {
         ASSERT_EQ(saved.slots.size(), specs.size());
         ASSERT_EQ(saved.kept.size(), specs.size());
         for (size_t i = 0; i < specs.size(); ++i) {
-          EXPECT_EQ(saved.kept[i], is_kept(m.keeps[block], specs[i].from));
+          EXPECT_EQ(saved.kept[i], is_kept(m.recompute[block], specs[i].saved_up_to));
           EXPECT_EQ(saved.slots[i].sizes(), at::IntArrayRef(specs[i].shape));
           EXPECT_EQ(saved.slots[i].scalar_type(), scalar_type(specs[i].dtype));
           const at::Tensor& memory = m.kept[static_cast<size_t>(slot * m.count() + b)];
@@ -215,7 +220,7 @@ TEST(Activations, KeptBuffersSurviveWhateverIsShared) {
 }
 
 std::vector<BufferSpec> list(int64_t kept, int64_t rest) {
-  return {{"kept", {kept}, DType::uint8, Keep::entry}, {"rest", {rest}, DType::uint8, Keep::all}};
+  return {{"kept", {kept}, DType::uint8, Recompute::full}, {"rest", {rest}, DType::uint8, Recompute::none}};
 }
 
 // Blocks and slots share what they do not save and their scratch: one memory, of the size of the largest.
@@ -223,9 +228,9 @@ TEST(Activations, WhatIsNotKeptLiesInOneMemory) {
   Blocks blocks;
   blocks.push_back(std::make_unique<ListBlock>(list(3, 100), list(10, 0)));
   blocks.push_back(std::make_unique<ListBlock>(list(5, 700), list(200, 1)));
-  const std::vector<Keep> keeps = {Keep::entry, Keep::entry};
+  const std::vector<BlockRecompute> recompute = {Recompute::full, Recompute::full};
   const std::vector<at::Tensor> kept = {byte_tensor(64), byte_tensor(64), byte_tensor(64), byte_tensor(64)};
-  Activations a(blocks, {}, keeps, kept, 1, DType::fp32);
+  Activations a(blocks, {}, recompute, kept, 1, DType::fp32);
   EXPECT_EQ(a.temporary_bytes(), 704 + 256 + 64 + 4 * 64);
   for (int slot = 0; slot < 2; ++slot)
     for (int b = 0; b < 2; ++b) {
@@ -240,8 +245,8 @@ TEST(Activations, ViewsOutliveTheObject) {
   blocks.push_back(std::make_unique<ListBlock>(list(3, 100), list(10, 0)));
   at::Tensor kept, rest, branch;
   {
-    const std::vector<Keep> keeps = {Keep::entry};
-    Activations a(blocks, {}, keeps, std::vector<at::Tensor>{byte_tensor(64)}, 7, DType::bf16);
+    const std::vector<BlockRecompute> recompute = {Recompute::full};
+    Activations a(blocks, {}, recompute, std::vector<at::Tensor>{byte_tensor(64)}, 7, DType::bf16);
     kept = a.saved(0, 0)[0], rest = a.saved(0, 0)[1], branch = a.outputs().branch;
   }
   fill(kept, 1), fill(rest, 2), fill(branch, 3);
@@ -251,10 +256,10 @@ TEST(Activations, ViewsOutliveTheObject) {
 TEST(Activations, TooLittleMemoryIsAnError) {
   Blocks blocks;
   blocks.push_back(std::make_unique<ListBlock>(list(100, 1), list(1, 1)));
-  const std::vector<Keep> keeps = {Keep::entry};
+  const std::vector<BlockRecompute> recompute = {Recompute::full};
   const auto error = [&](at::Tensor memory) {
     return error_message(
-        [&] { Activations(blocks, {}, keeps, std::vector<at::Tensor>{std::move(memory)}, 1, DType::fp32); });
+        [&] { Activations(blocks, {}, recompute, std::vector<at::Tensor>{std::move(memory)}, 1, DType::fp32); });
   };
   EXPECT_THAT(error(byte_tensor(127)), HasSubstr("127 bytes for 128"));
   EXPECT_THAT(error({}), HasSubstr("0 bytes for 128"));

@@ -15,7 +15,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
     for (int stage = 0; stage <= 3; ++stage)
       for (const auto& [compute, states] : {std::pair(DType::fp32, DType::fp32), std::pair(DType::bf16, DType::fp32),
                                             std::pair(DType::bf16, DType::bf16), std::pair(DType::fp16, DType::fp32)})
-        for (const Keep keep : {Keep::all, Keep::selective, Keep::attention, Keep::entry})
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::mlp, Recompute::full})
           for (const int micro_batches : {1, 2})
             for (const int lora : {0, 3})
               for (const int offload : {0, 1, 2}) {
@@ -23,8 +23,8 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
                              .lora = {.rank = lora, .targets = lora > 0 ? "q_proj,v_proj" : ""},
                              .stage = stage,
                              .micro_batches = micro_batches,
-                             .keep = keep,
-                             .full_recompute_layers = keep == Keep::selective ? 2 : 0,
+                             .recompute = recompute,
+                             .full_recompute_layers = recompute == Recompute::selective ? 2 : 0,
                              .compute = compute,
                              .states = states,
                              .offload = {.optimizer = offload > 0, .activations = offload == 2 ? 4 : 0, .copies = {}}};
@@ -37,7 +37,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
                 EXPECT_GT(m.optimizer + m.host, 0);
                 ASSERT_FALSE(testing::Test::HasFailure())
                     << "kind " << static_cast<int>(kind) << ", stage " << stage << ", compute " << name_of(compute)
-                    << ", states " << name_of(states) << ", keep " << static_cast<int>(keep) << ", micro-batches "
+                    << ", states " << name_of(states) << ", recompute " << name_of(recompute) << ", micro-batches "
                     << micro_batches << ", lora " << lora << ", offload " << offload;
               }
 }

@@ -29,7 +29,7 @@ TEST(EnginePlan, WhereAllIsTrainedBackwardGoesDownToTheEmbedding) {
   const EnginePlan p = plan(small());
   EXPECT_EQ(p.blocks.first_trainable, 0);
   EXPECT_THAT(p.blocks.backward_reads, ElementsAre(false, true, true, true, true, true, true));
-  EXPECT_THAT(p.keeps, Each(Keep::all));
+  EXPECT_THAT(p.recompute, Each(Recompute::none));
   EXPECT_EQ(p.kept_bytes, arena_bytes(p));
   EXPECT_EQ(p.gradients.full.size(), p.units.units.size());
   EXPECT_FALSE(p.states_on_host);
@@ -39,13 +39,13 @@ TEST(EnginePlan, WhereAllIsTrainedBackwardGoesDownToTheEmbedding) {
 TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
   EngineOptions options = small();
   options.frozen = [](const ParameterSpec& s) { return !s.name.starts_with("layers.2.mlp"); };
-  options.keep = Keep::attention;
+  options.recompute = Recompute::mlp;
   options.full_recompute_layers = 4;
   const EnginePlan p = plan(options);
   EXPECT_EQ(p.blocks.first_trainable, 3);
   EXPECT_THAT(p.blocks.backward_reads, ElementsAre(false, false, false, true, true, true, true));
-  EXPECT_THAT(p.keeps, ElementsAre(Keep::nothing, Keep::nothing, Keep::nothing, Keep::entry, Keep::entry,
-                                   Keep::attention, Keep::attention));
+  EXPECT_THAT(p.recompute, ElementsAre(BlockRecompute(), BlockRecompute(), BlockRecompute(), Recompute::full,
+                                       Recompute::full, Recompute::mlp, Recompute::mlp));
   EXPECT_EQ(p.kept_bytes[2], 0);
   EXPECT_GT(p.kept_bytes[3], 0);
   EXPECT_LT(p.kept_bytes[4], p.kept_bytes[5]);
@@ -53,9 +53,9 @@ TEST(EnginePlan, BelowTheFirstTrainedBlockThereIsNoBackward) {
 
 TEST(EnginePlan, EntryLayersKeepNoMoreThanTheOthers) {
   EngineOptions options = small();
-  options.keep = Keep::nothing;
+  options.training = false;
   options.full_recompute_layers = 9;
-  EXPECT_THAT(plan(options).keeps, Each(Keep::nothing));
+  EXPECT_THAT(plan(options).recompute, Each(BlockRecompute()));
 }
 
 // Half precision where one rank alone writes once, or where each micro-batch's gradients are reduced at once.

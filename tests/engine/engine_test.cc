@@ -47,14 +47,14 @@ TEST_F(EngineTest, RecomputationGivesTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (int64_t rank : {0, 3}) {
       std::vector<StepResult> expected;
-      for (const auto& [keep, full_recompute_layers] :
-           {std::pair(Keep::all, 0), std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
-            std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
+      for (const auto& [recompute, full_recompute_layers] :
+           {std::pair(Recompute::none, 0), std::pair(Recompute::selective, 0), std::pair(Recompute::mlp, 0),
+            std::pair(Recompute::full, 0), std::pair(Recompute::mlp, 2)}) {
         const EngineCase c{.kind = kind,
                            .lora = {.rank = rank, .dropout = 0.2, .targets = all_targets(kind)},
                            .samples = 3,
                            .micro_batches = 2,
-                           .keep = keep,
+                           .recompute = recompute,
                            .full_recompute_layers = full_recompute_layers,
                            .dropout = 0.2};
         const auto engine = make(c);
@@ -80,7 +80,7 @@ TEST_F(EngineTest, AnyOrderOfActionsGivesTheSameBits) {
       {{kF, 0, 0}, {kF, 1, 1}, {kF, 2, 2}, {kB, 0, 0}, {kB, 1, 1}, {kB, 2, 2, true}},
       {{kF, 0, 1}, {kF, 1, 0}, {kB, 0, 1}, {kF, 2, 1}, {kB, 1, 0}, {kB, 2, 1, true}}};
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
-    for (Keep keep : {Keep::all, Keep::selective, Keep::attention, Keep::entry})
+    for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::mlp, Recompute::full})
       for (int stage : {0, 3}) {
         std::vector<StepResult> expected;
         std::vector<at::Tensor> weights;
@@ -90,7 +90,7 @@ TEST_F(EngineTest, AnyOrderOfActionsGivesTheSameBits) {
                              .stage = stage,
                              .samples = 2,
                              .micro_batches = 3,
-                             .keep = keep,
+                             .recompute = recompute,
                              .poison = true,
                              .dropout = 0.2,
                              .actions = actions};
@@ -114,26 +114,28 @@ TEST_F(EngineTest, AnyOrderOfActionsGivesTheSameBits) {
 }
 
 TEST_F(EngineTest, RecomputationKeepsLess) {
-  const auto bytes = [&](Keep keep) { return make({.samples = 4, .keep = keep})->memory().activations; };
-  EXPECT_LT(bytes(Keep::selective), bytes(Keep::all));
-  EXPECT_LT(bytes(Keep::attention), bytes(Keep::selective));
-  EXPECT_LT(3 * bytes(Keep::entry), bytes(Keep::attention));
+  const auto bytes = [&](Recompute recompute) {
+    return make({.samples = 4, .recompute = recompute})->memory().activations;
+  };
+  EXPECT_LT(bytes(Recompute::selective), bytes(Recompute::none));
+  EXPECT_LT(bytes(Recompute::mlp), bytes(Recompute::selective));
+  EXPECT_LT(3 * bytes(Recompute::full), bytes(Recompute::mlp));
 
   // Layers are alike: each that keeps its entry alone saves the same.
   const auto with = [&](int full_recompute_layers) {
-    return make({.samples = 4, .keep = Keep::attention, .full_recompute_layers = full_recompute_layers})
+    return make({.samples = 4, .recompute = Recompute::mlp, .full_recompute_layers = full_recompute_layers})
         ->memory()
         .activations;
   };
   EXPECT_EQ(with(2) - with(4), with(0) - with(2));
-  EXPECT_EQ(with(5), bytes(Keep::entry));
+  EXPECT_EQ(with(5), bytes(Recompute::full));
 }
 
 // Gradients lie where activations lay, and neither reads the other's bits.
 TEST_F(EngineTest, GradientsShareTheMemoryOfActivations) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
-    for (Keep keep : {Keep::all, Keep::attention, Keep::entry}) {
-      EngineCase c{.kind = kind, .samples = 8, .keep = keep, .compute = DType::bf16};
+    for (Recompute recompute : {Recompute::none, Recompute::mlp, Recompute::full}) {
+      EngineCase c{.kind = kind, .samples = 8, .recompute = recompute, .compute = DType::bf16};
       const auto engine = make(c);
       const auto plain = test::run_steps(*engine, c, 0, 1, 0, 5);
       const EngineMemory m = engine->memory();

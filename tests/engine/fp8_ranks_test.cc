@@ -40,7 +40,7 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
     std::vector<StepResult> expected;
     for (int stage : {0, 1, 2, 3}) {
       c.stage = stage;
-      c.keep = stage == 3 ? Keep::entry : Keep::all;
+      c.recompute = stage == 3 ? Recompute::full : Recompute::none;
       const auto engine = test::make_engine(c, *self, *data);
       const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
       EXPECT_EQ(engine->amax_history().empty(), !delayed);

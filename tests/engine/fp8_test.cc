@@ -48,8 +48,8 @@ TEST(Fp8Linear, SizesDecide) {
   EXPECT_FALSE(with(32, 48).is_fp8(0));
   EXPECT_FALSE(with(40, 48).is_fp8(208));
   EXPECT_FALSE(with(32, 40).is_fp8(208));
-  EXPECT_EQ(with(32, 48).input_keep(208), Keep::never);
-  EXPECT_EQ(with(32, 40).input_keep(208), Keep::all);
+  EXPECT_EQ(with(32, 48).input_saved(208), std::nullopt);
+  EXPECT_EQ(with(32, 40).input_saved(208), Recompute::none);
   next.fp8 = false;
   EXPECT_FALSE(with(32, 48).is_fp8(208));
 }
@@ -95,9 +95,10 @@ TEST_F(Fp8EngineTest, RecomputationGivesTheSameBits) {
       c.dropout = 0.2;
       c.lora = {.rank = rank, .dropout = 0.2, .targets = kind == ModelKind::gpt2 ? "c_attn,c_fc" : "q_proj,down_proj"};
       const auto expected = run(c, 3);
-      for (const auto& [keep, full_recompute_layers] : {std::pair(Keep::selective, 0), std::pair(Keep::attention, 0),
-                                                        std::pair(Keep::entry, 0), std::pair(Keep::attention, 2)}) {
-        c.keep = keep;
+      for (const auto& [recompute, full_recompute_layers] :
+           {std::pair(Recompute::selective, 0), std::pair(Recompute::mlp, 0), std::pair(Recompute::full, 0),
+            std::pair(Recompute::mlp, 2)}) {
+        c.recompute = recompute;
         c.full_recompute_layers = full_recompute_layers;
         expect_same(run(c, 3), expected);
       }
@@ -110,17 +111,17 @@ TEST_F(Fp8EngineTest, AdaptersBesideTrainedMatrices) {
   c.lora = {.rank = 3, .targets = "q_proj,down_proj"};
   c.frozen = [](const ParameterSpec&) { return false; };
   const auto expected = run(c, 2);
-  c.keep = Keep::entry;
+  c.recompute = Recompute::full;
   expect_same(run(c, 2), expected);
   for (const StepResult& r : expected) EXPECT_FALSE(r.skipped);
 }
 
 TEST_F(Fp8EngineTest, FreshMemoryIsNotRead) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
-    for (const auto& [keep, delayed] : {std::pair(Keep::all, false), std::pair(Keep::attention, false),
-                                        std::pair(Keep::entry, false), std::pair(Keep::all, true)}) {
+    for (const auto& [recompute, delayed] : {std::pair(Recompute::none, false), std::pair(Recompute::mlp, false),
+                                             std::pair(Recompute::full, false), std::pair(Recompute::none, true)}) {
       EngineCase c = in_fp8(kind, delayed);
-      c.keep = keep;
+      c.recompute = recompute;
       const auto plain = run(c, 2);
       c.poison = true;
       expect_same(run(c, 2), plain);

@@ -15,7 +15,7 @@
 namespace partita::internal {
 namespace {
 
-class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
+class Golden : public testing::TestWithParam<std::tuple<int, Recompute>> {
  protected:
   Golden() {
     const auto settings = nlohmann::json::parse(file_.metadata().at("settings"));
@@ -27,13 +27,13 @@ class Golden : public testing::TestWithParam<std::tuple<int, Keep>> {
                             .dropout = 0,
                             .embedding_dropout = 0,
                             .attention_dropout = 0};
-    const auto [stage, keep] = GetParam();
+    const auto [stage, recompute] = GetParam();
     const auto& shape = file_.at("tokens").shape;
     engine_ = std::make_unique<Engine>(
         make_blocks(model, DType::fp32), make_zero(stage, *self_, *self_), *self_,
         EngineOptions{.shape = {.samples = shape[0], .length = shape[1]},
                       .width = model.hidden_size,
-                      .keep = keep,
+                      .recompute = recompute,
                       .layers_per_unit = 1,
                       .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
                       .poison = true});
@@ -129,8 +129,8 @@ TEST_P(Golden, ThreeClippedSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Golden,
-                         testing::Values(std::tuple(0, Keep::all), std::tuple(2, Keep::selective),
-                                         std::tuple(3, Keep::entry)));
+                         testing::Values(std::tuple(0, Recompute::none), std::tuple(2, Recompute::selective),
+                                         std::tuple(3, Recompute::full)));
 
 }  // namespace
 }  // namespace partita::internal

@@ -23,7 +23,7 @@ TEST(Offload, EveryStageGivesTheSameBits) {
         EngineCase c{.kind = ModelKind::llama,
                      .stage = stage,
                      .micro_batches = micro_batches,
-                     .keep = Keep::entry,
+                     .recompute = Recompute::full,
                      .compute = DType::bf16,
                      .optimizer = optimizer};
         const auto plain = test::make_engine(c, *self, *data);

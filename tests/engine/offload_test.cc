@@ -96,15 +96,15 @@ TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
 
 TEST_F(OffloadTest, ActivationsGiveTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
-    for (Keep keep : {Keep::all, Keep::attention, Keep::entry})
+    for (Recompute recompute : {Recompute::none, Recompute::mlp, Recompute::full})
       for (int layers : {1, 3, 4, 9})
         for (int micro_batches : {1, 2})
           expect_same_training({.kind = kind,
                                 .micro_batches = micro_batches,
-                                .keep = keep,
+                                .recompute = recompute,
                                 .compute = DType::bf16,
                                 .offload = {.optimizer = layers == 4, .activations = layers}},
-                               std::to_string(layers) + " layers, keep " + std::to_string(static_cast<int>(keep)));
+                               std::to_string(layers) + " layers, recompute " + name_of(recompute));
   const auto first_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.");
   };
@@ -133,12 +133,12 @@ TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
   for (int round = 0; round < 300; ++round) {
     const size_t blocks = 2 + random() % 12;
     const size_t frozen = random() % blocks;
-    std::vector<Keep> keeps(blocks, Keep::entry);
-    std::fill_n(keeps.begin(), frozen, Keep::nothing);
+    std::vector<BlockRecompute> recompute(blocks, Recompute::full);
+    std::fill_n(recompute.begin(), frozen, BlockRecompute());
     const int layers = static_cast<int>(random() % 12);
     std::vector<BlockKind> kinds(blocks, BlockKind::layer);
     kinds.front() = BlockKind::embedding, kinds.back() = BlockKind::head;
-    const auto plan = plan_activation_offload(keeps, kinds, layers);
+    const auto plan = plan_activation_offload(recompute, kinds, layers);
     ASSERT_EQ(plan.size(), blocks);
     std::array<int, 2> holds = {-1, -1};
     std::vector<bool> on_host(blocks, false);
@@ -146,7 +146,7 @@ TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
     for (size_t b = 0; b < blocks; ++b) {
       if (plan[b].slot < 0) continue;
       ++offloaded;
-      EXPECT_TRUE(b > 0 && b + 1 < blocks && keeps[b] != Keep::nothing);
+      EXPECT_TRUE(b > 0 && b + 1 < blocks && recompute[b].has_value());
       int& slot = holds[static_cast<size_t>(plan[b].slot)];
       EXPECT_EQ(plan[b].before, slot);
       if (slot >= 0) {
@@ -155,8 +155,9 @@ TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
       slot = static_cast<int>(b);
       on_host[b] = plan[b].leaves;
     }
-    const auto possible = static_cast<int>(
-        blocks > 2 ? std::count_if(keeps.begin() + 1, keeps.end() - 1, [](Keep k) { return k != Keep::nothing; }) : 0);
+    const auto possible = static_cast<int>(blocks > 2 ? std::count_if(recompute.begin() + 1, recompute.end() - 1,
+                                                                      [](BlockRecompute r) { return r.has_value(); })
+                                                      : 0);
     EXPECT_EQ(offloaded, std::min(layers, possible));
     for (size_t b = blocks; b-- > 0;) {
       if (plan[b].slot < 0) continue;

@@ -47,7 +47,7 @@ struct EngineCase {
   int samples = 2;  // of a micro-batch
   int micro_batches = 1;
   bool fp32_gradients = false;
-  Keep keep = Keep::all;
+  Recompute recompute = Recompute::none;
   int full_recompute_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
   bool fp8 = false;  // of a model whose sizes allow it; so must the rows of a micro-batch
@@ -87,7 +87,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .compute = c.compute,
                               .states = c.states,
                               .fp32_gradients = c.fp32_gradients,
-                              .keep = c.keep,
+                              .recompute = c.recompute,
                               .full_recompute_layers = c.full_recompute_layers,
                               .layers_per_unit = c.layers_per_unit,
                               .actions = c.actions,

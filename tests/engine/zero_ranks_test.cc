@@ -40,17 +40,19 @@ bool layers_frozen(const ParameterSpec& p) { return p.name.starts_with("layers."
 std::vector<Kind> kinds() {
   const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"},
       llama_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,v_proj,o_proj,gate_proj,down_proj"};
-  return {{"gpt2", {}},
-          {"gpt2, untied, frozen in part, full recomputation",
-           {.tied_head = TiedHead::no, .frozen = some_frozen, .keep = Keep::entry}},
-          {"gpt2, layers frozen", {.frozen = layers_frozen}},
-          {"gpt2, adapters, selective recomputation", {.lora = gpt2_lora, .keep = Keep::selective}},
-          {"llama, full recomputation", {.kind = ModelKind::llama, .keep = Keep::entry}},
-          {"llama, tied", {.kind = ModelKind::llama, .tied_head = TiedHead::yes}},
-          {"llama, frozen in part", {.kind = ModelKind::llama, .frozen = some_frozen, .keep = Keep::selective}},
-          {"llama, adapters, full recomputation", {.kind = ModelKind::llama, .lora = llama_lora, .keep = Keep::entry}},
-          {"gpt2, SGD", {.optimizer = OptimizerKind::sgd}},
-          {"llama, LAMB", {.kind = ModelKind::llama, .optimizer = OptimizerKind::lamb}}};
+  return {
+      {"gpt2", {}},
+      {"gpt2, untied, frozen in part, full recomputation",
+       {.tied_head = TiedHead::no, .frozen = some_frozen, .recompute = Recompute::full}},
+      {"gpt2, layers frozen", {.frozen = layers_frozen}},
+      {"gpt2, adapters, selective recomputation", {.lora = gpt2_lora, .recompute = Recompute::selective}},
+      {"llama, full recomputation", {.kind = ModelKind::llama, .recompute = Recompute::full}},
+      {"llama, tied", {.kind = ModelKind::llama, .tied_head = TiedHead::yes}},
+      {"llama, frozen in part", {.kind = ModelKind::llama, .frozen = some_frozen, .recompute = Recompute::selective}},
+      {"llama, adapters, full recomputation",
+       {.kind = ModelKind::llama, .lora = llama_lora, .recompute = Recompute::full}},
+      {"gpt2, SGD", {.optimizer = OptimizerKind::sgd}},
+      {"llama, LAMB", {.kind = ModelKind::llama, .optimizer = OptimizerKind::lamb}}};
 }
 
 // Master weights and optimizer states, of which the single process holds whole parameters.

@@ -22,7 +22,7 @@ inline std::vector<StepResult> reference(const EngineCase& like, Communicator& s
   EngineCase one = like;
   one.stage = 0;
   one.poison = false;
-  one.keep = Keep::all;
+  one.recompute = Recompute::none;
   one.samples = kGlobalBatch;
   one.micro_batches = 1;
   return run_steps(*make_engine(one, self, self), one, 0, 1, 0, steps);

@@ -47,17 +47,17 @@ TEST(Flops, UtilisationOfKnownSpeeds) {
 
 TEST(Flops, Recomputation) {
   const double once = training_flops(kLlama7000, 4096, AttentionCount::full);
-  EXPECT_EQ(repeated_flops(kLlama7000, 4096, Keep::all, 0), 0);
-  EXPECT_EQ(repeated_flops(kLlama7000, 4096, Keep::selective, 0), 0);
-  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Keep::entry, 0), once / 3);
-  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Keep::all, 8), once / 12);
-  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Keep::selective, 99), once / 3);
+  EXPECT_EQ(repeated_flops(kLlama7000, 4096, Recompute::none, 0), 0);
+  EXPECT_EQ(repeated_flops(kLlama7000, 4096, Recompute::selective, 0), 0);
+  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Recompute::full, 0), once / 3);
+  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Recompute::none, 8), once / 12);
+  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Recompute::selective, 99), once / 3);
   // 11.83k tokens/s with attention, qkv and output kept: HFU 62.0% beside MFU 55.1%.
-  const double again = repeated_flops(kLlama7000, 4096, Keep::attention, 0);
+  const double again = repeated_flops(kLlama7000, 4096, Recompute::mlp, 0);
   EXPECT_DOUBLE_EQ(again, 32 * 2.0 * 4096 * 2 * 11008);
   EXPECT_NEAR(100 * 11.83e3 * (once + again) / 989e12, 62.0, 0.1);
-  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Keep::attention, 8), once / 12 + again * 24 / 32);
-  EXPECT_DOUBLE_EQ(repeated_flops(kGpt124, 1024, Keep::attention, 0), 12 * 2.0 * 768 * 3072);
+  EXPECT_DOUBLE_EQ(repeated_flops(kLlama7000, 4096, Recompute::mlp, 8), once / 12 + again * 24 / 32);
+  EXPECT_DOUBLE_EQ(repeated_flops(kGpt124, 1024, Recompute::mlp, 0), 12 * 2.0 * 768 * 3072);
 }
 
 TEST(Flops, PeakByCardAndDtype) {

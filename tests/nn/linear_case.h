@@ -98,9 +98,9 @@ class LinearCase {
     for (size_t p = 0; p < parameters.size(); ++p)
       weights.push_back(reference::random(parameters[p].shape, type(), o.seed + 100 + p, 0, 0.4));
 
-    saved_specs = {linear_scales(o.before + 1, o.fp8), {"x", {rows(), o.in}, o.dtype, linear->input_keep(rows())}};
+    saved_specs = {linear_scales(o.before + 1, o.fp8), {"x", {rows(), o.in}, o.dtype, linear->input_saved(rows())}};
     linear->add_saved(o.shape, o.dtype, saved_specs);
-    for (const BufferSpec& spec : saved_specs) saved.kept.push_back(spec.from != Keep::never);
+    for (const BufferSpec& spec : saved_specs) saved.kept.push_back(spec.saved_up_to != std::nullopt);
     saved.slots = poisoned(saved_specs);
     scratch_specs = {{"other", {3}, DType::fp32}};
     add_linear_scratch(o.lora, o.fp8, o.shape, {.widest_in = o.in, .widest_out = out(), .largest = out() * o.in},

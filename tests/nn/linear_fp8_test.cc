@@ -99,7 +99,7 @@ TEST(Fp8Linear, BackwardReadsWhatForwardKept) {
   for (const DType dtype : {DType::bf16, DType::fp16})
     for (const bool trained : {true, false}) {
       Fp8Case c(options(dtype));
-      EXPECT_EQ(c.linear->input_keep(c.rows()), Keep::never);
+      EXPECT_EQ(c.linear->input_saved(c.rows()), std::nullopt);
       c.saved.kept[LinearCase::kFirstSlot] = true;
       EXPECT_TRUE(c.linear->kept_input(c.saved, LinearCase::kInput, c.rows()));
       c.parameters[LinearCase::kWeight].trainable = trained;
@@ -128,7 +128,7 @@ TEST(Fp8Linear, BackwardReadsWhatForwardKept) {
 // x itself is kept for the adapters; x in 8 bits is made from it in backward.
 TEST(Fp8Linear, AdaptersStayInTheLinearsPrecision) {
   Fp8Case c(options(DType::bf16, adapter()));
-  EXPECT_EQ(c.linear->input_keep(c.rows()), Keep::all);
+  EXPECT_EQ(c.linear->input_saved(c.rows()), Recompute::none);
   EXPECT_TRUE(c.linear->kept_input(c.saved, LinearCase::kInput, c.rows()));
   const LinearCase::Adapted a = c.adapted().at(0);
   EXPECT_EQ(a.slot, LinearCase::kFirstSlot + 1);
@@ -286,7 +286,7 @@ TEST(Fp8Linear, OddSizesRunInTheLinearsPrecision) {
     o.fp8 = false;
     LinearCase plain(o);
     EXPECT_FALSE(c.linear->is_fp8(c.rows()));
-    EXPECT_EQ(c.linear->input_keep(c.rows()), Keep::all);
+    EXPECT_EQ(c.linear->input_saved(c.rows()), Recompute::none);
     EXPECT_EQ(c.transposed().numel(), 0);
     EXPECT_FALSE(c.linear->input_amax(c.context, c.saved, c.rows()).defined());
     EXPECT_FALSE(c.linear->gradient_scale(c.context, c.saved, c.rows()).defined());
@@ -324,13 +324,13 @@ TEST(Fp8Linear, ListsBuffersAndScratch) {
   EXPECT_EQ(c.places.linear, 3);
   ASSERT_EQ(c.saved_specs.size(), 4U);
   EXPECT_THAT(c.saved_specs[LinearCase::kScales].shape, ElementsAre(3 * 3 * kFp8Scale));
-  EXPECT_EQ(c.saved_specs[LinearCase::kScales].from, Keep::entry);
+  EXPECT_EQ(c.saved_specs[LinearCase::kScales].saved_up_to, Recompute::full);
   EXPECT_EQ(c.saved_specs[LinearCase::kScales].dtype, DType::fp32);
   EXPECT_THAT(c.saved_specs[2].shape, ElementsAre(kIn, 32));
   EXPECT_EQ(c.saved_specs[2].dtype, DType::uint8);
-  EXPECT_EQ(c.saved_specs[2].from, Keep::never) << "made in backward from x, which adapters keep";
+  EXPECT_EQ(c.saved_specs[2].saved_up_to, std::nullopt) << "made in backward from x, which adapters keep";
   EXPECT_THAT(c.saved_specs[3].shape, ElementsAre(32, 3));
-  EXPECT_EQ(LinearCase(options(DType::bf16)).saved_specs[2].from, Keep::all);
+  EXPECT_EQ(LinearCase(options(DType::bf16)).saved_specs[2].saved_up_to, Recompute::none);
   ASSERT_EQ(c.scratch_specs.size(), 6U);
   EXPECT_THAT(c.scratch_specs[3].shape, ElementsAre(32 * kOut));  // the wider of x and d_y
   EXPECT_THAT(c.scratch_specs[4].shape, ElementsAre(32 * kOut));

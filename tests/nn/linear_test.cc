@@ -304,11 +304,11 @@ TEST(Linear, ListsParametersBuffersAndScratch) {
   EXPECT_EQ(c.places.linear, 1);
   ASSERT_EQ(c.saved_specs.size(), 4U);  // scales, x, and x A^T twice
   EXPECT_THAT(c.saved_specs[LinearCase::kScales].shape, ElementsAre(0));
-  EXPECT_EQ(c.saved_specs[LinearCase::kInput].from, Keep::all);
+  EXPECT_EQ(c.saved_specs[LinearCase::kInput].saved_up_to, Recompute::none);
   EXPECT_TRUE(c.linear->kept_input(c.saved, LinearCase::kInput, c.rows()));
   for (const size_t slot : {2, 3}) {
     EXPECT_THAT(c.saved_specs[slot].shape, ElementsAre(10, 3));
-    EXPECT_EQ(c.saved_specs[slot].from, Keep::attention);
+    EXPECT_EQ(c.saved_specs[slot].saved_up_to, Recompute::mlp);
     EXPECT_EQ(c.saved_specs[slot].dtype, DType::bf16);
   }
   ASSERT_EQ(c.scratch_specs.size(), 3U);

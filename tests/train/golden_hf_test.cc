@@ -45,7 +45,7 @@ std::string peft_name(const std::string& ours, ModelKind kind) {
 struct Case {
   std::string model;
   int stage = 0;
-  Keep keep = Keep::all;
+  Recompute recompute = Recompute::none;
   bool adapters = false;
 };
 
@@ -68,7 +68,7 @@ class GoldenHf : public testing::TestWithParam<Case> {
     batch_ = {.tokens = view(tokens_), .labels = view(labels_), .positions = view(positions_), .samples = {0, 1}};
     EngineOptions options{.shape = {.samples = shape[0], .length = shape[1]},
                           .width = model().hidden_size,
-                          .keep = c.keep,
+                          .recompute = c.recompute,
                           .layers_per_unit = 1,
                           .optimizer = {.beta1 = 0.9},
                           .poison = true};
@@ -166,13 +166,14 @@ TEST_P(GoldenHf, EveryGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenHf,
-                         testing::Values(Case{"gpt2_tied", 0, Keep::all}, Case{"gpt2_untied", 3, Keep::entry},
-                                         Case{"llama_mha", 0, Keep::all}, Case{"llama_mha", 3, Keep::entry},
-                                         Case{"llama_gqa_tied", 2, Keep::selective},
-                                         Case{"llama_rope_scaled", 3, Keep::entry},
-                                         Case{"gpt2_tied", 0, Keep::all, true}, Case{"gpt2_tied", 3, Keep::entry, true},
-                                         Case{"llama_gqa_tied", 0, Keep::selective, true},
-                                         Case{"llama_gqa_tied", 3, Keep::entry, true}));
+                         testing::Values(Case{"gpt2_tied", 0, Recompute::none}, Case{"gpt2_untied", 3, Recompute::full},
+                                         Case{"llama_mha", 0, Recompute::none}, Case{"llama_mha", 3, Recompute::full},
+                                         Case{"llama_gqa_tied", 2, Recompute::selective},
+                                         Case{"llama_rope_scaled", 3, Recompute::full},
+                                         Case{"gpt2_tied", 0, Recompute::none, true},
+                                         Case{"gpt2_tied", 3, Recompute::full, true},
+                                         Case{"llama_gqa_tied", 0, Recompute::selective, true},
+                                         Case{"llama_gqa_tied", 3, Recompute::full, true}));
 
 }  // namespace
 }  // namespace partita::internal

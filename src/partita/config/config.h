@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,12 +25,15 @@
 #include "partita/data/prompt_dataset.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
+#include "partita/nn/recompute.h"
 #include "partita/optim/optimizer_options.h"
 #include "partita/optim/schedule.h"
 
 namespace partita {
 
 using internal::ConfigSources;
+
+struct ModelSource;  // interop/model_source.h
 
 enum class Switch : uint8_t { automatic, on, off };
 template <>
@@ -64,14 +68,6 @@ struct DataConfig {
   bool allow_special = true;  // text that spells a special token becomes that token
   bool add_special = true;    // start each prompt with the tokens that the tokenizer prepends to a text
   bool verify = false;  // tokens only: check PREFIX.bin and PREFIX.idx against their checksums before the first step
-};
-
-// What backward recomputes instead of keeping it from forward. selective: norms and activation functions, which are
-// cheap; mlp: also the first matmul of the MLP; full: everything but each block's input.
-enum class Recompute : uint8_t { none, selective, mlp, full };
-template <>
-struct EnumNames<Recompute> {
-  static constexpr std::array kNames = {"none", "selective", "mlp", "full"};
 };
 
 // FP8 matmuls in the layers' linears. current: scales from the tensors being multiplied; delayed: scales from previous
@@ -193,6 +189,7 @@ struct Config {
   ModelConfig model;
   std::filesystem::path from;  // model.from: source of shape and weights; empty: random initial weights
   std::filesystem::path base;  // model.base: base model of the adapters in `from`; empty: the path stored with them
+  std::shared_ptr<const ModelSource> source;  // what `from` names, once opened (open_source); null: none
   LoraConfig lora;
   DataConfig data;
   TrainConfig train;
@@ -210,12 +207,16 @@ struct Config {
   DebugConfig debug;
 };
 
-// Applies defaults, then the file, then the overrides ("--section.key=value" or "--section.key" "value"). Errors on an
-// unknown key, wrong type or value out of range; the message gives the location, what was expected and the nearest
-// valid name. `sources`, if given, receives where each value came from. With model.from, [model] and [lora] default to
-// that model's values, and overriding a key that changes what its weights compute is an error.
+// Applies the file (none if empty), then the overrides ("--section.key=value" or "--section.key" "value"), to the
+// defaults. Errors on an unknown key, wrong type or value out of range; the message gives the location, what was
+// expected and the nearest valid name. `sources`, if given, receives where each value came from. With model.from, that
+// model is opened; [model] and [lora] default to its values, and overriding a key that changes what its weights compute
+// is an error.
 [[nodiscard]] Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides = {},
-                                 ConfigSources* sources = nullptr);
+                                 ConfigSources* sources = nullptr, const Config& defaults = {});
+
+// Opens the model that config.from names, unless config.source already is that model.
+void open_source(Config& config);
 
 // Valid TOML that load_config reads back to the same values; with sources, each line ends with the origin of its value.
 [[nodiscard]] std::string to_toml(const Config& config, const ConfigSources* sources = nullptr);

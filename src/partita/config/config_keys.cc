@@ -269,9 +269,10 @@ ConfigSchema bind(Config& config) {
 
 }  // namespace
 
-Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources) {
-  Config config;
-  const std::string text = read_file(file);
+Config load_config(const std::filesystem::path& file, std::span<const std::string> overrides, ConfigSources* sources,
+                   const Config& defaults) {
+  Config config = defaults;
+  const std::string text = file.empty() ? std::string() : read_file(file);
   bool said = false;
   const auto read = [&] {
     ConfigSchema schema = bind(config);
@@ -284,19 +285,26 @@ Config load_config(const std::filesystem::path& file, std::span<const std::strin
   if (config.from.empty()) return config;
   // The other model's shape and adapters become the defaults; the explicit settings are applied on top of them.
   const std::filesystem::path from = config.from;
-  const ModelSource source = open_model(from, config.base);
-  config = Config{};
-  config.model = source.model;
-  config.lora = source.lora;
+  open_source(config);
+  const std::shared_ptr<const ModelSource> source = config.source;
+  config = defaults;
+  config.source = source;
+  config.model = source->model;
+  config.lora = source->lora;
   if (sources != nullptr) {
     const ConfigSchema schema = bind(config);
     for (const ConfigField& field : schema.fields())
-      if (field.key.starts_with("model.") || (field.key.starts_with("lora.") && source.lora.rank > 0))
+      if (field.key.starts_with("model.") || (field.key.starts_with("lora.") && source->lora.rank > 0))
         sources->try_emplace(field.key, from.string());
   }
   read();
-  check_same_function(source.model, config.model, from);
+  check_same_function(source->model, config.model, from);
   return config;
+}
+
+void open_source(Config& config) {
+  if (!config.from.empty() && config.source == nullptr)
+    config.source = std::make_shared<const ModelSource>(open_model(config.from, config.base));
 }
 
 std::string to_toml(const Config& config, const ConfigSources* sources) {

@@ -8,12 +8,12 @@
 
 namespace partita::internal {
 
-std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps, std::span<const BlockKind> kinds,
-                                                    int layers) {
-  std::vector<OffloadedBlock> plan(keeps.size());
+std::vector<OffloadedBlock> plan_activation_offload(std::span<const BlockRecompute> recompute,
+                                                    std::span<const BlockKind> kinds, int layers) {
+  std::vector<OffloadedBlock> plan(recompute.size());
   std::vector<int> chosen;
-  for (size_t b = 0; b < keeps.size() && static_cast<int>(chosen.size()) < layers; ++b)
-    if (kinds[b] == BlockKind::layer && keeps[b] != Keep::nothing) chosen.push_back(static_cast<int>(b));
+  for (size_t b = 0; b < recompute.size() && static_cast<int>(chosen.size()) < layers; ++b)
+    if (kinds[b] == BlockKind::layer && recompute[b]) chosen.push_back(static_cast<int>(b));
   for (size_t i = 0; i < chosen.size(); ++i)
     plan[static_cast<size_t>(chosen[i])] = {
         .slot = static_cast<int>(i % 2), .leaves = i + 2 < chosen.size(), .before = i < 2 ? -1 : chosen[i - 2]};

@@ -30,7 +30,7 @@ struct OffloadedBlock {
 };
 
 // [block]: selects the first `layers` blocks that are layers and save anything. Pure.
-[[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const Keep> keeps,
+[[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const BlockRecompute> recompute,
                                                                   std::span<const BlockKind> kinds, int layers);
 
 // Sizes of the two buffers that offloaded blocks alternate between, in bytes. Pure.

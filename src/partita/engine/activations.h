@@ -14,9 +14,9 @@ namespace partita::internal {
 
 class Activations {
  public:
-  // Bytes that each block saves for a micro-batch of this shape; keeps[block].
+  // Bytes that each block saves for a micro-batch of this shape; recompute[block].
   [[nodiscard]] static std::vector<int64_t> kept_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
-                                                       std::span<const Keep> keeps);
+                                                       std::span<const BlockRecompute> recompute);
   // Memory for a micro-batch of this shape that all blocks share: buffers that are not saved, scratch, and block
   // outputs.
   struct TemporaryBytes {
@@ -24,10 +24,10 @@ class Activations {
     [[nodiscard]] int64_t total() const { return shared + scratch + outputs; }
   };
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
-                                                      std::span<const Keep> keeps, int64_t width, DType);
+                                                      std::span<const BlockRecompute> recompute, int64_t width, DType);
   // width, dtype: of the residual stream. kept[slot * blocks + block]: memory for what the block saves, at least
   // kept_bytes; undefined if that is 0.
-  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const Keep> keeps,
+  Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const BlockRecompute> recompute,
               std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }

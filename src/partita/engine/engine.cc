@@ -61,8 +61,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       communication_(make_stream(options.device, StreamUse::concurrent)),
       copies_(make_offload_copies(plan_, options)),
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
-      activations_(blocks_, options.shape, plan_.keeps, kept_memory(arena_, activation_offload_.get()), options.width,
-                   options.compute, options.device),
+      activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
+                   options.width, options.compute, options.device),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
@@ -258,7 +258,7 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (!inference_ || inference_->shape() != batch.shape())
-    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<Keep>(blocks_.size(), Keep::nothing),
+    inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<BlockRecompute>(blocks_.size()),
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
                                                options_.compute, options_.device);
   take(batch, 0);

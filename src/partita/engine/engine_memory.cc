@@ -19,7 +19,7 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
       if (plan.offloaded[b].leaves) m.host += plan.kept_bytes[b];
   }
   m.temporaries =
-      Activations::temporary_bytes(blocks, options.shape, plan.keeps, options.width, options.compute).total();
+      Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute).total();
   return m;
 }
 

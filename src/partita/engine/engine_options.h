@@ -36,10 +36,10 @@ struct EngineOptions {
   DType compute = DType::fp32;  // weights and activations in forward and backward: fp32, bf16 or fp16
   // Master weights and optimizer states. bf16 with bf16 compute: no master weights; updates round stochastically.
   DType states = DType::fp32;
-  bool fp32_gradients = false;    // even where half precision suffices: no accumulation but the reduction over ranks
-  Keep keep = Keep::all;          // entry: full recomputation
-  int full_recompute_layers = 0;  // full recomputation for the first N layers
-  int layers_per_unit = 0;        // gathered and reduced together; 0: automatic
+  bool fp32_gradients = false;  // even where half precision suffices: no accumulation but the reduction over ranks
+  Recompute recompute = Recompute::none;  // in training
+  int full_recompute_layers = 0;          // full recomputation for the first N layers
+  int layers_per_unit = 0;                // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;

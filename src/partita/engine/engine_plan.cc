@@ -37,14 +37,16 @@ StepBlocks plan_blocks(Blocks blocks, int first_trainable) {
   return step;
 }
 
-std::vector<Keep> plan_keeps(std::span<const BlockKind> kinds, int first_trainable, const EngineOptions& options) {
-  std::vector<Keep> keeps(kinds.size(), options.keep);
+std::vector<BlockRecompute> plan_recompute(std::span<const BlockKind> kinds, int first_trainable,
+                                           const EngineOptions& options) {
+  std::vector<BlockRecompute> recompute(kinds.size());
+  if (!options.training) return recompute;
+  std::fill(recompute.begin() + first_trainable, recompute.end(), options.recompute);
   int layers = 0;
   for (size_t b = 0; b < kinds.size(); ++b)
-    if (kinds[b] == BlockKind::layer && layers++ < options.full_recompute_layers)
-      keeps[b] = std::min(options.keep, Keep::entry);
-  for (size_t b = 0; b < keeps.size() && static_cast<int>(b) < first_trainable; ++b) keeps[b] = Keep::nothing;
-  return keeps;
+    if (kinds[b] == BlockKind::layer && layers++ < options.full_recompute_layers && recompute[b])
+      recompute[b] = Recompute::full;
+  return recompute;
 }
 
 }  // namespace
@@ -79,12 +81,12 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   const Action forward{.pass = Pass::forward};
   plan.forward = plan_uses(plan.units, sharding, block_uses({&forward, 1}, plan.blocks));
 
-  plan.keeps = plan_keeps(plan.kinds, plan.blocks.first_trainable, options);
-  plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.keeps);
+  plan.recompute = plan_recompute(plan.kinds, plan.blocks.first_trainable, options);
+  plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
   plan.states_on_host = options.training && options.offload.optimizer;
   plan.activations_on_host = options.training && options.offload.activations > 0;
   plan.offloaded =
-      plan_activation_offload(plan.keeps, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
+      plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
   if (plan.slots > 1 && (plan.activations_on_host || options.delayed_scales))
     fail("{} with {} micro-batches between forward and backward: supported for one",
          plan.activations_on_host ? "offloaded activations" : "delayed fp8 scales", plan.slots);

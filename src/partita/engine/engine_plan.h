@@ -2,7 +2,7 @@
 // them, where backward ends, and what is saved from forward to backward and where. Pure.
 //
 //   const EnginePlan plan = plan_engine(blocks, zero_sharding(2, 8), options);
-//   plan.units.units[u], plan.keeps[b], plan.training.turns[i].prefetch
+//   plan.units.units[u], plan.recompute[b], plan.training.turns[i].prefetch
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,7 +26,7 @@ struct EnginePlan {
   int slots = 1;                 // activation slots in training
   UsePlan training, forward;     // for the actions of a step; for one forward pass
 
-  std::vector<Keep> keeps;                // [block]
+  std::vector<BlockRecompute> recompute;  // [block]
   std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch
   std::vector<OffloadedBlock> offloaded;  // [block]
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded

@@ -41,12 +41,13 @@ double training_flops(const ModelConfig& m, int64_t length, AttentionCount count
          factor * static_cast<double>(m.layers) * attention_width(m) * static_cast<double>(length);
 }
 
-double repeated_flops(const ModelConfig& m, int64_t length, Keep keep, int64_t full_recompute_layers) {
+double repeated_flops(const ModelConfig& m, int64_t length, Recompute recompute, int64_t full_recompute_layers) {
   const double whole = training_flops(m, length, AttentionCount::full) / 3;
-  if (keep <= Keep::entry) return whole;
+  if (recompute == Recompute::full) return whole;
   const int64_t entries = std::min(full_recompute_layers, m.layers);
   const double share = static_cast<double>(entries) / static_cast<double>(m.layers);
-  const double others = keep == Keep::attention ? static_cast<double>(m.layers - entries) * first_mlp_product(m) : 0;
+  const double others =
+      recompute == Recompute::mlp ? static_cast<double>(m.layers - entries) * first_mlp_product(m) : 0;
   return share * whole + others;
 }
 

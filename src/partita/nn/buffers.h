@@ -7,20 +7,22 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
+#include "partita/nn/recompute.h"
 
 namespace partita {
-
-// What a block saves from forward to backward, the rest being recomputed. Each level includes the previous ones. entry:
-// its input after the residual add; attention: all but norms and MLP intermediates; selective: all but norms and
-// activation functions. never: not saved at any level.
-enum class Keep : uint8_t { nothing, entry, attention, selective, all, never };
 
 struct BufferSpec {
   const char* name;
   std::vector<int64_t> shape;
   DType dtype = DType::fp32;
-  Keep from = Keep::all;  // saved(): kept from forward to backward at this level and above; scratch(): ignored
+  // In Block::saved(): the buffer is kept from forward to backward up to this mode, and recomputed in stronger ones;
+  // empty: always recomputed.
+  std::optional<Recompute> saved_up_to = Recompute::none;
 };
+
+[[nodiscard]] constexpr bool is_saved(const BufferSpec& buffer, BlockRecompute mode) {
+  return mode && buffer.saved_up_to && *mode <= *buffer.saved_up_to;
+}
 
 // Total size with every buffer aligned to 64 bytes.
 [[nodiscard]] int64_t bytes_of(std::span<const BufferSpec>);

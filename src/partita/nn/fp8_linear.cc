@@ -15,8 +15,8 @@ enum Scratch : uint8_t { kRows, kTransposed, kMatrix };  // x or d_y; d_y transp
 
 bool Fp8Linear::fits(int64_t rows) const { return rows > 0 && fp8_fits(rows, in_, out_); }
 
-BufferSpec Fp8Linear::transposed_input(int64_t rows, Keep keep) const {
-  return {"input_fp8", {fits(rows) ? in_ : 0, rows}, DType::uint8, keep};
+BufferSpec Fp8Linear::transposed_input(int64_t rows, std::optional<Recompute> saved_up_to) const {
+  return {"input_fp8", {fits(rows) ? in_ : 0, rows}, DType::uint8, saved_up_to};
 }
 
 at::Tensor Fp8Linear::scale(const Context& context, const Saved& saved, Scale which) const {
@@ -92,7 +92,7 @@ void Fp8Linear::add_scratch(int64_t rows, int64_t widest_in, int64_t widest_out,
 }
 
 BufferSpec linear_scales(int linears, bool fp8) {
-  return {"scales", {fp8 ? linears * kLinearScales : 0}, DType::fp32, Keep::entry};
+  return {"scales", {fp8 ? linears * kLinearScales : 0}, DType::fp32, Recompute::full};
 }
 
 void begin_scales(const Context& context, const at::Tensor& scales) {

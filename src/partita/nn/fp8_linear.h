@@ -30,7 +30,7 @@ class Fp8Linear {
   // Whether the matmuls run in fp8 for this number of rows: sizes are multiples of 16.
   [[nodiscard]] bool fits(int64_t rows) const;
   // The slot of x transposed; without keep it is temporary.
-  [[nodiscard]] BufferSpec transposed_input(int64_t rows, Keep) const;
+  [[nodiscard]] BufferSpec transposed_input(int64_t rows, std::optional<Recompute> saved_up_to) const;
   [[nodiscard]] bool keeps_transposed(const Saved& saved) const {
     return saved.kept[static_cast<size_t>(at_.transposed)];
   }

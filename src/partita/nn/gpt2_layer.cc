@@ -62,19 +62,19 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
 std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
   const int64_t n = s.rows(), c = layer().width;
   const DType t = layer().dtype;
-  std::vector<BufferSpec> list = {{"r1", {n, c}, t, Keep::entry},
-                                  {"mean1", {n}, DType::fp32, Keep::entry},
-                                  {"rstd1", {n}, DType::fp32, Keep::entry},
-                                  {"h1", {n, c}, t, qkv_.input_keep(n)},
-                                  {"qkv", {s.samples, s.length, 3 * c}, t, Keep::attention},
-                                  {"attended", {s.samples, s.length, c}, t, Keep::attention},
-                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Keep::attention},
-                                  {"r2", {n, c}, t, Keep::attention},
-                                  {"mean2", {n}, DType::fp32, Keep::attention},
-                                  {"rstd2", {n}, DType::fp32, Keep::attention},
-                                  {"h2", {n, c}, t, up_.input_keep(n)},
-                                  {"up", {n, layer().ffn_width}, t, Keep::selective},
-                                  {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
+  std::vector<BufferSpec> list = {{"r1", {n, c}, t, Recompute::full},
+                                  {"mean1", {n}, DType::fp32, Recompute::full},
+                                  {"rstd1", {n}, DType::fp32, Recompute::full},
+                                  {"h1", {n, c}, t, qkv_.input_saved(n)},
+                                  {"qkv", {s.samples, s.length, 3 * c}, t, Recompute::mlp},
+                                  {"attended", {s.samples, s.length, c}, t, Recompute::mlp},
+                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Recompute::mlp},
+                                  {"r2", {n, c}, t, Recompute::mlp},
+                                  {"mean2", {n}, DType::fp32, Recompute::mlp},
+                                  {"rstd2", {n}, DType::fp32, Recompute::mlp},
+                                  {"h2", {n, c}, t, up_.input_saved(n)},
+                                  {"up", {n, layer().ffn_width}, t, Recompute::selective},
+                                  {"activated", {n, layer().ffn_width}, t, down_.input_saved(n)},
                                   linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
   return list;

@@ -45,10 +45,10 @@ std::vector<ParameterSpec> Head::parameters() const {
 
 std::vector<BufferSpec> Head::saved(const Shape& s) const {
   const int64_t n = s.rows(), c = options_.width;
-  return {{"r", {n, c}, options_.dtype, Keep::entry},
-          {"mean", {has_norm_bias() ? n : 0}, DType::fp32, Keep::entry},
-          {"rstd", {n}, DType::fp32, Keep::entry},
-          {"h", {n, c}, options_.dtype, Keep::entry}};
+  return {{"r", {n, c}, options_.dtype, Recompute::full},
+          {"mean", {has_norm_bias() ? n : 0}, DType::fp32, Recompute::full},
+          {"rstd", {n}, DType::fp32, Recompute::full},
+          {"h", {n, c}, options_.dtype, Recompute::full}};
 }
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {

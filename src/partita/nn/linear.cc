@@ -91,9 +91,11 @@ int64_t Linear::out() const {
 }
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
-  if (fp8_) list.push_back(fp8_->transposed_input(shape.rows(), adapters_.empty() ? Keep::all : Keep::never));
+  if (fp8_)
+    list.push_back(
+        fp8_->transposed_input(shape.rows(), adapters_.empty() ? std::optional(Recompute::none) : std::nullopt));
   for (size_t i = 0; i < adapters_.size(); ++i)
-    list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Keep::attention});
+    list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Recompute::mlp});
 }
 
 bool Linear::kept_input(const Saved& saved, int input, int64_t rows) const {

@@ -70,8 +70,10 @@ class Linear {
 
   // Whether the matmuls of W run in fp8.
   [[nodiscard]] bool is_fp8(int64_t rows) const { return fp8_ && fp8_->fits(rows); }
-  // Lowest level at which x is saved.
-  [[nodiscard]] Keep input_keep(int64_t rows) const { return keeps_transposed(rows) ? Keep::never : Keep::all; }
+  // BufferSpec::saved_up_to of x.
+  [[nodiscard]] std::optional<Recompute> input_saved(int64_t rows) const {
+    return keeps_transposed(rows) ? std::nullopt : std::optional(Recompute::none);
+  }
   // Whether backward's input was saved: x transposed, or x in slot `input`.
   [[nodiscard]] bool kept_input(const Saved&, int input, int64_t rows) const;
   // Where the kernels that produce x and d_y write their amax; undefined if they need not measure. gradient_scale:

@@ -47,19 +47,18 @@ std::vector<ParameterSpec> LlamaLayer::parameters() const {
 std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
   const int64_t n = s.rows(), c = layer().width;
   const DType t = layer().dtype;
-  std::vector<BufferSpec> list = {
-      {"r1", {n, c}, t, Keep::entry},
-      {"rstd1", {n}, DType::fp32, Keep::entry},
-      {"h1", {n, c}, t, qkv_.input_keep(n)},
-      {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Keep::attention},
-      {"attended", {s.samples, s.length, query_width()}, t, Keep::attention},
-      {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Keep::attention},
-      {"r2", {n, c}, t, Keep::attention},
-      {"rstd2", {n}, DType::fp32, Keep::attention},
-      {"h2", {n, c}, t, gate_up_.input_keep(n)},
-      {"gate_up", {n, 2 * layer().ffn_width}, t, Keep::selective},
-      {"activated", {n, layer().ffn_width}, t, down_.input_keep(n)},
-      linear_scales(kLinears, layer().fp8)};
+  std::vector<BufferSpec> list = {{"r1", {n, c}, t, Recompute::full},
+                                  {"rstd1", {n}, DType::fp32, Recompute::full},
+                                  {"h1", {n, c}, t, qkv_.input_saved(n)},
+                                  {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Recompute::mlp},
+                                  {"attended", {s.samples, s.length, query_width()}, t, Recompute::mlp},
+                                  {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Recompute::mlp},
+                                  {"r2", {n, c}, t, Recompute::mlp},
+                                  {"rstd2", {n}, DType::fp32, Recompute::mlp},
+                                  {"h2", {n, c}, t, gate_up_.input_saved(n)},
+                                  {"gate_up", {n, 2 * layer().ffn_width}, t, Recompute::selective},
+                                  {"activated", {n, layer().ffn_width}, t, down_.input_saved(n)},
+                                  linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }

@@ -14,20 +14,6 @@
 namespace partita {
 using namespace internal;
 
-Keep keep_of(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return Keep::all;
-    case Recompute::selective:
-      return Keep::selective;
-    case Recompute::mlp:
-      return Keep::attention;
-    case Recompute::full:
-      return Keep::entry;
-  }
-  fail("unknown recompute mode {}", static_cast<int>(recompute));
-}
-
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
   const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
   const bool possible = on_gpu && ranks == 1 && !offloads && c.parallel.zero_stage < 3;
@@ -72,7 +58,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .compute = c.precision.compute,
           .states = c.precision.states,
           .fp32_gradients = c.precision.fp32_gradients,
-          .keep = keep_of(c.memory.recompute),
+          .recompute = c.memory.recompute,
           .full_recompute_layers = static_cast<int>(c.memory.recompute_full_layers),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
           .device = device,
@@ -103,7 +89,7 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
          sizes.tensor, sizes.pipeline);
   options.width = model.hidden_size;
   options.device = mesh.device();
-  if (!options.training) options.states = options.compute, options.keep = Keep::nothing;
+  if (!options.training) options.states = options.compute;
   if (options.delayed_scales && !build.fp8) fail("EngineOptions::delayed_scales without ModelBuild::fp8: set both");
   if (build.fp8 && !fp8_fits(options.shape.rows(), model.hidden_size, model.hidden_size))
     fail("fp8 with {} tokens per micro-batch and hidden_size {}: fp8 matmuls need multiples of 16",
@@ -138,7 +124,6 @@ EngineOptions inference_options(const ModelConfig& model, DType compute, Shape s
           .width = model.hidden_size,
           .compute = compute,
           .states = compute,
-          .keep = Keep::nothing,
           .device = device,
           .training = false};
 }
@@ -167,7 +152,8 @@ void load_weights(Engine& engine, const ModelSource& source, uint64_t seed) {
 
 void complete_model(Config& c) {
   const bool named = !c.data.tokenizer.empty();
-  if (!named && !c.from.empty()) c.data.tokenizer = open_model(c.from, c.base).tokenizer;
+  open_source(c);
+  if (!named && c.source != nullptr) c.data.tokenizer = c.source->tokenizer;
   if (c.data.tokenizer.empty()) return;
   // With token files the tokenizer is only copied, so its format need not be one that we can load.
   if (!named && c.data.format == DataFormat::tokens && c.model.vocab_size > 0) return;

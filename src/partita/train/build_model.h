@@ -27,9 +27,6 @@ struct ModelBuild {
 std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, EngineOptions,
                                     const ModelBuild& = {}) = delete;  // the mesh must outlive the engine
 
-// Maps a recompute mode to what blocks save for backward.
-[[nodiscard]] Keep keep_of(Recompute);
-
 // Parameters of one middle layer, including its adapters.
 [[nodiscard]] int64_t parameters_per_layer(const Config&);
 

@@ -156,7 +156,8 @@ class TrainingRun {
       if (config_.from.empty()) {
         engine_->initialize(seed);
       } else {
-        const ModelSource source = adapted_model();
+        const std::shared_ptr<const ModelSource> opened = initial_model();
+        const ModelSource& source = *opened;
         if (peers_.rank() == 0) show_warnings(source);
         if (config_.model.max_length > source.model.max_length)
           log::info("model.max_length is {}, and {} in {}, which has not seen positions beyond that",
@@ -171,9 +172,11 @@ class TrainingRun {
   }
 
   // A resumed run keeps its original base, even if model.from is itself a run that was continued since.
-  [[nodiscard]] ModelSource adapted_model() const {
-    if (!saved_.base.empty() && std::filesystem::exists(saved_.base)) return open_model(saved_.base);
-    return open_model(config_.from, config_.base);
+  [[nodiscard]] std::shared_ptr<const ModelSource> initial_model() const {
+    if (saved_.base.empty() || saved_.base == std::filesystem::absolute(config_.source->path) ||
+        !std::filesystem::exists(saved_.base))
+      return config_.source;
+    return std::make_shared<const ModelSource>(open_model(saved_.base));
   }
 
   void read_position(const std::filesystem::path& folder) {
@@ -197,6 +200,7 @@ class TrainingRun {
   }
 
   void start() {
+    config_.source.reset();  // closes its files
     info_ = run_info(config_, *engine_, mesh_.data(), device_, step_, consumed_samples_);
     (void)agree(peers_, [&] {  // if it cannot be written, all ranks stop
       if (info_.rank == 0) write_run_files(config_, step_);
