@@ -1,12 +1,11 @@
-// Encoder of ByteLevelBpe: scans text in windows, looks pretokens up in caches, and merges the rest.
+// Encoder of ByteLevelBpe: scans text in windows, looks pretokens up in a cache, and merges the rest.
 #pragma once
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "partita/tokenizer/bpe/bpe_merger.h"
-#include "partita/tokenizer/bpe/pretoken_cache.h"
-#include "partita/tokenizer/bpe/short_pretokens.h"
+#include "partita/tokenizer/id_cache.h"
 #include "partita/tokenizer/split/pretoken_scanner.h"
 #include "partita/tokenizer/tokenizer.h"
 
@@ -21,10 +20,7 @@ class BpeEncoder final : public Encoder {
 
  private:
   void encode_window(const PretokenScanner::Window& window, std::vector<TokenId>& ids);
-  // The ids of a pretoken that the fast path did not find; valid until the next call.
-  std::span<const TokenId> encode_miss(std::string_view pretoken, ShortPretokens::Entry* set,
-                                       const ShortPretokens::Key& key);
-  std::span<const TokenId> encode_long(std::string_view pretoken);
+  // Valid until the next call.
   std::span<const TokenId> merge(std::string_view pretoken);
 
   const ByteLevelBpe* tokenizer_;
@@ -32,8 +28,7 @@ class BpeEncoder final : public Encoder {
 
   PretokenScanner scanner_;
   BpeMerger merger_;
-  ShortPretokens short_;
-  PretokenCache others_;
+  IdCache cache_{size_t{64} << 20};
   std::vector<TokenId> merged_;
   std::vector<TokenId> found_;  // ids of the current window
 };

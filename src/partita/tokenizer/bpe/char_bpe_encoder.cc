@@ -1,7 +1,5 @@
 #include "partita/tokenizer/bpe/char_bpe_encoder.h"
 
-#include <cstring>
-
 #include "partita/base/error.h"
 
 namespace partita::internal {
@@ -38,7 +36,8 @@ void append_symbols(const CharBpeTable& table, std::string_view text, size_t beg
   }
 }
 
-void CharBpeEncoder::encode_unit(std::string_view unit, std::vector<TokenId>& ids) {
+std::span<const TokenId> CharBpeEncoder::encode_unit(std::string_view unit) {
+  unit_ids_.clear();
   symbols_.clear();
   append_symbols(*table_, unit, 0, unit.size(), symbols_);
   merger_.merge(*table_, symbols_);
@@ -46,62 +45,47 @@ void CharBpeEncoder::encode_unit(std::string_view unit, std::vector<TokenId>& id
   for (size_t i = 0; i < symbols_.size(); ++i) {
     const Symbol symbol = symbols_[i].symbol;
     if (symbol >= 0 && symbol < vocab_size_) {
-      ids.push_back(symbol);
+      unit_ids_.push_back(symbol);
       after_unknown = false;
       continue;
     }
     const size_t end = i + 1 < symbols_.size() ? symbols_[i + 1].begin : unit.size();
-    unknown_->append(unit.substr(symbols_[i].begin, end - symbols_[i].begin), after_unknown, ids);
+    unknown_->append(unit.substr(symbols_[i].begin, end - symbols_[i].begin), after_unknown, unit_ids_);
     after_unknown = true;
   }
+  return unit_ids_;
 }
 
 void CharBpeEncoder::encode_part(std::string_view text, std::vector<TokenId>& ids) {
-  auto& [ends, keys, out] = scratch_;
+  auto& [ends, lookups, out] = scratch_;
+  const bool fuses = unknown_->as == UnknownChars::As::fused;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t count = table_->joins().find_ends(text, at, ends);
-    // Compute all keys first, so that their memory is prefetched before the first lookup.
+    cache_.tidy();
+    // Start all lookups first, so that their memory has arrived before the first result is used.
     for (size_t u = 0, first = begin; u < count; first = ends[u++]) {
-      if (ends[u] - first > UnitCache::kShort) [[unlikely]]
-        continue;
-      keys[u] = UnitCache::key_of(text, first, ends[u] - first);
-      cache_.prefetch(keys[u]);
+      lookups[u] = cache_.start(text.data() + first, ends[u] - first, text.size() - first);
     }
     size_t written = 0;
     for (size_t u = 0; u < count; begin = ends[u++]) {
       const size_t bytes = ends[u] - begin;
-      const UnitCache::Short* known = bytes <= UnitCache::kShort ? cache_.find(keys[u]) : nullptr;
-      if (known != nullptr && unknown_->as != UnknownChars::As::fused) [[likely]] {
-        std::memcpy(out.data() + written, known->data(), sizeof(*known));
-        written += UnitCache::count(*known);
+      const auto* known = IdCache::quick_find(lookups[u], bytes);
+      if (known != nullptr && known->count <= IdCache::kInlineIds && !fuses) [[likely]] {
+        written = static_cast<size_t>(cache_.copy_ids(*known, out.data() + written) - out.data());
         continue;
       }
       ids.insert(ids.end(), out.begin(), out.begin() + static_cast<int64_t>(written));
       written = 0;
-      const auto all = known != nullptr ? std::span(*known).first(UnitCache::count(*known))
-                                        : look_up(text.substr(begin, bytes), keys[u]);
+      const auto all = known != nullptr
+                           ? cache_.ids_of(*known)
+                           : cache_.find_or_add(text.substr(begin, bytes), lookups[u],
+                                                [this](std::string_view unit) { return encode_unit(unit); });
       const auto wanted = without_second_unknown(all);
       ids.insert(ids.end(), wanted.begin(), wanted.end());
     }
     ids.insert(ids.end(), out.begin(), out.begin() + static_cast<int64_t>(written));
   }
-}
-
-std::span<const TokenId> CharBpeEncoder::look_up(std::string_view unit, const UnitCache::Key& key) {
-  if (unit.size() > UnitCache::kLongest) {
-    unit_ids_.clear();
-    encode_unit(unit, unit_ids_);
-    return unit_ids_;
-  }
-  auto known = cache_.find_long(unit);
-  if (!known) {
-    unit_ids_.clear();
-    encode_unit(unit, unit_ids_);
-    known = cache_.insert_long(unit, unit_ids_);
-  }
-  if (unit.size() <= UnitCache::kShort && known->size() <= UnitCache::kShortIds) cache_.insert(key, *known);
-  return *known;
 }
 
 }  // namespace partita::internal

@@ -12,7 +12,7 @@
 
 #include "partita/tokenizer/bpe/char_bpe_merger.h"
 #include "partita/tokenizer/bpe/char_bpe_table.h"
-#include "partita/tokenizer/bpe/unit_cache.h"
+#include "partita/tokenizer/id_cache.h"
 #include "partita/tokenizer/tokenizer.h"
 
 namespace partita::internal {
@@ -50,9 +50,8 @@ class CharBpeEncoder {
   }
 
  private:
-  // The ids of a unit that is not in the first cache level; valid until the next call.
-  std::span<const TokenId> look_up(std::string_view unit, const UnitCache::Key& key);
-  void encode_unit(std::string_view unit, std::vector<TokenId>& ids);
+  // Valid until the next call.
+  std::span<const TokenId> encode_unit(std::string_view unit);
   [[nodiscard]] std::span<const TokenId> without_second_unknown(std::span<const TokenId> ids) {
     if (unknown_->as != UnknownChars::As::fused || ids.empty()) return ids;
     const bool repeated = after_unknown_ && ids.front() == unknown_->unk;
@@ -65,12 +64,12 @@ class CharBpeEncoder {
   int64_t vocab_size_;
   bool after_unknown_ = false;
   CharBpeMerger merger_;
-  UnitCache cache_;
+  IdCache cache_{size_t{16} << 20};
   static constexpr size_t kUnits = std::tuple_size_v<CharJoins::Ends>;
   struct {
     CharJoins::Ends ends;
-    std::array<UnitCache::Key, kUnits> keys;
-    std::array<TokenId, kUnits * UnitCache::kShortIds> out;
+    std::array<IdCache::Lookup, kUnits> lookups;
+    std::array<TokenId, kUnits * IdCache::kInlineIds> out;
   } scratch_;
   std::vector<SymbolAt> symbols_;
   std::vector<TokenId> unit_ids_;

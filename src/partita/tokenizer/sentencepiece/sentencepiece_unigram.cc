@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "partita/tokenizer/bpe/unit_cache.h"
+#include "partita/tokenizer/id_cache.h"
 #include "partita/tokenizer/unigram/unigram_certainty.h"
 
 namespace partita::internal {
@@ -57,17 +57,15 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
     size_t begin = 0;
     for (size_t at = 0; at < text.size();) {
       const size_t count = lattice_->joins().find_ends(text, at, ends_);
+      cache_.tidy();
       for (size_t u = 0, first = begin; u < count; first = ends_[u++]) {
-        if (ends_[u] - first > UnitCache::kShort) [[unlikely]]
-          continue;
-        keys_[u] = UnitCache::key_of(text, first, ends_[u] - first);
-        cache_.prefetch(keys_[u]);
+        lookups_[u] = cache_.start(text.data() + first, ends_[u] - first, text.size() - first);
       }
       for (size_t u = 0; u < count; begin = ends_[u++]) {
         const size_t bytes = ends_[u] - begin;
-        const UnitCache::Short* known = bytes <= UnitCache::kShort ? cache_.find(keys_[u]) : nullptr;
-        if (known == nullptr || !put_known(std::span(*known).first(UnitCache::count(*known)), ids)) {
-          encode_unit(text.substr(begin, bytes), keys_[u], ids);
+        const auto* known = IdCache::quick_find(lookups_[u], bytes);
+        if (known == nullptr || !put_known(cache_.ids_of(*known), ids)) {
+          encode_unit(text.substr(begin, bytes), lookups_[u], ids);
         }
       }
     }
@@ -87,24 +85,10 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
     return true;
   }
 
-  void encode_unit(std::string_view unit, const UnitCache::Key& key, std::vector<TokenId>& ids) {
-    if (unit.size() <= UnitCache::kLongest) {
-      auto known = cache_.find_long(unit);
-      if (!known) {
-        const auto certain = certainty_.segment(*lattice_, unit);
-        bool has_unknown = false;
-        remembered_ = {std::bit_cast<TokenId>(certain.most_sum)};
-        for (const UnigramPiece& piece : certain.pieces) {
-          has_unknown |= piece.id == UnigramPiece::kUnknown;
-          remembered_.push_back(piece.id);
-        }
-        if (has_unknown) remembered_ = {0};  // never certain
-        known = cache_.insert_long(unit, remembered_);
-      }
-      if (put_known(*known, ids)) {
-        if (unit.size() <= UnitCache::kShort && known->size() <= UnitCache::kShortIds) cache_.insert(key, *known);
-        return;
-      }
+  void encode_unit(std::string_view unit, const IdCache::Lookup& lookup, std::vector<TokenId>& ids) {
+    if (unit.size() <= IdCache::kLongest &&
+        put_known(cache_.find_or_add(unit, lookup, [this](std::string_view text) { return segment(text); }), ids)) {
+      return;
     }
     for (const UnigramPiece& piece : lattice_->segment(unit, walk_)) {
       const bool is_unknown = piece.id == UnigramPiece::kUnknown;
@@ -117,15 +101,26 @@ class SentencePieceUnigramSegmenter final : public SentencePieceSegmenter {
     }
   }
 
+  // What is cached for a unit (put_known); valid until the next call.
+  std::span<const TokenId> segment(std::string_view unit) {
+    const auto certain = certainty_.segment(*lattice_, unit);
+    remembered_ = {std::bit_cast<TokenId>(certain.most_sum)};
+    for (const UnigramPiece& piece : certain.pieces) {
+      if (piece.id == UnigramPiece::kUnknown) return remembered_ = {0};  // never certain
+      remembered_.push_back(piece.id);
+    }
+    return remembered_;
+  }
+
   const UnigramLattice<float>* lattice_;
   const UnknownChars* unknown_;
   const std::vector<float>* scores_;
   UnigramLattice<float>::Walk walk_;
   bool after_unknown_ = false;
   UnigramCertainty certainty_;
-  UnitCache cache_;
+  IdCache cache_{size_t{16} << 20};
   CharJoins::Ends ends_{};
-  std::array<UnitCache::Key, std::tuple_size_v<CharJoins::Ends>> keys_{};
+  std::array<IdCache::Lookup, std::tuple_size_v<CharJoins::Ends>> lookups_{};
   std::vector<TokenId> remembered_;
 };
 
