@@ -177,6 +177,16 @@ void loss(benchmark::State& state, at::ScalarType dtype) {
           [&] { cross_entropy(logits, labels, sum, &kNow, true); });
 }
 
+// Of one of two parts of the columns.
+void split_loss(benchmark::State& state, at::ScalarType dtype) {
+  const at::Tensor logits = random({kTokens, kVocabulary}, dtype), labels = integers({kTokens}, kVocabulary);
+  const at::Tensor sum = at::zeros({1}, at::kDouble), statistics = at::zeros({2, kTokens, 3}, at::kFloat);
+  measure(state, {.bytes = 3.0 * static_cast<double>(logits.nbytes())}, [&] {
+    softmax_statistics(statistics.select(0, 0), logits, labels, 0, 2 * kVocabulary);
+    cross_entropy_split(logits, labels, statistics, 0, 2 * kVocabulary, sum, &kNow, true);
+  });
+}
+
 void embedding(benchmark::State& state, at::ScalarType dtype, bool backward) {
   const at::Tensor tokens = integers({kBatch, kLength}, kVocabulary), positions = integers({kBatch, kLength}, kLength);
   const at::Tensor by_token = random({kVocabulary, kWidth}, dtype), by_position = random({kLength, kWidth}, dtype);
@@ -231,6 +241,7 @@ void register_all() {
     }
     add("rope" + end, [=](auto& s) { rope(s, dtype); });
     add("cross_entropy" + end, [=](auto& s) { loss(s, dtype); });
+    add("cross_entropy_split" + end, [=](auto& s) { split_loss(s, dtype); });
     add("adamw" + end, [=](auto& s) { adamw(s, dtype); });
   }
   add("norm_of_gradients", norm_of_gradients);

@@ -1,9 +1,11 @@
 #include "partita/ops/attention.h"
 
+#include <ATen/ops/cat.h>
 #include <gmock/gmock.h>
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
+#include "tests/ops/parts.h"
 #include "tests/ops/reference.h"
 
 namespace partita::internal {
@@ -214,6 +216,51 @@ TEST(Attention, ASampleDoesNotDependOnItsNeighbours) {
   EXPECT_TRUE(same_bits(together.out.slice(0, 0, 1).contiguous(), alone.out));
 }
 
+// The heads of a group, packed as attention takes them: its query heads, its key heads, its value heads.
+at::Tensor heads_of(const at::Tensor& qkv, const Heads& all, const Part& kv) {
+  const int64_t group = all.heads / all.kv_heads;
+  const auto heads = [&](int64_t first, int64_t count) {
+    return qkv.narrow(2, first * all.head_width, count * all.head_width);
+  };
+  return at::cat({heads(group * kv.begin, group * kv.count), heads(all.heads + kv.begin, kv.count),
+                  heads(all.heads + all.kv_heads + kv.begin, kv.count)},
+                 2);
+}
+
+TEST(Attention, GroupsOfHeadsAreAsAmongAll) {
+  std::mt19937_64 random_numbers(1);
+  for (at::ScalarType dtype : kDTypes)
+    for (int round = 0; round < 12; ++round) {
+      const int64_t kv_heads = random_between(1, 5, random_numbers);
+      const Case c{random_between(1, 2, random_numbers),
+                   random_between(1, 90, random_numbers),
+                   {random_between(1, 3, random_numbers) * kv_heads, kv_heads, random_between(1, 20, random_numbers)},
+                   round % 4 == 0 ? 0 : 0.3F,
+                   round % 2 == 0};
+      SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << ", heads "
+                                        << c.heads.heads << " / " << kv_heads << " x " << c.heads.head_width);
+      const int64_t group = c.heads.heads / kv_heads, D = c.heads.head_width;
+      const Computed all(c, dtype);
+      const int64_t ranks = random_between(1, kv_heads, random_numbers);
+      for (const Part& kv : random_parts(kv_heads, ranks, random_numbers, 1)) {
+        const Heads heads{group * kv.count, kv.count, D};
+        const at::Tensor qkv = heads_of(all.qkv, c.heads, kv), d_qkv = nan(qkv.sizes(), dtype);
+        const auto columns = [&](const at::Tensor& t) {
+          return t.narrow(2, group * kv.begin * D, heads.heads * D).contiguous();
+        };
+        const at::Tensor out = nan({c.samples, c.length, heads.heads * D}, dtype);
+        const at::Tensor log_sum = nan({c.samples, heads.heads, c.length});
+        Dropout dropout = dropout_of(c);
+        dropout.first_head = group * kv.begin;
+        attention_forward(out, log_sum, qkv, heads, dropout, first_keys_of(c));
+        attention_backward(d_qkv, columns(all.d_out), out, log_sum, qkv, heads, dropout, first_keys_of(c));
+        EXPECT_TRUE(same_bits(out, columns(all.out)));
+        EXPECT_TRUE(same_bits(log_sum, all.log_sum.narrow(1, group * kv.begin, heads.heads).contiguous()));
+        EXPECT_TRUE(same_bits(d_qkv, heads_of(all.d_qkv, c.heads, kv)));
+      }
+    }
+}
+
 TEST(Attention, LargeScoresDoNotOverflow) {
   for (at::ScalarType dtype : kDTypes) {
     const Case c{1, 20, {1, 1, 4}};
@@ -225,6 +272,13 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, WrongOperandsAreNamed) {
   const at::Tensor qkv = nan({1, 4, 20}), out = nan({1, 4, 12}), sum = nan({1, 3, 4});
+  Dropout dropout = dropout_of(kCases[0]);
+  dropout.first_head = -1;
+  EXPECT_THAT(
+      [&] {
+        attention_forward(out, sum, qkv, {3, 1, 4}, dropout);
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("the first head is -1")));
   EXPECT_THAT(
       [&] {
         attention_forward(out, sum, qkv, {3, 2, 4}, {});

@@ -21,6 +21,12 @@ inline Dropout dropout_of(float p, int64_t samples) {
           .samples = sample_ids(std::span(kSamples).first(static_cast<size_t>(samples)))};
 }
 
+// Of a part of the rows of these samples.
+inline Dropout dropout_of_part(Dropout whole, int64_t first_row, int64_t rows) {
+  whole.first_row = first_row, whole.rows = rows;
+  return whole;
+}
+
 // What each of `elements` elements a sample is multiplied by.
 inline Values dropout_multipliers(float p, int64_t samples, int64_t elements, uint32_t site = kSite) {
   Values out;

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 #include "tests/ops/dropout_reference.h"
+#include "tests/ops/parts.h"
 
 namespace partita::internal {
 namespace {
@@ -67,6 +68,46 @@ TEST(Dropout, ThreadsDoNotChangeABit) {
     };
     EXPECT_TRUE(same_bits(with_threads(1, run), with_threads(2, run)));
   }
+}
+
+// Whatever the rows are divided into, also within a sample.
+TEST(Dropout, PartsAreAsInTheWhole) {
+  std::mt19937_64 random_numbers(1);
+  for (at::ScalarType dtype : kDTypes)
+    for (int round = 0; round < 20; ++round) {
+      const Case c{random_between(1, 4, random_numbers), random_between(1, 23, random_numbers),
+                   random_between(1, 70, random_numbers), 0.3F};
+      const int64_t rows = c.samples * c.length;
+      SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << " x "
+                                        << c.C);
+      const at::Tensor in = random({rows, c.C}, dtype, 1), out = nan(in.sizes(), dtype),
+                       by_part = nan(in.sizes(), dtype);
+      const at::Tensor sum = random(in.sizes(), dtype, 2), sum_by_part = sum.clone();
+      dropout_forward(out, in, dropout_of(c));
+      dropout_add(sum, in, dropout_of(c));
+      for (const Part& part : random_parts(rows, random_between(1, 5, random_numbers), random_numbers)) {
+        const Dropout dropout = dropout_of_part(dropout_of(c), part.begin, rows);
+        dropout_forward(part.of(by_part), part.of(in), dropout);
+        dropout_add(part.of(sum_by_part), part.of(in), dropout);
+      }
+      EXPECT_TRUE(same_bits(by_part, out));
+      EXPECT_TRUE(same_bits(sum_by_part, sum));
+    }
+}
+
+TEST(Dropout, PartsOutsideTheMicroBatchAreNamed) {
+  const auto error = [](int64_t count, int64_t first_row, int64_t rows, const char* message) {
+    EXPECT_THAT(
+        [&] {
+          dropout_forward(nan({count, 3}), nan({count, 3}),
+                          dropout_of_part(reference::dropout_of(0.5F, 4), first_row, rows));
+        },
+        ::testing::ThrowsMessage<Error>(::testing::HasSubstr(message)));
+  };
+  error(3, 6, 8, "3 rows from row 6 on are outside a micro-batch of 8 rows");
+  error(3, -1, 8, "3 rows from row -1 on are outside");
+  error(4, 1, 0, "4 rows from row 1 on are outside a micro-batch of 4 rows");
+  error(3, 0, 9, "9 rows are not whole samples: 4 ids");
 }
 
 TEST(Dropout, WrongOperandsAreNamed) {

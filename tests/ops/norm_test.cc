@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 #include "tests/ops/dropout_reference.h"
+#include "tests/ops/parts.h"
 
 namespace partita::internal {
 namespace {
@@ -229,6 +230,62 @@ TEST(AddNorm, AnyVectorsMayBeFrozen) {
         for (const auto member : {&AddNormBackward::d_weight, &AddNormBackward::d_norm_bias, &AddNormBackward::d_bias})
           EXPECT_TRUE(!(some.*member).gradient.defined() || same_bits((some.*member).gradient, (all.*member).gradient));
       }
+    }
+}
+
+// A part of the rows of a forward pass, in the memory of `whole`.
+AddNorm part_of(const AddNorm& whole, const Part& part) {
+  AddNorm op = whole;
+  op.sum = part.of(whole.sum), op.branch = part.of(whole.branch);
+  op.residual = part.of(whole.residual), op.normed = part.of(whole.normed);
+  op.mean = part.of(whole.mean), op.rstd = part.of(whole.rstd);
+  op.dropout = dropout_of_part(whole.dropout, part.begin, whole.branch.size(0));
+  return op;
+}
+AddNormBackward part_of(const AddNormBackward& whole, const Part& part) {
+  AddNormBackward op = whole;
+  op.d_normed = part.of(whole.d_normed), op.d_sum = part.of(whole.d_sum), op.residual = part.of(whole.residual);
+  op.mean = part.of(whole.mean), op.rstd = part.of(whole.rstd);
+  op.d_residual = part.of(whole.d_residual), op.d_branch = part.of(whole.d_branch);
+  op.dropout = dropout_of_part(whole.dropout, part.begin, whole.residual.size(0));
+  return op;
+}
+
+// Whatever the rows are divided into, also within a sample; the column sums of the parts add up.
+TEST(AddNorm, PartsAreAsInTheWhole) {
+  std::mt19937_64 random_numbers(1);
+  for (at::ScalarType dtype : kDTypes)
+    for (int round = 0; round < 24; ++round) {
+      const Case c{random_between(1, 4, random_numbers),
+                   random_between(1, 41, random_numbers),
+                   random_between(1, 70, random_numbers),
+                   round % 2 == 0,
+                   round % 3 == 0,
+                   round % 4 == 0 ? 0 : 0.3F,
+                   round % 5 == 0};
+      const int64_t rows = c.samples * c.length;
+      SCOPED_TRACE(::testing::Message() << at::toString(dtype) << " " << c.samples << " x " << c.length << " x "
+                                        << c.C);
+      const std::vector<Part> parts = random_parts(rows, random_between(1, 5, random_numbers), random_numbers);
+      const AddNorm forward = forward_of(c, dtype), by_part = forward_of(c, dtype);
+      add_norm_forward(forward);
+      for (const Part& part : parts) add_norm_forward(part_of(by_part, part));
+      EXPECT_TRUE(same_bits(by_part.residual, forward.residual) && same_bits(by_part.normed, forward.normed));
+      EXPECT_TRUE(same_bits(by_part.rstd, forward.rstd));
+
+      const AddNormBackward backward = backward_of(c, dtype);
+      AddNormBackward backward_by_part = backward_of(c, dtype);
+      add_norm_backward(backward);
+      for (const Part& part : parts) {
+        add_norm_backward(part_of(backward_by_part, part));
+        for (const auto member : {&AddNormBackward::d_weight, &AddNormBackward::d_norm_bias, &AddNormBackward::d_bias})
+          (backward_by_part.*member).accumulate = true;
+      }
+      EXPECT_TRUE(same_bits(backward_by_part.d_residual, backward.d_residual));
+      EXPECT_TRUE(c.p == 0 || same_bits(backward_by_part.d_branch, backward.d_branch));
+      expect_close(backward_by_part.d_weight.gradient, values(backward.d_weight.gradient), 1e-5);
+      expect_close(backward_by_part.d_bias.gradient, values(backward.d_bias.gradient), 1e-5);
+      if (!c.rms) expect_close(backward_by_part.d_norm_bias.gradient, values(backward.d_norm_bias.gradient), 1e-5);
     }
 }
 

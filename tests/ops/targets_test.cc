@@ -104,12 +104,16 @@ std::vector<at::Tensor> results(at::ScalarType dtype) {
   attention_backward(d_qkv, random(out.sizes(), dtype, 8), out, log_sum, qkv, heads, dropout);
   const at::Tensor logits = random({N, 77}, dtype, 9);
   cross_entropy(logits, integers({N}, 77, 10), at::zeros({1}, at::kDouble), &kNow, true);
+  const at::Tensor part = random({N, 77}, dtype, 11), labels = integers({N}, 90, 12), statistics = nan({1, N, 3});
+  softmax_statistics(statistics.select(0, 0), part, labels, 5, 90);
+  cross_entropy_split(part, labels, statistics, 5, 90, at::zeros({1}, at::kDouble), &kNow, true);
   const at::Tensor half = nan({N * C}, at::kHalf);
   cast(half, normed.view({-1}));
   std::vector<at::Tensor> all = dtype == at::kHalf ? std::vector<at::Tensor>() : updated(dtype);
   const std::vector<at::Tensor> llama = llama_results(dtype);
   all.insert(all.end(), llama.begin(), llama.end());
-  all.insert(all.end(), {residual, normed, d_residual, d_weight.gradient, gelu, out, d_qkv, logits, half});
+  all.insert(all.end(),
+             {residual, normed, d_residual, d_weight.gradient, gelu, out, d_qkv, logits, statistics, part, half});
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eye.h>
@@ -128,6 +129,9 @@ void check_cudnn_dropout(Report& report, at::ScalarType dtype, float p) {
   Dropout other = dropout;
   other.site = 4;
   report.add(!run(unit, other).first.equal(run(unit, dropout).first), name, "another site has another mask");
+  other = dropout;
+  other.first_head = kHeads;
+  report.add(!run(unit, other).first.equal(run(unit, dropout).first), name, "other heads have another mask");
 
   const at::Tensor q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2);
   const double scale = 1 / std::sqrt(static_cast<double>(kWidth));
@@ -213,6 +217,35 @@ void check_attention_at_start(Report& report) {
       }
 }
 
+// Our own kernels: the second of two groups of heads, packed alone, drops what it drops among all heads.
+void check_group_of_heads(Report& report, at::ScalarType dtype) {
+  const Case all{2, 37, {6, 2, 20}}, group{2, 37, {3, 1, 20}};
+  const DeviceScalars now({.seed = 5, .step = 7});
+  const at::Tensor samples = to_device(at::arange(10, 12, at::TensorOptions(at::kLong)));
+  const Dropout dropout{.p = 0.3F, .site = 3, .now = now.get(), .samples = samples};
+  const at::Tensor qkv = to_device(normal({2, 37, all.row()}, dtype)),
+                   d_out = to_device(normal({2, 37, all.out_row()}, dtype));
+  // Query heads 3 to 5, key head 1 and value head 1.
+  const auto heads = [](const at::Tensor& t) {
+    return at::cat({t.narrow(2, 3 * 20, 3 * 20), t.narrow(2, 7 * 20, 20), t.narrow(2, 9 * 20, 20)}, 2).contiguous();
+  };
+  const auto run = [&](const Case& c, const at::Tensor& packed, const at::Tensor& d, const Dropout& how) {
+    const at::Tensor out = to_device(nan(d.sizes(), dtype)), log_sum = to_device(nan({2, c.heads.heads, 37}));
+    const at::Tensor d_packed = to_device(nan(packed.sizes(), dtype));
+    cuda::attention_forward(out, log_sum, packed, c.heads, how);
+    cuda::attention_backward(d_packed, d, out, log_sum, packed, c.heads, how, {}, true);
+    return std::pair(out, d_packed);
+  };
+  const auto columns = [](const at::Tensor& t) { return t.narrow(2, 3 * 20, 3 * 20).contiguous(); };
+  const auto [out, d_qkv] = run(all, qkv, d_out, dropout);
+  Dropout of_group = dropout;
+  of_group.first_head = 3;
+  const auto [out_of_group, d_qkv_of_group] = run(group, heads(qkv), columns(d_out), of_group);
+  const std::string name = "a group of heads " + text_of(dtype, {});
+  expect_same_bits(report, name, out_of_group, columns(out));
+  expect_same_bits(report, name + " backward", d_qkv_of_group, heads(d_qkv));
+}
+
 void check_attention_dropout(Report& report) {
   const StepScalars now{.seed = 11, .step = 3};
   const DeviceScalars on_device(now);
@@ -223,6 +256,7 @@ void check_attention_dropout(Report& report) {
     for (const Case& c : {Case{2, 37, {4, 2, 20}}, {2, 70, {2, 1, 12}}, {2, 1, {2, 2, 5}}})
       check_case(report, dtype, c, c.length == 37 ? documents(2, 37) : at::Tensor(), dropped, dropped_on_device,
                  " dropout of the CPU");
+  for (const at::ScalarType dtype : kDTypes) check_group_of_heads(report, dtype);
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf})
     for (const float p : {0.1F, 0.5F}) check_cudnn_dropout(report, dtype, p);
 }

@@ -1,5 +1,6 @@
 #include "partita/ops/norm.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -75,6 +76,47 @@ AddNorm on_device(const AddNorm& op, int64_t offset) {
   return copy;
 }
 
+// Rows first .. first + count - 1 of an operation on rows, in its memory.
+at::Tensor rows_of(const at::Tensor& t, int64_t first, int64_t count) {
+  return t.defined() ? t.narrow(0, first, count) : t;
+}
+AddNorm part_of(AddNorm op, int64_t first, int64_t count) {
+  op.dropout.first_row = first, op.dropout.rows = op.branch.size(0);
+  for (at::Tensor* t : {&op.sum, &op.branch, &op.residual, &op.normed, &op.mean, &op.rstd})
+    *t = rows_of(*t, first, count);
+  return op;
+}
+AddNormBackward part_of(AddNormBackward op, int64_t first, int64_t count) {
+  op.dropout.first_row = first, op.dropout.rows = op.residual.size(0);
+  for (at::Tensor* t : {&op.d_normed, &op.d_sum, &op.residual, &op.mean, &op.rstd, &op.d_residual, &op.d_branch})
+    *t = rows_of(*t, first, count);
+  return op;
+}
+
+// A part of the rows, beginning within a sample, has the bits that it has in the whole.
+void check_part(Report& report, const std::string& name, const AddNorm& whole) {
+  const int64_t rows = whole.branch.size(0), first = rows / 3, count = rows - first;
+  AddNorm op = whole;
+  op.residual = at::empty_like(whole.residual), op.normed = at::empty_like(whole.normed);
+  op.rstd = at::empty_like(whole.rstd);
+  const AddNorm part = part_of(op, first, count);
+  cuda::add_norm_forward(part);
+  expect_same_bits(report, name + " part residual", part.residual, rows_of(whole.residual, first, count));
+  expect_same_bits(report, name + " part normed", part.normed, rows_of(whole.normed, first, count));
+}
+void check_part(Report& report, const std::string& name, const AddNormBackward& whole) {
+  const int64_t rows = whole.residual.size(0), first = rows / 3, count = rows - first;
+  AddNormBackward op = whole;
+  op.d_residual = at::empty_like(whole.d_residual);
+  if (whole.d_branch.defined()) op.d_branch = at::empty_like(whole.d_branch);
+  op.d_weight = op.d_norm_bias = op.d_bias = {};
+  const AddNormBackward part = part_of(op, first, count);
+  cuda::add_norm_backward(part);
+  expect_same_bits(report, name + " part d_residual", part.d_residual, rows_of(whole.d_residual, first, count));
+  if (whole.d_branch.defined())
+    expect_same_bits(report, name + " part d_branch", part.d_branch, rows_of(whole.d_branch, first, count));
+}
+
 AddNorm check_forward(Report& report, const Case& c, at::ScalarType dtype, const Masks& masks) {
   const std::string name = name_of(c, dtype);
   const int64_t N = c.samples * c.length;
@@ -95,6 +137,7 @@ AddNorm check_forward(Report& report, const Case& c, at::ScalarType dtype, const
   expect_close(report, name + " normed", device.normed, op.normed, one_rounding(dtype));
   if (!c.rms) expect_close(report, name + " mean", device.mean, op.mean, one_rounding(dtype));
   expect_close(report, name + " rstd", device.rstd, op.rstd, one_rounding(dtype));
+  if (c.offset == 0) check_part(report, name, device);
 
   const at::Tensor again = to_device(nan({N, c.C}, dtype), c.offset);
   cuda::norm_recompute(again, device.residual, device.mean, device.rstd, device.weight, device.norm_bias);
@@ -144,6 +187,7 @@ void check_backward(Report& report, const Case& c, at::ScalarType dtype, const M
   if (!c.rms) expect_close(report, name + " d_norm_bias", device.d_norm_bias.gradient, op.d_norm_bias.gradient, 1e-5);
   expect_close(report, name + " d_bias", device.d_bias.gradient, op.d_bias.gradient, one_rounding(dtype));
 
+  if (c.offset == 0) check_part(report, name, device);
   cuda::add_norm_backward(second);
   expect_same_bits(report, name + " in place, again", second.d_residual, device.d_residual);
   expect_same_bits(report, name + " d_weight again", second.d_weight.gradient, device.d_weight.gradient);

@@ -77,6 +77,16 @@ void check_dropout(Report& report, at::ScalarType dtype) {
     dropout_add(out, in, cpu);
     cuda::dropout_add(device_out, device_in, device);
     expect_close(report, name + " add", device_out, out, one_rounding(dtype));
+    for (const int64_t cut : {c.length / 2, in.size(0) / 3, in.size(0)}) {
+      const at::Tensor by_part = to_device(nan(in.sizes(), dtype), c.offset);
+      for (const auto& [begin, count] : {std::pair{int64_t{0}, cut}, {cut, in.size(0) - cut}}) {
+        Dropout part = device;
+        part.first_row = begin, part.rows = in.size(0);
+        cuda::dropout_forward(by_part.narrow(0, begin, count), device_in.narrow(0, begin, count), part);
+      }
+      dropout_forward(out, in, cpu);
+      expect_same_bits(report, name + fmt::format(" cut at row {}", cut), by_part, out);
+    }
     cuda::dropout_forward(device_in, device_in, device);
     dropout_forward(in, in, cpu);
     expect_same_bits(report, name + " in place", device_in, in);
@@ -145,6 +155,110 @@ void check_embedding(Report& report, at::ScalarType dtype) {
   }
 }
 
+// A table divided among three ranks, of which the second holds no row: what the parts give, and what they add up to.
+void check_divided_embedding(Report& report, at::ScalarType dtype) {
+  struct Case {
+    int64_t samples, length, V, P, C;
+    int64_t offset = 0;
+  };
+  for (const Case& c :
+       {Case{2, 7, 11, 9, 3}, {4, 128, 1000, 128, 64}, {1, 700, 3, 700, 24, 1}, {2, 500, 40, 500, 2200}}) {
+    const int64_t N = c.samples * c.length;
+    const std::string name = fmt::format("embedding {} V {} divided{}", text_of(dtype, {c.samples, c.length, c.C}), c.V,
+                                         c.offset > 0 ? " not aligned" : "");
+    const at::Tensor tokens = tokens_with_favourite(c.samples, c.length, c.V, c.V / 2);
+    const at::Tensor positions = integers({c.samples, c.length}, c.P);
+    const at::Tensor token_table = normal({c.V, c.C}, dtype), position_table = normal({c.P, c.C}, dtype);
+    const at::Tensor d_out = to_device(normal({N, c.C}, dtype), c.offset);
+    for (const bool accumulate : {false, true}) {
+      const auto table = [&](int64_t rows) {
+        return to_device(accumulate ? normal({rows, c.C}, at::kFloat) : nan({rows, c.C}));
+      };
+      const at::Tensor d_tokens = table(c.V), d_positions = table(c.P);
+      const at::Tensor d_tokens_parts = d_tokens.clone(), d_positions_parts = d_positions.clone();
+      cuda::embedding_backward({d_tokens, accumulate}, {d_positions, accumulate}, d_out, to_device(tokens),
+                               to_device(positions));
+      const int64_t token_cuts[] = {0, c.V / 3, c.V / 3, c.V}, position_cuts[] = {0, c.P / 2, c.P / 2, c.P};
+      for (int r = 0; r < 3; ++r) {
+        const TableRows token_rows{token_cuts[r], c.V}, position_rows{position_cuts[r], c.P};
+        const int64_t V = token_cuts[r + 1] - token_cuts[r], P = position_cuts[r + 1] - position_cuts[r];
+        cuda::embedding_backward({d_tokens_parts.narrow(0, token_rows.first, V), accumulate},
+                                 {d_positions_parts.narrow(0, position_rows.first, P), accumulate}, d_out,
+                                 to_device(tokens), to_device(positions), token_rows, position_rows);
+        if (accumulate) continue;
+        const at::Tensor by_token = token_table.narrow(0, token_rows.first, V),
+                         by_position = position_table.narrow(0, position_rows.first, P);
+        const at::Tensor out = nan({N, c.C}, dtype), device_out = to_device(out, c.offset);
+        embedding_forward(out, tokens, positions, by_token, by_position, token_rows, position_rows);
+        cuda::embedding_forward(device_out, to_device(tokens), to_device(positions), to_device(by_token, c.offset),
+                                to_device(by_position, c.offset), token_rows, position_rows);
+        expect_same_bits(report, name + fmt::format(" part {}", r), device_out, out);
+      }
+      expect_same_bits(report, name + " d_tokens", d_tokens_parts, d_tokens);
+      expect_same_bits(report, name + " d_positions", d_positions_parts, d_positions);
+    }
+  }
+}
+
+// Columns divided among ranks, against the CPU's and against whole logits.
+void check_split_cross_entropy(Report& report, at::ScalarType dtype) {
+  struct Case {
+    int64_t n, V, offset = 0;
+    std::vector<int64_t> cuts;  // first columns of the parts behind the first
+  };
+  const std::vector<Case> cases = {{1, 1, 0, {}},           {5, 7, 0, {1, 3, 4}},
+                                   {9, 1000, 0, {500}},     {6, 133, 1, {40, 111}},
+                                   {5, 32000, 0, {8000}},   {6, 50257, 0, {1, 25129, 50256}},
+                                   {3, 128256, 0, {64128}}, {2000, 64, 0, {16, 32, 48}}};
+  const StepScalars now{.loss_weight = 0.37F};
+  const DeviceScalars device_now(now);
+  for (const Case& c : cases) {
+    const std::string name = fmt::format("split cross-entropy {} in {}{}", text_of(dtype, {c.n, c.V}),
+                                         c.cuts.size() + 1, c.offset > 0 ? " not aligned" : "");
+    const at::Tensor logits = normal({c.n, c.V}, dtype, 0, 3), labels = integers({c.n}, c.V);
+    if (c.n > 2) labels.mutable_data_ptr<int32_t>()[1] = kIgnoredLabel;
+    const int64_t sure = c.n - 1;
+    logits.view({-1}).narrow(0, sure * c.V + labels.const_data_ptr<int32_t>()[sure], 1).fill_(40);
+    std::vector<int64_t> bounds = {0};
+    bounds.insert(bounds.end(), c.cuts.begin(), c.cuts.end());
+    bounds.push_back(c.V);
+    const auto parts = static_cast<int64_t>(bounds.size()) - 1;
+    const auto columns = [&](int64_t p) {
+      const int64_t first = bounds[static_cast<size_t>(p)], last = bounds[static_cast<size_t>(p) + 1];
+      return logits.narrow(1, first, last - first).clone(at::MemoryFormat::Contiguous);
+    };
+    const at::Tensor statistics = nan({parts, c.n, 3}), device_statistics = to_device(statistics);
+    for (int64_t p = 0; p < parts; ++p) {
+      const int64_t first = bounds[static_cast<size_t>(p)];
+      softmax_statistics(statistics.select(0, p), columns(p), labels, first, c.V);
+      cuda::softmax_statistics(device_statistics.select(0, p), to_device(columns(p), c.offset), to_device(labels),
+                               first, c.V);
+    }
+    for (int64_t i = 0; i < 3; ++i)
+      expect_close(report, name + fmt::format(" statistic {}", i), device_statistics.select(2, i),
+                   statistics.select(2, i), i == 1 ? 2e-6 : 0);
+    const at::Tensor zero = at::full({1}, 0.5, at::TensorOptions(at::kDouble)), whole_loss = zero.clone();
+    cross_entropy(logits.clone(), labels, whole_loss, &now, false);
+    at::Tensor first_loss;
+    for (int64_t p = 0; p < parts; ++p) {
+      const int64_t first = bounds[static_cast<size_t>(p)];
+      const at::Tensor expected = columns(p), device = to_device(expected, c.offset), alone = device.clone();
+      const at::Tensor loss = zero.clone(), device_loss = to_device(zero), loss_alone = to_device(zero);
+      cross_entropy_split(expected, labels, statistics, first, c.V, loss, &now, true);
+      cuda::cross_entropy_split(device, to_device(labels), device_statistics, first, c.V, device_loss, device_now.get(),
+                                true);
+      const std::string part = name + fmt::format(" part {}", p);
+      expect_close(report, part + " loss", device_loss, whole_loss, 2e-6);
+      expect_close(report, part + " gradient", device, expected, 2 * one_rounding(dtype));
+      cuda::cross_entropy_split(alone, to_device(labels), device_statistics, first, c.V, loss_alone, nullptr, false);
+      expect_same_bits(report, part + " loss alone", loss_alone, device_loss);
+      expect_same_bits(report, part + " logits in evaluation", alone, columns(p));
+      if (p == 0) first_loss = device_loss;
+      expect_same_bits(report, part + " loss as of the first part", device_loss, first_loss);
+    }
+  }
+}
+
 void check_cross_entropy(Report& report, at::ScalarType dtype) {
   struct Case {
     int64_t n, V, offset = 0;
@@ -203,6 +317,19 @@ void check_bad_values(Report& report) {
   cuda::cross_entropy(logits, to_device(labels), loss, nullptr, false);
   expect_error(report, "a label outside the vocabulary", "label 7 of row 2 is outside 0..4",
                [] { cuda::check_values(); });
+  const at::Tensor statistics = to_device(at::zeros({2, 3, 3}, at::TensorOptions(at::kFloat)));
+  labels.narrow(0, 2, 1).fill_(10);
+  cuda::softmax_statistics(statistics.select(0, 0), logits, to_device(labels), 5, 10);
+  cuda::cross_entropy_split(logits, to_device(labels), statistics, 5, 10, loss, nullptr, false);
+  expect_error(report, "a label outside a divided vocabulary", "label 10 of row 2 is outside 0..9",
+               [] { cuda::check_values(); });
+  tokens.view({-1}).narrow(0, 4, 1).fill_(9);
+  cuda::embedding_forward(out, to_device(tokens), {}, table, {}, {2, 9});
+  expect_error(report, "a token outside a divided table", "token 9 in sample 1 at place 1 is outside 0..8",
+               [] { cuda::check_values(); });
+  tokens.view({-1}).narrow(0, 4, 1).fill_(8);
+  cuda::embedding_forward(out, to_device(tokens), {}, table, {}, {2, 9});
+  expect_error(report, "a token in another part of the table", "no error", [] { cuda::check_values(); });
 }
 
 }  // namespace
@@ -212,7 +339,9 @@ void check_rows(Report& report) {
     check_rope(report, dtype);
     check_dropout(report, dtype);
     check_embedding(report, dtype);
+    check_divided_embedding(report, dtype);
     check_cross_entropy(report, dtype);
+    check_split_cross_entropy(report, dtype);
   }
   expect_error(report, "values in order", "no error", [] { cuda::check_values(); });
   check_bad_values(report);

@@ -136,6 +136,11 @@ void time_cross_entropy(int64_t rows, int64_t V) {
               [&] { cuda::cross_entropy(logits, labels, loss, now.get(), true); });
   time_kernel(fmt::format("cross-entropy {} x {}, loss alone", rows, V), 2 * elements,
               [&] { cuda::cross_entropy(logits, labels, loss, now.get(), false); });
+  const at::Tensor statistics = at::zeros({2, rows, 3}, on(at::kFloat));
+  time_kernel(fmt::format("cross-entropy {} x {}, statistics of a part", rows, V), 2 * elements,
+              [&] { cuda::softmax_statistics(statistics.select(0, 0), logits, labels, 0, 2 * V); });
+  time_kernel(fmt::format("cross-entropy {} x {}, of a part", rows, V), 4 * elements,
+              [&] { cuda::cross_entropy_split(logits, labels, statistics, 0, 2 * V, loss, now.get(), true); });
 }
 
 void time_flat(int64_t n) {

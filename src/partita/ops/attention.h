@@ -5,7 +5,9 @@
 //   log_sum [samples, heads, length] fp32: log of the softmax denominator of the scaled scores, for backward; may be
 //     undefined
 // Query head h reads key/value head h / (heads / kv_heads). Scores are scaled by 1/sqrt(head_width). dropout.p > 0
-// drops probabilities after the softmax; its element index is (head * length + query) * length + key.
+// drops probabilities after the softmax; its element index is (head * length + query) * length + key, where the first
+// head of the operand is head dropout.first_head of the model: a group of heads, with its key/value heads, gives bit for
+// bit what these heads give among all.
 // Each thread needs workspace for a few times 64 x length scores, reused between calls. fp16, and bf16 on CPUs without
 // AVX-512, are widened to fp32 as a whole.
 #pragma once

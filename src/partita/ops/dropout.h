@@ -13,10 +13,15 @@ struct Dropout {
   uint32_t site = 0;                 // number of the dropout site in the model
   const StepScalars* now = nullptr;  // seed and step
   at::Tensor samples;                // [n] int64: global id of each sample of the micro-batch
+  // Which part of the micro-batch the operand is, where several ranks share one: a part is masked as in the whole.
+  int64_t first_row = 0;   // row of the micro-batch (samples * length rows) at which the operand begins
+  int64_t rows = 0;        // rows of the micro-batch; 0: the operand is the whole micro-batch
+  int64_t first_head = 0;  // attention: number in the model of the operand's first head
 };
 
 // Standalone dropout: out [N, C] = mask * scale * in (fp32, bf16 or fp16, same dtype); the element index is
-// position_in_sample * C + channel. out may alias in. p == 0: a copy.
+// position_in_sample * C + channel. out may alias in. p == 0: a copy. Error: rows that are not whole samples, or that
+// are outside the micro-batch.
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);

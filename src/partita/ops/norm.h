@@ -4,9 +4,9 @@
 // no mean and no bias. If `mean` is undefined (then so are norm_bias and its gradient), normed = r * rstd * weight with
 // rstd = 1 / sqrt(mean of r^2 + epsilon).
 //
-// Shapes: N = samples * length rows, C channels. Activations are fp32, bf16 or fp16 (all the same dtype), as are
-// weights and biases; statistics and vector gradients are fp32. Sums run in fp32; column sums are independent of the
-// number of threads.
+// Shapes: N = samples * length rows, or a part of them; C channels. Activations are fp32, bf16 or fp16 (all the same
+// dtype), as are weights and biases; statistics and vector gradients are fp32. Sums run in fp32; column sums are
+// independent of the number of threads.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -20,7 +20,8 @@ struct AddNorm {
   at::Tensor sum;                // [N, C], or undefined: zero
   at::Tensor branch;             // [N, C]
   at::Tensor bias;               // [C], or undefined: none
-  Dropout dropout;               // of branch + bias; its element index is position_in_sample * C + channel
+  Dropout dropout;               // of branch + bias; its element index is position_in_sample * C + channel. The N rows
+                                 // may be a part of the micro-batch (Dropout::first_row)
   at::Tensor weight, norm_bias;  // [C]; norm_bias undefined for RMS norm
   double epsilon = 1e-5;
   // out

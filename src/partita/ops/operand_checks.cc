@@ -37,6 +37,22 @@ RowsOperand size_of(const at::Tensor& tensor, const char* name) {
 
 }  // namespace
 
+int64_t check_mask_rows(const Dropout& dropout, int64_t rows) {
+  const int64_t all = dropout.rows > 0 ? dropout.rows : rows,
+                count = dropout.samples.defined() ? dropout.samples.numel() : 0;
+  PARTITA_CHECK(count > 0 && all % count == 0, "{} rows are not whole samples: {} ids", all, count);
+  PARTITA_CHECK(dropout.first_row >= 0 && rows <= all - dropout.first_row,
+                "{} rows from row {} on are outside a micro-batch of {} rows", rows, dropout.first_row, all);
+  return all / count;
+}
+
+int64_t check_table_rows(const TableRows& rows, int64_t held, const char* name) {
+  const int64_t total = rows.total > 0 ? rows.total : held;
+  PARTITA_CHECK(rows.first >= 0 && held <= total - rows.first,
+                "{}: {} rows from row {} on are outside a table of {} rows", name, held, rows.first, total);
+  return total;
+}
+
 RowsOperand check_operands(const AddNorm& op, at::DeviceType where) {
   const Checks check(where);
   const RowsOperand size = size_of(op.branch, "branch");
@@ -84,6 +100,26 @@ RowsOperand check_operands(const AddNormBackward& op, at::DeviceType where) {
     check.optional(target->gradient, "vector gradient", {C}, at::kFloat);
   check.amax(op.amax);
   return size;
+}
+
+RowsOperand check_split_logits(const at::Tensor& logits, const at::Tensor& labels, int64_t first_column,
+                               int64_t all_columns, at::DeviceType where) {
+  const Checks check(where);
+  const RowsOperand size = size_of(logits, "logits");
+  const auto [n, columns, dtype] = size;
+  check.dense(logits, "logits", {n, columns}, dtype);
+  check.dense(labels, "labels", {n}, at::kInt);
+  PARTITA_CHECK(columns > 0 && first_column >= 0 && columns <= all_columns - first_column,
+                "logits: {} columns from column {} on, expected at least one of {}", columns, first_column,
+                all_columns);
+  return size;
+}
+
+int64_t check_split_statistics(const at::Tensor& statistics, int64_t rows, at::DeviceType where) {
+  PARTITA_CHECK(statistics.defined() && statistics.dim() == 3 && statistics.size(0) > 0,
+                "statistics are missing or not [parts, rows, 3]");
+  Checks(where).dense(statistics, "statistics", {statistics.size(0), rows, 3}, at::kFloat);
+  return statistics.size(0);
 }
 
 RowsOperand check_bias_gelu_backward(const at::Tensor& d_x, const at::Tensor& d_out, const at::Tensor& x,

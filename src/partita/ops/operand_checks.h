@@ -9,6 +9,8 @@
 #include <initializer_list>
 
 #include "partita/ops/attention.h"
+#include "partita/ops/dropout.h"
+#include "partita/ops/embedding.h"
 #include "partita/ops/norm.h"
 #include "partita/ops/rope.h"
 #include "partita/ops/rounding.h"
@@ -22,12 +24,23 @@ struct RowsOperand {
   at::ScalarType dtype;
 };
 
+// Rows per sample of the micro-batch of which the operand has `rows` rows. Errors: a micro-batch that is not whole
+// samples; rows outside it.
+int64_t check_mask_rows(const Dropout&, int64_t rows);
+// Rows of the whole table, of which `held` are there. Error: held rows outside the whole table. `name`: of the table.
+int64_t check_table_rows(const TableRows&, int64_t held, const char* name);
+
 // Layer norm has a mean and, in forward, a bias; RMS norm has neither.
 RowsOperand check_operands(const AddNorm&, at::DeviceType);
 RowsOperand check_operands(const AddNormBackward&, at::DeviceType);
 RowsOperand check_norm_recompute(const at::Tensor& normed, const at::Tensor& residual, const at::Tensor& mean,
                                  const at::Tensor& rstd, const at::Tensor& weight, const at::Tensor& norm_bias,
                                  at::DeviceType);
+
+// Of cross-entropy with divided columns: logits and labels; then the statistics, of which it returns the parts.
+RowsOperand check_split_logits(const at::Tensor& logits, const at::Tensor& labels, int64_t first_column,
+                               int64_t all_columns, at::DeviceType);
+int64_t check_split_statistics(const at::Tensor& statistics, int64_t rows, at::DeviceType);
 
 RowsOperand check_bias_gelu_backward(const at::Tensor& d_x, const at::Tensor& d_out, const at::Tensor& x,
                                      const Target& d_bias, const at::Tensor& amax, at::DeviceType);

@@ -23,6 +23,7 @@ AttentionProblem::AttentionProblem(const at::Tensor& the_out, const at::Tensor& 
   const at::ScalarType dtype = check_activation(qkv, "qkv");
   PARTITA_CHECK(kv_heads > 0 && heads % kv_heads == 0, "{} query heads do not divide among {} key/value heads", heads,
                 kv_heads);
+  PARTITA_CHECK(dropout.first_head >= 0, "dropout of attention: the first head is {}", dropout.first_head);
   check_tensor(qkv, "qkv", {samples, length, row()}, dtype);
   check_tensor(out, "out", {samples, length, out_row()}, dtype);
   check_optional(log_sum, "log_sum", {samples, heads, length}, at::kFloat);

@@ -14,7 +14,8 @@ struct Rows {
 };
 
 struct AttentionProblem {
-  // Errors: kv_heads that do not divide heads; wrong shapes or dtypes; first keys that decrease or exceed their query.
+  // Errors: kv_heads that do not divide heads; wrong shapes or dtypes; a first head below 0; first keys that decrease or
+  // exceed their query.
   AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed, const Heads&,
                    const Dropout&, const at::Tensor& the_first_keys);
 
@@ -37,7 +38,9 @@ struct AttentionProblem {
   }
   [[nodiscard]] int64_t log_sum_at(int64_t sample, int64_t head) const { return (sample * heads + head) * length; }
   // Dropout element index of the first key for a query.
-  [[nodiscard]] int64_t element(int64_t head, int64_t query) const { return (head * length + query) * length; }
+  [[nodiscard]] int64_t element(int64_t head, int64_t query) const {
+    return ((dropout.first_head + head) * length + query) * length;
+  }
   // First key that a query reads; the last is past + query.
   [[nodiscard]] int64_t first_key(int64_t sample, int64_t query) const {
     return first_key_data == nullptr ? 0 : first_key_data[sample * length + query];

@@ -12,10 +12,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace partita::internal::HWY_NAMESPACE {
 
-// Multipliers of the C elements of a row, in `buffer` (C + kMaskPadding floats).
+// Multipliers of the C elements of a row of the operand, in `buffer` (C + kMaskPadding floats).
 HWY_INLINE const float* row_multipliers(const RowMask& rows, int64_t row, int64_t C, float* buffer) {
-  const int64_t sample = rows.samples[static_cast<size_t>(row / rows.length)];
-  return dropout_multipliers(rows.mask, sample, (row % rows.length) * C, C, buffer);
+  const int64_t at = rows.first_row + row, sample = rows.samples[static_cast<size_t>(at / rows.length)];
+  return dropout_multipliers(rows.mask, sample, (at % rows.length) * C, C, buffer);
 }
 
 }  // namespace partita::internal::HWY_NAMESPACE

@@ -27,6 +27,7 @@ int64_t row_of(const Heads& h) { return (h.heads + 2 * h.kv_heads) * h.head_widt
 void check_dropout(const Dropout& dropout, int64_t samples) {
   if (dropout.p == 0) return;
   PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);
+  PARTITA_CHECK(dropout.first_head >= 0, "dropout of attention: the first head is {}", dropout.first_head);
   PARTITA_CHECK(dropout.now != nullptr, "dropout needs the step");
   check_tensor(dropout.samples, "samples", {samples}, at::kLong);
 }
@@ -127,6 +128,7 @@ PlainAttention plain_problem(const AttentionProblem& p) {
     a.threshold = dropout_threshold(p.dropout.p);
     a.keep_scale = dropout_scale(p.dropout.p);
     a.site = p.dropout.site;
+    a.first_head = p.dropout.first_head;
     a.now = p.dropout.now;
     a.sample_ids = p.dropout.samples.const_data_ptr<int64_t>();
   }
@@ -136,8 +138,8 @@ PlainAttention plain_problem(const AttentionProblem& p) {
 }  // namespace
 
 void write_cudnn_seed(int64_t* seed_and_offset, const Dropout& dropout) {
-  launch_cudnn_seed(seed_and_offset, dropout.site, dropout.now, dropout.samples.const_data_ptr<int64_t>(),
-                    current_stream());
+  launch_cudnn_seed(seed_and_offset, dropout.site, dropout.first_head, dropout.now,
+                    dropout.samples.const_data_ptr<int64_t>(), current_stream());
 }
 
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,

@@ -100,7 +100,7 @@ class Multiplier {
   }
   __device__ float operator()(int64_t head, int64_t query, int64_t key) const {
     if (a_.threshold == 0) return 1;
-    const int64_t element = (head * a_.length + query) * a_.length + key;
+    const int64_t element = ((a_.first_head + head) * a_.length + query) * a_.length + key;
     const PhiloxBlock block = dropout_block(key_, sample_, a_.site, element >> 3);
     // random16(block, element), without indexing, which would move the block to local memory.
     const auto lane = static_cast<uint32_t>(element & 7);
@@ -257,10 +257,12 @@ __global__ void append_kernel(HeadVectors from, HeadVectors to, int64_t length, 
   for (int64_t d = threadIdx.x; d < width; d += blockDim.x) target[d] = source[d];
 }
 
-__global__ void cudnn_seed_kernel(int64_t* to, uint32_t site, const StepScalars* now, const int64_t* sample_ids) {
+__global__ void cudnn_seed_kernel(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
+                                  const int64_t* sample_ids) {
   uint64_t seed = mix(mix(now->seed) ^ static_cast<uint64_t>(now->step));
   seed = mix(seed ^ static_cast<uint64_t>(sample_ids[0]));
-  to[0] = static_cast<int64_t>(mix(seed ^ site));
+  // cuDNN numbers the heads of every call from 0: without the first head, all ranks would drop the same elements.
+  to[0] = static_cast<int64_t>(mix(seed ^ (static_cast<uint64_t>(first_head) << 32 | site)));
   to[1] = 0;
 }
 
@@ -342,9 +344,9 @@ void launch_append(PlainAttention::Type type, const HeadVectors& from, const Hea
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
-void launch_cudnn_seed(int64_t* to, uint32_t site, const StepScalars* now, const int64_t* sample_ids,
-                       cudaStream_t stream) {
-  cudnn_seed_kernel<<<1, 1, 0, stream>>>(to, site, now, sample_ids);
+void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
+                       const int64_t* sample_ids, cudaStream_t stream) {
+  cudnn_seed_kernel<<<1, 1, 0, stream>>>(to, site, first_head, now, sample_ids);
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -30,6 +30,7 @@ struct PlainAttention {
   uint32_t threshold = 0;  // dropout threshold; 0: none
   float keep_scale = 1;
   uint32_t site = 0;
+  int64_t first_head = 0;  // number in the model of head 0, for the mask
   const StepScalars* now = nullptr;
   const int64_t* sample_ids = nullptr;
 };
@@ -43,6 +44,7 @@ void launch_backward(const PlainAttention&, cudaStream_t);
 void launch_append(PlainAttention::Type, const HeadVectors& from, const HeadVectors& to, int64_t samples,
                    int64_t length, int64_t kv_heads, int64_t head_width, int64_t past, cudaStream_t);
 // Seed and offset of a cuDNN dropout mask.
-void launch_cudnn_seed(int64_t* to, uint32_t site, const StepScalars* now, const int64_t* sample_ids, cudaStream_t);
+void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
+                       const int64_t* sample_ids, cudaStream_t);
 
 }  // namespace partita::internal::cuda

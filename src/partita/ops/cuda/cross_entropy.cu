@@ -1,17 +1,13 @@
 #include "partita/ops/cuda/cross_entropy.h"
 
-#include "partita/ops/cuda/device.cuh"
-#include "partita/ops/cuda/gelu.cuh"
 #include "partita/ops/cuda/launch.h"
+#include "partita/ops/cuda/softmax.cuh"
 #include "partita/ops/cuda/sums.h"
 #include "partita/ops/cuda/values.cuh"
 #include "partita/ops/cuda/workspace.h"
 
 namespace partita::internal::cuda {
 namespace {
-
-constexpr int kRowThreads = 512;
-constexpr int kInFlight = 4;  // packs in flight per thread
 
 // Shared memory per block in bytes: enough for two rows per multiprocessor if they fit, else as much of one row as
 // fits. The rest is read a second time (mostly from L2).
@@ -28,109 +24,39 @@ struct CrossEntropy {
   int64_t kept;  // packs of a row kept in shared memory
 };
 
-// Maximum of the elements so far, and sum of 2^(log2(e) (x - maximum)); elements can be added in any number and order.
-struct Softmax {
-  float maximum, sum;
-};
-
-template <int n>
-__device__ __forceinline__ void add(Softmax& s, const float (&x)[n]) {
-  float maximum = s.maximum;
-#pragma unroll
-  for (int i = 0; i < n; ++i) maximum = fmaxf(maximum, x[i]);
-  s.sum *= exp2_fast((s.maximum - maximum) * kLog2E);
-  s.maximum = maximum;
-#pragma unroll
-  for (int i = 0; i < n; ++i) s.sum += exp2_fast((x[i] - maximum) * kLog2E);
-}
-
-__device__ __forceinline__ float warp_maximum(float x) {
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, step));
-  return x;
-}
-
-// One row per block. 16-byte packs start at the aligned address at or below the start of the row: the first and last
-// may extend into neighboring rows, and only their own part is accessed.
+// One row per block.
 template <class T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const CrossEntropy<T> a) {
-  constexpr int n = 16 / sizeof(T);
+  constexpr int n = RowPacks<T>::n;
   extern __shared__ uint4 kept[];
-  __shared__ float maxima[kWarp];
-  __shared__ double sums[kWarp];
   const int64_t row = blockIdx.x;
   T* logits = a.logits + row * a.V;
-  const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(logits) % 16 / sizeof(T));
-  T* base = logits - before;  // pack p starts at element n p - before of the row
-  const int64_t end = before + a.V, packs = (end + n - 1) / n;
-  const int64_t inner = end / n;  // packs 1 (or 0) .. inner - 1 are complete
+  const RowPacks<T> packs(logits, a.V);
 
   const int32_t label = a.labels[row];
   const bool counts = label != kIgnoredLabel && check_value(label, a.V, ValueKind::label, row, 1, a.error);
-  const auto whole = [&](int64_t p) { return p < inner && (p > 0 || before == 0); };
-  // Stores only elements of the row.
-  const auto write = [&](int64_t p, const Pack<T, n>& pack) {
-    if (whole(p)) return store<true>(base + p * n, pack, n);
-    float x[n];
-    widen(pack, x);
-#pragma unroll
-    for (int i = 0; i < n; ++i)
-      if (p * n + i >= before && p * n + i < end) base[p * n + i] = static_cast<T>(x[i]);
-  };
   if (!counts) {
     if (threadIdx.x == 0) a.losses[row] = 0;
-    if constexpr (kGradient) {
-      const Pack<T, n> zero{};
-      for (int64_t p = threadIdx.x; p < packs; p += kRowThreads) write(p, zero);
-    }
+    if constexpr (kGradient) packs.clear();
     return;
   }
   const float at_label = static_cast<float>(logits[label]);  // read before any overwriting
 
-  // Elements outside the row read as -inf.
-  const auto read = [&](int64_t p) {
-    if (whole(p)) return load<true, n>(base + p * n, n);
-    float x[n];
-#pragma unroll
-    for (int i = 0; i < n; ++i)
-      x[i] = p * n + i >= before && p * n + i < end ? static_cast<float>(base[p * n + i]) : -INFINITY;
-    return narrow<T>(x);
-  };
-  Softmax mine{std::numeric_limits<float>::lowest(), 0};
-  for (int64_t first = threadIdx.x; first < packs; first += kInFlight * kRowThreads) {
-    Pack<T, n> pack[kInFlight];
-#pragma unroll
-    for (int k = 0; k < kInFlight; ++k)
-      if (first + k * kRowThreads < packs) pack[k] = read(first + k * kRowThreads);
-#pragma unroll
-    for (int k = 0; k < kInFlight; ++k) {
-      const int64_t p = first + k * kRowThreads;
-      if (p >= packs) continue;
-      float x[n];
-      widen(pack[k], x);
-      add(mine, x);
-      if (kGradient && p < a.kept)
-        kept[p] = make_uint4(pack[k].word[0], pack[k].word[1], pack[k].word[2], pack[k].word[3]);
-    }
-  }
-  const unsigned lane = threadIdx.x % kWarp;
-  float maximum = warp_maximum(mine.maximum);
-  if (lane == 0) maxima[threadIdx.x / kWarp] = maximum;
-  __syncthreads();
-  maximum = warp_maximum(lane < kRowThreads / kWarp ? maxima[lane] : mine.maximum);
-  const double part = static_cast<double>(mine.sum) * exp2_fast((mine.maximum - maximum) * kLog2E);
-  const double sum = block_sum(part, sums);  // its barrier also follows the read of logits[label]
+  const Softmax mine = softmax_of_thread(packs, [&](int64_t p, const Pack<T, n>& pack) {
+    if (kGradient && p < a.kept) kept[p] = make_uint4(pack.word[0], pack.word[1], pack.word[2], pack.word[3]);
+  });
+  const auto [maximum, sum] = softmax_of_block(mine);  // its barriers also follow the read of logits[label]
   if (threadIdx.x == 0) a.losses[row] = maximum + log(sum) - at_label;
   if constexpr (kGradient) {
     const float weight = a.now->loss_weight, scale = static_cast<float>(weight / sum);
-    const int64_t label_at = before + label;
-    for (int64_t p = threadIdx.x; p < packs; p += kRowThreads) {
+    const int64_t label_at = packs.before + label;
+    for (int64_t p = threadIdx.x; p < packs.packs; p += kRowThreads) {
       Pack<T, n> pack;
       if (p < a.kept) {
         const uint4 v = kept[p];
         pack.word[0] = v.x, pack.word[1] = v.y, pack.word[2] = v.z, pack.word[3] = v.w;
       } else {
-        pack = read(p);
+        pack = packs.read(p);
       }
       float x[n];
       widen(pack, x);
@@ -142,7 +68,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(const Cro
         for (int i = 0; i < n; ++i)
           if (i == label_at % n) x[i] = static_cast<float>(weight * (probability - 1));
       }
-      write(p, narrow<T>(x));
+      packs.write(p, narrow<T>(x));
     }
   }
 }

@@ -13,4 +13,11 @@ namespace partita::internal::cuda {
 // for check_values() (ops/cuda/values.h) and its row ignored.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
+// For logits whose columns are divided into parts. A label outside the vocabulary is recorded in the same way, by
+// cross_entropy_split; its logit in the statistics is 0.
+void softmax_statistics(at::Tensor statistics, at::Tensor logits, at::Tensor labels, int64_t first_column,
+                        int64_t all_columns);
+void cross_entropy_split(at::Tensor logits, at::Tensor labels, at::Tensor statistics, int64_t first_column,
+                         int64_t all_columns, at::Tensor loss, const StepScalars* now, bool gradient);
+
 }  // namespace partita::internal::cuda

@@ -6,16 +6,25 @@
 namespace partita::internal::cuda {
 namespace {
 
-// Sample blockIdx.y: its `count` elements are contiguous, so packs coincide with Philox blocks for any C.
-template <class T, bool kAdd, bool kAligned>
-__global__ void __launch_bounds__(kThreads) dropout_kernel(T* out, const T* in, MaskArguments a, int64_t elements) {
-  const int64_t first = 8 * (int64_t{blockIdx.x} * kThreads + threadIdx.x), count = elements - first;
+// The elements of the operand, by samples.
+struct Elements {
+  int64_t per_sample;
+  int64_t skipped;  // of the first sample, before the operand
+  int64_t count;    // of the operand
+};
+
+// blockIdx.y: a sample of the operand, counted from row a.first_row, where the first sample begins. The elements of a
+// sample are contiguous, so packs coincide with Philox blocks for any C (kBlocks) if the operand begins with one.
+template <class T, bool kAdd, bool kAligned, bool kBlocks>
+__global__ void __launch_bounds__(kThreads) dropout_kernel(T* out, const T* in, MaskArguments a, Elements elements) {
+  const int64_t start = blockIdx.y * elements.per_sample - elements.skipped;  // of the sample in the operand
+  const int64_t at = max(start, int64_t{0}) + 8 * (int64_t{blockIdx.x} * kThreads + threadIdx.x);
+  const int64_t count = min(start + elements.per_sample, elements.count) - at;
   if (count <= 0) return;
-  const int64_t at = blockIdx.y * elements + first;
   float x[8];
   widen(load<kAligned, 8>(in + at, count), x);
   const Mask mask(a, blockIdx.y * a.length);
-  if (mask.drops()) mask.apply<true>(x, first);
+  if (mask.drops()) mask.apply<kBlocks>(x, at - start);
   if constexpr (kAdd) {
     float before[8];
     widen(load<kAligned, 8>(out + at, count), before);
@@ -31,16 +40,28 @@ void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout) {
   const int64_t N = in.size(0), C = in.size(1);
   check_tensor(in, "in", {N, C}, dtype);
   check_tensor(out, "out", {N, C}, dtype);
-  const MaskArguments mask = make_mask(dropout, N);
+  MaskArguments mask = make_mask(dropout, N);
   if (N * C == 0) return;
-  const int64_t samples = mask.threshold > 0 ? N / mask.length : 1, elements = N * C / samples;
+  Elements elements{.per_sample = N * C, .skipped = 0, .count = N * C};
+  int64_t samples = 1;
+  if (mask.threshold > 0) {
+    const int64_t skipped_rows = mask.first_row % mask.length;
+    elements.per_sample = mask.length * C, elements.skipped = skipped_rows * C;
+    samples = divide_up(skipped_rows + N, mask.length);
+    mask.first_row -= static_cast<uint32_t>(skipped_rows);
+  }
   PARTITA_CHECK(samples <= 65535, "dropout of {} samples at once: at most 65535", samples);
-  const dim3 grid(blocks_for(divide_up(elements, 8)), static_cast<unsigned>(samples));
+  const int64_t most = std::min(elements.per_sample, elements.count);
+  const dim3 grid(blocks_for(divide_up(most, 8)), static_cast<unsigned>(samples));
+  const bool blocks = elements.skipped % 8 == 0;
+  const bool whole = blocks && elements.per_sample % 8 == 0 && elements.count % 8 == 0 && aligned(out, in);
   with_type(dtype, [&]<class T>(T) {
-    with_bool(elements % 8 == 0 && aligned(out, in), [&]<class Aligned>(Aligned) {
-      dropout_kernel<T, kAdd, Aligned::value><<<grid, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+    const auto launch = [&]<class Aligned, class Blocks>(Aligned, Blocks) {
+      dropout_kernel<T, kAdd, Aligned::value, Blocks::value><<<grid, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
           out.mutable_data_ptr<T>(), in.const_data_ptr<T>(), mask, elements);
-    });
+    };
+    if (whole) return launch(std::true_type{}, std::true_type{});
+    with_bool(blocks, [&]<class Blocks>(Blocks) { launch(std::false_type{}, Blocks{}); });
   });
   PARTITA_LAUNCHED();
 }

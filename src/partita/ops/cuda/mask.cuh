@@ -8,6 +8,7 @@
 #include "partita/base/random.h"
 #include "partita/ops/cuda/check.h"
 #include "partita/ops/dropout.h"
+#include "partita/ops/operand_checks.h"
 
 namespace partita::internal::cuda {
 
@@ -16,24 +17,25 @@ struct MaskArguments {
   const int64_t* samples = nullptr;
   uint32_t site = 0, threshold = 0;  // threshold 0: nothing is dropped
   float scale = 1;
-  uint32_t length = 1;  // rows per sample
+  uint32_t length = 1;     // rows per sample
+  uint32_t first_row = 0;  // of the micro-batch: the operand's row 0
 };
 
-// For activations [rows, C] of whole samples.
+// For activations [rows, C].
 [[nodiscard]] inline MaskArguments make_mask(const Dropout& dropout, int64_t rows) {
   if (dropout.p == 0 || rows == 0) return {};
   PARTITA_CHECK(dropout.p > 0 && dropout.p < 1, "dropout probability {} is not in [0, 1)", dropout.p);
   PARTITA_CHECK(dropout.now != nullptr && dropout.samples.defined(),
                 "dropout needs the step and the ids of the samples");
-  const int64_t count = dropout.samples.numel();
-  check_tensor(dropout.samples, "samples", {count}, at::kLong);
-  PARTITA_CHECK(count > 0 && rows % count == 0, "{} rows are not whole samples: {} ids", rows, count);
+  check_tensor(dropout.samples, "samples", {dropout.samples.numel()}, at::kLong);
+  const int64_t length = check_mask_rows(dropout, rows);
   return {.now = dropout.now,
           .samples = dropout.samples.const_data_ptr<int64_t>(),
           .site = dropout.site,
           .threshold = dropout_threshold(dropout.p),
           .scale = dropout_scale(dropout.p),
-          .length = static_cast<uint32_t>(rows / count)};
+          .length = static_cast<uint32_t>(length),
+          .first_row = static_cast<uint32_t>(dropout.first_row)};
 }
 
 // The 16 bits of an element whose position in the block is unknown at compile time. Avoids indexing, which would move
@@ -62,13 +64,14 @@ __device__ __forceinline__ void numbers_of(int64_t first, const Draw& draw, uint
   }
 }
 
-// The mask of one sample.
+// The mask of the sample that a row of the operand belongs to.
 class Mask {
  public:
   __device__ __forceinline__ Mask(const MaskArguments& a, uint32_t row)
       : threshold_(a.threshold), site_(a.site), scale_(a.scale) {
     if (threshold_ == 0) return;
     key_ = dropout_key(a.now->seed, a.now->step);
+    row += a.first_row;
     sample_ = a.samples[row / a.length];
     place_ = row % a.length;
   }
