@@ -59,7 +59,7 @@ Config bench_config(const BenchArguments& a, int ranks) {
   Config c = load_config(a.file, a.settings, &sources, small);
   complete_model(c);
   if (!sources.contains("model.max_length")) c.model.max_length = c.train.sequence_length;
-  if (!sources.contains("train.global_batch")) c.train.global_batch = c.train.micro_batch * ranks;
+  if (!sources.contains("train.global_batch")) c.train.global_batch = c.train.micro_batch * data_ranks(c, ranks);
   validate_step(c, ranks);
   return c;
 }
@@ -73,7 +73,7 @@ BenchJob::BenchJob(const BenchArguments& a)
     : arguments(a),
       config(bench_config(a, world.size())),
       device(select_device(config.train.device, world)),
-      mesh(world, device) {
+      mesh(world, mesh_sizes(config, world.size()), device) {
   log::configure(world.rank(), world.size());
   configure_threads(world, config.train.threads);
   set_deterministic(config.kernels.deterministic);
@@ -81,7 +81,7 @@ BenchJob::BenchJob(const BenchArguments& a)
   // Refused before batches are made.
   (void)tunes_matmul(config.kernels.tune_matmul, device.is_cuda(), is_deterministic(), a.steps);
   for (int64_t m = 0; m < accumulation_steps(config, world.size()); ++m)
-    batches.push_back(random_batch(config, static_cast<uint64_t>(world.rank() + world.size() * m)));
+    batches.push_back(random_batch(config, static_cast<uint64_t>(mesh.data().rank() + mesh.data().size() * m)));
 }
 
 namespace {
@@ -91,8 +91,8 @@ Config fitting_config(const BenchJob& job, Recompute recompute) {
   const int ranks = job.world.size();
   Config config = job.config;
   config.memory.recompute = recompute;
-  job.mesh.data().barrier();  // all ranks have freed the memory of the previous run
-  CommunicatorPeers peers(job.mesh.data());
+  job.mesh.world().barrier();  // all ranks have freed the memory of the previous run
+  CommunicatorPeers peers(job.mesh.world());
   // Collective: no rank allocates while another still measures free memory.
   const std::vector<std::string> warnings =
       agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
@@ -108,7 +108,7 @@ BenchModel::BenchModel(BenchJob& job, Recompute recompute)
 }
 
 void BenchModel::step() {
-  job_.mesh.data().barrier();
+  job_.mesh.world().barrier();
   const Timer timer;
   const auto k = static_cast<int64_t>(losses_.size());
   const StepResult r = engine_->step(job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F});
@@ -117,7 +117,7 @@ void BenchModel::step() {
 }
 
 void BenchModel::tune() {
-  MatmulTuner tuner(job_.mesh.data(), {.name = matmul_library(job_.device)},
+  MatmulTuner tuner(job_.mesh.world(), {.name = matmul_library(job_.device)},
                     {.kept = {},
                      .shared = config_.kernels.tuning_file,
                      .tune = tunes_matmul(config_.kernels.tune_matmul, job_.device.is_cuda(), is_deterministic(),
@@ -218,7 +218,7 @@ void BenchModel::add_device_figures(nlohmann::ordered_json& line) const {
   }
   at::Tensor bytes = at::tensor({use.allocated, use.reserved}, at::kLong);
   CpuStream stream;
-  job_.mesh.data().all_reduce(bytes, Reduce::max, stream).wait();
+  job_.mesh.world().all_reduce(bytes, Reduce::max, stream).wait();
   line["peak_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[0]) / (1 << 30);
   line["reserved_gib"] = static_cast<double>(bytes.data_ptr<int64_t>()[1]) / (1 << 30);
 }

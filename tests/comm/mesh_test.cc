@@ -40,6 +40,21 @@ TEST(MeshLayout, GroupsDivideTheRanks) {
       }
 }
 
+// Neighbors in the tensor group hold the same key/value head where there are fewer heads than ranks.
+TEST(MeshLayout, RanksShareKeyValueHeads) {
+  const auto groups = [](int tensor, int kv_heads) {
+    const MeshLayout layout({.data = 2, .tensor = tensor, .kv_heads = kv_heads}, 2 * tensor);
+    std::vector<std::vector<int>> all;
+    for (int rank = 0; rank < 2 * tensor; ++rank) all.push_back(layout.key_value_group(rank));
+    return all;
+  };
+  using Groups = std::vector<std::vector<int>>;
+  EXPECT_EQ(groups(2, 1), (Groups{{0, 1}, {0, 1}, {2, 3}, {2, 3}}));
+  EXPECT_EQ(groups(3, 2), (Groups{{0, 1}, {0, 1}, {2}, {3, 4}, {3, 4}, {5}}));
+  EXPECT_EQ(groups(2, 2), (Groups{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(groups(2, 0), (Groups{{0}, {1}, {2}, {3}}));
+}
+
 TEST(MeshLayout, ErrorsNameTheSizes) {
   const auto message = [](MeshLayout::Sizes sizes, int ranks) -> std::string {
     try {

@@ -215,7 +215,6 @@ TEST(Validate, RefusesShapesThatDoNotFit) {
 }
 
 TEST(Validate, SaysWhatIsNotBuiltYet) {
-  EXPECT_THAT(message([](Config& c) { c.parallel.tensor = 2; }, 2), HasSubstr("tensor parallelism is not built yet"));
   EXPECT_THAT(message([](Config& c) { c.parallel.pipeline = 2; }, 2),
               HasSubstr("pipeline parallelism is not built yet"));
 }
@@ -224,6 +223,53 @@ TEST(Validate, ComparesDataRanksWithTheJob) {
   EXPECT_EQ(message([](Config& c) { c.parallel.data = 2; }, 2), "no error");
   EXPECT_THAT(message([](Config& c) { c.parallel.data = 4; }, 2),
               AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, 4), "no error");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 3; }, 4),
+            "parallel.data is 3, the job has 4 ranks and parallel.tensor is 2: start 6, or use 0 for all there are");
+}
+
+TEST(Validate, SplitsHeadsOverTensorRanks) {
+  const auto tensor = [](int64_t heads, int64_t kv_heads, int64_t ranks) {
+    return message(
+        [=](Config& c) {
+          c.model.kind = ModelKind::llama;
+          c.model.heads = heads, c.model.kv_heads = kv_heads, c.model.head_width = 4;
+          c.parallel.tensor = ranks;
+        },
+        ranks);
+  };
+  EXPECT_EQ(tensor(6, 0, 4), "no error");  // heads that do not divide
+  EXPECT_EQ(tensor(6, 2, 4), "no error");  // ranks that share a key/value head
+  EXPECT_EQ(tensor(6, 2, 6), "no error");
+  EXPECT_EQ(tensor(6, 0, 7), "parallel.tensor is 7, the model has 6 heads: use at most 6");
+  EXPECT_EQ(tensor(8, 2, 10),
+            "parallel.tensor is 10, the model has 8 heads, 4 for each of 2 key/value heads: use at most 8");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2; }, 3),
+            "parallel.tensor is 2, the job has 3 ranks: start a multiple of 2");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 4; }, 2),
+            "parallel.tensor is 4, the job has 2 ranks: start a multiple of 4");
+}
+
+TEST(Validate, SplitsRowsOverTensorRanks) {
+  const auto sequence = [](int64_t samples, int64_t tensor) {
+    return message(
+        [=](Config& c) {
+          c.parallel.tensor = tensor, c.parallel.sequence = Switch::on;
+          c.train.micro_batch = samples, c.train.global_batch = 2 * samples, c.train.sequence_length = 63;
+        },
+        tensor);
+  };
+  EXPECT_EQ(sequence(2, 2), "no error");
+  EXPECT_THAT(sequence(1, 2),
+              AllOf(HasSubstr("parallel.sequence is true with 63 tokens"), HasSubstr("a multiple of 2")));
+  EXPECT_THAT(sequence(2, 1), HasSubstr("parallel.sequence is true, parallel.tensor 1"));
+  Config c;
+  c.parallel.tensor = 2;
+  EXPECT_TRUE(tensor_split(c, 1).sequence);
+  EXPECT_EQ(tensor_split(c, 1).rank, 1);
+  c.parallel.sequence = Switch::off;
+  EXPECT_FALSE(tensor_split(c, 1).sequence);
+  EXPECT_EQ(data_ranks(c, 6), 3);
 }
 
 TEST(Validate, ChecksTheSchedule) {

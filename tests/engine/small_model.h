@@ -59,7 +59,17 @@ struct EngineCase {
   double dropout = 0.1;
   int layers_per_unit = 1;
   std::vector<Action> actions = {};  // none: one micro-batch after the other
+  int64_t heads = 0;                 // 0: those of small_model
+  bool sequence = false;             // with tensor parallelism: the stream is split by rows
 };
+
+inline ModelConfig model_of(const EngineCase& c) {
+  ModelConfig model = small_model(c.kind, c.dropout);
+  model.tied_head = c.tied_head;
+  if (c.heads > 0) model.heads = c.heads;
+  if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = c.kind == ModelKind::llama ? 8 : 0;
+  return model;
+}
 
 inline bool is_base(const ParameterSpec& p) { return !p.adapter; }
 
@@ -75,10 +85,12 @@ inline void expect_same(const EngineMemory& predicted, const EngineMemory& taken
   EXPECT_EQ(predicted.host, taken.host);
 }
 
-inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data) {
-  ModelConfig model = small_model(c.kind, c.dropout);
-  model.tied_head = c.tied_head;
-  if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = c.kind == ModelKind::llama ? 8 : 0;
+// tensor, key_value: as in Zero.
+inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data,
+                                           Communicator* tensor = nullptr, Communicator* key_value = nullptr) {
+  const ModelConfig model = model_of(c);
+  TensorSplit split;
+  if (tensor != nullptr) split = {.rank = tensor->rank(), .ranks = tensor->size(), .sequence = c.sequence};
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
   const EngineOptions options{.shape = {.samples = c.samples, .length = 13},
@@ -91,14 +103,17 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .full_recompute_layers = c.full_recompute_layers,
                               .layers_per_unit = c.layers_per_unit,
                               .actions = c.actions,
+                              .tensor = split,
                               .optimizer = {.kind = c.optimizer},
                               .frozen = frozen,
                               .offload = c.offload,
                               .delayed_scales = c.delayed_scales,
                               .seed = 7,
                               .poison = c.poison};
-  const Zero zero = make_zero(c.stage, self, data);
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8);
+  Zero zero = make_zero(c.stage, self, data);
+  zero.tensor = tensor;
+  zero.key_value = key_value;
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split);
   const EngineMemory predicted = predict_memory(blocks, zero.sharding, options);
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());

@@ -11,20 +11,11 @@ namespace partita::internal {
 namespace {
 
 using test::EngineCase;
+using test::expect_equal;
+using test::expect_same_values;
 using test::Groups;
 using test::kGlobalBatch;
 using test::reference;
-
-void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected, double tolerance,
-                  const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_NEAR(found[i].loss, expected[i].loss, tolerance * expected[i].loss) << what << ", step " << i;
-    EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, tolerance * expected[i].grad_norm) << what << ", step " << i;
-    EXPECT_EQ(found[i].tokens, expected[i].tokens) << what;
-    EXPECT_FALSE(found[i].skipped);
-  }
-}
 
 struct Kind {
   std::string name;
@@ -53,22 +44,6 @@ std::vector<Kind> kinds() {
        {.kind = ModelKind::llama, .lora = llama_lora, .recompute = Recompute::full}},
       {"gpt2, SGD", {.optimizer = OptimizerKind::sgd}},
       {"llama, LAMB", {.kind = ModelKind::llama, .optimizer = OptimizerKind::lamb}}};
-}
-
-// Master weights and optimizer states, of which the single process holds whole parameters.
-void expect_same_values(const Engine& found, const Engine& whole, const std::string& what) {
-  std::map<std::string, OwnedBox> by_name;
-  for (const OwnedBox& run : whole.owned_boxes()) by_name.emplace(run.parameter->name, run);
-  for (const OwnedBox& run : found.owned_boxes()) {
-    const OwnedBox& expected = by_name.at(run.parameter->name);
-    ASSERT_EQ(run.values.size(), expected.values.size());
-    for (size_t k = 0; k < run.values.size(); ++k) {
-      const double largest = expected.values[k].abs().max().item<double>();
-      const at::Tensor part = expected.values[k].narrow(0, offset_in(expected.box, run.box), run.box.count());
-      EXPECT_LE(run.values[k].sub(part).abs().max().item<double>(), 1e-5 * largest)
-          << what << ", " << run.parameter->name << ", value " << k;
-    }
-  }
 }
 
 TEST(Zero, EveryStageIsTheSingleProcessRun) {

@@ -1,9 +1,13 @@
-// Shared by the ZeRO tests: the groups of a job, and the single-process run that every stage is compared with.
+// Shared by the tests of engines on several ranks: the groups of a job, and the single-process run that every stage is compared with.
 //
 //   Groups groups;
 //   const std::vector<StepResult> expected = reference(c, *groups.self, 8);
 #pragma once
+#include <gtest/gtest.h>
+
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/engine/small_model.h"
@@ -26,6 +30,39 @@ inline std::vector<StepResult> reference(const EngineCase& like, Communicator& s
   one.samples = kGlobalBatch;
   one.micro_batches = 1;
   return run_steps(*make_engine(one, self, self), one, 0, 1, 0, steps);
+}
+
+inline void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected,
+                         double tolerance, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i].loss, expected[i].loss, tolerance * expected[i].loss) << what << ", step " << i;
+    EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, tolerance * expected[i].grad_norm) << what << ", step " << i;
+    EXPECT_EQ(found[i].tokens, expected[i].tokens) << what;
+    EXPECT_FALSE(found[i].skipped);
+  }
+}
+
+// Master weights and optimizer states, of which the single process holds whole parameters; tolerance: relative to the
+// largest of a parameter.
+inline void expect_same_values(const Engine& found, const Engine& whole, const std::string& what,
+                               double tolerance = 1e-5) {
+  std::map<std::string, OwnedBox> by_name;
+  for (const OwnedBox& run : whole.owned_boxes()) by_name.emplace(run.parameter->name, run);
+  for (const OwnedBox& run : found.owned_boxes()) {
+    const OwnedBox& expected = by_name.at(run.parameter->name);
+    ASSERT_EQ(run.values.size(), expected.values.size());
+    for (size_t k = 0; k < run.values.size(); ++k) {
+      const double largest = expected.values[k].abs().max().item<double>();
+      const at::Tensor part = expected.values[k]
+                                  .view({expected.box.rows, expected.box.columns})
+                                  .narrow(0, run.box.row - expected.box.row, run.box.rows)
+                                  .narrow(1, run.box.column - expected.box.column, run.box.columns)
+                                  .reshape({-1});
+      EXPECT_LE(run.values[k].sub(part).abs().max().item<double>(), tolerance * largest)
+          << what << ", " << run.parameter->name << ", value " << k;
+    }
+  }
 }
 
 }  // namespace partita::internal::test

@@ -69,10 +69,12 @@ TEST(Parts, OfOneRankFitTogether) {
       std::map<std::string, int64_t> held;
       for (int rank = 0; rank < ranks; ++rank) {
         const auto boxes = [&](const std::string& name) {
-          return local_boxes(all.at("layers.1." + name), rank, ranks);
+          std::vector<Box> list;
+          for (const LocalBox& local : local_boxes(all.at("layers.1." + name), rank, ranks)) list.push_back(local.box);
+          return list;
         };
         for (const auto& [name, spec] : all)
-          for (const Box& box : local_boxes(spec, rank, ranks)) held[name] += box.count();
+          for (const LocalBox& local : local_boxes(spec, rank, ranks)) held[name] += local.box.count();
         const std::vector<Box> qkv = boxes("attention.qkv.weight");
         ASSERT_EQ(qkv.size(), 3U);
         const int64_t group = model.heads / model.key_value_heads();

@@ -103,8 +103,9 @@ class LinearCase {
     for (const BufferSpec& spec : saved_specs) saved.kept.push_back(spec.saved_up_to != std::nullopt);
     saved.slots = poisoned(saved_specs);
     scratch_specs = {{"other", {3}, DType::fp32}};
-    add_linear_scratch(o.lora, o.fp8, o.shape, {.widest_in = o.in, .widest_out = out(), .largest = out() * o.in},
-                       o.dtype, scratch_specs);
+    add_linear_scratch(o.lora, places, o.shape,
+                       {.stream = o.in, .widest_in = o.in, .widest_out = out(), .largest = out() * o.in}, o.dtype,
+                       scratch_specs);
     scratch = poisoned(scratch_specs);
 
     context.mode = o.mode;

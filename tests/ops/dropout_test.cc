@@ -95,6 +95,38 @@ TEST(Dropout, PartsAreAsInTheWhole) {
     }
 }
 
+// Columns of rows, as an adapter of a linear whose input is split has them.
+TEST(Dropout, ColumnsAreAsInTheWhole) {
+  std::mt19937_64 random_numbers(2);
+  for (at::ScalarType dtype : kDTypes)
+    for (int round = 0; round < 20; ++round) {
+      const Case c{random_between(1, 4, random_numbers), random_between(1, 9, random_numbers),
+                   random_between(1, 70, random_numbers), 0.3F};
+      const at::Tensor in = random({c.samples * c.length, c.C}, dtype, 1), out = nan(in.sizes(), dtype);
+      const at::Tensor sum = random(in.sizes(), dtype, 2);
+      const at::Tensor sum_before = sum.clone();
+      dropout_forward(out, in, dropout_of(c));
+      dropout_add(sum, in, dropout_of(c));
+      for (const Part& part : random_parts(c.C, random_between(1, 4, random_numbers), random_numbers)) {
+        Dropout dropout = dropout_of(c);
+        dropout.first_column = part.begin, dropout.columns = c.C;
+        const auto columns = [&](const at::Tensor& t) { return t.narrow(1, part.begin, part.count).contiguous(); };
+        const at::Tensor some = nan({in.size(0), part.count}, dtype), added = columns(sum_before);
+        dropout_forward(some, columns(in), dropout);
+        dropout_add(added, columns(in), dropout);
+        EXPECT_TRUE(same_bits(some, columns(out)));
+        EXPECT_TRUE(same_bits(added, columns(sum)));
+      }
+    }
+  Dropout dropout = reference::dropout_of(0.5F, 4);
+  dropout.first_column = 3, dropout.columns = 5;
+  EXPECT_THAT(
+      [&] {
+        dropout_forward(nan({8, 3}), nan({8, 3}), dropout);
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("3 columns from column 3 on are outside rows of 5")));
+}
+
 TEST(Dropout, PartsOutsideTheMicroBatchAreNamed) {
   const auto error = [](int64_t count, int64_t first_row, int64_t rows, const char* message) {
     EXPECT_THAT(

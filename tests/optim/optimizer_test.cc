@@ -60,7 +60,7 @@ class Slices {
       for (const Segment& s : view.segments) {
         if (s.parameter != static_cast<int>(p)) continue;
         const at::Tensor wide = which(view).to(at::kDouble);
-        std::memcpy(values.data() + s.in_parameter, wide.const_data_ptr<double>() + s.in_slice,
+        std::memcpy(values.data() + s.in_box, wide.const_data_ptr<double>() + s.in_slice,
                     static_cast<size_t>(s.count) * sizeof(double));
       }
     return values;
@@ -70,7 +70,7 @@ class Slices {
       for (const Segment& s : view.segments)
         if (s.parameter == static_cast<int>(p))
           for (int64_t i = 0; i < s.count; ++i)
-            which(view)[s.in_slice + i].fill_(values[static_cast<size_t>(s.in_parameter + i)]);
+            which(view)[s.in_slice + i].fill_(values[static_cast<size_t>(s.in_box + i)]);
   }
 
   // What the engine does: norms are summed over the slices first.

@@ -114,8 +114,8 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
             if (offload) store.await(static_cast<int>(u));
             for (const Segment& s : slice_segments(unit.layout, zero.shard->rank())) {
               const ParameterSpec& p = unit.layout.parameters[static_cast<size_t>(s.parameter)];
-              EXPECT_TRUE(slice.narrow(0, s.in_slice, s.count)
-                              .equal(sums.at(p.name).view({-1}).narrow(0, s.in_parameter, s.count)))
+              EXPECT_TRUE(
+                  slice.narrow(0, s.in_slice, s.count).equal(sums.at(p.name).view({-1}).narrow(0, s.in_box, s.count)))
                   << p.name << ", step " << step;
             }
           }

@@ -1,8 +1,13 @@
 #include "partita/shard/layout.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+
+#include "partita/nn/parts.h"
+#include "partita/nn/split.h"
 
 namespace partita::internal {
 namespace {
@@ -22,7 +27,7 @@ TEST(Layout, PutsDecayedFirstAtAlignedPlaces) {
   const std::vector<Segment> middle = slice_segments(layout, 1);
   ASSERT_EQ(middle.size(), 2U);
   EXPECT_EQ(middle[0].parameter, 1);
-  EXPECT_EQ(middle[0].in_parameter, 0);
+  EXPECT_EQ(middle[0].in_box, 0);
   EXPECT_EQ(middle[0].in_slice, 0);
   EXPECT_EQ(middle[0].count, 128);
   EXPECT_EQ(middle[1].parameter, 2);
@@ -53,8 +58,8 @@ TEST(Layout, SlicesHoldEveryElementOnce) {
       for (const Segment& s : slice_segments(layout, rank)) {
         const auto p = static_cast<size_t>(s.parameter);
         EXPECT_GT(s.count, 0);
-        EXPECT_EQ(s.in_parameter, next[p]);
-        EXPECT_EQ(rank * layout.slice_count() + s.in_slice, layout.begin[p] + s.in_parameter);
+        EXPECT_EQ(s.in_box, next[p]);
+        EXPECT_EQ(rank * layout.slice_count() + s.in_slice, layout.begin[p] + s.in_box);
         EXPECT_GE(s.in_slice, free_from);
         EXPECT_LE(s.in_slice + s.count, layout.slice_count());
         free_from = s.in_slice + s.count;
@@ -66,6 +71,98 @@ TEST(Layout, SlicesHoldEveryElementOnce) {
       EXPECT_EQ(layout.begin[p] % kAlignment, 0);
     }
   }
+}
+
+// A layer with grouped queries, adapters and biases, as one rank of a tensor-parallel group holds it.
+std::vector<ParameterSpec> layer_of(int64_t kv_heads, int64_t group, int rank, int ranks) {
+  const int64_t heads = kv_heads * group, width = 7;
+  const std::vector<ParameterPart> qkv = attention_parts(heads, kv_heads, 3);
+  const int64_t rows = (heads + 2 * kv_heads) * 3;
+  std::vector<ParameterSpec> list = {
+      {.name = "norm", .shape = {width}},
+      {.name = "qkv", .shape = {rows, width}, .decay = true, .split = Split::rows, .parts = qkv},
+      {.name = "qkv.bias", .shape = {rows}, .split = Split::rows, .parts = qkv},
+      {.name = "output",
+       .shape = {width, heads * 3},
+       .decay = true,
+       .split = Split::columns,
+       .parts = {{"output", width, group * 3, 3}}},
+      {.name = "output.bias", .shape = {width}},
+      {.name = "lora_a", .shape = {2, width}, .decay = true, .adapter = true},
+      {.name = "norm2", .shape = {width}}};
+  set_local_boxes(list, {.rank = rank, .ranks = ranks});
+  return list;
+}
+
+// Over all ranks of both kinds: counted runs and primary segments hold each element of the model once, and shared runs
+// are the elements that several tensor-parallel ranks hold.
+TEST(TensorParallelLayout, CountsEveryElementOnce) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t kv_heads = 1 + static_cast<int64_t>(random() % 4), group = 1 + static_cast<int64_t>(random() % 3);
+    const int tensor = 1 + static_cast<int>(random() % static_cast<unsigned>(kv_heads)), wide = tensor * 2;
+    const int ranks =
+        random() % 2 == 0 && wide <= kv_heads * group && (wide + kv_heads - 1) / kv_heads <= group ? wide : tensor;
+    const int shards = 1 + static_cast<int>(random() % 3);
+    std::map<std::string, std::vector<int>> held, primary;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Layout layout = make_layout(layer_of(kv_heads, group, rank, ranks), shards);
+      std::vector<int> kind(static_cast<size_t>(layout.count));  // 1: counted, 2: shared
+      for (int shard = 0; shard < shards; ++shard) {
+        const int64_t begin = shard * layout.slice_count();
+        for (const FlatRun& run : counted_runs(layout, shard))
+          for (int64_t i = 0; i < run.count; ++i) kind[static_cast<size_t>(begin + run.begin + i)] |= 1;
+      }
+      for (const SharedRun& shared : shared_runs(layout)) {
+        EXPECT_GT(shared.holders, 1);
+        EXPECT_LE(shared.first_holder, rank);
+        EXPECT_GT(shared.first_holder + shared.holders, rank);
+        for (int64_t i = 0; i < shared.run.count; ++i) kind[static_cast<size_t>(shared.run.begin + i)] |= 2;
+      }
+      for (int shard = 0; shard < shards; ++shard)
+        for (const Segment& s : slice_segments(layout, shard)) {
+          const ParameterSpec& p = layout.parameters[static_cast<size_t>(s.parameter)];
+          auto &all = held[p.name], &first = primary[p.name];
+          all.resize(static_cast<size_t>(p.count()));
+          first.resize(all.size());
+          for (const Box& box : boxes_of_run(s.box, s.in_box, s.count))
+            for (int64_t r = 0; r < box.rows; ++r)
+              for (int64_t c = 0; c < box.columns; ++c) {
+                const auto at = static_cast<size_t>(offset_in(whole_box(p.shape), {box.row + r, 1, box.column + c, 1}));
+                ++all[at];
+                first[at] += s.primary ? 1 : 0;
+              }
+          for (int64_t i = 0; i < s.count; ++i) {
+            const int found = kind[static_cast<size_t>(shard * layout.slice_count() + s.in_slice + i)];
+            EXPECT_EQ((found & 1) != 0, s.primary) << p.name;
+            if (p.split == Split::none && ranks > 1) {
+              EXPECT_TRUE((found & 2) != 0) << p.name;
+            }
+            if (!s.primary) {
+              EXPECT_TRUE((found & 2) != 0) << p.name;
+            }
+          }
+        }
+    }
+    for (const auto& [name, times] : primary) {
+      EXPECT_THAT(times, testing::Each(1)) << name;
+      EXPECT_THAT(held[name], testing::Each(testing::Ge(1))) << name;
+    }
+  }
+}
+
+// Vectors that the whole group holds are neighbors, so that their sums are one collective.
+TEST(TensorParallelLayout, SharedVectorsAreOneRun) {
+  std::vector<ParameterSpec> vectors;
+  for (const ParameterSpec& p : layer_of(2, 1, 0, 2))
+    if (p.shape.size() < 2) vectors.push_back(p);
+  const Layout layout = make_layout(vectors, 1);
+  EXPECT_EQ(layout.parameters.back().name, "qkv.bias");
+  EXPECT_THAT(shared_runs(layout), testing::ElementsAre(SharedRun{{0, 2 * kAlignment + 7}, 0, 2}));
+  EXPECT_THAT(counted_runs(layout, 0), testing::ElementsAre(FlatRun{0, layout.count}));
+  const Layout whole = make_layout(layer_of(2, 1, 0, 1), 1);
+  EXPECT_TRUE(shared_runs(whole).empty());
+  EXPECT_EQ(whole.parameters.back().name, "norm2");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <string>
 
 #include "tests/support/ranks.h"
 
@@ -19,17 +20,20 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
 
+  // Not asked of UnitTest in OnTestPartResult, which GoogleTest calls with its mutex locked.
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s failed at %s:%d\n%s\n", rank_, test ? test->test_suite_name() : "",
-                 test ? test->name() : "", result.file_name() ? result.file_name() : "", result.line_number(),
-                 result.message());
+    std::fprintf(stderr, "[rank %d] %s failed at %s:%d\n%s\n", rank_, test_.c_str(),
+                 result.file_name() ? result.file_name() : "", result.line_number(), result.message());
     std::fflush(stderr);
   }
 
  private:
   int rank_;
+  std::string test_;
 };
 
 class EarlyEnd final : public testing::EmptyTestEventListener {

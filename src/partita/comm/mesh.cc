@@ -42,6 +42,15 @@ std::vector<int> MeshLayout::pipeline_group(int rank) const {
   return along(rank, sizes_.pipeline, &Position::pipeline);
 }
 
+std::vector<int> MeshLayout::key_value_group(int rank) const {
+  if (sizes_.kv_heads == 0 || sizes_.kv_heads >= sizes_.tensor) return {rank};
+  const auto held = [&](int other) { return sizes_.kv_heads * position(other).tensor / sizes_.tensor; };
+  std::vector<int> group;
+  for (const int other : tensor_group(rank))
+    if (held(other) == held(rank)) group.push_back(other);
+  return group;
+}
+
 Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chrono::milliseconds timeout)
     : layout_(sizes, world.size()), device_(device) {
   world_ = world.everyone("world");
@@ -53,6 +62,7 @@ Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chron
   data_ = group("dp", layout_.data_group(world.rank()));
   tensor_ = group("tp", layout_.tensor_group(world.rank()));
   pipeline_ = group("pp", layout_.pipeline_group(world.rank()));
+  key_value_ = group("kv", layout_.key_value_group(world.rank()));
 }
 
 Mesh Mesh::alone(World& world, c10::Device device) {

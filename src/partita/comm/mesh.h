@@ -20,6 +20,8 @@ class MeshLayout {
  public:
   struct Sizes {
     int data = 1, tensor = 1, pipeline = 1;
+    int kv_heads =
+        0;  // of the model: with more tensor-parallel ranks than these, several hold the same one; 0: as many
   };
   struct Position {
     int data = 0, tensor = 0, pipeline = 0;
@@ -37,6 +39,8 @@ class MeshLayout {
   [[nodiscard]] std::vector<int> data_group(int rank) const;
   [[nodiscard]] std::vector<int> tensor_group(int rank) const;
   [[nodiscard]] std::vector<int> pipeline_group(int rank) const;
+  // The ranks of the tensor group that hold the same key/value heads as `rank` (nn/split.h).
+  [[nodiscard]] std::vector<int> key_value_group(int rank) const;
 
  private:
   [[nodiscard]] std::vector<int> along(int rank, int size, int Position::*coordinate) const;
@@ -60,10 +64,11 @@ class Mesh {
 
   [[nodiscard]] c10::Device device() const { return device_; }
 
-  [[nodiscard]] Communicator& data() const { return data_ ? *data_ : *self_; }              // "dp"
-  [[nodiscard]] Communicator& tensor() const { return tensor_ ? *tensor_ : *self_; }        // "tp"
-  [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }  // "pp"
-  [[nodiscard]] Communicator& self() const { return *self_; }                               // this rank alone
+  [[nodiscard]] Communicator& data() const { return data_ ? *data_ : *self_; }                 // "dp"
+  [[nodiscard]] Communicator& tensor() const { return tensor_ ? *tensor_ : *self_; }           // "tp"
+  [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }     // "pp"
+  [[nodiscard]] Communicator& key_value() const { return key_value_ ? *key_value_ : *self_; }  // "kv"
+  [[nodiscard]] Communicator& self() const { return *self_; }                                  // this rank alone
   [[nodiscard]] Communicator& world() const { return *world_; }
 
  private:
@@ -72,7 +77,7 @@ class Mesh {
   MeshLayout layout_;
   c10::Device device_;
   std::unique_ptr<Communicator> world_, self_;
-  std::unique_ptr<Communicator> data_, tensor_, pipeline_;  // null: of this rank alone
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_, key_value_;  // null: of this rank alone
 };
 
 }  // namespace partita

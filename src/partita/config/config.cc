@@ -20,19 +20,44 @@ namespace {
 
 constexpr int64_t kMostProduct = int64_t{1} << 60;
 
-int64_t data_ranks(const ParallelConfig& p, int64_t ranks) { return p.data > 0 ? p.data : ranks; }
-
 BatchPlan batch_plan(const Config& c, int64_t ranks) {
-  return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c.parallel, ranks));
+  return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c, ranks));
 }
 
-void validate_parallel(const ParallelConfig& p, int64_t ranks) {
-  if (p.tensor != 1) fail("parallel.tensor is {}: tensor parallelism is not built yet, use 1", p.tensor);
+// Heads and channels of the MLP can be split over the tensor-parallel ranks. (Of the vocabulary each rank needs one.)
+void validate_tensor(const Config& c) {
+  const ModelConfig& m = c.model;
+  const int64_t tensor = c.parallel.tensor, heads = m.heads, kv = m.key_value_heads();
+  if (tensor == 1) return;
+  const int64_t sharers = (tensor + kv - 1) / kv;  // ranks of a key/value head, if there are fewer than ranks
+  if (tensor > heads || (tensor > kv && sharers > heads / kv))
+    fail("parallel.tensor is {}, the model has {} heads{}: use at most {}", tensor, heads,
+         kv < heads ? fmt::format(", {} for each of {} key/value heads", heads / kv, kv) : std::string(),
+         heads / kv * kv);
+  if (c.precision.fp8 != Fp8Recipe::off)
+    fail("precision.fp8 is {} with parallel.tensor {}: not built yet, leave one of them out", name_of(c.precision.fp8),
+         tensor);
+  const int64_t rows = c.train.micro_batch * c.train.sequence_length;
+  if (c.parallel.sequence == Switch::on && rows % tensor != 0)
+    fail(
+        "parallel.sequence is true with {} tokens a micro-batch (train.micro_batch x sequence_length) over "
+        "parallel.tensor {} ranks: use a multiple of {}, or parallel.sequence=auto",
+        rows, tensor, tensor);
+}
+
+void validate_parallel(const Config& c, int64_t ranks) {
+  const ParallelConfig& p = c.parallel;
   if (p.pipeline != 1) fail("parallel.pipeline is {}: pipeline parallelism is not built yet, use 1", p.pipeline);
-  if (p.data != 0 && p.data != ranks) {
-    fail("parallel.data is {}, the job has {} rank{}: start as many ranks, or use 0 for all there are", p.data, ranks,
-         ranks == 1 ? "" : "s");
-  }
+  if (p.tensor > ranks || ranks % p.tensor != 0)
+    fail("parallel.tensor is {}, the job has {} rank{}: start a multiple of {}", p.tensor, ranks, ranks == 1 ? "" : "s",
+         p.tensor);
+  if (p.data != 0 && p.data != ranks / p.tensor)
+    fail("parallel.data is {}, the job has {} rank{}{}: start {}, or use 0 for all there are", p.data, ranks,
+         ranks == 1 ? "" : "s", p.tensor > 1 ? fmt::format(" and parallel.tensor is {}", p.tensor) : std::string(),
+         p.data * p.tensor);
+  if (p.sequence == Switch::on && p.tensor == 1)
+    fail("parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks");
+  validate_tensor(c);
 }
 
 void validate_precision(const Config& c) {
@@ -154,7 +179,7 @@ void validate_step(const Config& c, int64_t ranks) {
   validate(c.lora, c.model.kind);
   validate_precision(c);
   validate_memory(c);
-  validate_parallel(c.parallel, ranks);
+  validate_parallel(c, ranks);
   validate_batches(c, ranks);
 }
 
@@ -167,6 +192,14 @@ void validate(const Config& c, int64_t ranks) {
   validate_data(c);
   if (c.run.directory.empty()) fail("run.directory is empty: name a folder");
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
+}
+
+int64_t data_ranks(const Config& c, int64_t ranks) { return ranks / c.parallel.tensor; }
+
+TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {
+  return {.rank = static_cast<int>(tensor_rank),
+          .ranks = static_cast<int>(c.parallel.tensor),
+          .sequence = c.parallel.tensor > 1 && c.parallel.sequence != Switch::off};
 }
 
 int64_t accumulation_steps(const Config& c, int64_t ranks) { return batch_plan(c, ranks).accumulation(); }

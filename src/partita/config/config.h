@@ -26,6 +26,7 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 #include "partita/nn/recompute.h"
+#include "partita/nn/split.h"
 #include "partita/optim/optimizer_options.h"
 #include "partita/optim/schedule.h"
 
@@ -144,9 +145,12 @@ struct ScheduleConfig {
 };
 
 struct ParallelConfig {
-  int64_t zero_stage = 0;             // 0: nothing sharded; 1: optimizer states; 2: also gradients; 3: also weights
-  int64_t data = 0;                   // data-parallel ranks; 0: all
-  int64_t tensor = 1, pipeline = 1;   // not implemented beyond 1
+  int64_t zero_stage = 0;  // 0: nothing sharded; 1: optimizer states; 2: also gradients; 3: also weights
+  int64_t data = 0;        // data-parallel ranks; 0: all that tensor parallelism leaves
+  int64_t tensor = 1;      // ranks that compute each layer together
+  Switch sequence =
+      Switch::automatic;              // with tensor: split the rows between the linears too; automatic: if they divide
+  int64_t pipeline = 1;               // not implemented beyond 1
   int64_t layers_per_collective = 0;  // gathered and reduced together; 0: as many as hold about 30M elements
   int64_t timeout_seconds = 600;      // a slower collective ends the run and names the missing ranks
 };
@@ -236,6 +240,12 @@ void open_source(Config& config);
 void validate(const Config& config, int64_t ranks);
 // The subset of checks that applies to one step: model, precision, memory, ranks and batch sizes.
 void validate_step(const Config& config, int64_t ranks);
+
+// Data-parallel ranks of a job of `ranks` processes. Requires a valid config.
+[[nodiscard]] int64_t data_ranks(const Config& config, int64_t ranks);
+
+// The place of rank `tensor_rank` of a tensor-parallel group, and whether it has sequence parallelism.
+[[nodiscard]] TensorSplit tensor_split(const Config& config, int64_t tensor_rank);
 
 // Micro-batches per rank and step. Requires a valid config.
 [[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);

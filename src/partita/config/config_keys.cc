@@ -199,8 +199,12 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
   s.section("parallel", "distribution over ranks")
       .field("zero_stage", p.zero_stage, between(0, 3),
              "0: every rank holds everything; 1: optimizer states are sharded; 2: also gradients; 3: also weights")
-      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all")
-      .field("tensor", p.tensor, at_least(1), "tensor-parallel ranks; only 1 is supported")
+      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all that tensor parallelism leaves")
+      .field("tensor", p.tensor, at_least(1),
+             "tensor-parallel ranks, which compute each layer together; neighbors, best on one machine")
+      .choice("sequence", p.sequence,
+              "with tensor parallelism, also split the rows of norms and dropout, which divides their memory; auto: if "
+              "the ranks divide the tokens of a micro-batch")
       .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 is supported")
       .field("layers_per_collective", p.layers_per_collective, at_least(0),
              "layers gathered and reduced together; 0: as many as hold about 30 million elements")

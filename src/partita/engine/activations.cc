@@ -21,8 +21,8 @@ at::Tensor bytes(int64_t count, at::Device device) {
 }
 
 // Outputs that blocks pass to each other.
-std::vector<BufferSpec> output_specs(const Shape& shape, int64_t width, DType dtype) {
-  const std::vector<int64_t> stream = {shape.rows(), width};
+std::vector<BufferSpec> output_specs(const Shape& shape, int64_t width, DType dtype, const TensorSplit& tensor) {
+  const std::vector<int64_t> stream = {tensor.stream_rows(shape.rows()), width};
   return {{"branch", stream, dtype},
           {"d_sum", stream, dtype},
           {"d_branch", stream, dtype},
@@ -41,8 +41,8 @@ std::vector<int64_t> Activations::kept_bytes(std::span<const std::unique_ptr<Blo
 
 Activations::TemporaryBytes Activations::temporary_bytes(std::span<const std::unique_ptr<Block>> blocks,
                                                          const Shape& shape, std::span<const BlockRecompute> recompute,
-                                                         int64_t width, DType dtype) {
-  TemporaryBytes most{.outputs = bytes_of(output_specs(shape, width, dtype))};
+                                                         int64_t width, DType dtype, const TensorSplit& tensor) {
+  TemporaryBytes most{.outputs = bytes_of(output_specs(shape, width, dtype, tensor))};
   for (size_t b = 0; b < blocks.size(); ++b) {
     most.shared = std::max(most.shared, bytes_of(filter(blocks[b]->saved(shape), recompute[b], false)));
     most.scratch = std::max(most.scratch, bytes_of(blocks[b]->scratch(shape)));
@@ -52,11 +52,12 @@ Activations::TemporaryBytes Activations::temporary_bytes(std::span<const std::un
 
 Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape& shape,
                          std::span<const BlockRecompute> recompute, std::span<const at::Tensor> kept_memory,
-                         int64_t width, DType dtype, at::Device device)
-    : shape_(shape), temporary_bytes_(temporary_bytes(blocks, shape, recompute, width, dtype)) {
+                         int64_t width, DType dtype, at::Device device, const TensorSplit& tensor)
+    : shape_(shape), temporary_bytes_(temporary_bytes(blocks, shape, recompute, width, dtype, tensor)) {
   const at::Tensor shared_memory = bytes(temporary_bytes_.shared, device),
                    scratch_memory = bytes(temporary_bytes_.scratch, device), none = bytes(0, device);
-  const std::vector<at::Tensor> out = carve(bytes(temporary_bytes_.outputs, device), output_specs(shape, width, dtype));
+  const std::vector<at::Tensor> out =
+      carve(bytes(temporary_bytes_.outputs, device), output_specs(shape, width, dtype, tensor));
   outputs_ = {.branch = out[0], .d_sum = out[1], .d_branch = out[2], .scale = out[3]};
   for (const auto& block : blocks) scratch_.push_back(carve(scratch_memory, block->scratch(shape)));
   for (size_t i = 0; i < kept_memory.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "partita/nn/block.h"
+#include "partita/nn/split.h"
 
 namespace partita::internal {
 
@@ -24,11 +25,12 @@ class Activations {
     [[nodiscard]] int64_t total() const { return shared + scratch + outputs; }
   };
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
-                                                      std::span<const BlockRecompute> recompute, int64_t width, DType);
-  // width, dtype: of the residual stream. kept[slot * blocks + block]: memory for what the block saves, at least
+                                                      std::span<const BlockRecompute> recompute, int64_t width, DType,
+                                                      const TensorSplit& = {});
+  // width, dtype: of the residual stream, of whose rows this rank has those of the TensorSplit. kept[slot * blocks + block]: memory for what the block saves, at least
   // kept_bytes; undefined if that is 0.
   Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const BlockRecompute> recompute,
-              std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU);
+              std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU, const TensorSplit& = {});
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] Saved& saved(int slot, int block) {

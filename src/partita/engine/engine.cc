@@ -22,6 +22,15 @@ std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
   return make_stream(options.device, StreamUse::compute);
 }
 
+std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const EngineOptions& options, Stream& compute) {
+  const int ranks = zero.tensor == nullptr ? 1 : zero.tensor->size();
+  if (options.tensor.ranks != ranks || (ranks > 1 && options.tensor.rank != zero.tensor->rank()))
+    fail("EngineOptions::tensor is rank {} of {}, but Zero::tensor has {} rank{}: both are of the same mesh",
+         options.tensor.rank, options.tensor.ranks, ranks, ranks == 1 ? "" : "s");
+  if (ranks == 1) return nullptr;
+  return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor.sequence);
+}
+
 std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const EngineOptions& options) {
   if (!plan.states_on_host && !plan.activations_on_host) return nullptr;
   return options.offload.copies ? options.offload.copies() : make_copies(options.device);
@@ -59,10 +68,11 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       arena_(make_arena(plan_.kept, plan_.gradients, options.device)),
       compute_(compute_stream(options)),
       communication_(make_stream(options.device, StreamUse::concurrent)),
+      tensor_(make_tensor_parallel(zero, options, *compute_)),
       copies_(make_offload_copies(plan_, options)),
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
       activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
-                   options.width, options.compute, options.device),
+                   options.width, options.compute, options.device, options.tensor),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
@@ -70,7 +80,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       parameters_(plan_.units, zero, parameter_options(plan_, options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
   now_.host.seed = options.seed;
-  PARTITA_CHECK(!options.graph || (data.size() == 1 && !zero.sharding.weights && !copies_),
+  PARTITA_CHECK(!options.graph || (data.size() == 1 && !tensor_ && !zero.sharding.weights && !copies_),
                 "a step with collectives, gathers or offload cannot be recorded");
   record_steps(true);
 }
@@ -94,6 +104,7 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
   return {.mode = mode,
           .batch = &in.batch,
           .now = now_.device(),
+          .tensor = tensor_.get(),
           .outputs = activations.outputs(),
           .scratch = {},
           .samples = in.samples,
@@ -206,6 +217,11 @@ void Engine::set_amax_history(std::span<const float> values) {
   if (accumulation_) accumulation_->invalidate();
 }
 
+void Engine::sum_over_ranks() {
+  compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
+  if (tensor_) compute_->wait(zero_.tensor->all_reduce(sums_.narrow(0, 0, 1), Reduce::sum, *compute_));
+}
+
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
   PARTITA_CHECK(parameters_.trains(), "an engine made for inference");
   if (static_cast<int>(batches.size()) != options_.micro_batches)
@@ -222,7 +238,7 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
     accumulation_->run([this] { accumulate_gradients(); });
   else
     accumulate_gradients();
-  compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
+  sum_over_ranks();
   const at::Tensor sums = [this] {
     const TraceSpan span("wait for the device");
     return sums_.to(at::kCPU);  // the only point in a step where the host waits
@@ -260,7 +276,7 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
   if (!inference_ || inference_->shape() != batch.shape())
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<BlockRecompute>(blocks_.size()),
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
-                                               options_.compute, options_.device);
+                                               options_.compute, options_.device, options_.tensor);
   take(batch, 0);
   if (scales_) scales_->begin();
   Context c = context(0, *inference_, Mode::infer);

@@ -26,6 +26,7 @@
 #include "partita/engine/sharded_parameters.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
+#include "partita/nn/tensor_parallel.h"
 #include "partita/ops/step_memory.h"
 #include "partita/shard/zero.h"
 
@@ -87,6 +88,8 @@ class Engine {
   void accumulate_gradients();  // all micro-batches of the step
   // Records the step's fp8 amax values for later steps.
   void record_scales(int64_t update, bool skipped);
+  // Sums the squared norm over all ranks, and the loss over the data-parallel ones.
+  void sum_over_ranks();
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
@@ -97,6 +100,7 @@ class Engine {
   internal::EnginePlan plan_;
   internal::Arena arena_;
   std::unique_ptr<Stream> compute_, communication_;
+  std::unique_ptr<TensorParallel> tensor_;                           // null: this rank computes whole blocks
   std::unique_ptr<internal::Copies> copies_;                         // null: nothing is offloaded
   std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: saved activations stay on the device
   internal::Activations activations_;

@@ -18,8 +18,9 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
     for (size_t b = 0; b < plan.offloaded.size(); ++b)
       if (plan.offloaded[b].leaves) m.host += plan.kept_bytes[b];
   }
-  m.temporaries =
-      Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute).total();
+  m.temporaries = Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute,
+                                               options.tensor)
+                      .total();
   return m;
 }
 

@@ -18,6 +18,7 @@
 #include "partita/nn/block.h"
 #include "partita/nn/buffers.h"
 #include "partita/nn/parameter.h"
+#include "partita/nn/split.h"
 #include "partita/optim/optimizer_options.h"
 
 namespace partita {
@@ -41,6 +42,7 @@ struct EngineOptions {
   int full_recompute_layers = 0;          // full recomputation for the first N layers
   int layers_per_unit = 0;                // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
+  TensorSplit tensor;                     // this rank's place in Zero::tensor, as in the blocks
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained

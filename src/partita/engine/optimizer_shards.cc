@@ -107,8 +107,11 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
     for (const Segment& s : shard.segments) {
       const ParameterSpec& parameter = shard.layout->parameters[static_cast<size_t>(s.parameter)];
       int64_t begin = s.in_slice;
-      for (const Box& box : boxes_of_run(whole_box(parameter.shape), s.in_parameter, s.count)) {
-        OwnedBox owned{.parameter = &parameter, .box = box, .values = {shard.master.narrow(0, begin, box.count())}};
+      for (const Box& box : boxes_of_run(s.box, s.in_box, s.count)) {
+        OwnedBox owned{.parameter = &parameter,
+                       .box = box,
+                       .primary = s.primary,
+                       .values = {shard.master.narrow(0, begin, box.count())}};
         for (const at::Tensor& state : shard.states) owned.values.push_back(state.narrow(0, begin, box.count()));
         all.push_back(std::move(owned));
         begin += box.count();
@@ -142,11 +145,14 @@ void OptimizerShards::update(const StepMemory& now) {
 void OptimizerShards::measure_norms(const StepScalars* now) {
   norms_.zero_();
   for (const size_t u : update_order_) optimizer_->measure(shards_[u], norms_, now);
-  const Event summed = with_.shard.all_reduce(norms_, Reduce::sum, with_.compute);
-  if (host_)
-    summed.wait();
-  else
-    with_.compute.wait(summed);
+  for (Communicator* group : {&with_.shard, with_.tensor}) {
+    if (group == nullptr) continue;
+    const Event summed = group->all_reduce(norms_, Reduce::sum, with_.compute);
+    if (host_)
+      summed.wait();
+    else
+      with_.compute.wait(summed);
+  }
 }
 
 void OptimizerShards::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {

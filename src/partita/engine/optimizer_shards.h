@@ -48,6 +48,7 @@ using ReadWeights = std::function<void(const ParameterSpec&, const Box&, std::sp
 struct OwnedBox {
   const ParameterSpec* parameter;
   Box box;
+  bool primary;  // false: another rank of the tensor-parallel group holds the same and stores it
   // [box.count()], row by row, views: master weights, then the optimizer states. Frozen parameters: only the weights in
   // the compute dtype.
   std::vector<at::Tensor> values;
@@ -57,7 +58,8 @@ class OptimizerShards {
  public:
   // All must outlive this object.
   struct Collaborators {
-    Communicator& shard;  // over which units are sliced
+    Communicator& shard;   // over which units are sliced
+    Communicator* tensor;  // null: no tensor parallelism
     WeightStore& weights;
     GradientStore* gradients;  // null: inference, nothing is updated
     Copies* copies;            // required if states are on the host

@@ -30,6 +30,7 @@ ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, con
       gradients_(make_gradients(plan, zero, options, std::move(memory), copies, compute, communication)),
       shards_(plan, options, masters_,
               {.shard = *zero.shard,
+               .tensor = zero.tensor,
                .weights = weights_,
                .gradients = gradients_.get(),
                .copies = copies,

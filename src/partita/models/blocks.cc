@@ -4,15 +4,16 @@
 
 namespace partita::internal {
 
-EmbeddingOptions embedding_options(const ModelConfig& config, DType compute) {
+EmbeddingOptions embedding_options(const ModelConfig& config, const BlockBuild& build) {
   return {.vocabulary = config.vocab_size,
           .positions = config.kind == ModelKind::gpt2 ? config.max_length : 0,
           .width = config.hidden_size,
           .init_std = config.init_std,
-          .dtype = compute};
+          .dtype = build.compute,
+          .tensor = build.tensor};
 }
 
-LayerOptions layer_options(const ModelConfig& config, int64_t index, DType compute, bool fp8) {
+LayerOptions layer_options(const ModelConfig& config, int64_t index, const BlockBuild& build) {
   return {.index = index,
           .layers = config.layers,
           .width = config.hidden_size,
@@ -22,11 +23,12 @@ LayerOptions layer_options(const ModelConfig& config, int64_t index, DType compu
           .entry_dropout = static_cast<float>(index == 0 ? config.embedding_dropout : config.dropout),
           .residual_dropout = static_cast<float>(config.dropout),
           .attention_dropout = static_cast<float>(config.attention_dropout),
-          .dtype = compute,
-          .fp8 = fp8};
+          .dtype = build.compute,
+          .fp8 = build.fp8,
+          .tensor = build.tensor};
 }
 
-HeadOptions head_options(const ModelConfig& config, DType compute, at::Device device) {
+HeadOptions head_options(const ModelConfig& config, const BlockBuild& build) {
   const bool gpt2 = config.kind == ModelKind::gpt2;
   return {.vocabulary = config.vocab_size,
           .width = config.hidden_size,
@@ -37,8 +39,9 @@ HeadOptions head_options(const ModelConfig& config, DType compute, at::Device de
           .norm_epsilon = config.norm_epsilon,
           .init_std = config.init_std,
           .entry_dropout = static_cast<float>(config.dropout),
-          .dtype = compute,
-          .chunk_bytes = head_chunk_bytes(device)};
+          .dtype = build.compute,
+          .chunk_bytes = head_chunk_bytes(build.device),
+          .tensor = build.tensor};
 }
 
 }  // namespace partita::internal

@@ -4,12 +4,22 @@
 #include "partita/nn/embedding.h"
 #include "partita/nn/head.h"
 #include "partita/nn/layer.h"
+#include "partita/nn/linear.h"
 
 namespace partita::internal {
 
-[[nodiscard]] EmbeddingOptions embedding_options(const ModelConfig&, DType compute);
-[[nodiscard]] LayerOptions layer_options(const ModelConfig&, int64_t index, DType compute, bool fp8 = false);
+// How the blocks of a model are built (make_blocks).
+struct BlockBuild {
+  DType compute = DType::fp32;
+  LoraOptions lora;
+  at::Device device = at::kCPU;
+  bool fp8 = false;
+  TensorSplit tensor;
+};
+
+[[nodiscard]] EmbeddingOptions embedding_options(const ModelConfig&, const BlockBuild&);
+[[nodiscard]] LayerOptions layer_options(const ModelConfig&, int64_t index, const BlockBuild&);
 // Uses the norm of the model kind; for GPT-2 it also adds the last layer's bias.
-[[nodiscard]] HeadOptions head_options(const ModelConfig&, DType compute, at::Device);
+[[nodiscard]] HeadOptions head_options(const ModelConfig&, const BlockBuild&);
 
 }  // namespace partita::internal

@@ -5,14 +5,13 @@
 
 namespace partita::internal {
 
-std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, DType compute, const LoraOptions& lora,
-                                              at::Device device, bool fp8) {
+std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig& config, const BlockBuild& build) {
   std::vector<std::unique_ptr<Block>> blocks;
-  blocks.push_back(std::make_unique<Embedding>(embedding_options(config, compute)));
+  blocks.push_back(std::make_unique<Embedding>(embedding_options(config, build)));
   for (int64_t l = 0; l < config.layers; ++l)
     blocks.push_back(std::make_unique<Gpt2Layer>(
-        Gpt2LayerOptions{.layer = layer_options(config, l, compute, fp8), .heads = config.heads, .lora = lora}));
-  blocks.push_back(std::make_unique<Head>(head_options(config, compute, device)));
+        Gpt2LayerOptions{.layer = layer_options(config, l, build), .heads = config.heads, .lora = build.lora}));
+  blocks.push_back(std::make_unique<Head>(head_options(config, build)));
   return blocks;
 }
 

@@ -3,14 +3,13 @@
 #include <memory>
 #include <vector>
 
+#include "partita/models/blocks.h"
 #include "partita/models/config.h"
 #include "partita/nn/block.h"
-#include "partita/nn/linear.h"
 
 namespace partita::internal {
 
 // Called by make_blocks (model.h), which has checked the configuration.
-[[nodiscard]] std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig&, DType compute, const LoraOptions&,
-                                                            at::Device, bool fp8);
+[[nodiscard]] std::vector<std::unique_ptr<Block>> make_gpt2(const ModelConfig&, const BlockBuild&);
 
 }  // namespace partita::internal

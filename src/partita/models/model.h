@@ -8,12 +8,15 @@
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 #include "partita/nn/block.h"
+#include "partita/nn/split.h"
 
 namespace partita {
 
 // fp8: the layers' linears use fp8 matmuls (ops/fp8.h); requires compute bf16. `device` holds constants owned by the
-// blocks. Errors: those of validate(config) and validate(lora); a vocab_size that is still 0.
+// blocks. tensor: the blocks of one rank of a tensor-parallel group. Errors: those of validate(config) and
+// validate(lora); a vocab_size that is still 0; more tensor-parallel ranks than heads.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig&, DType compute, const LoraConfig& = {},
-                                                              at::Device = at::kCPU, bool fp8 = false);
+                                                              at::Device = at::kCPU, bool fp8 = false,
+                                                              const TensorSplit& = {});
 
 }  // namespace partita

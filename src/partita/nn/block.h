@@ -41,7 +41,7 @@ struct Batch {
 // one's own adds the bias of the layer before it, which it lists by name, and applies that layer's dropout: neither
 // exists in Llama without dropout, where x = sum + branch.
 struct Residual {
-  at::Tensor sum, branch;  // [rows, width]
+  at::Tensor sum, branch;  // [stream rows, width]: with sequence parallelism, a part of the rows (nn/split.h)
 };
 
 // d/d sum and d/d branch; the same tensor twice without dropout.
@@ -54,7 +54,7 @@ struct ResidualGrad {
 // that it reads the incoming branch before it writes `branch`, and the incoming d_sum and d_branch before d_sum and
 // d_branch. What it returns is in these buffers, or in memory that it saved.
 struct OutputBuffers {
-  at::Tensor branch, d_sum, d_branch;  // [rows, width]
+  at::Tensor branch, d_sum, d_branch;  // [stream rows, width]
   at::Tensor scale;                    // [kFp8Scale] fp32, for the gradient of a branch
 };
 
@@ -65,12 +65,14 @@ using Weights = std::span<const at::Tensor>;
 // are computed once and never stored whole; evaluate: forward computes the loss; infer: logits of the last position.
 enum class Mode : uint8_t { train, evaluate, infer };
 
-struct KvCache;  // kv_cache.h
+struct KvCache;        // kv_cache.h
+class TensorParallel;  // tensor_parallel.h
 
 struct Context {
   Mode mode = Mode::train;
   const Batch* batch = nullptr;
   const StepScalars* now = nullptr;
+  const TensorParallel* tensor = nullptr;  // null: this rank computes whole blocks
   OutputBuffers outputs;
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
   at::Tensor samples;                   // batch->samples on the device: [samples] int64

@@ -1,5 +1,7 @@
 #include "partita/nn/gpt2_layer.h"
 
+#include <algorithm>
+
 #include "partita/nn/parts.h"
 #include "partita/ops/activation.h"
 #include "partita/ops/fp8.h"
@@ -12,26 +14,31 @@ std::string down_bias_name(int64_t index) { return layer_parameter(index, "mlp.d
 
 Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
     : options_(std::move(options)),
+      local_(local_layer(layer(), all_heads())),
       places_{.parameter = layer().index > 0 ? kEntryBias + 1 : kEntryBias,
               .slot = kSlots,
               .scratch = kTemporaries,
               .fp8 = layer().fp8,
-              .scales = kScales},
+              .scales = kScales,
+              .tensor = layer().tensor},
       qkv_({.weight = kQkv,
             .bias = kQkvBias,
             .in = layer().width,
-            .parts = attention_parts(heads().heads, heads().kv_heads, heads().head_width),
+            .parts = attention_parts(options_.heads, options_.heads, all_heads().head_width),
             .adapter = "attention.qkv"},
            layer().index, options_.lora, places_),
       output_({.weight = kOutput,
                .measured = false,
                .in = layer().width,
                .split = Split::columns,
-               .parts = {{"attention.output", layer().width, heads().head_width}}},
+               .parts = {{"attention.output", layer().width, all_heads().head_width}}},
               layer().index, options_.lora, places_),
-      up_({.weight = kUp, .in = layer().width, .parts = {{"mlp.up", layer().ffn_width}}}, layer().index, options_.lora,
-          places_),
-      down_({.weight = kDown, .in = layer().ffn_width, .split = Split::columns, .parts = {{"mlp.down", layer().width}}},
+      up_({.weight = kUp, .in = layer().width, .parts = ffn_parts("mlp.up", layer().ffn_width)}, layer().index,
+          options_.lora, places_),
+      down_({.weight = kDown,
+             .in = layer().ffn_width,
+             .split = Split::columns,
+             .parts = {{"mlp.down", layer().width, ffn_quantum(layer().ffn_width)}}},
             layer().index, options_.lora, places_) {}
 
 std::vector<ParameterSpec> Gpt2Layer::parameters() const {
@@ -56,47 +63,56 @@ std::vector<ParameterSpec> Gpt2Layer::parameters() const {
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_parameters(list);
   qkv_.split_bias(list[kQkvBias]);
   up_.split_bias(list[kUpBias]);
+  set_local_boxes(list, layer().tensor);
   return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::saved(const Shape& s) const {
-  const int64_t n = s.rows(), c = layer().width;
+  const int64_t rows = s.rows(), n = layer().tensor.stream_rows(rows), c = layer().width;
   const DType t = layer().dtype;
   std::vector<BufferSpec> list = {{"r1", {n, c}, t, Recompute::full},
                                   {"mean1", {n}, DType::fp32, Recompute::full},
                                   {"rstd1", {n}, DType::fp32, Recompute::full},
-                                  {"h1", {n, c}, t, qkv_.input_saved(n)},
-                                  {"qkv", {s.samples, s.length, 3 * c}, t, Recompute::mlp},
-                                  {"attended", {s.samples, s.length, c}, t, Recompute::mlp},
-                                  {"log_sum", {s.samples, options_.heads, s.length}, DType::fp32, Recompute::mlp},
+                                  {"h1", {n, c}, t, qkv_.input_saved(rows)},
+                                  {"qkv", {s.samples, s.length, local_.qkv_width()}, t, Recompute::mlp},
+                                  {"attended", {s.samples, s.length, local_.query_width()}, t, Recompute::mlp},
+                                  {"log_sum", {s.samples, local_.heads.heads, s.length}, DType::fp32, Recompute::mlp},
                                   {"r2", {n, c}, t, Recompute::mlp},
                                   {"mean2", {n}, DType::fp32, Recompute::mlp},
                                   {"rstd2", {n}, DType::fp32, Recompute::mlp},
-                                  {"h2", {n, c}, t, up_.input_saved(n)},
-                                  {"up", {n, layer().ffn_width}, t, Recompute::selective},
-                                  {"activated", {n, layer().ffn_width}, t, down_.input_saved(n)},
+                                  {"h2", {n, c}, t, up_.input_saved(rows)},
+                                  {"up", {rows, local_.ffn_width}, t, Recompute::selective},
+                                  {"activated", {rows, local_.ffn_width}, t, down_.input_saved(rows)},
                                   linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
 
 std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
-  const int64_t n = s.rows(), c = layer().width;
-  std::vector<BufferSpec> list = {{"branch", {n, c}, layer().dtype},
-                                  {"wide", {n, layer().ffn_width}, layer().dtype},
-                                  {"d_qkv", {s.samples, s.length, 3 * c}, layer().dtype}};
-  const int64_t widest = std::max(c, layer().ffn_width), widest_out = std::max(3 * c, layer().ffn_width);
-  add_linear_scratch(options_.lora, layer().fp8, s,
-                     {.widest_in = widest, .widest_out = widest_out, .largest = c * widest_out}, layer().dtype, list);
+  const int64_t rows = s.rows(), n = layer().tensor.stream_rows(rows), c = layer().width;
+  const int64_t qkv = local_.qkv_width(), attended = local_.query_width(), ffn = local_.ffn_width;
+  std::vector<BufferSpec> list = {{"branch", {std::max(n * c, rows * attended)}, layer().dtype},
+                                  {"wide", {rows, ffn}, layer().dtype},
+                                  {"d_qkv", {s.samples, s.length, qkv}, layer().dtype}};
+  const LinearSizes sizes{.stream = c,
+                          .widest_in = std::max({c, attended, ffn}),
+                          .widest_out = std::max({c, qkv, ffn}),
+                          .largest = c * std::max({qkv, ffn, attended})};
+  add_linear_scratch(options_.lora, places_, s, sizes, layer().dtype, list);
   return list;
 }
 
+at::Tensor Gpt2Layer::branch(const Context& context) const {
+  const int64_t n = layer().tensor.stream_rows(all_rows(context)), c = layer().width;
+  return context.scratch[kBranch].narrow(0, 0, n * c).view({n, c});
+}
+
 void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
-  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, heads(),
-         layer_dropout(layer(), DropoutSite::attention, context), context);
-  const at::Tensor& output = context.scratch[kBranch];
+  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, local_.heads,
+         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), context);
+  const at::Tensor output = branch(context);
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
                     .branch = output,
@@ -114,9 +130,10 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) co
 }
 
 void Gpt2Layer::activate(Weights w, Context& context, Saved& saved, bool again) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   if (up_.adapters() == 0 && !up_.is_fp8(n))
-    return linear_gelu_forward(saved[kActivated], saved[kUpOut], saved[kH2], w[kUp], w[kUpBias]);
+    return linear_gelu_forward(saved[kActivated], saved[kUpOut], up_.gather_rows(saved[kH2], context), w[kUp],
+                               w[kUpBias]);
   up_.forward(w, saved[kUpOut], saved[kH2], context, saved, again);
   bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias], down_.input_amax(context, saved, n));
 }
@@ -134,14 +151,14 @@ Residual Gpt2Layer::forward(Weights w, Residual x, Context& context, Saved& save
                     .normed = saved[kH1],
                     .mean = saved[kMean1],
                     .rstd = saved[kRstd1],
-                    .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
+                    .amax = qkv_.input_amax(context, saved, all_rows(context))});
   middle(w, context, saved, false);
   down_.forward(w, context.outputs.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.outputs.branch};
 }
 
 void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = up_.kept_input(saved, kH2, n);
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], saved[kMean1], saved[kRstd1], w[kNorm1], w[kNorm1Bias]);
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output backward does not need
@@ -164,13 +181,16 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
 }
 
 ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
-  const int64_t n = saved[kR1].size(0);
-  const at::Tensor &d_h = context.scratch[kBranch], &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
+  const int64_t n = all_rows(context);
+  const at::Tensor d_h = branch(context);  // the gradient of attention's output is in the same memory
+  const at::Tensor d_attended = context.scratch[kBranch].narrow(0, 0, n * local_.query_width()).view({n, -1});
+  const at::Tensor &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
   const OutputBuffers& out = context.outputs;
 
   if (down_.adapters() == 0 && !down_.is_fp8(n)) {
-    grads.matmul(kDown, d.branch, saved[kActivated]);
-    linear_gelu_backward(wide, d.branch, w[kDown], saved[kUpOut], grads.target(kUpBias));
+    const at::Tensor d_branch = down_.gather_rows(d.branch, context);
+    grads.matmul(kDown, d_branch, saved[kActivated]);
+    linear_gelu_backward(wide, d_branch, w[kDown], saved[kUpOut], grads.target(kUpBias));
   } else {
     down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads, d.scale);
     bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(context, saved, n));
@@ -180,41 +200,44 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutSite::residual, context);
-  add_norm_backward({.d_normed = d_h,
-                     .d_sum = d.sum,
-                     .residual = saved[kR2],
-                     .mean = saved[kMean2],
-                     .rstd = saved[kRstd2],
-                     .weight = w[kNorm2],
-                     .dropout = residual,
-                     .d_residual = out.d_sum,
-                     .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm2),
-                     .d_norm_bias = grads.target(kNorm2Bias),
-                     .d_bias = grads.target(kOutputBias),
-                     .amax = output_.gradient_amax(context, saved, n)});
+  stream_norm_backward({.d_normed = d_h,
+                        .d_sum = d.sum,
+                        .residual = saved[kR2],
+                        .mean = saved[kMean2],
+                        .rstd = saved[kRstd2],
+                        .weight = w[kNorm2],
+                        .dropout = residual,
+                        .d_residual = out.d_sum,
+                        .d_branch = out.d_branch,
+                        .d_weight = grads.target(kNorm2),
+                        .d_norm_bias = grads.target(kNorm2Bias),
+                        .d_bias = grads.target(kOutputBias),
+                        .amax = output_.gradient_amax(context, saved, n)},
+                       context);
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
-  output_.backward(w, d_h, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
+  output_.backward(w, d_attended, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
                    output_.gradient_scale(context, saved, n));
-  attention_backward(d_qkv, d_h.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     heads(), layer_dropout(layer(), DropoutSite::attention, context), context.batch->first_keys);
+  attention_backward(d_qkv, d_attended.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
+                     local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
+                     context.batch->first_keys);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);
   const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
-  add_norm_backward({.d_normed = d_h,
-                     .d_sum = out.d_sum,
-                     .residual = saved[kR1],
-                     .mean = saved[kMean1],
-                     .rstd = saved[kRstd1],
-                     .weight = w[kNorm1],
-                     .dropout = entry,
-                     .d_residual = out.d_sum,
-                     .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm1),
-                     .d_norm_bias = grads.target(kNorm1Bias),
-                     .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{},
-                     .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()});
+  stream_norm_backward({.d_normed = d_h,
+                        .d_sum = out.d_sum,
+                        .residual = saved[kR1],
+                        .mean = saved[kMean1],
+                        .rstd = saved[kRstd1],
+                        .weight = w[kNorm1],
+                        .dropout = entry,
+                        .d_residual = out.d_sum,
+                        .d_branch = out.d_branch,
+                        .d_weight = grads.target(kNorm1),
+                        .d_norm_bias = grads.target(kNorm1Bias),
+                        .d_bias = layer().index > 0 ? grads.target(kEntryBias) : Target{},
+                        .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()},
+                       context);
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 

@@ -70,14 +70,17 @@ class Gpt2Layer final : public Block {
   };
   enum Scratch : uint8_t { kBranch, kWide, kDQkv, kTemporaries };  // kBranch is read before the others are written
 
-  [[nodiscard]] Heads heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
+  [[nodiscard]] Heads all_heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
+  // Scratch for a branch, or the gradient of a norm: [stream rows, width].
+  [[nodiscard]] at::Tensor branch(const Context&) const;
   // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
   // The up projection and the activation.
   void activate(Weights, Context&, Saved&, bool again) const;
 
   Gpt2LayerOptions options_;
+  LocalLayer local_;
   LinearIndices places_;  // after the layer's own parameters, slots and scratch
   Linear qkv_, output_, up_, down_;
 };

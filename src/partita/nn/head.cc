@@ -1,8 +1,13 @@
 #include "partita/nn/head.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 #include "partita/nn/layer.h"
+#include "partita/nn/parts.h"
+#include "partita/nn/tensor_parallel.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/flat.h"
 #include "partita/ops/matmul.h"
@@ -29,22 +34,30 @@ int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, int64_t element_bytes,
   return (rows + chunks - 1) / chunks;  // equal chunks, without a small remainder
 }
 
+ParameterSpec Head::table() const {
+  return {.name = options_.weight_name,
+          .shape = {options_.vocabulary, options_.width},
+          .init = {.mean = 0, .std = options_.init_std},
+          .decay = true,
+          .split = Split::rows,
+          .parts = table_parts(options_.vocabulary)};
+}
+
+Box Head::table_rows(int rank) const { return local_boxes(table(), rank, options_.tensor.ranks).front().box; }
+
 std::vector<ParameterSpec> Head::parameters() const {
   const int64_t c = options_.width;
   const Init zero{.mean = 0, .std = 0};
-  std::vector<ParameterSpec> list = {{.name = options_.weight_name,
-                                      .shape = {options_.vocabulary, c},
-                                      .init = {.mean = 0, .std = options_.init_std},
-                                      .decay = true,
-                                      .split = Split::rows},
+  std::vector<ParameterSpec> list = {table(),
                                      {.name = "final_norm.weight", .shape = {c}, .init = {.mean = 1, .std = 0}}};
   if (has_norm_bias()) list.push_back({.name = "final_norm.bias", .shape = {c}, .init = zero});
   if (has_entry_bias()) list.push_back({.name = options_.entry_bias_name, .shape = {c}, .init = zero});
+  set_local_boxes(list, options_.tensor);
   return list;
 }
 
 std::vector<BufferSpec> Head::saved(const Shape& s) const {
-  const int64_t n = s.rows(), c = options_.width;
+  const int64_t n = options_.tensor.stream_rows(s.rows()), c = options_.width;
   return {{"r", {n, c}, options_.dtype, Recompute::full},
           {"mean", {has_norm_bias() ? n : 0}, DType::fp32, Recompute::full},
           {"rstd", {n}, DType::fp32, Recompute::full},
@@ -52,19 +65,63 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 }
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
-  const int64_t n = s.rows();
-  return {
-      {"logits",
-       {head_chunk_rows(n, options_.vocabulary, size_of(options_.dtype), options_.chunk_bytes), options_.vocabulary},
-       options_.dtype},
-      {"d_normed", {n, options_.width}, options_.dtype}};
+  const TensorSplit& tensor = options_.tensor;
+  const int64_t n = s.rows(), c = options_.width, ranks = tensor.ranks, columns = table_rows(tensor.rank).rows;
+  const int64_t chunk = head_chunk_rows(n, columns, size_of(options_.dtype), options_.chunk_bytes);
+  std::vector<BufferSpec> list = {{"logits", {chunk, columns}, options_.dtype},
+                                  {"d_normed", {tensor.stream_rows(n), c}, options_.dtype}};
+  if (ranks == 1) return list;
+  list.push_back({"statistics", {chunk, 3}, DType::fp32});
+  list.push_back({"all_statistics", {ranks, chunk, 3}, DType::fp32});
+  const int64_t split = tensor.splits_rows(n) ? n : 0;
+  list.push_back({"all_rows", {split, c}, options_.dtype});
+  list.push_back({"partial", {split, c}, options_.dtype});
+  return list;
+}
+
+at::Tensor Head::all_normed(const Context& context, const Saved& saved) const {
+  if (context.tensor == nullptr || !context.tensor->split().splits_rows(all_rows(context))) return saved[kH];
+  return context.tensor->gather_rows(saved[kH], context.scratch[kAllRows], all_rows(context));
+}
+
+void Head::chunk_loss(const at::Tensor& logits, const at::Tensor& labels, Context& context, bool gradient) const {
+  if (context.tensor == nullptr) return cross_entropy(logits, labels, context.loss, context.now, gradient);
+  const int64_t rows = logits.size(0), first = table_rows(options_.tensor.rank).row, ranks = options_.tensor.ranks;
+  const at::Tensor own = context.scratch[kStatistics].narrow(0, 0, rows);
+  const at::Tensor all = context.scratch[kAllStatistics].view(-1).narrow(0, 0, ranks * rows * 3).view({ranks, rows, 3});
+  softmax_statistics(own, logits, labels, first, options_.vocabulary);
+  context.tensor->gather(all, own);
+  cross_entropy_split(logits, labels, all, first, options_.vocabulary, context.loss, context.now, gradient);
+}
+
+// The logits of the last position of each sample, [samples, vocabulary].
+void Head::write_logits(Weights w, const at::Tensor& h, Context& context) const {
+  const Shape shape = context.batch->shape();
+  const at::Tensor& memory = context.scratch[kLogits];
+  const int ranks = options_.tensor.ranks;
+  int64_t most = 0;  // columns of any rank
+  for (int rank = 0; rank < ranks; ++rank) most = std::max(most, table_rows(rank).rows);
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
+    const at::Tensor own = chunk_logits(memory, h, w[kTable], (sample + 1) * shape.length - 1, 1)[0];
+    if (context.tensor == nullptr) {
+      cast(context.logits[sample], own);
+      continue;
+    }
+    const at::Tensor padded = at::zeros({most}, own.options()), all = at::empty({ranks, most}, own.options());
+    padded.narrow(0, 0, own.size(0)).copy_(own);
+    context.tensor->gather(all, padded);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Box held = table_rows(rank);
+      cast(context.logits[sample].narrow(0, held.row, held.rows), all[rank].narrow(0, 0, held.rows));
+    }
+  }
 }
 
 Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) const {
   add_norm_forward({.sum = x.sum,
                     .branch = x.branch,
                     .bias = has_entry_bias() ? w[kEntryBias] : at::Tensor(),
-                    .dropout = dropout_at(options_.entry_dropout, options_.entry_site, context),
+                    .dropout = stream_dropout(options_.entry_dropout, options_.entry_site, context),
                     .weight = w[kNorm],
                     .norm_bias = has_norm_bias() ? w[kNormBias] : at::Tensor(),
                     .epsilon = options_.norm_epsilon,
@@ -72,48 +129,51 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
                     .normed = saved[kH],
                     .mean = mean(saved),
                     .rstd = saved[kRstd]});
-  const at::Tensor &memory = context.scratch[kLogits], &h = saved[kH];
+  if (context.mode == Mode::train) return {};
+  const at::Tensor h = all_normed(context, saved);
+  if (context.mode == Mode::infer) {
+    write_logits(w, h, context);
+    return {};
+  }
+  const at::Tensor& memory = context.scratch[kLogits];
   const int64_t n = h.size(0);
-  if (context.mode == Mode::evaluate) {
-    const at::Tensor labels = context.batch->labels.view({n});
-    for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
-      const int64_t count = std::min(memory.size(0), n - begin);
-      cross_entropy(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), context.loss,
-                    context.now, false);
-    }
-  } else if (context.mode == Mode::infer) {
-    const Shape shape = context.batch->shape();
-    for (int64_t sample = 0; sample < shape.samples; ++sample)
-      cast(context.logits[sample], chunk_logits(memory, h, w[kTable], (sample + 1) * shape.length - 1, 1)[0]);
+  const at::Tensor labels = context.batch->labels.view({n});
+  for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
+    const int64_t count = std::min(memory.size(0), n - begin);
+    chunk_loss(chunk_logits(memory, h, w[kTable], begin, count), labels.narrow(0, begin, count), context, false);
   }
   return {};
 }
 
 ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& saved, Grads& grads) const {
-  const at::Tensor &memory = context.scratch[kLogits], &d_normed = context.scratch[kDNormed], &h = saved[kH];
+  const at::Tensor &memory = context.scratch[kLogits], &d_normed = context.scratch[kDNormed];
+  const at::Tensor h = all_normed(context, saved);
   const int64_t n = h.size(0);
   const at::Tensor labels = context.batch->labels.view({n});
+  const at::Tensor partial = d_normed.size(0) == n ? d_normed : context.scratch[kPartial];
   for (int64_t begin = 0; begin < n; begin += memory.size(0)) {
     const int64_t count = std::min(memory.size(0), n - begin);
     const at::Tensor logits = chunk_logits(memory, h, w[kTable], begin, count);
-    cross_entropy(logits, labels.narrow(0, begin, count), context.loss, context.now, true);
-    linear_backward_input(d_normed.narrow(0, begin, count), logits, w[kTable]);
+    chunk_loss(logits, labels.narrow(0, begin, count), context, true);
+    linear_backward_input(partial.narrow(0, begin, count), logits, w[kTable]);
     grads.matmul(kTable, logits, h.narrow(0, begin, count));
   }
-  const Dropout entry = dropout_at(options_.entry_dropout, options_.entry_site, context);
+  if (context.tensor != nullptr) context.tensor->sum_rows(d_normed, partial);
+  const Dropout entry = stream_dropout(options_.entry_dropout, options_.entry_site, context);
   const OutputBuffers& out = context.outputs;
-  add_norm_backward({.d_normed = d_normed,
-                     .d_sum = {},
-                     .residual = saved[kR],
-                     .mean = mean(saved),
-                     .rstd = saved[kRstd],
-                     .weight = w[kNorm],
-                     .dropout = entry,
-                     .d_residual = out.d_sum,
-                     .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm),
-                     .d_norm_bias = has_norm_bias() ? grads.target(kNormBias) : Target{},
-                     .d_bias = has_entry_bias() ? grads.target(kEntryBias) : Target{}});
+  stream_norm_backward({.d_normed = d_normed,
+                        .d_sum = {},
+                        .residual = saved[kR],
+                        .mean = mean(saved),
+                        .rstd = saved[kRstd],
+                        .weight = w[kNorm],
+                        .dropout = entry,
+                        .d_residual = out.d_sum,
+                        .d_branch = out.d_branch,
+                        .d_weight = grads.target(kNorm),
+                        .d_norm_bias = has_norm_bias() ? grads.target(kNormBias) : Target{},
+                        .d_bias = has_entry_bias() ? grads.target(kEntryBias) : Target{}},
+                       context);
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum};
 }
 

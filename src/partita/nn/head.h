@@ -1,8 +1,12 @@
 // The last block: residual add, final norm, logits and cross-entropy loss, in chunks of rows, so that the logits of a
 // batch are never stored whole. In training, forward saves the input and backward computes logits, loss and gradients:
 // the loss of a step is known after backward.
+//
+// Tensor parallelism: each rank has the logits of some rows of the table. One exchange of three numbers per row, the
+// largest logit, the sum of exponentials and the label's logit, gives every rank the loss; logits are never gathered.
 #pragma once
 #include "partita/nn/block.h"
+#include "partita/nn/split.h"
 #include "partita/ops/dropout.h"
 
 namespace partita::internal {
@@ -19,6 +23,7 @@ struct HeadOptions {
   float entry_dropout = 0;
   DType dtype = DType::fp32;
   int64_t chunk_bytes = int64_t{16} << 20;  // of logits per chunk
+  TensorSplit tensor;
 };
 
 // Chunk size for a device: fits in the last-level cache of a CPU; on a GPU large enough for full matmul throughput
@@ -42,12 +47,21 @@ class Head final : public Block {
  private:
   enum Parameter : uint8_t { kTable, kNorm, kNormBias, kEntryBias };  // the last two only with layer norm
   enum Slot : uint8_t { kR, kMean, kRstd, kH };
-  enum Scratch : uint8_t { kLogits, kDNormed };
+  // kStatistics: of a chunk on this rank, then on all ranks; kAllRows, kPartial: with sequence parallelism.
+  enum Scratch : uint8_t { kLogits, kDNormed, kStatistics, kAllStatistics, kAllRows, kPartial };
 
   [[nodiscard]] bool has_norm_bias() const { return options_.norm == NormKind::layer; }
   [[nodiscard]] bool has_entry_bias() const { return !options_.entry_bias_name.empty(); }
   // Undefined for norms without a mean.
   [[nodiscard]] at::Tensor mean(const Saved& saved) const { return has_norm_bias() ? saved[kMean] : at::Tensor(); }
+
+  [[nodiscard]] ParameterSpec table() const;
+  [[nodiscard]] Box table_rows(int rank) const;  // of the table, on a rank
+  // h of all rows.
+  [[nodiscard]] at::Tensor all_normed(const Context&, const Saved&) const;
+  // Adds the loss of a chunk of rows, and turns its logits into their gradient.
+  void chunk_loss(const at::Tensor& logits, const at::Tensor& labels, Context&, bool gradient) const;
+  void write_logits(Weights, const at::Tensor& h, Context&) const;
 
   HeadOptions options_;
 };

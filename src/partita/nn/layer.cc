@@ -6,6 +6,8 @@
 
 #include "partita/base/error.h"
 #include "partita/nn/kv_cache.h"
+#include "partita/nn/parts.h"
+#include "partita/nn/tensor_parallel.h"
 
 namespace partita::internal {
 namespace {
@@ -42,11 +44,63 @@ Dropout dropout_at(float p, uint32_t site, const Context& context) {
   return {.p = p, .site = site, .now = context.now, .samples = context.samples};
 }
 
-Dropout layer_dropout(const LayerOptions& layer, DropoutSite place, const Context& context) {
-  const float p = place == DropoutSite::entry       ? layer.entry_dropout
-                  : place == DropoutSite::attention ? layer.attention_dropout
-                                                    : layer.residual_dropout;
-  return dropout_at(p, dropout_site(layer.index, place), context);
+Dropout layer_dropout(const LayerOptions& layer, DropoutSite place, const Context& context, int64_t first_head) {
+  const uint32_t site = dropout_site(layer.index, place);
+  if (place != DropoutSite::attention)
+    return stream_dropout(place == DropoutSite::entry ? layer.entry_dropout : layer.residual_dropout, site, context);
+  Dropout dropout = dropout_at(layer.attention_dropout, site, context);
+  dropout.first_head = first_head;
+  return dropout;
+}
+
+Dropout stream_dropout(float p, uint32_t site, const Context& context) {
+  Dropout dropout = dropout_at(p, site, context);
+  if (context.tensor != nullptr) {
+    dropout.rows = all_rows(context);
+    dropout.first_row = context.tensor->split().first_row(dropout.rows);
+  }
+  return dropout;
+}
+
+LocalLayer local_layer(const LayerOptions& layer, const Heads& heads) {
+  const auto held = [&](const char* name, std::vector<ParameterPart> parts) {
+    int64_t rows = 0;
+    for (const ParameterPart& part : parts) rows += part.rows;
+    return local_boxes({.name = layer_parameter(layer.index, name),
+                        .shape = {rows, layer.width},
+                        .split = Split::rows,
+                        .parts = std::move(parts)},
+                       layer.tensor.rank, layer.tensor.ranks);
+  };
+  const auto qkv = held("attention.qkv.weight", attention_parts(heads.heads, heads.kv_heads, heads.head_width));
+  const auto up = held("mlp.up.weight", ffn_parts("mlp.up", layer.ffn_width));
+  return {.heads = {.heads = qkv[0].box.rows / heads.head_width,
+                    .kv_heads = qkv[1].box.rows / heads.head_width,
+                    .head_width = heads.head_width},
+          .first_head = qkv[0].box.row / heads.head_width,
+          .ffn_width = up[0].box.rows};
+}
+
+void stream_norm_backward(const AddNormBackward& op, const Context& context) {
+  if (context.tensor == nullptr || context.tensor->split().splits_rows(all_rows(context))) return add_norm_backward(op);
+  const TensorSplit& split = context.tensor->split();
+  const int64_t rows = op.residual.size(0);
+  const int64_t begin = rows * split.rank / split.ranks, end = rows * (split.rank + 1) / split.ranks;
+  const auto part = [&](int64_t first, int64_t last, bool own) {
+    if (first == last) return;
+    const auto rows_of = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, first, last - first) : t; };
+    AddNormBackward some = op;
+    for (at::Tensor AddNormBackward::*t :
+         {&AddNormBackward::d_normed, &AddNormBackward::d_sum, &AddNormBackward::residual, &AddNormBackward::mean,
+          &AddNormBackward::rstd, &AddNormBackward::d_residual, &AddNormBackward::d_branch})
+      some.*t = rows_of(op.*t);
+    some.dropout.first_row = op.dropout.first_row + first;
+    if (!own) some.d_weight = some.d_norm_bias = some.d_bias = {};
+    add_norm_backward(some);
+  };
+  part(0, begin, false);
+  part(begin, end, true);
+  part(end, rows, false);
 }
 
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,

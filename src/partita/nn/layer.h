@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "partita/nn/block.h"
+#include "partita/nn/split.h"
 #include "partita/ops/attention.h"
 #include "partita/ops/dropout.h"
+#include "partita/ops/norm.h"
 
 namespace partita::internal {
 
@@ -21,7 +23,20 @@ struct LayerOptions {
   float residual_dropout = 0, attention_dropout = 0;
   DType dtype = DType::fp32;
   bool fp8 = false;  // fp8 matmuls in the layer's linears, where sizes permit
+  TensorSplit tensor;
 };
+
+// What a rank of a tensor-parallel group computes of a layer.
+struct LocalLayer {
+  Heads heads;
+  int64_t first_head;  // of the model's query heads
+  int64_t ffn_width;
+
+  [[nodiscard]] int64_t query_width() const { return heads.heads * heads.head_width; }
+  [[nodiscard]] int64_t qkv_width() const { return query_width() + 2 * heads.kv_heads * heads.head_width; }
+};
+// `heads`: of the model. Error: fewer query heads, or channels of the MLP, than ranks.
+[[nodiscard]] LocalLayer local_layer(const LayerOptions&, const Heads& heads);
 
 // "layers.3.mlp.down.weight"
 [[nodiscard]] std::string layer_parameter(int64_t layer, std::string_view suffix);
@@ -38,10 +53,20 @@ enum class DropoutSite : uint8_t { entry, attention, residual };
 // Dropout site of adapter number `adapter` of the layer.
 [[nodiscard]] uint32_t adapter_dropout_site(int64_t layer, int64_t adapter);
 
-// Dropout at a site in training; none otherwise.
+// Dropout of all rows at a site in training; none otherwise.
 [[nodiscard]] Dropout dropout_at(float p, uint32_t site, const Context&);
-// Dropout at a place of the layer, with the probability from its options.
-[[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutSite, const Context&);
+// Dropout of this rank's rows of the residual stream.
+[[nodiscard]] Dropout stream_dropout(float p, uint32_t site, const Context&);
+// Dropout at a place of the layer, with the probability from its options; of attention: for heads from `first_head` on.
+[[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutSite, const Context&, int64_t first_head = 0);
+
+// Rows of the micro-batch, on all ranks of the tensor-parallel group.
+[[nodiscard]] inline int64_t all_rows(const Context& context) { return context.batch->shape().rows(); }
+
+// add_norm_backward of the rows of the stream on this rank. If it has all of them although there are several ranks,
+// only an equal part of the rows contributes to the gradients of vectors: the ranks' sum is the gradient, in the same
+// bits as with sequence parallelism.
+void stream_norm_backward(const AddNormBackward&, const Context&);
 
 // out [samples, length, heads * head_width] from qkv [samples, length, ...]: attention within the batch, or, for
 // inference with a cache, also over the cached tokens before it.

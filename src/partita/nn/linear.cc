@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "partita/nn/layer.h"
+#include "partita/nn/tensor_parallel.h"
 #include "partita/ops/activation.h"
 #include "partita/ops/fp8.h"
 #include "partita/ops/matmul.h"
@@ -12,34 +13,37 @@
 namespace partita::internal {
 namespace {
 
-// After the layer's own scratch: buffers of adapters, if there are any; then those of fp8.
-enum Scratch : uint8_t { kLow, kWide, kAdapterScratch };
+// After the layer's own scratch: buffers of adapters, if there are any; those of sequence parallelism; those of fp8.
+enum AdapterScratch : uint8_t { kLow, kWide, kAdapterScratch };
+enum RowScratch : uint8_t { kGathered, kPartial, kRowScratch };
+
+int adapter_scratch(const LoraOptions& lora) { return lora.rank > 0 ? kAdapterScratch : 0; }
+int row_scratch(const TensorSplit& tensor) { return tensor.sequence ? kRowScratch : 0; }
 
 // The first elements of a temporary as [rows, columns].
 at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
-  return memory.narrow(0, 0, rows * columns).view({rows, columns});
+  return memory.view(-1).narrow(0, 0, rows * columns).view({rows, columns});
 }
 
 }  // namespace
 
 Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIndices& next)
-    : spec_(std::move(spec)), layer_(layer), lora_(lora), scratch_(next.scratch) {
+    : spec_(std::move(spec)), layer_(layer), lora_(lora), tensor_(next.tensor), scratch_(next.scratch) {
   const int linear = next.linear++;
+  const std::vector<LocalBox> held = boxes();
   if (next.fp8)
-    fp8_.emplace(spec_.in, out(), spec_.measured,
-                 Fp8Linear::Indices{.scratch = scratch_ + (lora.rank > 0 ? kAdapterScratch : 0),
+    fp8_.emplace(held.front().box.columns, out(), spec_.measured,
+                 Fp8Linear::Indices{.scratch = scratch_ + adapter_scratch(lora) + row_scratch(tensor_),
                                     .scales = next.scales,
                                     .linear = linear,
                                     .transposed = next.slot++});
   if (lora.rank == 0) return;
   const auto is_adapted = [&](const char* name) { return std::ranges::find(lora.parts, name) != lora.parts.end(); };
-  const auto whole = [&] { return std::vector<ParameterPart>{{.name = spec_.adapter, .rows = out()}}; };
-  int64_t begin = 0;
-  for (const ParameterPart& part : spec_.adapter == nullptr ? spec_.parts : whole()) {
-    const int64_t first = std::exchange(begin, begin + part.rows);
-    if (!is_adapted(part.name)) continue;
+  const auto add = [&](const ParameterPart& part, int64_t begin, int64_t rows) {
+    if (!is_adapted(part.name)) return;
     adapters_.push_back({.part = part,
-                         .begin = first,
+                         .begin = begin,
+                         .rows = rows,
                          .a = next.parameter,
                          .b = next.parameter + 1,
                          .slot = next.slot,
@@ -47,7 +51,22 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIn
     next.parameter += 2;
     ++next.slot;
     ++next.adapter;
+  };
+  if (spec_.adapter != nullptr) {
+    add({.name = spec_.adapter, .rows = all_rows()}, 0, out());
+    return;
   }
+  int64_t begin = 0;
+  for (size_t p = 0; p < held.size(); ++p) {
+    add(spec_.parts[p], begin, held[p].box.rows);
+    begin += held[p].box.rows;
+  }
+}
+
+std::vector<LocalBox> Linear::boxes() const {
+  return local_boxes(
+      {.name = spec_.parts.front().name, .shape = {all_rows(), spec_.in}, .split = spec_.split, .parts = spec_.parts},
+      tensor_.rank, tensor_.ranks);
 }
 
 void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
@@ -68,7 +87,10 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
                     .adapter = true};
     if (spec_.split == Split::columns) {  // A is split like the columns of W, B like its rows
       a.split = Split::columns;
-      a.parts = {{.name = adapter.part.name, .rows = lora_.rank, .quantum = adapter.part.quantum}};
+      a.parts = {{.name = adapter.part.name,
+                  .rows = lora_.rank,
+                  .quantum = adapter.part.quantum,
+                  .inner = adapter.part.inner}};
     } else if (spec_.split == Split::rows) {
       b.split = Split::rows;
       b.parts = spec_.adapter == nullptr ? std::vector<ParameterPart>{adapter.part} : spec_.parts;
@@ -84,10 +106,34 @@ void Linear::split_bias(ParameterSpec& bias) const {
   bias.parts = spec_.parts;
 }
 
-int64_t Linear::out() const {
+int64_t Linear::all_rows() const {
   int64_t rows = 0;
   for (const ParameterPart& part : spec_.parts) rows += part.rows;
   return rows;
+}
+
+int64_t Linear::out() const {
+  int64_t rows = 0;
+  for (const LocalBox& local : boxes()) rows += local.box.rows;
+  return rows;
+}
+
+at::Tensor Linear::gather_rows(at::Tensor stream, const Context& context) const {
+  if (context.tensor == nullptr) return stream;
+  const int64_t rows = context.batch->shape().rows();
+  if (!context.tensor->split().splits_rows(rows)) return stream;
+  const int index = scratch_ + adapter_scratch(lora_) + kGathered;
+  return context.tensor->gather_rows(stream, context.scratch[static_cast<size_t>(index)], rows);
+}
+
+at::Tensor Linear::partial(const at::Tensor& out, int64_t rows, const Context& context) const {
+  if (context.tensor == nullptr || !context.tensor->split().splits_rows(rows)) return out;
+  const int index = scratch_ + adapter_scratch(lora_) + kPartial;
+  return shaped(context.scratch[static_cast<size_t>(index)], rows, out.size(1));
+}
+
+void Linear::sum_rows(const at::Tensor& out, const at::Tensor& partial, const Context& context) {
+  if (context.tensor != nullptr) context.tensor->sum_rows(out, partial);
 }
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
@@ -119,8 +165,16 @@ void Linear::keep_input(at::Tensor x, const Context& context, Saved& saved) cons
   if (keeps_transposed(x.size(0))) fp8_->save_input(x, context, saved);
 }
 
+Dropout Linear::dropout_of(const Adapter& adapter, const Context& context) const {
+  Dropout dropout = dropout_at(lora_.dropout, adapter.site, context);
+  if (by_rows() || tensor_.ranks == 1) return dropout;
+  dropout.columns = spec_.in;
+  dropout.first_column = boxes().front().box.column;
+  return dropout;
+}
+
 at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& context) const {
-  const Dropout dropout = dropout_at(lora_.dropout, adapter.site, context);
+  const Dropout dropout = dropout_of(adapter, context);
   if (dropout.p == 0) return x;
   const at::Tensor out = shaped(context.scratch[static_cast<size_t>(scratch_ + kWide)], x.size(0), x.size(1));
   dropout_forward(out, x, dropout);
@@ -134,60 +188,77 @@ bool Linear::saves_input(const Context& context, const Saved& saved, bool recomp
 void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Saved& saved, bool recomputing) const {
   const auto parameter = [&](int place) { return w[static_cast<size_t>(place)]; };
   const at::Tensor bias = spec_.bias >= 0 ? parameter(spec_.bias) : at::Tensor();
+  if (by_rows()) x = gather_rows(x, context);
+  const at::Tensor own = by_rows() ? y : partial(y, x.size(0), context);
   if (is_fp8(x.size(0)))
-    fp8_->forward(y, x, parameter(spec_.weight), bias, context, saved, saves_input(context, saved, recomputing),
+    fp8_->forward(own, x, parameter(spec_.weight), bias, context, saved, saves_input(context, saved, recomputing),
                   recomputing);
   else
-    linear_forward(y, x, parameter(spec_.weight), bias);
-  recompute(w, x, context, saved);
-  for (const Adapter& adapter : adapters_)
-    linear_add(y.narrow(1, adapter.begin, adapter.part.rows), saved[adapter.slot], parameter(adapter.b), lora_.scale);
+    linear_forward(own, x, parameter(spec_.weight), bias);
+  for (const Adapter& adapter : adapters_) {
+    linear_forward(saved[adapter.slot], dropped(adapter, x, context), parameter(adapter.a));
+    linear_add(own.narrow(1, adapter.begin, adapter.rows), saved[adapter.slot], parameter(adapter.b), lora_.scale);
+  }
+  if (!by_rows()) sum_rows(y, own, context);
 }
 
 void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) const {
+  if (adapters_.empty()) return;
+  if (by_rows()) x = gather_rows(x, context);
   for (const Adapter& adapter : adapters_)
     linear_forward(saved[adapter.slot], dropped(adapter, x, context), w[static_cast<size_t>(adapter.a)]);
 }
 
 void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context& context, Saved& saved,
                       Grads& grads, at::Tensor d_scale) const {
+  if (by_rows())
+    x = gather_rows(x, context);
+  else
+    d_y = gather_rows(d_y, context);
+  const int64_t rows = x.size(0);
+  const at::Tensor own = by_rows() ? partial(d_x, rows, context) : d_x;
   if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
   const at::Tensor& weight = w[static_cast<size_t>(spec_.weight)];
-  if (is_fp8(x.size(0))) {
+  if (is_fp8(rows)) {
     const Target d_w = grads.target(spec_.weight);
     if (!adapters_.empty() && d_w.gradient.defined()) fp8_->save_input(x, context, saved);
-    fp8_->backward(d_x, d_y, weight, d_w, context, saved, std::move(d_scale));
+    fp8_->backward(own, d_y, weight, d_w, context, saved, std::move(d_scale));
   } else {
     grads.matmul(spec_.weight, d_y, x);
-    linear_backward_input(d_x, d_y, weight);
+    linear_backward_input(own, d_y, weight);
   }
-  const int64_t rows = x.size(0);
   for (const Adapter& adapter : adapters_) {
     const at::Tensor &a = w[static_cast<size_t>(adapter.a)], &b = w[static_cast<size_t>(adapter.b)];
-    const at::Tensor d_part = d_y.narrow(1, adapter.begin, adapter.part.rows);
+    const at::Tensor d_part = d_y.narrow(1, adapter.begin, adapter.rows);
     const at::Tensor d_low = shaped(context.scratch[static_cast<size_t>(scratch_ + kLow)], rows, lora_.rank);
     grads.matmul(adapter.b, d_part, saved[adapter.slot], lora_.scale);
     linear_backward_input(d_low, d_part, b, lora_.scale);
     grads.matmul(adapter.a, d_low, dropped(adapter, x, context));
-    const Dropout dropout = dropout_at(lora_.dropout, adapter.site, context);
+    const Dropout dropout = dropout_of(adapter, context);
     if (dropout.p == 0) {
-      linear_backward_input(d_x, d_low, a, 1, true);
+      linear_backward_input(own, d_low, a, 1, true);
     } else {
       const at::Tensor d_dropped = shaped(context.scratch[static_cast<size_t>(scratch_ + kWide)], rows, x.size(1));
       linear_backward_input(d_dropped, d_low, a);
-      dropout_add(d_x, d_dropped, dropout);
+      dropout_add(own, d_dropped, dropout);
     }
   }
+  if (by_rows()) sum_rows(d_x, own, context);
 }
 
-void add_linear_scratch(const LoraOptions& lora, bool fp8, const Shape& shape, const LinearSizes& sizes, DType dtype,
-                        std::vector<BufferSpec>& list) {
+void add_linear_scratch(const LoraOptions& lora, const LinearIndices& indices, const Shape& shape,
+                        const LinearSizes& sizes, DType dtype, std::vector<BufferSpec>& list) {
   const int64_t rows = shape.rows();
   if (lora.rank > 0) {
     list.push_back({"low", {rows * lora.rank}, dtype});
     list.push_back({"wide", {lora.dropout > 0 ? rows * sizes.widest_in : 0}, dtype});
   }
-  if (fp8) Fp8Linear::add_scratch(rows, sizes.widest_in, sizes.widest_out, sizes.largest, list);
+  if (indices.tensor.sequence) {
+    const int64_t split = indices.tensor.splits_rows(rows) ? rows : 0;
+    list.push_back({"gathered", {split, sizes.stream}, dtype});
+    list.push_back({"partial", {split, sizes.stream}, dtype});
+  }
+  if (indices.fp8) Fp8Linear::add_scratch(rows, sizes.widest_in, sizes.widest_out, sizes.largest, list);
 }
 
 }  // namespace partita::internal

@@ -12,6 +12,10 @@
 //   qkv.forward(weights, y, x, context, saved);
 //   qkv.backward(weights, d_x, d_y, x, context, saved, grads);
 //
+// Tensor parallelism: W is split by rows (each rank computes its columns of y from all of x) or by columns (each rank
+// has its columns of x, and y is the sum over ranks). x and d_x of the former, y and d_y of the latter are rows of the
+// residual stream: with sequence parallelism each rank has a part of them, and the linear gathers and sums.
+//
 // With fp8, the three matmuls of W run in fp8 where sizes permit (fp8_linear.h); adapters do not. If possible the
 // kernel that produces x or d_y also measures its amax:
 //
@@ -24,6 +28,7 @@
 
 #include "partita/nn/block.h"
 #include "partita/nn/fp8_linear.h"
+#include "partita/nn/split.h"
 #include "partita/ops/dropout.h"
 
 namespace partita::internal {
@@ -40,7 +45,7 @@ struct LinearSpec {
   int bias = -1;         // -1: none, or added by another kernel
   bool measured = true;  // the kernel that produces x measures its amax
   int64_t in;
-  Split split = Split::rows;         // of W; columns: y is summed over the ranks
+  Split split = Split::rows;         // of W; columns: y is summed over the ranks, without bias
   std::vector<ParameterPart> parts;  // cover all rows of W
   // Part "attention.q" may have an adapter with parameters "layers.3.attention.q.lora_a" and ".lora_b". Not null: a
   // single adapter of this name covers all of W.
@@ -55,6 +60,7 @@ struct LinearIndices {
   bool fp8 = false;
   int scales = 0;  // the layer's slot for fp8 scales
   int linear = 0;  // index of the linear in its layer
+  TensorSplit tensor;
 };
 
 class Linear {
@@ -82,7 +88,11 @@ class Linear {
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&, int64_t rows) const;
   [[nodiscard]] at::Tensor gradient_amax(const Context&, const Saved&, int64_t rows) const;
 
-  // y [N, out], x [N, in]. recomputing: with the scales of the forward pass.
+  // The rows of the residual stream that W multiplies, for x of a row split or d_y of a column split: all of them.
+  [[nodiscard]] at::Tensor gather_rows(at::Tensor stream, const Context&) const;
+
+  // y [N, out], x [N, in], of which a rank of several has its columns or rows. recomputing: with the scales of the
+  // forward pass.
   void forward(Weights, at::Tensor y, at::Tensor x, Context&, Saved&, bool recomputing = false) const;
   // Recomputes what is saved in place of x.
   void keep_input(at::Tensor x, const Context&, Saved&) const;
@@ -96,31 +106,42 @@ class Linear {
  private:
   struct Adapter {
     ParameterPart part;
-    int64_t begin;  // first row of W
-    int a, b;       // parameter indices
-    int slot;       // holds x A^T
+    int64_t begin, rows;  // of this rank's rows of W
+    int a, b;             // parameter indices
+    int slot;             // holds x A^T
     uint32_t site;
   };
-  [[nodiscard]] int64_t out() const;
+  // The boxes of W that this rank holds, one per part.
+  [[nodiscard]] std::vector<LocalBox> boxes() const;
+  [[nodiscard]] int64_t all_rows() const;  // of W, on all ranks
+  [[nodiscard]] int64_t out() const;       // columns of y on this rank
+  [[nodiscard]] bool by_rows() const { return spec_.split != Split::columns; }
+  // Where this rank's partial sum of a result [N, C] in the stream is written: `out` itself if it has all rows.
+  [[nodiscard]] at::Tensor partial(const at::Tensor& out, int64_t rows, const Context&) const;
+  // Completes it.
+  static void sum_rows(const at::Tensor& out, const at::Tensor& partial, const Context&);
   [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
   // Whether forward in fp8 writes x transposed.
   [[nodiscard]] bool saves_input(const Context&, const Saved&, bool recomputing) const;
+  // Dropout of an adapter's input, of which this rank may have some columns.
+  [[nodiscard]] Dropout dropout_of(const Adapter&, const Context&) const;
   [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&) const;
 
   LinearSpec spec_;
   int64_t layer_;
   LoraOptions lora_;
+  TensorSplit tensor_;
   int scratch_;
   std::optional<Fp8Linear> fp8_;
   std::vector<Adapter> adapters_;
 };
 
-// Scratch shared by the linears of a layer; none without adapters and fp8. Maximum input channels, output channels and
-// weight elements over these linears:
+// Scratch shared by the linears of a layer; none without adapters, sequence parallelism and fp8. Channels of the
+// residual stream; maximum input channels, output channels and weight elements over these linears on this rank:
 struct LinearSizes {
-  int64_t widest_in, widest_out, largest;
+  int64_t stream, widest_in, widest_out, largest;
 };
-void add_linear_scratch(const LoraOptions&, bool fp8, const Shape&, const LinearSizes&, DType,
+void add_linear_scratch(const LoraOptions&, const LinearIndices&, const Shape&, const LinearSizes&, DType,
                         std::vector<BufferSpec>&);
 
 }  // namespace partita::internal

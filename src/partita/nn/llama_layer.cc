@@ -11,7 +11,13 @@ namespace partita::internal {
 
 LlamaLayer::LlamaLayer(LlamaLayerOptions options)
     : options_(std::move(options)),
-      places_{.parameter = kParameters, .slot = kSlots, .scratch = kTemporaries, .fp8 = layer().fp8, .scales = kScales},
+      local_(local_layer(layer(), options_.heads)),
+      places_{.parameter = kParameters,
+              .slot = kSlots,
+              .scratch = kTemporaries,
+              .fp8 = layer().fp8,
+              .scales = kScales,
+              .tensor = layer().tensor},
       qkv_({.weight = kQkv,
             .in = layer().width,
             .parts = attention_parts(options_.heads.heads, options_.heads.kv_heads, options_.heads.head_width)},
@@ -20,11 +26,17 @@ LlamaLayer::LlamaLayer(LlamaLayerOptions options)
                .measured = false,
                .in = query_width(),
                .split = Split::columns,
-               .parts = {{"attention.output", layer().width, query_width() / options_.heads.kv_heads}}},
+               .parts = {{.name = "attention.output",
+                          .rows = layer().width,
+                          .quantum = query_width() / options_.heads.kv_heads,
+                          .inner = options_.heads.head_width}}},
               layer().index, options_.lora, places_),
       gate_up_({.weight = kGateUp, .in = layer().width, .parts = gate_up_parts(layer().ffn_width)}, layer().index,
                options_.lora, places_),
-      down_({.weight = kDown, .in = layer().ffn_width, .split = Split::columns, .parts = {{"mlp.down", layer().width}}},
+      down_({.weight = kDown,
+             .in = layer().ffn_width,
+             .split = Split::columns,
+             .parts = {{"mlp.down", layer().width, ffn_quantum(layer().ffn_width)}}},
             layer().index, options_.lora, places_) {}
 
 std::vector<ParameterSpec> LlamaLayer::parameters() const {
@@ -41,49 +53,51 @@ std::vector<ParameterSpec> LlamaLayer::parameters() const {
                                      spec("mlp.gate_up.weight", {2 * f, c}, matrix),
                                      spec("mlp.down.weight", {c, f}, residual)};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_parameters(list);
+  set_local_boxes(list, layer().tensor);
   return list;
 }
 
 std::vector<BufferSpec> LlamaLayer::saved(const Shape& s) const {
-  const int64_t n = s.rows(), c = layer().width;
+  const int64_t rows = s.rows(), n = layer().tensor.stream_rows(rows), c = layer().width;
   const DType t = layer().dtype;
   std::vector<BufferSpec> list = {{"r1", {n, c}, t, Recompute::full},
                                   {"rstd1", {n}, DType::fp32, Recompute::full},
-                                  {"h1", {n, c}, t, qkv_.input_saved(n)},
-                                  {"qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t, Recompute::mlp},
-                                  {"attended", {s.samples, s.length, query_width()}, t, Recompute::mlp},
-                                  {"log_sum", {s.samples, options_.heads.heads, s.length}, DType::fp32, Recompute::mlp},
+                                  {"h1", {n, c}, t, qkv_.input_saved(rows)},
+                                  {"qkv", {s.samples, s.length, local_.qkv_width()}, t, Recompute::mlp},
+                                  {"attended", {s.samples, s.length, local_.query_width()}, t, Recompute::mlp},
+                                  {"log_sum", {s.samples, local_.heads.heads, s.length}, DType::fp32, Recompute::mlp},
                                   {"r2", {n, c}, t, Recompute::mlp},
                                   {"rstd2", {n}, DType::fp32, Recompute::mlp},
-                                  {"h2", {n, c}, t, gate_up_.input_saved(n)},
-                                  {"gate_up", {n, 2 * layer().ffn_width}, t, Recompute::selective},
-                                  {"activated", {n, layer().ffn_width}, t, down_.input_saved(n)},
+                                  {"h2", {n, c}, t, gate_up_.input_saved(rows)},
+                                  {"gate_up", {rows, 2 * local_.ffn_width}, t, Recompute::selective},
+                                  {"activated", {rows, local_.ffn_width}, t, down_.input_saved(rows)},
                                   linear_scales(kLinears, layer().fp8)};
   for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_}) linear->add_saved(s, t, list);
   return list;
 }
 
 std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
-  const int64_t n = s.rows();
+  const int64_t rows = s.rows(), n = layer().tensor.stream_rows(rows), c = layer().width;
+  const int64_t qkv = local_.qkv_width(), ffn = local_.ffn_width;
   const DType t = layer().dtype;
-  std::vector<BufferSpec> list = {{"d_h", {qkv_.adapters() + gate_up_.adapters() > 0 ? n : 0, layer().width}, t},
-                                  {"d_activated", {down_.adapters() > 0 ? n : 0, layer().ffn_width}, t},
-                                  {"d_qkv", {s.samples, s.length, query_width() + 2 * kv_width()}, t},
-                                  {"d_attended", {s.samples, s.length, query_width()}, t}};
-  const int64_t qkv = query_width() + 2 * kv_width();
-  const LinearSizes sizes{.widest_in = std::max({layer().width, query_width(), layer().ffn_width}),
-                          .widest_out = std::max({layer().width, qkv, 2 * layer().ffn_width}),
-                          .largest = layer().width * std::max({qkv, 2 * layer().ffn_width})};
-  add_linear_scratch(options_.lora, layer().fp8, s, sizes, t, list);
+  std::vector<BufferSpec> list = {{"d_h", {qkv_.adapters() + gate_up_.adapters() > 0 ? n : 0, c}, t},
+                                  {"d_activated", {down_.adapters() > 0 ? rows : 0, ffn}, t},
+                                  {"d_qkv", {s.samples, s.length, qkv}, t},
+                                  {"d_attended", {s.samples, s.length, local_.query_width()}, t}};
+  const LinearSizes sizes{.stream = c,
+                          .widest_in = std::max({c, local_.query_width(), ffn}),
+                          .widest_out = std::max({c, qkv, 2 * ffn}),
+                          .largest = c * std::max({qkv, 2 * ffn, local_.query_width()})};
+  add_linear_scratch(options_.lora, places_, s, sizes, t, list);
   return list;
 }
 
 void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
-  rope_forward(saved[kQkvOut], context.batch->positions, options_.heads, *options_.rope);
-  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, options_.heads,
-         layer_dropout(layer(), DropoutSite::attention, context), context);
+  rope_forward(saved[kQkvOut], context.batch->positions, local_.heads, *options_.rope);
+  attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, local_.heads,
+         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), context);
   const at::Tensor& output = context.outputs.branch;  // its input value is already added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
@@ -115,14 +129,14 @@ Residual LlamaLayer::forward(Weights w, Residual x, Context& context, Saved& sav
                     .normed = saved[kH1],
                     .mean = {},
                     .rstd = saved[kRstd1],
-                    .amax = qkv_.input_amax(context, saved, x.branch.size(0))});
+                    .amax = qkv_.input_amax(context, saved, all_rows(context))});
   middle(w, context, saved, false);
   down_.forward(w, context.outputs.branch, saved[kActivated], context, saved);
   return {.sum = saved[kR2], .branch = context.outputs.branch};
 }
 
 void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   const bool kept_h1 = qkv_.kept_input(saved, kH1, n), kept_h2 = gate_up_.kept_input(saved, kH2, n);
   if (!kept_h1) norm_recompute(saved[kH1], saved[kR1], {}, saved[kRstd1], w[kNorm1], {});
   if (!saved.kept[kQkvOut]) {  // all but the down projection, whose output backward does not need
@@ -144,7 +158,7 @@ void LlamaLayer::recompute(Weights w, Context& context, Saved& saved) const {
 }
 
 ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
-  const int64_t n = saved[kR1].size(0);
+  const int64_t n = all_rows(context);
   const auto& scratch = context.scratch;
   const OutputBuffers& out = context.outputs;
 
@@ -158,43 +172,45 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(context, saved, n));
 
   const Dropout residual = layer_dropout(layer(), DropoutSite::residual, context);
-  add_norm_backward({.d_normed = d_h2,
-                     .d_sum = d.sum,
-                     .residual = saved[kR2],
-                     .mean = {},
-                     .rstd = saved[kRstd2],
-                     .weight = w[kNorm2],
-                     .dropout = residual,
-                     .d_residual = out.d_sum,
-                     .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm2),
-                     .d_norm_bias = {},
-                     .d_bias = {},
-                     .amax = output_.gradient_amax(context, saved, n)});
+  stream_norm_backward({.d_normed = d_h2,
+                        .d_sum = d.sum,
+                        .residual = saved[kR2],
+                        .mean = {},
+                        .rstd = saved[kRstd2],
+                        .weight = w[kNorm2],
+                        .dropout = residual,
+                        .d_residual = out.d_sum,
+                        .d_branch = out.d_branch,
+                        .d_weight = grads.target(kNorm2),
+                        .d_norm_bias = {},
+                        .d_bias = {},
+                        .amax = output_.gradient_amax(context, saved, n)},
+                       context);
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
                    grads, output_.gradient_scale(context, saved, n));
   attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     options_.heads, layer_dropout(layer(), DropoutSite::attention, context),
+                     local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
                      context.batch->first_keys);
-  rope_backward(scratch[kDQkv], context.batch->positions, options_.heads, *options_.rope);
+  rope_backward(scratch[kDQkv], context.batch->positions, local_.heads, *options_.rope);
   qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);
   const at::Tensor d_scale = begin_branch_scale(context, layer().fp8);
-  add_norm_backward({.d_normed = d_h1,
-                     .d_sum = out.d_sum,
-                     .residual = saved[kR1],
-                     .mean = {},
-                     .rstd = saved[kRstd1],
-                     .weight = w[kNorm1],
-                     .dropout = entry,
-                     .d_residual = out.d_sum,
-                     .d_branch = out.d_branch,
-                     .d_weight = grads.target(kNorm1),
-                     .d_norm_bias = {},
-                     .d_bias = {},
-                     .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()});
+  stream_norm_backward({.d_normed = d_h1,
+                        .d_sum = out.d_sum,
+                        .residual = saved[kR1],
+                        .mean = {},
+                        .rstd = saved[kRstd1],
+                        .weight = w[kNorm1],
+                        .dropout = entry,
+                        .d_residual = out.d_sum,
+                        .d_branch = out.d_branch,
+                        .d_weight = grads.target(kNorm1),
+                        .d_norm_bias = {},
+                        .d_bias = {},
+                        .amax = d_scale.defined() ? d_scale.narrow(0, kFp8Expected, 1) : at::Tensor()},
+                       context);
   return {.sum = out.d_sum, .branch = entry.p > 0 ? out.d_branch : out.d_sum, .scale = d_scale};
 }
 

@@ -62,6 +62,7 @@ class LlamaLayer final : public Block {
   void middle(Weights, Context&, Saved&, bool again) const;
 
   LlamaLayerOptions options_;
+  LocalLayer local_;
   LinearIndices places_;  // after the layer's own parameters, slots and scratch
   Linear qkv_, output_, gate_up_, down_;
 };

@@ -2,19 +2,41 @@
 //
 //   local_boxes(spec, 1, 2);     // of qkv [3 * 768, 768], 12 heads: heads 6 to 11 of q, of k and of v, all columns
 //
-// Each part is split separately and as evenly as possible into multiples of its quantum. Parts with the same number of
-// quanta are split at the same points, so that the output of one linear is on the rank that reads it: an attention
-// output projection reads the heads computed from its own rank's q, k and v.
+// Each part is split separately and as evenly as possible into multiples of its quantum, of which the last may be
+// smaller. Parts with the same number of quanta are split at the same points, so that the output of one linear is on
+// the rank that reads it: an attention output projection reads the heads computed from its own rank's q, k and v.
+// Where there are fewer key/value heads than ranks, neighboring ranks hold the same one, and share the query heads that
+// read it.
 #pragma once
 #include <vector>
 
 #include "partita/nn/box.h"
 #include "partita/nn/parameter.h"
 
+namespace partita {
+
+// This rank's place in its tensor-parallel group.
+struct TensorSplit {
+  int rank = 0, ranks = 1;
+  // Sequence parallelism (V. Korthikanti et al., "Reducing activation recomputation in large transformer models",
+  // 2022): between the linears each rank computes an equal part of the rows, if the ranks divide them.
+  bool sequence = false;
+
+  // Rows of the residual stream on this rank, for a micro-batch of this many rows, and the first of them.
+  [[nodiscard]] int64_t stream_rows(int64_t rows) const { return splits_rows(rows) ? rows / ranks : rows; }
+  [[nodiscard]] int64_t first_row(int64_t rows) const { return splits_rows(rows) ? rows / ranks * rank : 0; }
+  [[nodiscard]] bool splits_rows(int64_t rows) const { return sequence && ranks > 1 && rows % ranks == 0; }
+};
+
+}  // namespace partita
+
 namespace partita::internal {
 
-// One box per part, in order; stacked, they form the matrix that the rank multiplies with. The whole parameter if it is
-// not split. Error: a part with fewer quanta than ranks.
-[[nodiscard]] std::vector<Box> local_boxes(const ParameterSpec&, int rank, int ranks);
+// One box per part, in order; stacked, they form the matrix that the rank multiplies with. The whole parameter, shared
+// by all ranks, if it is not split. Error: more ranks than the part can be divided among.
+[[nodiscard]] std::vector<LocalBox> local_boxes(const ParameterSpec&, int rank, int ranks);
+
+// Sets `local` of each parameter; nothing for one rank.
+void set_local_boxes(std::vector<ParameterSpec>&, const TensorSplit&);
 
 }  // namespace partita::internal

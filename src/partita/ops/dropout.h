@@ -14,14 +14,15 @@ struct Dropout {
   const StepScalars* now = nullptr;  // seed and step
   at::Tensor samples;                // [n] int64: global id of each sample of the micro-batch
   // Which part of the micro-batch the operand is, where several ranks share one: a part is masked as in the whole.
-  int64_t first_row = 0;   // row of the micro-batch (samples * length rows) at which the operand begins
-  int64_t rows = 0;        // rows of the micro-batch; 0: the operand is the whole micro-batch
-  int64_t first_head = 0;  // attention: number in the model of the operand's first head
+  int64_t first_row = 0;                  // row of the micro-batch (samples * length rows) at which the operand begins
+  int64_t rows = 0;                       // rows of the micro-batch; 0: the operand is the whole micro-batch
+  int64_t first_head = 0;                 // attention: number in the model of the operand's first head
+  int64_t first_column = 0, columns = 0;  // standalone dropout: of the whole rows; columns 0: the operand has them all
 };
 
 // Standalone dropout: out [N, C] = mask * scale * in (fp32, bf16 or fp16, same dtype); the element index is
-// position_in_sample * C + channel. out may alias in. p == 0: a copy. Error: rows that are not whole samples, or that
-// are outside the micro-batch.
+// position_in_sample * C + channel, of whole rows. out may alias in. p == 0: a copy. Error: rows that are not whole
+// samples; rows or columns outside the micro-batch.
 void dropout_forward(at::Tensor out, at::Tensor in, const Dropout&);
 // out += mask * scale * in.
 void dropout_add(at::Tensor out, at::Tensor in, const Dropout&);

@@ -46,6 +46,12 @@ int64_t check_mask_rows(const Dropout& dropout, int64_t rows) {
   return all / count;
 }
 
+void check_mask_columns(const Dropout& dropout, int64_t columns) {
+  PARTITA_CHECK(dropout.first_column >= 0 && (dropout.columns == 0 ? dropout.first_column == 0
+                                                                   : columns <= dropout.columns - dropout.first_column),
+                "{} columns from column {} on are outside rows of {}", columns, dropout.first_column, dropout.columns);
+}
+
 int64_t check_table_rows(const TableRows& rows, int64_t held, const char* name) {
   const int64_t total = rows.total > 0 ? rows.total : held;
   PARTITA_CHECK(rows.first >= 0 && held <= total - rows.first,

@@ -27,6 +27,8 @@ struct RowsOperand {
 // Rows per sample of the micro-batch of which the operand has `rows` rows. Errors: a micro-batch that is not whole
 // samples; rows outside it.
 int64_t check_mask_rows(const Dropout&, int64_t rows);
+// Error: columns of the operand outside those of the whole rows.
+void check_mask_columns(const Dropout&, int64_t columns);
 // Rows of the whole table, of which `held` are there. Error: held rows outside the whole table. `name`: of the table.
 int64_t check_table_rows(const TableRows&, int64_t held, const char* name);
 

@@ -22,6 +22,7 @@ class LambOptimizer final : public Optimizer {
 
   void measure(const ShardView& view, at::Tensor norms, const StepScalars* now) const override {
     for (const Segment& s : view.segments) {
+      if (!s.primary) continue;  // another rank of the tensor-parallel group counts it
       const auto part = [&](const at::Tensor& t) { return t.narrow(0, s.in_slice, s.count); };
       lamb_measure(part(view.master), part(view.states[0]), part(view.states[1]), part(view.gradient), lamb_of(view, s),
                    now, norms_of(view, s, norms));
@@ -31,7 +32,8 @@ class LambOptimizer final : public Optimizer {
   void step(const ShardView& view, at::Tensor norms, const StepScalars* now) const override {
     for (const Segment& s : view.segments) {
       const auto part = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, s.in_slice, s.count) : t; };
-      const Rounding rounding{.parameter = hash_of(parameter_of(view, s).name), .first = s.in_parameter};
+      const Rounding rounding{.parameter = hash_of(parameter_of(view, s).name),
+                              .first = s.in_parameter(parameter_of(view, s))};
       lamb_step(part(view.master), part(view.states[0]), part(view.states[1]), part(view.gradient), part(view.weight),
                 lamb_of(view, s), norms_of(view, s, norms), now, rounding);
     }

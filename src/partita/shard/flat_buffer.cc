@@ -15,13 +15,14 @@ at::Tensor flat_zeros(int64_t count, DType dtype, at::Device device) {
 std::vector<at::Tensor> parameter_views(const Layout& layout, const at::Tensor& buffer) {
   std::vector<at::Tensor> views;
   for (size_t p = 0; p < layout.parameters.size(); ++p)
-    views.push_back(buffer.narrow(0, layout.begin[p], layout.parameters[p].count()).view(layout.parameters[p].shape));
+    views.push_back(
+        buffer.narrow(0, layout.begin[p], layout.parameters[p].local_count()).view(layout.parameters[p].local_shape()));
   return views;
 }
 
 void zero_padding(const Layout& layout, const at::Tensor& buffer) {
   for (size_t p = 0; p < layout.parameters.size(); ++p) {
-    const int64_t end = layout.begin[p] + layout.parameters[p].count();
+    const int64_t end = layout.begin[p] + layout.parameters[p].local_count();
     const int64_t next = p + 1 < layout.parameters.size() ? layout.begin[p + 1] : layout.count;
     if (end < next) buffer.narrow(0, end, next - end).zero_();
   }

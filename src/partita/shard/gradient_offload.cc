@@ -28,10 +28,10 @@ GradientOffload::Sent GradientOffload::send(int unit, const at::Tensor& slice, c
   return sent;
 }
 
-void GradientOffload::measure(int unit, const at::Tensor& slice) {
+void GradientOffload::measure(int unit, const at::Tensor& slice, std::span<const FlatRun> counted) {
   const at::Tensor squares = squares_.narrow(0, unit, 1);
   squares.zero_();
-  sum_of_squares(slice, squares);
+  for (const FlatRun& run : counted) sum_of_squares(slice.narrow(0, run.begin, run.count), squares);
 }
 
 void GradientOffload::add_squares(at::Tensor out) const {

@@ -22,8 +22,8 @@ class GradientOffload {
   };
   // Reduces the unit's slice, complete on this rank's shard at `complete`, over the replicas and copies it to the host.
   [[nodiscard]] Sent send(int unit, const at::Tensor& slice, const Event& complete, Stream& communication);
-  // Measures the squared norm of a slice that was sent, while it is still on the device.
-  void measure(int unit, const at::Tensor& slice);
+  // Measures the squared norm of these runs of a slice that was sent, while it is still on the device.
+  void measure(int unit, const at::Tensor& slice, std::span<const FlatRun> counted);
 
   [[nodiscard]] at::Tensor gradient(int unit) const { return host_[static_cast<size_t>(unit)]; }
   // Blocks the host until gradient(unit) has arrived.

@@ -67,6 +67,9 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     UnitGradient& unit = units_[u];
     unit.views = parameter_views(plan.units[u].layout, own.buffer);
     unit.written.assign(unit.views.size(), false);
+    unit.counted = counted_runs(plan.units[u].layout, zero.shard->rank());
+    for (const SharedRun& shared : shared_runs(plan.units[u].layout))
+      unit.shared.push_back({.run = shared.run, .holders = holders_of(shared)});
     const int64_t count = gradients_.slice_count[u];
     if (gradients_.slice[u] == SliceMemory::full)
       unit.slice = own.buffer.narrow(0, 0, count);
@@ -116,6 +119,7 @@ void GradientStore::reduce(int unit, bool last) {
   source.complete = last;
   state.acquired = false;
   state.has_partial_sum = true;
+  sum_shared(state, full);
   if (gradients_.reduction == Reduction::in_place) {
     if (!offload_) return;
     source.reduced = compute_.record();
@@ -126,6 +130,19 @@ void GradientStore::reduce(int unit, bool last) {
   }
   source.reducing = true;
   if (offload_ && last && !source.add) send(unit, source.reduced);
+}
+
+Communicator* GradientStore::holders_of(const SharedRun& shared) const {
+  for (Communicator* group : {zero_.tensor, zero_.key_value})
+    if (group != nullptr && group->size() == shared.holders) return group;
+  fail("no group of {} tensor-parallel ranks that hold the same parameters", shared.holders);
+}
+
+// Small: vectors, and the key/value heads that several ranks hold.
+void GradientStore::sum_shared(const UnitGradient& unit, const at::Tensor& full) {
+  for (const SharedGradient& shared : unit.shared)
+    compute_.wait(
+        shared.holders->all_reduce(full.narrow(0, shared.run.begin, shared.run.count), Reduce::sum, compute_));
 }
 
 void GradientStore::send(int unit, const Event& complete) {
@@ -146,7 +163,7 @@ void GradientStore::finish_reduction(Slot& source) {
     send(source.unit, compute_.record());
     compute_.wait(source.reduced);
   }
-  offload_->measure(source.unit, slice);
+  offload_->measure(source.unit, slice, units_[static_cast<size_t>(source.unit)].counted);
 }
 
 void GradientStore::finish() {
@@ -168,7 +185,7 @@ void GradientStore::sum_of_squares(at::Tensor out) const {
   if (zero_.replica->rank() != 0) return;
   if (offload_) return offload_->add_squares(out);
   for (const UnitGradient& unit : units_)
-    if (unit.slice.defined()) internal::sum_of_squares(unit.slice, out);
+    for (const FlatRun& run : unit.counted) internal::sum_of_squares(unit.slice.narrow(0, run.begin, run.count), out);
 }
 
 int64_t GradientStore::bytes() const {

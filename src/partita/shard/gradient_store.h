@@ -54,8 +54,8 @@ class GradientStore {
   }
   // With offload, after finish: blocks the host until gradient(unit) has arrived.
   void await(int unit) const { offload_->await(unit); }
-  // Adds the squared norm of this rank's slices, or 0 if another rank of `replica` counts them: summed over all
-  // data-parallel ranks, the squared gradient norm with every element counted once.
+  // Adds the squared norm of what this rank counts of its slices: summed over all data-parallel and tensor-parallel
+  // ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
 
   [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device
@@ -63,8 +63,14 @@ class GradientStore {
 
  private:
   class BlockGrads;
+  struct SharedGradient {  // held by several tensor-parallel ranks, each with a partial sum
+    FlatRun run;
+    Communicator* holders;
+  };
   struct UnitGradient {
-    at::Tensor slice;               // on the device
+    at::Tensor slice;              // on the device
+    std::vector<FlatRun> counted;  // of the slice: what this rank counts in the norm
+    std::vector<SharedGradient> shared;
     std::vector<at::Tensor> views;  // of each parameter, in the full buffer
     std::vector<bool> written;      // [parameter]: written since the buffer was acquired
     bool acquired = false;          // this unit owns the slot's buffer
@@ -83,6 +89,8 @@ class GradientStore {
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
   void acquire(int unit);
   void reduce(int unit, bool last);
+  [[nodiscard]] Communicator* holders_of(const SharedRun&) const;
+  void sum_shared(const UnitGradient&, const at::Tensor& full);
   void send(int unit, const Event& complete);
   void finish_reduction(Slot&);
   [[nodiscard]] Slot& slot(int unit) {

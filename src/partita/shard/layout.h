@@ -15,9 +15,11 @@ namespace partita::internal {
 inline constexpr int64_t kAlignment = 128;
 
 struct Layout {
-  std::vector<ParameterSpec> parameters;  // those with weight decay first, to keep runs per slice few
-  std::vector<int64_t> begin;             // [parameter]: a multiple of kAlignment
-  int64_t count = 0;                      // elements, a multiple of ranks * kAlignment; padding is always zero
+  // What this rank's tensor-parallel group leaves to it (ParameterSpec::local). Those with weight decay first, of these
+  // those that the whole group holds, to keep runs few.
+  std::vector<ParameterSpec> parameters;
+  std::vector<int64_t> begin;  // [parameter]: a multiple of kAlignment
+  int64_t count = 0;           // elements, a multiple of ranks * kAlignment; padding is always zero
   int ranks = 1;
 
   [[nodiscard]] int64_t slice_count() const { return count / ranks; }
@@ -25,13 +27,38 @@ struct Layout {
 
 [[nodiscard]] Layout make_layout(std::vector<ParameterSpec> parameters, int ranks);
 
-// A run of one parameter within a slice. in_slice is relative to the start of the slice.
+// A run of one box of a parameter within a slice. in_slice is relative to the start of the slice.
 struct Segment {
   int parameter;  // index in Layout::parameters
-  int64_t in_parameter, in_slice, count;
+  int64_t in_box, in_slice, count;
+  Box box;              // of the global parameter
+  bool primary = true;  // LocalBox::primary
+
+  // Index in the global parameter of the first element, if the box has whole rows.
+  [[nodiscard]] int64_t in_parameter(const ParameterSpec& p) const {
+    return offset_in(whole_box(p.shape), box) + in_box;
+  }
 };
 
 // Segments of the slice of `rank`, in order; padding belongs to none.
 [[nodiscard]] std::vector<Segment> slice_segments(const Layout&, int rank);
+
+// Elements [begin, begin + count) of a buffer.
+struct FlatRun {
+  int64_t begin, count;
+  friend bool operator==(const FlatRun&, const FlatRun&) = default;
+};
+
+// Runs of the slice of `rank` whose elements this rank counts, so that over all ranks of the tensor-parallel group each
+// element of the model is counted once. Includes padding where that makes runs fewer.
+[[nodiscard]] std::vector<FlatRun> counted_runs(const Layout&, int rank);
+
+// Runs of the layout that several ranks of the tensor-parallel group hold, each with a partial sum of the gradient.
+struct SharedRun {
+  FlatRun run;
+  int first_holder, holders;  // ranks of the group
+  friend bool operator==(const SharedRun&, const SharedRun&) = default;
+};
+[[nodiscard]] std::vector<SharedRun> shared_runs(const Layout&);
 
 }  // namespace partita::internal

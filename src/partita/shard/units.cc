@@ -58,7 +58,7 @@ class Planner {
     int64_t most = 0;  // matrix elements of the largest layer
     for (const int b : layers) {
       int64_t sum = 0;
-      for (const ParameterSpec& p : parameters(b)) sum += is_matrix(p) ? p.count() : 0;
+      for (const ParameterSpec& p : parameters(b)) sum += is_matrix(p) ? p.local_count() : 0;
       most = std::max(most, sum);
     }
     const int count = static_cast<int>(layers.size());

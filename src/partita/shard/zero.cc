@@ -8,4 +8,11 @@ Zero make_zero(int stage, Communicator& self, Communicator& data) {
   return {.shard = &data, .replica = &self, .sharding = sharding};
 }
 
+Zero make_zero(int stage, const Mesh& mesh) {
+  Zero zero = make_zero(stage, mesh.self(), mesh.data());
+  if (mesh.tensor().size() > 1) zero.tensor = &mesh.tensor();
+  if (mesh.key_value().size() > 1) zero.key_value = &mesh.key_value();
+  return zero;
+}
+
 }  // namespace partita

@@ -1,6 +1,7 @@
 // The communicators of a sharding (shard/sharding.h has the table of ZeRO stages).
 #pragma once
 #include "partita/comm/communicator.h"
+#include "partita/comm/mesh.h"
 #include "partita/shard/sharding.h"
 
 namespace partita {
@@ -9,9 +10,13 @@ struct Zero {
   Communicator* shard;    // ranks that each hold a slice of a unit
   Communicator* replica;  // ranks that hold the same slice
   Sharding sharding;      // ranks and replicas equal the sizes of both
+  // Ranks that compute each block together, and those of them that hold the same key/value heads. Null: this rank alone.
+  Communicator *tensor = nullptr, *key_value = nullptr;
 };
 
 // `self` has one rank. Error: stage not 0 to 3.
 [[nodiscard]] Zero make_zero(int stage, Communicator& self, Communicator& data);
+// Of a mesh with tensor parallelism, too.
+[[nodiscard]] Zero make_zero(int stage, const Mesh&);
 
 }  // namespace partita

@@ -51,7 +51,7 @@ void check_fp8_sizes(const Config& c) {
 
 }  // namespace
 
-EngineOptions training_options(const Config& c, int64_t ranks, at::Device device) {
+EngineOptions training_options(const Config& c, int64_t ranks, at::Device device, int64_t tensor_rank) {
   return {.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
@@ -61,6 +61,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .recompute = c.memory.recompute,
           .full_recompute_layers = static_cast<int>(c.memory.recompute_full_layers),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
+          .tensor = tensor_split(c, tensor_rank),
           .device = device,
           .optimizer = {.kind = c.optimizer.kind,
                         .beta1 = c.optimizer.beta1,
@@ -78,15 +79,27 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .poison = c.debug.poison};
 }
 
-std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device) {
-  return make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off);
+std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, int64_t tensor_rank) {
+  return make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
+                     tensor_split(c, tensor_rank));
+}
+
+MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
+  return {.data = static_cast<int>(data_ranks(c, ranks)),
+          .tensor = static_cast<int>(c.parallel.tensor),
+          .kv_heads = static_cast<int>(c.model.key_value_heads())};
 }
 
 std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, int zero_stage, EngineOptions options,
                                     const ModelBuild& build) {
-  if (const MeshLayout::Sizes& sizes = mesh.layout().sizes(); sizes.tensor * sizes.pipeline > 1)
-    fail("make_engine: a mesh of tensor {} x pipeline {}: only data parallelism is built, use Mesh(world)",
-         sizes.tensor, sizes.pipeline);
+  const MeshLayout::Sizes& sizes = mesh.layout().sizes();
+  if (sizes.pipeline > 1) fail("make_engine: a mesh of {} pipeline stages: not built yet, use 1", sizes.pipeline);
+  if (sizes.tensor > 1 && build.fp8) fail("make_engine: fp8 with tensor parallelism is not built yet");
+  if (sizes.tensor > model.key_value_heads() && sizes.kv_heads != model.key_value_heads())
+    fail("make_engine: {} tensor-parallel ranks share {} key/value heads: set MeshLayout::Sizes::kv_heads to {}",
+         sizes.tensor, model.key_value_heads(), model.key_value_heads());
+  options.tensor.rank = mesh.position().tensor;
+  options.tensor.ranks = sizes.tensor;
   options.width = model.hidden_size;
   options.device = mesh.device();
   if (!options.training) options.states = options.compute;
@@ -98,8 +111,9 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
     options.frozen = [base = FrozenParameters("", build.lora), other = options.frozen](const ParameterSpec& p) {
       return base(p) || (other && other(p));
     };
-  auto engine = std::make_unique<Engine>(make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8),
-                                         make_zero(zero_stage, mesh.self(), mesh.data()), mesh.data(), options);
+  auto engine = std::make_unique<Engine>(
+      make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8, options.tensor),
+      make_zero(zero_stage, mesh), mesh.data(), options);
   engine->initialize(options.seed);
   return engine;
 }
@@ -110,12 +124,13 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh)
     fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
          c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
-  std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
-  const EngineOptions options = training_options(c, mesh.data().size(), device);
+  const int tensor_rank = mesh.position().tensor;
+  std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, tensor_rank);
+  const EngineOptions options = training_options(c, mesh.layout().ranks(), device, tensor_rank);
   std::vector<ParameterSpec> parameters;
   for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
   FrozenParameters(c.train.freeze, c.lora).check(parameters);
-  const Zero zero = make_zero(static_cast<int>(c.parallel.zero_stage), mesh.self(), mesh.data());
+  const Zero zero = make_zero(static_cast<int>(c.parallel.zero_stage), mesh);
   return std::make_unique<Engine>(std::move(blocks), zero, mesh.data(), options);
 }
 

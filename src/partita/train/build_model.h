@@ -35,10 +35,13 @@ std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, Engin
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 
 // Options and blocks of a training run's engine. Pure. Errors: as records_steps.
-[[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device);
-[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device);
+[[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device, int64_t tensor_rank = 0);
+[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, int64_t tensor_rank = 0);
 // The same for evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
+
+// The sizes of a run's mesh. Pure.
+[[nodiscard]] MeshLayout::Sizes mesh_sizes(const Config&, int64_t ranks);
 
 // The engine of a training run on this rank; weights are not set yet. Errors: train.freeze matches nothing; offload on
 // the CPU; sizes that fp8 matmuls do not support; as records_steps.

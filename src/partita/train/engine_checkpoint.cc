@@ -39,7 +39,8 @@ int64_t begin_of_share(const Box& box, int replica, int replicas) {
   return box.rows < replicas ? begin : begin / box.columns * box.columns;
 }
 
-CheckpointContents make_state(const Engine& engine, Part part, int replica, int replicas) {
+// What a rank holds, or with `saved` its share of what is written: each box is stored once.
+CheckpointContents make_state(const Engine& engine, Part part, int replica, int replicas, bool saved) {
   CheckpointContents state;
   std::vector<std::string> prefixes = {"model"};
   for (const std::string& name : engine.optimizer_state_names()) prefixes.push_back(name);
@@ -53,7 +54,7 @@ CheckpointContents make_state(const Engine& engine, Part part, int replica, int 
       state.tensors.push_back({prefixes[k] + "/" + p.name, p.shape, engine.stored_dtype(p)});
   }
   for (const OwnedBox& owned : engine.owned_boxes()) {
-    if (!wanted(*owned.parameter)) continue;
+    if (!wanted(*owned.parameter) || (saved && !owned.primary)) continue;
     int64_t begin = begin_of_share(owned.box, replica, replicas);
     const int64_t count = begin_of_share(owned.box, replica + 1, replicas) - begin;
     for (const Box& box : boxes_of_run(owned.box, begin, count)) {
@@ -80,13 +81,13 @@ std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
   return std::make_shared<TensorMemory>(values);
 }
 
-CheckpointContents wanted_contents(const Engine& engine, Part part) { return make_state(engine, part, 0, 1); }
+CheckpointContents wanted_contents(const Engine& engine, Part part) { return make_state(engine, part, 0, 1, false); }
 CheckpointContents saved_contents(const Engine& engine, Part part) {
   const Communicator& replicas = *engine.zero().replica;
   return saved_contents(engine, part, replicas.rank(), replicas.size());
 }
 CheckpointContents saved_contents(const Engine& engine, Part part, int replica, int replicas) {
-  return make_state(engine, part, replica, replicas);
+  return make_state(engine, part, replica, replicas, true);
 }
 
 }  // namespace internal
@@ -118,14 +119,14 @@ std::filesystem::path save_engine(const Engine& engine, const CheckpointModel& m
                                       .model = model.model,
                                       .lora = model.lora,
                                       .base = model.base.empty() ? model.base : std::filesystem::absolute(model.base)});
-  CommunicatorPeers peers(mesh.data());
+  CommunicatorPeers peers(mesh.world());
   return save_checkpoint(run / "checkpoints", at.step, contents, peers, retention);
 }
 
 std::optional<EnginePosition> resume_engine(Engine& engine, const CheckpointModel& model, const Mesh& mesh,
                                             const std::filesystem::path& run) {
   const Part part = part_of(engine, model);
-  CommunicatorPeers peers(mesh.data());
+  CommunicatorPeers peers(mesh.world());
   const auto folder = find_latest(run / "checkpoints", peers);
   if (!folder) return std::nullopt;
   const RunState saved = run_state(read_manifest(*folder), *folder);

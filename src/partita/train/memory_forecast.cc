@@ -27,7 +27,7 @@ Sharding sharding_of(int64_t zero_stage, int64_t ranks) {
 
 // The batches of a step, twice: once as read, once where kernels access them.
 int64_t batch_bytes(const Config& c, int64_t ranks) {
-  const int64_t samples = c.train.global_batch / ranks;
+  const int64_t samples = c.train.global_batch / data_ranks(c, ranks);
   const int arrays = kBatchArrays + (documents_of(c.data) == Documents::separate ? 1 : 0);
   return 2 * samples * c.train.sequence_length * arrays * static_cast<int64_t>(sizeof(int32_t));
 }
@@ -35,12 +35,13 @@ int64_t batch_bytes(const Config& c, int64_t ranks) {
 // Buffers for gradients received from other ranks to be summed on the CPU: all gradients at stage 0, two units
 // otherwise.
 int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks) {
-  if (ranks == 1) return 0;
-  const EngineOptions options = training_options(c, ranks, at::kCPU);
-  const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, ranks), options).units;
+  const int64_t data = data_ranks(c, ranks);
+  if (data == 1) return 0;
+  const EngineOptions options = training_options(c, ranks, at::kCPU, c.parallel.tensor - 1);
+  const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, data), options).units;
   std::vector<int64_t> bytes;
   for (const Unit& unit : plan.units)
-    if (unit.trainable) bytes.push_back(unit.layout.count * size_of(unit.gradient) / ranks * (ranks - 1));
+    if (unit.trainable) bytes.push_back(unit.layout.count * size_of(unit.gradient) / data * (data - 1));
   std::ranges::sort(bytes, std::greater());
   if (c.parallel.zero_stage > 0 && bytes.size() > 2) bytes.resize(2);
   int64_t sum = 0;
@@ -124,10 +125,11 @@ std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
 
 MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
   Config c = config;
-  c.kernels.cuda_graph = Switch::off;  // needs no memory of its own
-  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device);
-  const int64_t stage = c.parallel.zero_stage;
-  const EngineMemory m = predict_memory(blocks, sharding_of(stage, ranks), training_options(c, ranks, device));
+  c.kernels.cuda_graph = Switch::off;          // needs no memory of its own
+  const int64_t last = c.parallel.tensor - 1;  // has the most heads
+  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, last);
+  const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, data_ranks(c, ranks)),
+                                        training_options(c, ranks, device, last));
   MemoryForecast forecast{memory_owners(m), m.host};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});
   if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks)});

@@ -13,7 +13,8 @@
 
 namespace partita::internal {
 
-int64_t prepare_device(const Config& config, at::Device device, Communicator& data, Peers& peers) {
+int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
+  const at::Device device = mesh.device();
   const TrainConfig& t = config.train;
   const DType precision = config.precision.compute;
   (void)tunes_matmul(config.kernels.tune_matmul, device.is_cuda(), is_deterministic(), t.steps);
@@ -23,10 +24,12 @@ int64_t prepare_device(const Config& config, at::Device device, Communicator& da
     return 0;
   }
   // The memory reserved below belongs to the current stream, which must be the one the engine will use.
-  if (records_steps(config, parameters_per_layer(config), data.size(), device.is_cuda())) leave_default_stream(device);
+  if (records_steps(config, parameters_per_layer(config), mesh.layout().ranks(), device.is_cuda()))
+    leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
-  if (checked && data.size() > 1) self_check(data, device, *make_stream(device, StreamUse::compute));
+  for (Communicator* group : {&mesh.data(), &mesh.tensor()})
+    if (checked && group->size() > 1) self_check(*group, device, *make_stream(device, StreamUse::compute));
   // Attention masked at document boundaries does not use the library.
   if (documents_of(config.data) == Documents::separate) return 0;
   const ModelConfig& m = config.model;

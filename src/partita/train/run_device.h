@@ -1,13 +1,11 @@
 // Prepares a run's devices before the first step.
 //
-//   const int64_t workspace = prepare_device(config, device, mesh.data(), peers);
+//   const int64_t workspace = prepare_device(config, mesh, peers);
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 #include "partita/checkpoint/peers.h"
-#include "partita/comm/communicator.h"
+#include "partita/comm/mesh.h"
 #include "partita/config/config.h"
 
 namespace partita::internal {
@@ -16,6 +14,6 @@ namespace partita::internal {
 // size in bytes it returns. If steps will be recorded (records_steps), it first leaves the default stream. Collective;
 // an error on one rank is raised on all. On the CPU it warns about a precision that saves no time. Error:
 // kernels.tune_matmul is true on the CPU or in a deterministic run.
-[[nodiscard]] int64_t prepare_device(const Config&, at::Device, Communicator& data, Peers&);
+[[nodiscard]] int64_t prepare_device(const Config&, const Mesh&, Peers&);
 
 }  // namespace partita::internal

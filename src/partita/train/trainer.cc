@@ -56,18 +56,18 @@ class TrainingRun {
         extra_(std::move(extra)),
         local_ranks_(world.launch().local_size),
         device_(select_device(config_.train.device, world)),
-        mesh_(world, {.data = world.size()}, device_, timeout_of(config_)),
-        peers_(mesh_.data()),
+        mesh_(world, mesh_sizes(config_, world.size()), device_, timeout_of(config_)),
+        peers_(mesh_.world()),
         loss_scale_(first_loss_scale(loss_scale_options())) {}
 
   TrainOutcome operator()() {
     const InterruptGuard guard;
     if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
     complete_model(config_);
-    workspace_ = prepare_device(config_, device_, mesh_.data(), peers_);
+    workspace_ = prepare_device(config_, mesh_, peers_);
     if (config_.debug.check_memory) {
-      const std::vector<std::string> warnings =
-          agree(peers_, [&] { return require_training_memory(config_, mesh_.data().size(), local_ranks_, device_); });
+      const std::vector<std::string> warnings = agree(
+          peers_, [&] { return require_training_memory(config_, mesh_.layout().ranks(), local_ranks_, device_); });
       if (peers_.rank() == 0) log_memory_warning(warnings);
     }
     (void)agree(peers_, [&] {
@@ -201,7 +201,7 @@ class TrainingRun {
 
   void start() {
     config_.source.reset();  // closes its files
-    info_ = run_info(config_, *engine_, mesh_.data(), device_, step_, consumed_samples_);
+    info_ = run_info(config_, *engine_, mesh_.world(), device_, step_, consumed_samples_);
     (void)agree(peers_, [&] {  // if it cannot be written, all ranks stop
       if (info_.rank == 0) write_run_files(config_, step_);
       return std::string();
@@ -213,7 +213,7 @@ class TrainingRun {
     view_->step.consumed_samples = consumed_samples_;
     announce_run(config_, info_, *engine_, data_->examples(), workspace_);
     tuner_ = std::make_unique<MatmulTuner>(
-        mesh_.data(), MatmulLibrary{.name = matmul_library(device_)},
+        mesh_.world(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
                              .shared = config_.kernels.tuning_file,
                              .tune = tunes_matmul(config_.kernels.tune_matmul, device_.is_cuda(), is_deterministic(),
@@ -333,7 +333,7 @@ class TrainingRun {
     at::Tensor stop = at::zeros({1}, at::kInt);
     *stop.data_ptr<int32_t>() = interrupt_requested() || !view_->stop_reason.empty() ? 1 : 0;
     CpuStream stream;
-    mesh_.data().all_reduce(stop, Reduce::max, stream).wait();
+    mesh_.world().all_reduce(stop, Reduce::max, stream).wait();
     return *stop.data_ptr<int32_t>() != 0;
   }
 

@@ -66,6 +66,7 @@ void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout, b
   const int64_t N = in.size(0), C = in.size(1);
   check_tensor(in, "in", {N, C}, dtype);
   check_tensor(out, "out", {N, C}, dtype);
+  check_mask_columns(dropout, C);
   const RowMask mask(dropout, N);
   at::parallel_for(0, N, kLeastRows, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(drop_rows)(out, in, mask, add, begin, end);

@@ -8,7 +8,11 @@
 namespace partita::internal {
 
 struct RowMask {
-  RowMask(const Dropout& dropout, int64_t rows) : samples(sample_ids(dropout)), first_row(dropout.first_row) {
+  RowMask(const Dropout& dropout, int64_t rows)
+      : samples(sample_ids(dropout)),
+        first_row(dropout.first_row),
+        first_column(dropout.first_column),
+        columns(dropout.columns) {
     if (dropout.p == 0 || rows == 0) return;
     length = check_mask_rows(dropout, rows);
     mask = make_mask(dropout, static_cast<int64_t>(samples.size()));
@@ -18,8 +22,9 @@ struct RowMask {
 
   Mask mask;
   std::span<const int64_t> samples;
-  int64_t first_row;   // of the micro-batch: the operand's row 0
-  int64_t length = 1;  // rows per sample
+  int64_t first_row;              // of the micro-batch: the operand's row 0
+  int64_t first_column, columns;  // of the whole rows; columns 0: the operand has them all
+  int64_t length = 1;             // rows per sample
 };
 
 }  // namespace partita::internal

@@ -34,14 +34,44 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(T* out, const T* in, 
   store<kAligned>(out + at, narrow<T>(x), count);
 }
 
+// Some columns of rows: eight elements per thread, whose place in Philox blocks differs from row to row.
+template <class T, bool kAdd>
+__global__ void __launch_bounds__(kThreads) dropout_columns_kernel(T* out, const T* in, MaskArguments a, int64_t rows,
+                                                                   int64_t C, int64_t first_column, int64_t columns) {
+  const int64_t packs = (C + 7) / 8, index = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = index / packs;
+  if (row >= rows) return;
+  const int64_t column = index % packs * 8, at = row * C + column, count = min(C - column, int64_t{8});
+  float x[8];
+  widen(load<false, 8>(in + at, count), x);
+  const Mask mask(a, static_cast<uint32_t>(row));
+  if (mask.drops()) mask.apply<false>(x, mask.begin(columns) + first_column + column);
+  if constexpr (kAdd) {
+    float before[8];
+    widen(load<false, 8>(out + at, count), before);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] += before[i];
+  }
+  store<false>(out + at, narrow<T>(x), count);
+}
+
 template <bool kAdd>
 void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout) {
   const at::ScalarType dtype = check_activation(in, "in");
   const int64_t N = in.size(0), C = in.size(1);
   check_tensor(in, "in", {N, C}, dtype);
   check_tensor(out, "out", {N, C}, dtype);
+  check_mask_columns(dropout, C);
   MaskArguments mask = make_mask(dropout, N);
   if (N * C == 0) return;
+  if (mask.threshold > 0 && dropout.columns > 0) {
+    with_type(dtype, [&]<class T>(T) {
+      dropout_columns_kernel<T, kAdd>
+          <<<blocks_for(N * divide_up(C, 8)), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+              out.mutable_data_ptr<T>(), in.const_data_ptr<T>(), mask, N, C, dropout.first_column, dropout.columns);
+    });
+    PARTITA_LAUNCHED();
+    return;
+  }
   Elements elements{.per_sample = N * C, .skipped = 0, .count = N * C};
   int64_t samples = 1;
   if (mask.threshold > 0) {

@@ -1,0 +1,86 @@
+// Tensor parallelism in whole runs: the same run on every layout, checkpoints that any layout continues, and errors.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/metrics.h"
+#include "tests/cli/small_run.h"
+
+namespace partita::internal::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Two heads of four channels and one key/value head each, which the two tensor-parallel ranks share.
+const std::vector<std::string> kLlama = {"--model.kind=llama", "--model.kv_heads=1", "--model.head_width=14"};
+
+std::vector<std::string> settings(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  std::vector<std::string> all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+TEST(TensorParallelRuns, AreTheSameOnEveryLayout) {
+  const TemporaryDirectory folder;
+  for (const std::vector<std::string>& model : {std::vector<std::string>{}, kLlama}) {
+    const std::filesystem::path one = folder / fmt::format("one-{}", model.size());
+    ASSERT_EQ(partita(train_command(1, one, model)).code, 0);
+    for (const auto& [ranks, stage, sequence] : {std::tuple(2, 0, "false"), std::tuple(4, 3, "auto")}) {
+      const std::filesystem::path run = folder / fmt::format("{}-{}-{}", model.size(), ranks, stage);
+      const Result r = partita(
+          train_command(ranks, run,
+                        settings(model, {"--parallel.tensor=2", fmt::format("--parallel.zero_stage={}", stage),
+                                         fmt::format("--parallel.sequence={}", sequence), "--debug.poison=true"})));
+      ASSERT_EQ(r.code, 0) << r.error;
+      expect_same_run(run, one, 1e-4);
+    }
+  }
+}
+
+double evaluated(const std::filesystem::path& run) {
+  const Result r =
+      partita({"eval", run.string(), "--data", SmallRun::get().prefix().string(), "--batches", "4", "--json"});
+  EXPECT_EQ(r.code, 0) << r.error;
+  return nlohmann::json::parse(r.output).at("loss");
+}
+
+// Tensor parallel, then data parallel, then alone, from one checkpoint to the next: the run of one process. Its weights
+// evaluate, and export to Hugging Face's format, as if one process had trained them.
+TEST(TensorParallelRuns, ContinueOnOtherLayouts) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path one = folder / "one", run = folder / "run", exported = folder / "exported";
+  ASSERT_EQ(partita(train_command(1, one, kLlama)).code, 0);
+  const auto go_on = [&](int ranks, int steps, const std::vector<std::string>& more) {
+    const Result r = partita(train_command(
+        ranks, run, settings(settings(kLlama, more), {fmt::format("--train.steps={}", steps), "--schedule.decay=12"})));
+    ASSERT_EQ(r.code, 0) << r.error;
+  };
+  go_on(4, 4, {"--parallel.tensor=2", "--parallel.zero_stage=3"});
+  go_on(3, 8, {"--parallel.zero_stage=1"});
+  go_on(2, 10, {"--parallel.tensor=2"});
+  go_on(1, 12, {});
+  expect_same_run(run, one, 1e-4);
+  EXPECT_NEAR(evaluated(run), evaluated(one), 1e-5);
+  const Result r = partita({"export", run.string(), exported.string()});
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_NEAR(evaluated(exported), evaluated(one), 1e-5);
+}
+
+TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
+  const TemporaryDirectory folder;
+  const auto error = [&](int ranks, const std::vector<std::string>& more) {
+    const Result r = partita(train_command(ranks, folder / "run", more));
+    EXPECT_EQ(r.code, 1);
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    return r.error;
+  };
+  EXPECT_THAT(error(3, {"--parallel.tensor=3"}),
+              HasSubstr("parallel.tensor is 3, the model has 2 heads: use at most 2"));
+  EXPECT_THAT(error(3, {"--parallel.tensor=2"}), HasSubstr("the job has 3 ranks: start a multiple of 2"));
+  EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current"}),
+              AllOf(HasSubstr("precision.fp8 is current"), HasSubstr("not built yet")));
+}
+
+}  // namespace
+}  // namespace partita::internal::test
