@@ -33,9 +33,10 @@ StageCut balance_stages(std::span<const double> block_times, int stages) {
         best[s][begin] = std::min(best[s][begin], slowest(s, begin, end));
 
   StageCut cut{.first = {0}, .slowest = best[count][0]};
+  const double as_good = cut.slowest * (1 + 1e-12);  // sums of the same times in another order
   for (size_t s = count, begin = 0; s > 0; --s) {
     size_t end = begin + 1;
-    while (slowest(s, begin, end) > cut.slowest) ++end;
+    while (slowest(s, begin, end) > as_good) ++end;
     cut.first.push_back(static_cast<int>(end));
     begin = end;
   }

@@ -1,7 +1,7 @@
 // Cuts the blocks of a model into the stages of a pipeline, so that the slowest stage is as fast as possible. Pure.
 //
 //   const StageCut cut = balance_stages(std::vector{0.0, 1.0, 1.0, 1.0, 1.0, 2.4}, 3);
-//   // cut.first == {0, 2, 4, 6}; cut.slowest == 3.4            blocks 0 1 | 2 3 | 4 5
+//   // cut.first == {0, 3, 5, 6}; cut.slowest == 2.4            blocks 0 1 2 | 3 4 | 5
 #pragma once
 #include <span>
 #include <vector>

@@ -1,6 +1,8 @@
 #include "partita/pipeline/check.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/pipeline/dataflow.h"
@@ -75,6 +77,20 @@ void check_list(const ActionList& list, int rank, const PipelineShape& shape) {
   }
 }
 
+// Who waits for what, from the first rank that is stuck to the one for which some rank before it waits.
+std::string waits(const std::vector<Stuck>& stuck, const ActionLists& lists, const StagePlacement& placement) {
+  std::vector<const Stuck*> of_rank(lists.size());
+  for (const Stuck& s : stuck) of_rank[static_cast<size_t>(s.rank)] = &s;
+  std::string text;
+  for (auto rank = static_cast<size_t>(stuck[0].rank); of_rank[rank] != nullptr;) {
+    const Stuck& s = *std::exchange(of_rank[rank], nullptr);
+    text += fmt::format("{}rank {} waits at action {}, {}, for {}", text.empty() ? "" : "; ", rank, s.index,
+                        action_name(lists[rank][s.index]), result_name(s.missing, placement));
+    rank = static_cast<size_t>(placement.rank(s.missing.stage));
+  }
+  return text;
+}
+
 }  // namespace
 
 void check_actions(const ActionLists& lists, const PipelineShape& shape) {
@@ -82,12 +98,9 @@ void check_actions(const ActionLists& lists, const PipelineShape& shape) {
   if (lists.size() != static_cast<size_t>(shape.ranks))
     fail("pipeline: {} lists for {} ranks: expected one for each", lists.size(), shape.ranks);
   for (int rank = 0; rank < shape.ranks; ++rank) check_list(lists[static_cast<size_t>(rank)], rank, shape);
-  for (const Stuck& stuck : run_lists(lists, placement, [](int, std::span<const PipelineAction>) {}))
-    fail(
-        "pipeline: rank {} waits at action {}, {}, for {}, which never comes: expected an order in which no two ranks "
-        "wait for each other",
-        stuck.rank, stuck.index, action_name(lists[static_cast<size_t>(stuck.rank)][stuck.index]),
-        result_name(stuck.missing, placement));
+  const auto stuck = run_lists(lists, placement, [](int, std::span<const PipelineAction>) {});
+  if (!stuck.empty())
+    fail("pipeline: {}: expected an order in which ranks do not wait in a circle", waits(stuck, lists, placement));
 }
 
 void check_messages(const ActionLists& lists, const PipelineShape& shape) {

@@ -6,28 +6,21 @@
 //   });                        // empty: all lists ran to their end
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "partita/pipeline/action.h"
 #include "partita/pipeline/placement.h"
+#include "partita/pipeline/stage_result.h"
 
 namespace partita::internal {
-
-// What a pass leaves behind: the output of a stage's forward, or the gradient of its input.
-struct StageResult {
-  bool gradient = false;
-  int stage = 0;
-  int micro_batch = 0;
-};
 
 // What an action needs before it starts: the output of the stage before; for backward passes, the stage's own forward
 // and the gradient from the stage after; for weight gradients, the stage's input gradient.
 [[nodiscard]] std::vector<StageResult> needs_of(const PipelineAction&, int rank, const StagePlacement&);
-
-// "the output of stage 3 (rank 1) for micro-batch 0"
-[[nodiscard]] std::string result_name(const StageResult&, const StagePlacement&);
+// What it leaves; weight gradients leave nothing for others.
+[[nodiscard]] std::optional<StageResult> result_of(const PipelineAction&, int rank, const StagePlacement&);
 
 // The actions that run together with the one at `index`: itself, or the pair that it starts.
 [[nodiscard]] std::span<const PipelineAction> step_at(const ActionList&, size_t index);

@@ -18,11 +18,13 @@ ActionLists with_messages(const ActionLists& lists, const StagePlacement& placem
     ActionList& list = out[static_cast<size_t>(rank)];
     list.insert(list.end(), step.begin(), step.end());
     for (const PipelineAction& action : step) {
-      const int stage = placement.stage(rank, action.chunk), m = action.micro_batch;
-      if (action.kind == ActionKind::forward && placement.handed_over(stage))
-        exchange(ActionKind::send_activation, ActionKind::receive_activation, stage, stage + 1, m);
-      if (makes_gradient(action.kind) && stage > 0 && placement.handed_over(stage - 1))
-        exchange(ActionKind::send_gradient, ActionKind::receive_gradient, stage, stage - 1, m);
+      const auto result = result_of(action, rank, placement);
+      if (!result) continue;
+      const int stage = result->stage;
+      if (!result->gradient && placement.handed_over(stage))
+        exchange(ActionKind::send_activation, ActionKind::receive_activation, stage, stage + 1, action.micro_batch);
+      if (result->gradient && stage > 0 && placement.handed_over(stage - 1))
+        exchange(ActionKind::send_gradient, ActionKind::receive_gradient, stage, stage - 1, action.micro_batch);
     }
   });
   PARTITA_CHECK(stuck.empty(), "rank {} waits for {}", stuck[0].rank, result_name(stuck[0].missing, placement));

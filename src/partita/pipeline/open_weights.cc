@@ -1,8 +1,7 @@
 #include "partita/pipeline/open_weights.h"
 
 #include <algorithm>
-#include <set>
-#include <utility>
+#include <deque>
 
 #include "partita/base/error.h"
 
@@ -33,22 +32,19 @@ int most_open_weights(std::span<const PipelineAction> list) {
 ActionList cap_open_weights(std::span<const PipelineAction> list, int most) {
   if (most < 0) fail("pipeline: at most {} open weight gradients: expected 0 or more", most);
   if (most == 0) return whole_backwards(list);
-  // Weight gradients in list order. They are computed in this order wherever they move to.
-  ActionList weights;
-  std::copy_if(list.begin(), list.end(), std::back_inserter(weights),
-               [](const PipelineAction& action) { return action.kind == ActionKind::weight_gradient; });
   ActionList out;
-  size_t done = 0;    // of `weights`
-  size_t passed = 0;  // of `weights`, where they were
-  int open = 0;
+  std::deque<PipelineAction> open;  // weight gradients, in the order in which they were opened
   for (const PipelineAction& action : list) {
     if (action.kind == ActionKind::weight_gradient) {
-      if (++passed <= done) continue;
-      ++done;
-      --open;
-    } else if (action.kind == ActionKind::input_gradient && open++ == most) {
-      out.push_back(weights[done++]);
-      --open;
+      const auto here = std::find(open.begin(), open.end(), action);
+      if (here == open.end()) continue;  // computed earlier
+      open.erase(here);
+    } else if (action.kind == ActionKind::input_gradient) {
+      if (open.size() == static_cast<size_t>(most)) {
+        out.push_back(open.front());
+        open.pop_front();
+      }
+      open.push_back({ActionKind::weight_gradient, action.chunk, action.micro_batch});
     }
     out.push_back(action);
   }

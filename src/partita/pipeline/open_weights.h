@@ -15,7 +15,7 @@ namespace partita::internal {
 [[nodiscard]] int most_open_weights(std::span<const PipelineAction>);
 
 // The same list with at most `most` open at any time: where one more would be opened, the oldest is computed first.
-// Weight gradients keep their order. 0: input and weight gradients become whole backwards. Still a list that
+// Those of a chunk keep their order. 0: input and weight gradients become whole backwards. Still a list that
 // check_actions accepts, together with those of other ranks. Error: negative `most`.
 [[nodiscard]] ActionList cap_open_weights(std::span<const PipelineAction>, int most);
 

@@ -1,7 +1,6 @@
 #include "partita/pipeline/rendezvous.h"
 
-#include <set>
-#include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/pipeline/dataflow.h"
@@ -13,6 +12,8 @@ namespace {
 struct Route {
   StageResult carries;
   int to_stage = 0;
+
+  friend bool operator==(const Route&, const Route&) = default;
 };
 
 Route route(const PipelineAction& message, int rank, const StagePlacement& placement) {
@@ -34,7 +35,7 @@ bool sends(ActionKind kind) { return kind == ActionKind::send_activation || kind
 class Ranks {
  public:
   Ranks(const ActionLists& lists, const StagePlacement& placement)
-      : lists_(lists), placement_(placement), next_(lists.size()), here_(lists.size()) {}
+      : lists_(lists), placement_(placement), next_(lists.size()), here_(lists.size(), {lists, placement}) {}
 
   void run() {
     for (bool progress = true; progress;) {
@@ -43,21 +44,16 @@ class Ranks {
         while (step(rank)) progress = true;
     }
     for (int rank = 0; rank < placement_.ranks(); ++rank)
-      if (const PipelineAction* action = head(rank))
+      if (const PipelineAction* action = head(rank)) {
+        const PipelineAction* other = head(action->peer);
         fail(
             "pipeline: rank {} waits at action {}, {}, for rank {}, which waits at {}: expected an order of messages "
             "in which no two ranks wait for each other",
-            rank, at(next_, rank), described(*action), action->peer,
-            head(action->peer) ? described(*head(action->peer)) : "the end of its list");
-    for (int rank = 0; rank < placement_.ranks(); ++rank)
-      for (const auto& [gradient, stage, m] : at(unused_, rank))
-        fail("pipeline: rank {} receives {}, which none of its passes uses: leave out the message", rank,
-             result_name({gradient, stage, m}, placement_));
+            rank, at(next_, rank), described(*action), action->peer, other ? described(*other) : "the end of its list");
+      }
   }
 
  private:
-  using Key = std::tuple<bool, int, int>;
-  static Key key(const StageResult& r) { return {r.gradient, r.stage, r.micro_batch}; }
   template <class T>
   static T& at(std::vector<T>& of, int rank) {
     return of[static_cast<size_t>(rank)];
@@ -90,18 +86,16 @@ class Ranks {
     }
     const Route message = checked_route(*action, rank);
     if (!sends(action->kind)) return false;
-    if (!at(here_, rank).contains(key(message.carries)))
+    if (!at(here_, rank)[message.carries])
       fail("pipeline: rank {}, action {}, {}, comes before it is computed: put it after the pass", rank,
            at(next_, rank), described(*action));
     const PipelineAction* other = head(action->peer);
     if (other == nullptr || !is_message(other->kind) || sends(other->kind) || other->peer != rank) return false;
-    if (const Route received = checked_route(*other, action->peer);
-        key(received.carries) != key(message.carries) || received.to_stage != message.to_stage)
+    if (const Route received = checked_route(*other, action->peer); received != message)
       fail("pipeline: rank {}, action {} is {}, but rank {} receives {} there: receive in the order of sends", rank,
            at(next_, rank), described(*action), action->peer, result_name(received.carries, placement_));
-    if (!at(here_, action->peer).insert(key(message.carries)).second)
+    if (std::exchange(at(here_, action->peer)[message.carries], 1))
       fail("pipeline: rank {} receives {} twice: send it once", action->peer, result_name(message.carries, placement_));
-    at(unused_, action->peer).insert(key(message.carries));
     ++at(next_, action->peer);
     ++at(next_, rank);
     return true;
@@ -121,25 +115,21 @@ class Ranks {
 
   void need_inputs(const PipelineAction& action, int rank) {
     for (const StageResult& need : needs_of(action, rank, placement_)) {
-      if (!at(here_, rank).contains(key(need)))
+      if (!at(here_, rank)[need])
         fail("pipeline: rank {}, action {}, {}, needs {}, which is not there yet: receive it before", rank,
              at(next_, rank), action_name(action), result_name(need, placement_));
-      at(unused_, rank).erase(key(need));
     }
   }
 
   void finish(const PipelineAction& action, int rank) {
-    const int stage = placement_.stage(rank, action.chunk);
-    if (action.kind == ActionKind::forward) at(here_, rank).insert(key({false, stage, action.micro_batch}));
-    if (makes_gradient(action.kind)) at(here_, rank).insert(key({true, stage, action.micro_batch}));
+    if (const auto result = result_of(action, rank, placement_)) at(here_, rank)[*result] = 1;
     ++at(next_, rank);
   }
 
   const ActionLists& lists_;
   const StagePlacement& placement_;
-  std::vector<size_t> next_;                                                       // [rank]
-  std::vector<std::set<Key>> here_;                                                // [rank]: computed or received
-  std::vector<std::set<Key>> unused_ = std::vector<std::set<Key>>(lists_.size());  // [rank]: received, not used yet
+  std::vector<size_t> next_;             // [rank]
+  std::vector<ResultTable<char>> here_;  // [rank]: computed or received
 };
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "partita/pipeline/timeline.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
+#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/pipeline/dataflow.h"
@@ -50,17 +49,13 @@ Timeline simulate(const ActionLists& lists, const StagePlacement& placement, con
   timeline.ranks.resize(lists.size());
   timeline.busy.resize(lists.size());
   std::vector<double> free_at(lists.size());  // [rank]
-  std::vector<std::array<std::map<int, double>, 2>> made(static_cast<size_t>(placement.stages()));
-  const auto made_at = [&](const StageResult& result) -> double& {
-    return made[static_cast<size_t>(result.stage)][result.gradient ? 1 : 0][result.micro_batch];
-  };
-
+  ResultTable<double> made_at(lists, placement);
   const auto stuck = run_lists(lists, placement, [&](int rank, std::span<const PipelineAction> step) {
     const auto r = static_cast<size_t>(rank);
     double start = free_at[r], together = 0, shorter = std::numeric_limits<double>::infinity();
     for (const PipelineAction& action : step) {
       for (const StageResult& need : needs_of(action, rank, placement))
-        start = std::max(start, made_at(need) + (placement.rank(need.stage) == rank ? 0 : times.hop));
+        start = std::max(start, made_at[need] + (placement.rank(need.stage) == rank ? 0 : times.hop));
       const auto stage = static_cast<size_t>(placement.stage(rank, action.chunk));
       const double time = duration(action, times.stages[times.stages.size() == 1 ? 0 : stage]);
       together += time;
@@ -69,9 +64,7 @@ Timeline simulate(const ActionLists& lists, const StagePlacement& placement, con
     if (step.size() == 2) together -= times.overlap * shorter;
     const double end = start + together;
     for (const PipelineAction& action : step) {
-      const int stage = placement.stage(rank, action.chunk);
-      if (action.kind == ActionKind::forward) made_at({false, stage, action.micro_batch}) = end;
-      if (makes_gradient(action.kind)) made_at({true, stage, action.micro_batch}) = end;
+      if (const auto result = result_of(action, rank, placement)) made_at[*result] = end;
       timeline.ranks[r].push_back({action, start, end});
     }
     timeline.busy[r] += together;

@@ -1,0 +1,82 @@
+#include "partita/pipeline/timeline_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita::internal {
+namespace {
+
+struct Cell {
+  std::string label;
+  double start = 0, end = 0;
+};
+
+std::vector<Cell> cells_of(const std::vector<Timeline::Span>& spans, int chunks) {
+  std::vector<Cell> cells;
+  bool second = false;  // of a pair
+  for (const Timeline::Span& span : spans) {
+    if (second)
+      cells.back().label += action_label(span.action, chunks);
+    else
+      cells.push_back({action_label(span.action, chunks), span.start, span.end});
+    second = span.action.with_next;
+  }
+  return cells;
+}
+
+size_t column(double time, double scale) { return static_cast<size_t>(std::llround(time * scale)); }
+
+// Columns per unit of time with which each label and a space fit into its cell. Rounding may take a column from a cell.
+double scale_for_labels(const std::vector<std::vector<Cell>>& rows) {
+  for (const int spare : {1, 2}) {
+    double scale = 0;
+    for (const auto& row : rows)
+      for (const Cell& cell : row)
+        if (cell.end > cell.start)
+          scale = std::max(
+              scale, static_cast<double>(cell.label.size() + static_cast<size_t>(spare)) / (cell.end - cell.start));
+    const bool fits = std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+      return std::all_of(row.begin(), row.end(), [&](const Cell& cell) {
+        return cell.end == cell.start || column(cell.end, scale) > column(cell.start, scale) + cell.label.size();
+      });
+    });
+    if (fits || spare == 2) return scale;
+  }
+  return 0;
+}
+
+// The label, dashes up to the end, and a space, if there is one to spare.
+std::string drawn(const std::string& label, size_t width) {
+  std::string text = label.substr(0, width);
+  if (text.size() < width) text += std::string(width - text.size() - 1, '-') + ' ';
+  return text;
+}
+
+}  // namespace
+
+std::string timeline_text(const Timeline& timeline, int chunks, int columns) {
+  std::vector<std::vector<Cell>> rows;
+  for (const auto& spans : timeline.ranks) rows.push_back(cells_of(spans, chunks));
+  const double span = timeline.makespan > 0 ? timeline.makespan : 1;
+  const double scale = columns > 0 ? columns / span : scale_for_labels(rows);
+  const size_t width = column(timeline.makespan, scale);
+  const size_t digits = std::to_string(rows.size() - 1).size();
+
+  std::string text;
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    std::string row;
+    for (const Cell& cell : rows[rank]) {
+      const size_t begin = column(cell.start, scale), end = column(cell.end, scale);
+      row += std::string(begin - row.size(), '.') + drawn(cell.label, end - begin);
+    }
+    row += std::string(width - row.size(), '.');
+    text += fmt::format("rank {:<{}}  {}\n", rank, digits, row);
+  }
+  const std::string end = fmt::format("{:.6g}", timeline.makespan);
+  text += fmt::format("{}0{:>{}}\n", std::string(7 + digits, ' '), end, std::max(width, end.size() + 2) - 1);
+  return text;
+}
+
+}  // namespace partita::internal
