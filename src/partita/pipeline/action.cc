@@ -4,15 +4,15 @@
 
 #include <array>
 #include <cctype>
+#include <string_view>
 
 namespace partita::internal {
 
 std::string action_name(const PipelineAction& action) {
   constexpr std::array kNames = {"forward pass",    "backward pass",         "input gradient", "weight gradient",
                                  "activation sent", "activation to receive", "gradient sent",  "gradient to receive"};
-  std::string name = fmt::format("the {} of chunk {}, micro-batch {}", kNames[static_cast<size_t>(action.kind)],
-                                 action.chunk, action.micro_batch);
-  return name;
+  return fmt::format("the {} of chunk {}, micro-batch {}", kNames[static_cast<size_t>(action.kind)], action.chunk,
+                     action.micro_batch);
 }
 
 std::string action_label(const PipelineAction& action, int chunks) {

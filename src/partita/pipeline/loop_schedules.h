@@ -1,7 +1,7 @@
 // Actions of a rank in the schedules whose stages loop over the ranks: GPipe, LoopedBFS, 1F1B, interleaved 1F1B, ZB-H1
 // and interleaved zero bubble. Pure. Called by pipeline/schedules.h, which has checked the shape.
 //
-//   loop_actions({PipelineSchedule::zb_h1, 4, 1, 8}, 3, BackwardForm::split);        // F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 ..
+//   loop_actions({PipelineSchedule::zb_h1, 4, 1, 8}, 3, BackwardForm::split);  // F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 ..
 #pragma once
 #include "partita/pipeline/action.h"
 #include "partita/pipeline/shape.h"

@@ -2,9 +2,9 @@
 //
 //   fmt::print("{}", timeline_text(timeline, 1));
 //
-//   rank 0  F0 F1 ......B0--- F2 B1--- ...B2---            one character: the same time everywhere
-//   rank 1  ...F0 B0--- F1 B1--- ...F2 B2--- ...            .: the rank waits
-//           0                                24             time of the left and of the right end
+//   rank 0  F0 F1 ......B0--- F2 B1--- ...B2---         a character is the same time everywhere
+//   rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......         .: the rank waits
+//           0                                 12         time of the left and of the right end
 #pragma once
 #include <string>
 

@@ -11,7 +11,7 @@
 
 namespace partita::internal {
 
-// P. Qi et al., "Pipeline parallelism with controllable memory", arXiv 2405.15362, as scheduled for F = I = W, where no
+// P. Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241, section 6: as scheduled for F = I = W, where no
 // rank waits between its first and last action.
 [[nodiscard]] ActionList zbv_actions(int ranks, int micro_batches, int rank);
 
