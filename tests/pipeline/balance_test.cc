@@ -31,7 +31,7 @@ TEST(Balance, SmallOnes) {
 TEST(Balance, EarlyStagesTakeFewerBlocksWhereNothingIsLost) {
   EXPECT_THAT(cut(std::vector<double>(8, 1), 3), ElementsAre(0, 2, 5, 8));
   EXPECT_THAT(cut({1, 1, 1, 1, 10}, 3), ElementsAre(0, 1, 4, 5));
-  EXPECT_THAT(cut(std::vector<double>(8, .1), 3), ElementsAre(0, 2, 5, 8)) << "sums of 0.1 differ in their last bit";
+  EXPECT_THAT(cut({.1, .1, .1}, 2), ElementsAre(0, 1, 3)) << "0.1 + 0.1 + 0.1 - 0.1 is not 0.1 + 0.1";
   EXPECT_THAT(cut({0, 0, 0}, 2), ElementsAre(0, 1, 3));
 }
 

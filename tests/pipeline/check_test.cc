@@ -204,12 +204,17 @@ TEST(CheckMessages, MissingAndNeedless) {
               HasSubstr("no neighboring stage is there"));
 }
 
-// The first rank of an interleaved pipeline may not receive what it computes itself.
-TEST(CheckMessages, NeedlessOnes) {
-  const std::string error = after_messages({PipelineSchedule::zbv, 2, 2, 1}, [](ActionLists& lists) {
-    lists[1].insert(lists[1].begin() + 2, {.kind = ActionKind::send_activation, .peer = 1});
-  });
-  EXPECT_THAT(error, HasSubstr("no neighboring stage is there"));
+TEST(CheckMessages, ToNoNeighbor) {
+  for (const PipelineAction& message :
+       {PipelineAction{.kind = ActionKind::send_activation, .peer = 1},  // the turn of the V: to itself
+        {.kind = ActionKind::send_gradient, .chunk = 2, .peer = 0},
+        {.kind = ActionKind::send_activation, .chunk = -1, .peer = 0},
+        {.kind = ActionKind::send_activation, .chunk = 1, .micro_batch = -1, .peer = 0},
+        {.kind = ActionKind::send_activation, .chunk = 1, .peer = 7}})
+    EXPECT_THAT(after_messages({PipelineSchedule::zbv, 2, 2, 1},
+                               [&](ActionLists& lists) { lists[1].insert(lists[1].begin() + 2, message); }),
+                HasSubstr("no neighboring stage is there"))
+        << action_name(message);
 }
 
 TEST(CheckMessages, InsideAPair) {

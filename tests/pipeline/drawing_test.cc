@@ -56,7 +56,7 @@ TEST(TimelineText, GivenColumns) {
             "        0         12\n");
 }
 
-// Also where times are not multiples of a column: rows are equally long, and every label is there, with a space after it.
+// Where times are not multiples of a column: rows are equally long, and every label is there, apart from the next.
 TEST(TimelineText, AnyTimes) {
   for (const PipelineShape& shape :
        {PipelineShape{PipelineSchedule::zbv, 3, 2, 12}, {PipelineSchedule::interleaved, 11, 3, 13}}) {

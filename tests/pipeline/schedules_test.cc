@@ -99,6 +99,13 @@ TEST(Schedules, HashesOfTorchsLists) {
   EXPECT_EQ(torch_hash({PipelineSchedule::interleaved_zero_bubble, 4, 2, 8}), "b34efd65f75dfb68");
   EXPECT_EQ(torch_hash({PipelineSchedule::zbv, 4, 2, 8}), "34fd4086cc1ee5ae");
   EXPECT_EQ(torch_hash({PipelineSchedule::dual_pipe_v, 4, 2, 8}), "f242030a1839d41e");
+  // Of other numbers of ranks; ZBV also with fewer micro-batches than fill the ranks.
+  EXPECT_EQ(torch_hash({PipelineSchedule::zbv, 3, 2, 5}), "8b585e57843d4f0e");
+  EXPECT_EQ(torch_hash({PipelineSchedule::zbv, 5, 2, 3}), "5b4d7bd0e62b56e8");
+  EXPECT_EQ(torch_hash({PipelineSchedule::zbv, 7, 2, 20}), "1f3d288b195090ce");
+  EXPECT_EQ(torch_hash({PipelineSchedule::dual_pipe_v, 3, 2, 7}), "72719128a7bfea44");
+  EXPECT_EQ(torch_hash({PipelineSchedule::dual_pipe_v, 5, 2, 12}), "8ab7d082f4398981");
+  EXPECT_EQ(torch_hash({PipelineSchedule::dual_pipe_v, 6, 2, 12}), "bfc3636166bc5e20");
 }
 
 // Groups of 3 and 2 for 5 micro-batches on 2 ranks; of all for fewer micro-batches than ranks.

@@ -28,6 +28,12 @@ TEST(Slots, LowestFreeOne) {
   EXPECT_THAT(assign_slots(lists[1]).slot, ElementsAre(0, 0, 0, 0, 0, 0));
 }
 
+TEST(Slots, LowestOfSeveral) {
+  constexpr auto kF = ActionKind::forward, kB = ActionKind::backward;
+  const ActionList list = {{kF, 0, 0}, {kF, 0, 1}, {kF, 0, 2}, {kB, 0, 1}, {kB, 0, 0}, {kF, 0, 3}, {kF, 0, 4}};
+  EXPECT_THAT(assign_slots(list).slot, ElementsAre(0, 1, 2, 1, 0, 0, 1));
+}
+
 TEST(Slots, HeldUntilTheWeightGradient) {
   const ActionLists lists = pipeline_actions({PipelineSchedule::zb_h1, 2, 1, 3});
   const SlotPlan plan = assign_slots(lists[1]);  // F0 I0 F1 I1 W0 F2 I2 W1 W2

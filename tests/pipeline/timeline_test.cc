@@ -126,6 +126,15 @@ TEST(Timeline, SpansOfASmallPipeline) {
   EXPECT_EQ(timeline.bubble, 1 - 14. / 21) << "what the busiest rank waits";
 }
 
+TEST(Timeline, TimesAreOfStages) {
+  // Stages 0 and 3 on rank 0, 1 and 2 on rank 1.
+  const PipelineShape shape{PipelineSchedule::zbv, 2, 2, 1};
+  const Timeline timeline = simulate(pipeline_actions(shape), StagePlacement(shape),
+                                     {.stages = {{1, 0, 0}, {10, 0, 0}, {100, 0, 0}, {1000, 0, 0}}});
+  EXPECT_EQ(timeline.makespan, 1111);
+  EXPECT_THAT(timeline.busy, ElementsAre(1001, 110));
+}
+
 TEST(Timeline, NoHopWithinARank) {
   const PipelineShape shape{PipelineSchedule::zbv, 1, 2, 1};
   EXPECT_EQ(simulated(shape, {2, 2, 2}, 100).makespan, 6);

@@ -101,11 +101,12 @@ class Ranks {
     return true;
   }
 
-  // The other end of a message is the rank of a neighboring stage, and not this one.
+  // A message is of a chunk of this rank; its other end is the rank of a neighboring stage, and not this one.
   Route checked_route(const PipelineAction& action, int rank) {
     const Route message = route(action, rank, placement_);
     const int other = sends(action.kind) ? message.to_stage : message.carries.stage;
-    if (other < 0 || other >= placement_.stages() || placement_.rank(other) != action.peer || action.peer == rank)
+    if (action.chunk < 0 || action.chunk >= placement_.chunks() || action.micro_batch < 0 || other < 0 ||
+        other >= placement_.stages() || placement_.rank(other) != action.peer || action.peer == rank)
       fail(
           "pipeline: rank {}, action {}, {}: no neighboring stage is there; expected messages between ranks of "
           "neighboring stages only",

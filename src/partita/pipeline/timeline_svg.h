@@ -3,8 +3,8 @@
 //   write_file(path, timeline_svg(timeline, shape.chunks));
 //
 // A row per rank; a rectangle per action, with the number of its micro-batch where there is room. The color says what
-// it is, lighter ones are of later chunks. Pairs are above each other. The image needs no other file, has no background,
-// and its text is readable on light and on dark pages.
+// it is, lighter ones are of later chunks. Pairs are above each other. The image needs no other file and has no
+// background; its text is readable on light and on dark pages.
 #pragma once
 #include <string>
 
