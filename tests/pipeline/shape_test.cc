@@ -44,6 +44,8 @@ TEST(PipelineShape, Errors) {
 TEST(PipelineShape, SizesThatNoMemoryHolds) {
   EXPECT_EQ(error_of({PipelineSchedule::one_f_one_b, 1, 1, 10'000'000}), "");
   EXPECT_THAT(error_of({PipelineSchedule::one_f_one_b, 1, 1, 10'000'001}), testing::HasSubstr("at most 10000000"));
+  EXPECT_THAT(error_of({PipelineSchedule::interleaved, 1 << 30, 1 << 4, 1 << 30}), testing::HasSubstr("at most"))
+      << "their product is 0 in 64 bits";
   constexpr int kMost = std::numeric_limits<int>::max();
   EXPECT_THAT(error_of({PipelineSchedule::interleaved, kMost, kMost, kMost}), testing::HasSubstr("micro-batches: use"));
   EXPECT_THROW((void)pipeline_actions({PipelineSchedule::interleaved, kMost, kMost, kMost}), Error);

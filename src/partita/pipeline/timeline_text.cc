@@ -28,23 +28,15 @@ std::vector<Cell> cells_of(const std::vector<Timeline::Span>& spans, int chunks)
 
 size_t column(double time, double scale) { return static_cast<size_t>(std::llround(time * scale)); }
 
-// Columns per unit of time with which each label and a space fit into its cell. Rounding may take a column from a cell.
+// Columns per unit of time with which each label and a space fit into its cell. Both ends of a cell are rounded, which
+// takes no column from a cell of at least so many.
 double scale_for_labels(const std::vector<std::vector<Cell>>& rows) {
-  for (const int spare : {1, 2}) {
-    double scale = 0;
-    for (const auto& row : rows)
-      for (const Cell& cell : row)
-        if (cell.end > cell.start)
-          scale = std::max(
-              scale, static_cast<double>(cell.label.size() + static_cast<size_t>(spare)) / (cell.end - cell.start));
-    const bool fits = std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
-      return std::all_of(row.begin(), row.end(), [&](const Cell& cell) {
-        return cell.end == cell.start || column(cell.end, scale) > column(cell.start, scale) + cell.label.size();
-      });
-    });
-    if (fits || spare == 2) return scale;
-  }
-  return 0;
+  double scale = 0;
+  for (const auto& row : rows)
+    for (const Cell& cell : row)
+      if (cell.end > cell.start)
+        scale = std::max(scale, static_cast<double>(cell.label.size() + 1) / (cell.end - cell.start));
+  return scale * (1 + 1e-9);
 }
 
 // The label, dashes up to the end, and a space, if there is one to spare.
