@@ -6,8 +6,8 @@
 //     undefined
 // Query head h reads key/value head h / (heads / kv_heads). Scores are scaled by 1/sqrt(head_width). dropout.p > 0
 // drops probabilities after the softmax; its element index is (head * length + query) * length + key, where the first
-// head of the operand is head dropout.first_head of the model: a group of heads, with its key/value heads, gives bit for
-// bit what these heads give among all.
+// head of the operand is head dropout.first_head of the model. On the CPU, a group of heads with its key/value heads
+// gives bit for bit what these heads give among all; cuda/attention.h says what holds on a device.
 // Each thread needs workspace for a few times 64 x length scores, reused between calls. fp16, and bf16 on CPUs without
 // AVX-512, are widened to fp32 as a whole.
 #pragma once

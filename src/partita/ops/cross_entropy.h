@@ -16,11 +16,11 @@ namespace partita::internal {
 // with its row.
 void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const StepScalars* now, bool gradient);
 
-// The same for logits whose columns are divided into parts, each on a rank of its own, with one exchange of three numbers
-// a row (Megatron-LM, mpu/cross_entropy.py, reduces over the ranks three times):
+// The same for logits whose columns are divided into parts, each on a rank of its own, with one exchange of three
+// numbers a row (Megatron-LM's core/tensor_parallel/cross_entropy.py reduces over the ranks three times):
 //
-//   softmax_statistics(all.select(0, rank), logits, labels, first_column, all_columns);     // all [parts, n, 3] fp32
-//   ...                                                                                     // gather all over the ranks
+//   softmax_statistics(all.select(0, rank), logits, labels, first_column, all_columns);     // all: [parts, n, 3]
+//   ...                                                            // gather `all` over the ranks
 //   cross_entropy_split(logits, labels, all, first_column, all_columns, loss, now, true);
 //
 // logits [n, columns] fp32, bf16 or fp16: the columns of the vocabulary from first_column on; columns >= 1. labels [n]
@@ -31,9 +31,9 @@ void cross_entropy(at::Tensor logits, at::Tensor labels, at::Tensor loss, const 
 void softmax_statistics(at::Tensor statistics, at::Tensor logits, at::Tensor labels, int64_t first_column,
                         int64_t all_columns);
 // statistics [parts, n, 3] fp32: those of all parts. loss [1] double += the sum over valid rows of log sum exp(row) -
-// row[label], from the statistics in the order of the parts, so that every rank gets the same bits. If `gradient`, logits
-// are overwritten with now->loss_weight * (softmax - onehot) of these columns, 0 in ignored rows. Bitwise reproducible
-// for any number of threads.
+// row[label], from the statistics in the order of the parts, so that every rank gets the same bits. If `gradient`,
+// logits are overwritten with now->loss_weight * (softmax - onehot) of these columns, 0 in ignored rows. Bitwise
+// reproducible for any number of threads. The sum of a part has the precision of fp32.
 void cross_entropy_split(at::Tensor logits, at::Tensor labels, at::Tensor statistics, int64_t first_column,
                          int64_t all_columns, at::Tensor loss, const StepScalars* now, bool gradient);
 

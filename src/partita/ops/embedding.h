@@ -15,9 +15,9 @@ struct TableRows {
 };
 
 // out [samples * length, C] = token_table[tokens] + position_table[positions]; tokens, positions [samples, length]
-// int32; tables [V, C], [P, C] in out's dtype. position_table undefined: no positions. If the tables are parts of larger
-// ones, a token or position in another part adds zero, so that the sum over the parts is the whole. Errors: a token or
-// position outside the whole table, with its index; parts outside it.
+// int32; tables [V, C], [P, C] in out's dtype. position_table undefined: no positions. If the tables are parts of
+// larger ones, a token or position in another part adds zero, so that the sum over the parts is the whole. Errors: a
+// token or position outside the whole table, with its index; parts outside it.
 void embedding_forward(at::Tensor out, at::Tensor tokens, at::Tensor positions, at::Tensor token_table,
                        at::Tensor position_table, TableRows token_rows = {}, TableRows position_rows = {});
 // d_token_table [V, C], d_position_table [P, C] fp32; without accumulation every row is written. Bitwise reproducible:

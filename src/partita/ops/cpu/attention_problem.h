@@ -14,8 +14,8 @@ struct Rows {
 };
 
 struct AttentionProblem {
-  // Errors: kv_heads that do not divide heads; wrong shapes or dtypes; a first head below 0; first keys that decrease or
-  // exceed their query.
+  // Errors: kv_heads that do not divide heads; wrong shapes or dtypes; a first head below 0; first keys that decrease
+  // or exceed their query.
   AttentionProblem(const at::Tensor& the_out, const at::Tensor& the_log_sum, const at::Tensor& packed, const Heads&,
                    const Dropout&, const at::Tensor& the_first_keys);
 

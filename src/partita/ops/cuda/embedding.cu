@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(const Gather<T> g) 
 
 // Backward. The rows of d_out, sorted stably by table row, are divided into chunks of kChunk. A block sums the runs in
 // its chunk. A run within one chunk is complete; partial sums of a run that spans chunks go to `partial`, and a second
-// kernel adds them in order. If the gradient is of a part of the table, the chunks are those of the whole table, so that
-// the sums have the same bits; chunks without a row of the part are passed over.
+// kernel adds them in order. If the gradient is of a part of the table, the chunks are those of the whole table, so
+// that the sums have the same bits; chunks without a row of the part are passed over.
 constexpr int kChunk = 32;
 constexpr int kInFlight = 4;  // rows in flight per thread
 
