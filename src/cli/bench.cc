@@ -9,11 +9,10 @@ using namespace internal;
 namespace {
 
 constexpr const char* kKeys =
-    "Every key of a configuration applies: in CONFIG, or as --section.key=value after it ('partita train --help' "
-    "lists\n"
-    "the keys). Weights and tokens are random. Defaults: a GPT-2 of 6 layers and 384 channels without dropout, "
-    "samples\n"
-    "of 256 tokens, micro-batches of 8, one micro-batch per rank and step.\n\n";
+    "Keys of the model, the batch, precision, memory, parallelism and kernels apply: in CONFIG, or as\n"
+    "--section.key=value after it ('partita train --help' lists them). Weights and tokens are random. Without CONFIG:\n"
+    "a GPT-2 of 6 layers and 384 channels, without dropout, on samples of 256 tokens and micro-batches of 8. Unless\n"
+    "train.global_batch is given, a step is one micro-batch per data-parallel rank.\n\n";
 
 void add_shared_options(CLI::App& command, BenchArguments& a) {
   add_text(command, "CONFIG", a.file, "CONFIG", "Configuration file in TOML");

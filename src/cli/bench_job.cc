@@ -56,7 +56,7 @@ Config bench_config(const BenchArguments& a, int ranks) {
   small.train.sequence_length = 256;
   small.train.micro_batch = 8;
   ConfigSources sources;
-  Config c = load_config(a.file, a.settings, &sources, small);
+  Config c = load_config(a.file, a.settings, &sources, a.file.empty() ? small : Config());
   complete_model(c);
   if (!sources.contains("model.max_length")) c.model.max_length = c.train.sequence_length;
   if (!sources.contains("train.global_batch")) c.train.global_batch = c.train.micro_batch * data_ranks(c, ranks);
@@ -94,9 +94,11 @@ Config fitting_config(const BenchJob& job, Recompute recompute) {
   job.mesh.world().barrier();  // all ranks have freed the memory of the previous run
   CommunicatorPeers peers(job.mesh.world());
   // Collective: no rank allocates while another still measures free memory.
-  const std::vector<std::string> warnings =
-      agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
-  if (job.world.rank() == 0) log_memory_warning(warnings);
+  if (config.debug.check_memory) {
+    const std::vector<std::string> warnings =
+        agree(peers, [&] { return require_training_memory(config, ranks, job.world.launch().local_size, job.device); });
+    if (job.world.rank() == 0) log_memory_warning(warnings);
+  }
   return config;
 }
 
@@ -176,6 +178,10 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"fp8", name_of(c.precision.fp8)},
                                  {"zero_stage", c.parallel.zero_stage},
                                  {"ranks", job_.world.size()},
+                                 {"tensor", c.parallel.tensor},
+                                 {"sequence", engine_->sequence_parallel()},
+                                 {"pipeline", c.parallel.pipeline},
+                                 {"schedule", name_of(c.parallel.schedule)},
                                  {"threads", at::get_num_threads()},
                                  {"recompute", name_of(c.memory.recompute)},
                                  {"recompute_full_layers", c.memory.recompute_full_layers},

@@ -28,9 +28,9 @@ struct BenchArguments {
   bool json = false;
 };
 
-// The configuration of a bench on `ranks` ranks: that of a small GPT-2, the file, then the settings. model.max_length
-// and train.global_batch, where neither sets them, are one sample of train.sequence_length, and one micro-batch per
-// rank. Errors: those of load_config and validate_step.
+// The configuration of a bench on `ranks` ranks: the file, or a small GPT-2 if there is none, then the settings.
+// model.max_length and train.global_batch, where neither sets them, are one sample of train.sequence_length, and one
+// micro-batch per data-parallel rank. Errors: those of load_config and validate_step.
 [[nodiscard]] Config bench_config(const BenchArguments&, int ranks);
 
 [[nodiscard]] double median(std::vector<double>);

@@ -1,4 +1,4 @@
-// Tensor parallelism in whole runs: the same run on every layout, checkpoints that any layout continues, and errors.
+// Tensor and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues, and errors.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -38,6 +38,24 @@ TEST(TensorParallelRuns, AreTheSameOnEveryLayout) {
   }
 }
 
+// Stages of one, two and three layers; with the embedding, the head, and a table that two ranks hold.
+TEST(PipelineRuns, AreTheSameOnEveryLayout) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path one = folder / "one";
+  ASSERT_EQ(partita(train_command(1, one)).code, 0);
+  int number = 0;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"3", "--parallel.pipeline=3"},
+        {"4", "--parallel.pipeline=2", "--parallel.tensor=2", "--parallel.schedule=gpipe", "--parallel.zero_stage=1"},
+        {"4", "--parallel.pipeline=2", "--parallel.zero_stage=3", "--train.micro_batch=1"},
+        {"2", "--parallel.pipeline=1", "--parallel.tensor=2"}}) {
+    const std::filesystem::path run = folder / std::to_string(++number);
+    const Result r = partita(train_command(std::stoi(layout[0]), run, {layout.begin() + 1, layout.end()}));
+    ASSERT_EQ(r.code, 0) << r.error;
+    expect_same_run(run, one, 1e-4);
+  }
+}
+
 double evaluated(const std::filesystem::path& run) {
   const Result r =
       partita({"eval", run.string(), "--data", SmallRun::get().prefix().string(), "--batches", "4", "--json"});
@@ -58,7 +76,7 @@ TEST(TensorParallelRuns, ContinueOnOtherLayouts) {
   };
   go_on(4, 4, {"--parallel.tensor=2", "--parallel.zero_stage=3"});
   go_on(3, 8, {"--parallel.zero_stage=1"});
-  go_on(2, 10, {"--parallel.tensor=2"});
+  go_on(4, 10, {"--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.zero_stage=1"});
   go_on(1, 12, {});
   expect_same_run(run, one, 1e-4);
   EXPECT_NEAR(evaluated(run), evaluated(one), 1e-5);

@@ -214,9 +214,29 @@ TEST(Validate, RefusesShapesThatDoNotFit) {
               AllOf(HasSubstr("train.sequence_length 65"), HasSubstr("model.max_length 64")));
 }
 
-TEST(Validate, SaysWhatIsNotBuiltYet) {
-  EXPECT_THAT(message([](Config& c) { c.parallel.pipeline = 2; }, 2),
-              HasSubstr("pipeline parallelism is not built yet"));
+TEST(Validate, CutsThePipeline) {
+  const auto pipeline = [](int64_t ranks, PipelineSchedule schedule, int64_t virtual_stages, int64_t job) {
+    return message(
+        [=](Config& c) {
+          c.model.layers = 12;
+          c.parallel.pipeline = ranks, c.parallel.schedule = schedule, c.parallel.virtual_stages = virtual_stages;
+        },
+        job);
+  };
+  EXPECT_EQ(pipeline(2, PipelineSchedule::one_f_one_b, 0, 4), "no error");
+  EXPECT_EQ(pipeline(2, PipelineSchedule::interleaved, 3, 2), "no error");
+  EXPECT_THAT(pipeline(2, PipelineSchedule::zb_h1, 0, 2),
+              AllOf(HasSubstr("parallel.schedule is zb_h1"), HasSubstr("not built yet, use 1f1b or interleaved")));
+  EXPECT_THAT(pipeline(4, PipelineSchedule::interleaved, 4, 4), HasSubstr("the model has 12 layers: use fewer"));
+  EXPECT_EQ(pipeline(2, PipelineSchedule::gpipe, 0, 3),
+            "parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2");
+  Config c;
+  c.parallel.tensor = 2, c.parallel.pipeline = 3;
+  EXPECT_EQ(data_ranks(c, 12), 2);
+  c.parallel.schedule = PipelineSchedule::interleaved;
+  EXPECT_EQ(pipeline_chunks(c), 2);
+  EXPECT_EQ(error_message([&] { validate(c, 8); }),
+            "parallel.tensor is 2 and parallel.pipeline 3, the job has 8 ranks: start a multiple of 6");
 }
 
 TEST(Validate, ComparesDataRanksWithTheJob) {
@@ -225,7 +245,8 @@ TEST(Validate, ComparesDataRanksWithTheJob) {
               AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, 4), "no error");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 3; }, 4),
-            "parallel.data is 3, the job has 4 ranks and parallel.tensor is 2: start 6, or use 0 for all there are");
+            "parallel.data is 3, the job has 4 ranks, and parallel.tensor x pipeline is 2: start 6, or use 0 for all "
+            "there are");
 }
 
 TEST(Validate, SplitsHeadsOverTensorRanks) {

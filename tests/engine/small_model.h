@@ -61,6 +61,13 @@ struct EngineCase {
   std::vector<Action> actions = {};  // none: one micro-batch after the other
   int64_t heads = 0;                 // 0: those of small_model
   bool sequence = false;             // with tensor parallelism: the stream is split by rows
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int chunks = 1;  // of a pipeline stage
+};
+
+// The groups of a rank, as in Zero; null: one rank.
+struct ModelGroups {
+  Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr;
 };
 
 inline ModelConfig model_of(const EngineCase& c) {
@@ -85,15 +92,49 @@ inline void expect_same(const EngineMemory& predicted, const EngineMemory& taken
   EXPECT_EQ(predicted.host, taken.host);
 }
 
-// tensor, key_value: as in Zero.
+// Takes the blocks of a pipeline stage, cut into equal numbers, out of those of the model.
+inline PipelineStage take_stage(const EngineCase& c, const Communicator& pipeline,
+                                const std::function<bool(const ParameterSpec&)>& frozen,
+                                std::vector<std::unique_ptr<Block>>& blocks) {
+  PipelineStage stage{
+      .shape = {.schedule = c.schedule, .ranks = pipeline.size(), .chunks = c.chunks, .micro_batches = c.micro_batches},
+      .rank = pipeline.rank(),
+      .chunks = {0},
+      .two_gradients = c.dropout > 0};
+  const StagePlacement placement = stage.placement();
+  std::vector<std::unique_ptr<Block>> own;
+  std::vector<bool> trains;  // [block]
+  for (const auto& block : blocks) {
+    trains.push_back(false);
+    for (const ParameterSpec& p : block->parameters())
+      if (!frozen || !frozen(p)) trains.back() = true;
+  }
+  const auto first = [&](int s) { return std::ssize(trains) * s / placement.stages(); };
+  for (int chunk = 0; chunk < c.chunks; ++chunk) {
+    const int s = placement.stage(stage.rank, chunk);
+    stage.trains_below.push_back(std::find(trains.begin(), trains.begin() + first(s), true) !=
+                                 trains.begin() + first(s));
+    for (int64_t b = first(s); b < first(s + 1); ++b) own.push_back(std::move(blocks[static_cast<size_t>(b)]));
+    stage.chunks.push_back(static_cast<int>(own.size()));
+  }
+  blocks = std::move(own);
+  if (model_of(c).has_tied_head() && placement.embedding_rank() != placement.head_rank())
+    stage.tied = "embedding.token.weight";
+  return stage;
+}
+
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data,
-                                           Communicator* tensor = nullptr, Communicator* key_value = nullptr) {
+                                           const ModelGroups& groups = {}, Shape shape = {0, 13}) {
   const ModelConfig model = model_of(c);
   TensorSplit split;
-  if (tensor != nullptr) split = {.rank = tensor->rank(), .ranks = tensor->size(), .sequence = c.sequence};
+  if (groups.tensor != nullptr)
+    split = {.rank = groups.tensor->rank(), .ranks = groups.tensor->size(), .sequence = c.sequence};
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
-  const EngineOptions options{.shape = {.samples = c.samples, .length = 13},
+  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split);
+  PipelineStage stage;
+  if (groups.pipeline != nullptr) stage = take_stage(c, *groups.pipeline, frozen, blocks);
+  const EngineOptions options{.shape = {shape.samples > 0 ? shape.samples : c.samples, shape.length},
                               .micro_batches = c.micro_batches,
                               .width = model.hidden_size,
                               .compute = c.compute,
@@ -104,6 +145,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .layers_per_unit = c.layers_per_unit,
                               .actions = c.actions,
                               .tensor = split,
+                              .pipeline = stage,
                               .optimizer = {.kind = c.optimizer},
                               .frozen = frozen,
                               .offload = c.offload,
@@ -111,9 +153,8 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .seed = 7,
                               .poison = c.poison};
   Zero zero = make_zero(c.stage, self, data);
-  zero.tensor = tensor;
-  zero.key_value = key_value;
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split);
+  zero.tensor = groups.tensor, zero.key_value = groups.key_value;
+  zero.pipeline = groups.pipeline, zero.ends = groups.ends;
   const EngineMemory predicted = predict_memory(blocks, zero.sharding, options);
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());

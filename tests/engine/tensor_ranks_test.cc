@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "partita/comm/mesh.h"
+#include "tests/engine/mesh_groups.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita::internal {
@@ -12,31 +12,10 @@ namespace {
 using test::EngineCase;
 using test::expect_equal;
 using test::expect_same_values;
+using test::MeshGroups;
 
 constexpr int64_t kSamples = 12;  // of a step
 constexpr int64_t kSteps = 3;
-
-// The groups of this rank in a mesh of tensor x data ranks.
-struct Groups {
-  Groups(int tensor_ranks, int64_t kv_heads) : layout(sizes(tensor_ranks, kv_heads), test_world().size()) {
-    const int rank = test_world().rank();
-    const auto group = [](const char* name, const std::vector<int>& ranks) { return test_world().group(name, ranks); };
-    data = group("data", layout.data_group(rank));
-    tensor = group("tensor", layout.tensor_group(rank));
-    key_value = group("kv", layout.key_value_group(rank));
-  }
-  static MeshLayout::Sizes sizes(int tensor_ranks, int64_t kv_heads) {
-    return {.data = test_world().size() / tensor_ranks, .tensor = tensor_ranks, .kv_heads = static_cast<int>(kv_heads)};
-  }
-  [[nodiscard]] std::unique_ptr<Engine> engine(const EngineCase& c) const {
-    return test::make_engine(c, *self, *data, tensor->size() > 1 ? tensor.get() : nullptr,
-                             key_value->size() > 1 ? key_value.get() : nullptr);
-  }
-
-  MeshLayout layout;
-  std::unique_ptr<Communicator> self = test_world().self();
-  std::unique_ptr<Communicator> data, tensor, key_value;
-};
 
 std::vector<int> tensor_sizes() {
   std::vector<int> sizes;
@@ -69,7 +48,8 @@ std::vector<Kind> kinds() {
           {"llama, tied, selective recomputation",
            {.kind = llama, .tied_head = TiedHead::yes, .recompute = Recompute::selective}},
           {"llama, adapters, full recomputation", {.kind = llama, .lora = llama_lora, .recompute = Recompute::full}},
-          {"llama, LAMB", {.kind = llama, .optimizer = OptimizerKind::lamb}}};
+          {"llama, LAMB", {.kind = llama, .optimizer = OptimizerKind::lamb}},
+          {"llama, queries shared unevenly", {.kind = llama, .layers_per_unit = 0, .heads = 6}}};
 }
 
 // Calls visit(groups, case, what) for a quarter of the product of layouts, another one for each kind, so that each pair
@@ -81,7 +61,7 @@ void each_layout(const Kind& kind, int number, Visit visit) {
       for (const int stage : {0, 1, 2, 3})
         for (const int micro_batches : {1, 3}) {
           if ((stage + (sequence ? 2 : 0) + (micro_batches > 1 ? 1 : 0) + number) % 4 != 0) continue;
-          const Groups groups(tensor, test::model_of(kind.c).key_value_heads());
+          const MeshGroups groups({.tensor = tensor}, test::model_of(kind.c));
           EngineCase c = kind.c;
           c.stage = stage;
           c.sequence = sequence;
@@ -98,10 +78,10 @@ TEST(TensorParallel, IsTheSingleProcessRun) {
   for (const Kind& kind : kinds()) {
     EngineCase one = kind.c;
     one.samples = static_cast<int>(kSamples);
-    const Groups alone(1, 0);
-    const auto whole = test::make_engine(one, *alone.self, *alone.self);
+    const auto alone = test_world().self();
+    const auto whole = test::make_engine(one, *alone, *alone);
     const std::vector<StepResult> expected = test::run_steps(*whole, one, 0, 1, 0, kSteps);
-    each_layout(kind, number++, [&](const Groups& groups, const EngineCase& c, const std::string& what) {
+    each_layout(kind, number++, [&](const MeshGroups& groups, const EngineCase& c, const std::string& what) {
       const auto engine = groups.engine(c);
       expect_equal(test::run_steps(*engine, c, groups.data->rank(), groups.data->size(), 0, kSteps), expected, 1e-5,
                    what);
@@ -118,10 +98,10 @@ TEST(TensorParallel, EveryGradientIsTheSingleProcessGradient) {
     };
     EngineCase one = kind.c;
     one.samples = static_cast<int>(kSamples);
-    const Groups alone(1, 0);
-    const auto whole = test::make_engine(one, *alone.self, *alone.self);
+    const auto alone = test_world().self();
+    const auto whole = test::make_engine(one, *alone, *alone);
     step(*whole, one, 0, 1);
-    each_layout(kind, number++, [&](const Groups& groups, const EngineCase& c, const std::string& what) {
+    each_layout(kind, number++, [&](const MeshGroups& groups, const EngineCase& c, const std::string& what) {
       const auto engine = groups.engine(c);
       step(*engine, c, groups.data->rank(), groups.data->size());
       expect_same_values(*engine, *whole, what, 2e-5);
@@ -130,7 +110,7 @@ TEST(TensorParallel, EveryGradientIsTheSingleProcessGradient) {
 }
 
 // The bits of a run, on this rank: losses, norms, weights and optimizer states.
-std::vector<double> bits_of(const Groups& groups, const EngineCase& c) {
+std::vector<double> bits_of(const MeshGroups& groups, const EngineCase& c) {
   const auto engine = groups.engine(c);
   std::vector<double> bits;
   for (const StepResult& r : test::run_steps(*engine, c, groups.data->rank(), groups.data->size(), 0, kSteps)) {
@@ -138,7 +118,10 @@ std::vector<double> bits_of(const Groups& groups, const EngineCase& c) {
     bits.push_back(r.grad_norm);
   }
   for (const OwnedBox& owned : engine->owned_boxes())
-    for (const at::Tensor& values : owned.values) bits.push_back(values.to(at::kDouble).sum().item<double>());
+    for (const at::Tensor& values : owned.values) {
+      const at::Tensor wide = values.to(at::kDouble);
+      bits.insert(bits.end(), wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel());
+    }
   return bits;
 }
 
@@ -146,7 +129,7 @@ TEST(SequenceParallel, ChangesNoBit) {
   for (const auto& [name, like] : kinds())
     for (const int tensor : tensor_sizes())
       for (const DType compute : {DType::fp32, DType::bf16}) {
-        const Groups groups(tensor, test::model_of(like).key_value_heads());
+        const MeshGroups groups({.tensor = tensor}, test::model_of(like));
         EngineCase c = like;
         c.compute = compute;
         c.stage = 2;
@@ -154,8 +137,64 @@ TEST(SequenceParallel, ChangesNoBit) {
         c.samples = tensor;  // whose rows the ranks divide
         const std::vector<double> off = bits_of(groups, c);
         c.sequence = true;
-        EXPECT_EQ(bits_of(groups, c), off) << name << ", tensor " << tensor << ", " << name_of(compute);
+        EXPECT_TRUE(bits_of(groups, c) == off) << name << ", tensor " << tensor << ", " << name_of(compute);
       }
+}
+
+// Losses and logits of any shape, whether the ranks divide its rows or not.
+TEST(TensorParallel, EvaluatesAndInfersAsOneProcess) {
+  const auto self = test_world().self();
+  for (const Kind& kind : kinds())
+    for (const int tensor : tensor_sizes())
+      for (const bool sequence : {false, true}) {
+        const MeshGroups groups({.tensor = tensor}, test::model_of(kind.c));
+        EngineCase c = kind.c;
+        c.sequence = sequence;
+        c.samples = tensor;
+        const auto engine = groups.engine(c), whole = test::make_engine(c, *self, *self);
+        const int rank = groups.data->rank();
+        EvalResult expected;
+        for (int r = 0; r < groups.data->size(); ++r) {
+          const EvalResult part = whole->evaluate(test::make_batch(r * tensor, tensor));
+          expected.loss_sum += part.loss_sum, expected.tokens += part.tokens;
+        }
+        const EvalResult found = engine->evaluate(test::make_batch(rank * tensor, tensor));
+        EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-5 * expected.loss_sum) << kind.name;
+        EXPECT_EQ(found.tokens, expected.tokens);
+        for (const int64_t length : {1, 2, 5, 12}) {
+          Batch batch = test::make_batch(7, 2);
+          for (at::Tensor* t : {&batch.tokens, &batch.positions}) *t = t->narrow(1, 0, length).contiguous();
+          batch.labels = at::Tensor();
+          const at::Tensor logits = engine->logits(batch, 61), alone = whole->logits(batch, 61);
+          EXPECT_LE(logits.sub(alone).abs().max().item<double>(), 1e-5) << kind.name << ", length " << length;
+        }
+      }
+}
+
+// Fewer rows than ranks, and a step without a row of this rank's own.
+TEST(TensorParallel, RowsMayBeFewerThanRanks) {
+  const auto self = test_world().self();
+  for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
+    const EngineCase c{.kind = kind, .samples = 1, .poison = true, .heads = kind == ModelKind::gpt2 ? 5 : 0};
+    const MeshGroups groups({.tensor = test_world().size()}, test::model_of(c));
+    const auto row = [](int64_t step) {
+      Batch batch = test::make_batch(step, 1);
+      for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = t->narrow(1, 0, 1).contiguous();
+      batch.labels.fill_(3);
+      return batch;
+    };
+    const auto losses = [&](Engine& engine) {
+      std::vector<double> all;
+      for (int64_t step = 0; step < 3; ++step) {
+        const std::vector<Batch> batches = {row(step)};
+        all.push_back(engine.step(batches, {.step = step, .update = step, .learning_rate = 3e-3F}).loss);
+      }
+      return all;
+    };
+    const auto engine = groups.engine(c, {1, 1}), whole = test::make_engine(c, *self, *self, {}, {1, 1});
+    const std::vector<double> found = losses(*engine), expected = losses(*whole);
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+  }
 }
 
 }  // namespace

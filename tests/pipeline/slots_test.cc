@@ -22,7 +22,7 @@ std::vector<int> peaks(const PipelineShape& shape) {
 
 TEST(Slots, LowestFreeOne) {
   const ActionLists lists = pipeline_actions({PipelineSchedule::one_f_one_b, 2, 1, 3});
-  const SlotPlan plan = assign_slots(lists[0]);  // F0 F1 B0 F2 B1 B2
+  const ActivationSlots plan = assign_slots(lists[0]);  // F0 F1 B0 F2 B1 B2
   EXPECT_THAT(plan.slot, ElementsAre(0, 1, 0, 0, 1, 0));
   EXPECT_EQ(plan.slots, 2);
   EXPECT_THAT(assign_slots(lists[1]).slot, ElementsAre(0, 0, 0, 0, 0, 0));
@@ -36,7 +36,7 @@ TEST(Slots, LowestOfSeveral) {
 
 TEST(Slots, HeldUntilTheWeightGradient) {
   const ActionLists lists = pipeline_actions({PipelineSchedule::zb_h1, 2, 1, 3});
-  const SlotPlan plan = assign_slots(lists[1]);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
+  const ActivationSlots plan = assign_slots(lists[1]);  // F0 I0 F1 I1 W0 F2 I2 W1 W2
   EXPECT_THAT(plan.slot, ElementsAre(0, 0, 1, 1, 0, 0, 0, 1, 0));
   EXPECT_EQ(plan.slots, 2);
 }
@@ -84,7 +84,7 @@ TEST(Slots, PeaksByFormula) {
 TEST(Slots, OfEveryShape) {
   for (const PipelineShape& shape : all_shapes())
     for (const ActionList& list : pipeline_actions(shape)) {
-      const SlotPlan plan = assign_slots(list);
+      const ActivationSlots plan = assign_slots(list);
       ASSERT_EQ(plan.slot.size(), list.size());
       std::map<int, std::pair<int, int>> holder;  // of each slot
       size_t most = 0;

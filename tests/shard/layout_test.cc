@@ -151,6 +151,36 @@ TEST(TensorParallelLayout, CountsEveryElementOnce) {
   }
 }
 
+// The holders of a run agree about it: the same elements of the model in the same order, whatever else they hold.
+TEST(TensorParallelLayout, HoldersShareTheSameRuns) {
+  for (const auto& [kv_heads, group, ranks] :
+       {std::tuple(1, 3, 2), {2, 3, 4}, {1, 5, 4}, {3, 1, 3}, {2, 4, 3}, {1, 2, 2}}) {
+    using Elements = std::vector<std::pair<std::string, int64_t>>;  // parameter, global index; of a run
+    std::map<std::pair<int, int>, std::vector<std::vector<Elements>>> of_holders;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Layout layout = make_layout(layer_of(kv_heads, group, rank, ranks), 1);
+      std::map<std::pair<int, int>, std::vector<Elements>> mine;
+      for (const SharedRun& shared : shared_runs(layout)) {
+        Elements elements(static_cast<size_t>(shared.run.count), {"padding", 0});
+        for (const Segment& s : slice_segments(layout, 0))
+          for (int64_t i = 0; i < s.count; ++i) {
+            const int64_t at = s.in_slice + i - shared.run.begin;
+            if (at < 0 || at >= shared.run.count) continue;
+            const ParameterSpec& p = layout.parameters[static_cast<size_t>(s.parameter)];
+            elements[static_cast<size_t>(at)] = {
+                p.name, offset_in(whole_box(p.shape), boxes_of_run(s.box, s.in_box + i, 1).front())};
+          }
+        mine[{shared.first_holder, shared.holders}].push_back(elements);
+      }
+      for (auto& [holders, runs] : mine) of_holders[holders].push_back(std::move(runs));
+    }
+    for (const auto& [holders, runs] : of_holders) {
+      EXPECT_EQ(std::ssize(runs), holders.second);
+      EXPECT_THAT(runs, testing::Each(runs.front())) << kv_heads << " x " << group << " on " << ranks;
+    }
+  }
+}
+
 // Vectors that the whole group holds are neighbors, so that their sums are one collective.
 TEST(TensorParallelLayout, SharedVectorsAreOneRun) {
   std::vector<ParameterSpec> vectors;

@@ -42,6 +42,12 @@ std::vector<int> MeshLayout::pipeline_group(int rank) const {
   return along(rank, sizes_.pipeline, &Position::pipeline);
 }
 
+std::vector<int> MeshLayout::ends_group(int rank) const {
+  const std::vector<int> all = pipeline_group(rank);
+  if (all.size() == 1 || (rank != all.front() && rank != all.back())) return {rank};
+  return {all.front(), all.back()};
+}
+
 std::vector<int> MeshLayout::key_value_group(int rank) const {
   if (sizes_.kv_heads == 0 || sizes_.kv_heads >= sizes_.tensor) return {rank};
   const auto held = [&](int other) { return sizes_.kv_heads * position(other).tensor / sizes_.tensor; };
@@ -63,6 +69,7 @@ Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chron
   tensor_ = group("tp", layout_.tensor_group(world.rank()));
   pipeline_ = group("pp", layout_.pipeline_group(world.rank()));
   key_value_ = group("kv", layout_.key_value_group(world.rank()));
+  ends_ = group("ends", layout_.ends_group(world.rank()));
 }
 
 Mesh Mesh::alone(World& world, c10::Device device) {

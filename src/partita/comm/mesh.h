@@ -39,6 +39,8 @@ class MeshLayout {
   [[nodiscard]] std::vector<int> data_group(int rank) const;
   [[nodiscard]] std::vector<int> tensor_group(int rank) const;
   [[nodiscard]] std::vector<int> pipeline_group(int rank) const;
+  // The first and the last rank of the pipeline group of `rank`, if it is one of them; else itself.
+  [[nodiscard]] std::vector<int> ends_group(int rank) const;
   // The ranks of the tensor group that hold the same key/value heads as `rank` (nn/split.h).
   [[nodiscard]] std::vector<int> key_value_group(int rank) const;
 
@@ -68,6 +70,7 @@ class Mesh {
   [[nodiscard]] Communicator& tensor() const { return tensor_ ? *tensor_ : *self_; }           // "tp"
   [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }     // "pp"
   [[nodiscard]] Communicator& key_value() const { return key_value_ ? *key_value_ : *self_; }  // "kv"
+  [[nodiscard]] Communicator& ends() const { return ends_ ? *ends_ : *self_; }                 // "ends"
   [[nodiscard]] Communicator& self() const { return *self_; }                                  // this rank alone
   [[nodiscard]] Communicator& world() const { return *world_; }
 
@@ -77,7 +80,7 @@ class Mesh {
   MeshLayout layout_;
   c10::Device device_;
   std::unique_ptr<Communicator> world_, self_;
-  std::unique_ptr<Communicator> data_, tensor_, pipeline_, key_value_;  // null: of this rank alone
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_, key_value_, ends_;  // null: of this rank alone
 };
 
 }  // namespace partita

@@ -12,6 +12,7 @@
 #include "partita/data/batch_plan.h"
 #include "partita/data/blend.h"
 #include "partita/data/split.h"
+#include "partita/nn/parts.h"
 #include "partita/optim/loss_scale.h"
 
 namespace partita {
@@ -24,7 +25,7 @@ BatchPlan batch_plan(const Config& c, int64_t ranks) {
   return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c, ranks));
 }
 
-// Heads and channels of the MLP can be split over the tensor-parallel ranks. (Of the vocabulary each rank needs one.)
+// Heads, channels of the MLP, vocabulary and learned positions can be split over the tensor-parallel ranks.
 void validate_tensor(const Config& c) {
   const ModelConfig& m = c.model;
   const int64_t tensor = c.parallel.tensor, heads = m.heads, kv = m.key_value_heads();
@@ -34,6 +35,14 @@ void validate_tensor(const Config& c) {
     fail("parallel.tensor is {}, the model has {} heads{}: use at most {}", tensor, heads,
          kv < heads ? fmt::format(", {} for each of {} key/value heads", heads / kv, kv) : std::string(),
          heads / kv * kv);
+  const auto check = [&](const char* key, int64_t size, int64_t quantum) {
+    if (const int64_t most = (size + quantum - 1) / quantum; size > 0 && most < tensor)
+      fail("parallel.tensor is {}, {} {}{}: use at most {}", tensor, key, size,
+           quantum > 1 ? fmt::format(" is split in multiples of {}", quantum) : std::string(), most);
+  };
+  check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
+  check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
+  if (m.kind == ModelKind::gpt2) check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
   if (c.precision.fp8 != Fp8Recipe::off)
     fail("precision.fp8 is {} with parallel.tensor {}: not built yet, leave one of them out", name_of(c.precision.fp8),
          tensor);
@@ -45,19 +54,47 @@ void validate_tensor(const Config& c) {
         rows, tensor, tensor);
 }
 
+void validate_pipeline(const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  if (p.pipeline == 1) return;
+  const PipelineSchedule s = p.schedule;
+  if (s != PipelineSchedule::gpipe && s != PipelineSchedule::one_f_one_b && s != PipelineSchedule::interleaved &&
+      s != PipelineSchedule::looped_bfs)
+    fail("parallel.schedule is {}: schedules that delay weight gradients are not built yet, use 1f1b or interleaved",
+         name_of(s));
+  const int64_t micro_batches = c.train.global_batch / std::max<int64_t>(c.train.micro_batch, 1);
+  check_shape({.schedule = s,
+               .ranks = static_cast<int>(p.pipeline),
+               .chunks = static_cast<int>(pipeline_chunks(c)),
+               .micro_batches = static_cast<int>(std::min<int64_t>(micro_batches, 1))});
+  const int64_t stages = p.pipeline * pipeline_chunks(c);
+  if (stages > c.model.layers)
+    fail("parallel.pipeline {} x {} stages per rank are {} stages, the model has {} layers: use fewer", p.pipeline,
+         pipeline_chunks(c), stages, c.model.layers);
+  if (c.memory.offload_optimizer || c.memory.offload_activations > 0)
+    fail("memory.offload_{} with parallel.pipeline {}: not built yet, leave one of them out",
+         c.memory.offload_optimizer ? "optimizer" : "activations", p.pipeline);
+  if (c.precision.fp8 == Fp8Recipe::delayed)
+    fail("precision.fp8 is delayed with parallel.pipeline {}: not built yet, use current", p.pipeline);
+}
+
 void validate_parallel(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
-  if (p.pipeline != 1) fail("parallel.pipeline is {}: pipeline parallelism is not built yet, use 1", p.pipeline);
-  if (p.tensor > ranks || ranks % p.tensor != 0)
-    fail("parallel.tensor is {}, the job has {} rank{}: start a multiple of {}", p.tensor, ranks, ranks == 1 ? "" : "s",
-         p.tensor);
-  if (p.data != 0 && p.data != ranks / p.tensor)
+  const int64_t model = p.tensor * p.pipeline;
+  if (model > ranks || ranks % model != 0)
+    fail("parallel.{}, the job has {} rank{}: start a multiple of {}",
+         p.pipeline == 1 ? fmt::format("tensor is {}", p.tensor)
+         : p.tensor == 1 ? fmt::format("pipeline is {}", p.pipeline)
+                         : fmt::format("tensor is {} and parallel.pipeline {}", p.tensor, p.pipeline),
+         ranks, ranks == 1 ? "" : "s", model);
+  if (p.data != 0 && p.data != ranks / model)
     fail("parallel.data is {}, the job has {} rank{}{}: start {}, or use 0 for all there are", p.data, ranks,
-         ranks == 1 ? "" : "s", p.tensor > 1 ? fmt::format(" and parallel.tensor is {}", p.tensor) : std::string(),
-         p.data * p.tensor);
+         ranks == 1 ? "" : "s",
+         model > 1 ? fmt::format(", and parallel.tensor x pipeline is {}", model) : std::string(), p.data * model);
   if (p.sequence == Switch::on && p.tensor == 1)
     fail("parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks");
   validate_tensor(c);
+  validate_pipeline(c);
 }
 
 void validate_precision(const Config& c) {
@@ -194,7 +231,14 @@ void validate(const Config& c, int64_t ranks) {
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
 }
 
-int64_t data_ranks(const Config& c, int64_t ranks) { return ranks / c.parallel.tensor; }
+int64_t data_ranks(const Config& c, int64_t ranks) { return ranks / (c.parallel.tensor * c.parallel.pipeline); }
+
+int64_t pipeline_chunks(const Config& c) {
+  if (c.parallel.pipeline == 1) return 1;
+  if (c.parallel.virtual_stages > 0) return c.parallel.virtual_stages;
+  const PipelineSchedule s = c.parallel.schedule;
+  return s == PipelineSchedule::gpipe || s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::zb_h1 ? 1 : 2;
+}
 
 TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {
   return {.rank = static_cast<int>(tensor_rank),

@@ -29,6 +29,7 @@
 #include "partita/nn/split.h"
 #include "partita/optim/optimizer_options.h"
 #include "partita/optim/schedule.h"
+#include "partita/pipeline/shape.h"
 
 namespace partita {
 
@@ -149,8 +150,10 @@ struct ParallelConfig {
   int64_t data = 0;        // data-parallel ranks; 0: all that tensor parallelism leaves
   int64_t tensor = 1;      // ranks that compute each layer together
   Switch sequence =
-      Switch::automatic;              // with tensor: split the rows between the linears too; automatic: if they divide
-  int64_t pipeline = 1;               // not implemented beyond 1
+      Switch::automatic;  // with tensor: split the rows between the linears too; automatic: if they divide
+  int64_t pipeline = 1;   // ranks that each compute a range of layers, for micro-batches in turn
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;  // of the pipeline
+  int64_t virtual_stages = 0;                                 // ranges of layers per rank; 0: what the schedule needs
   int64_t layers_per_collective = 0;  // gathered and reduced together; 0: as many as hold about 30M elements
   int64_t timeout_seconds = 600;      // a slower collective ends the run and names the missing ranks
 };
@@ -246,6 +249,9 @@ void validate_step(const Config& config, int64_t ranks);
 
 // The place of rank `tensor_rank` of a tensor-parallel group, and whether it has sequence parallelism.
 [[nodiscard]] TensorSplit tensor_split(const Config& config, int64_t tensor_rank);
+
+// Stages per rank of the pipeline, with parallel.virtual_stages 0 replaced.
+[[nodiscard]] int64_t pipeline_chunks(const Config& config);
 
 // Micro-batches per rank and step. Requires a valid config.
 [[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);

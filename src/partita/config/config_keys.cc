@@ -205,7 +205,15 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
       .choice("sequence", p.sequence,
               "with tensor parallelism, also split the rows of norms and dropout, which divides their memory; auto: if "
               "the ranks divide the tokens of a micro-batch")
-      .field("pipeline", p.pipeline, at_least(1), "pipeline stages; only 1 is supported")
+      .field("pipeline", p.pipeline, at_least(1),
+             "pipeline ranks, each of which computes a range of layers for one micro-batch after the other")
+      .choice(
+          "schedule", p.schedule,
+          "order of a pipeline's forward and backward passes: 1f1b; interleaved, with less waiting and more "
+          "messages; gpipe and looped_bfs, which keep the activations of all micro-batches; the others, which delay "
+          "weight gradients, are not supported yet")
+      .field("virtual_stages", p.virtual_stages, at_least(0),
+             "ranges of layers per pipeline rank, for interleaved and looped_bfs; 0: 2 for these, else 1")
       .field("layers_per_collective", p.layers_per_collective, at_least(0),
              "layers gathered and reduced together; 0: as many as hold about 30 million elements")
       .field(

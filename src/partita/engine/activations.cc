@@ -64,6 +64,10 @@ Activations::Activations(std::span<const std::unique_ptr<Block>> blocks, const S
     const size_t b = i % blocks.size();
     const std::vector<BufferSpec> specs = blocks[b]->saved(shape), kept = filter(specs, recompute[b], true),
                                   rest = filter(specs, recompute[b], false);
+    if (!kept_memory[i].defined() && bytes_of(kept) > 0) {  // of another chunk
+      saved_.emplace_back();
+      continue;
+    }
     const std::vector<at::Tensor> kept_views = carve(kept_memory[i].defined() ? kept_memory[i] : none, kept);
     const std::vector<at::Tensor> shared_views = carve(shared_memory, rest);
     Saved saved;

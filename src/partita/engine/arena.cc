@@ -10,7 +10,7 @@ std::vector<Lifetime> kept_lifetimes(const Moments& moments, int slots, std::spa
   std::vector<Lifetime> kept;
   for (int slot = 0; slot < slots; ++slot)
     for (int b = 0; b < static_cast<int>(kept_bytes.size()); ++b)
-      kept.push_back({.bytes = kept_bytes[static_cast<size_t>(b)],
+      kept.push_back({.bytes = moments.first_forward(slot, b) < 0 ? 0 : kept_bytes[static_cast<size_t>(b)],
                       .first = moments.first_forward(slot, b),
                       .last = moments.last_use(slot, b)});
   return kept;

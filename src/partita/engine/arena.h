@@ -18,7 +18,7 @@
 namespace partita::internal {
 
 // [slot * blocks + block]: saved activations live from the block's first forward to its last use in the slot.
-// kept_bytes[block].
+// kept_bytes[block]; none for a block that the slot is not used by.
 [[nodiscard]] std::vector<Lifetime> kept_lifetimes(const Moments&, int slots, std::span<const int64_t> kept_bytes);
 
 // [unit]: buffers written in backward and read until the update: full gradients if every unit has its own buffer, and

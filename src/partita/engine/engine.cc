@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/base/trace.h"
@@ -29,6 +30,18 @@ std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const Eng
          options.tensor.rank, options.tensor.ranks, ranks, ranks == 1 ? "" : "s");
   if (ranks == 1) return nullptr;
   return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor.sequence);
+}
+
+std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero, const EngineOptions& options,
+                                        Stream& compute) {
+  const PipelineStage& stage = options.pipeline;
+  const int ranks = zero.pipeline == nullptr ? 1 : zero.pipeline->size();
+  if (stage.shape.ranks != ranks || (ranks > 1 && stage.rank != zero.pipeline->rank()))
+    fail("EngineOptions::pipeline is rank {} of {}, but Zero::pipeline has {} rank{}: both are of the same mesh",
+         stage.rank, stage.shape.ranks, ranks, ranks == 1 ? "" : "s");
+  if (ranks == 1) return nullptr;
+  return std::make_unique<Handover>(stage, plan.handover_buffers, options.tensor.stream_rows(options.shape.rows()),
+                                    options.width, options.compute, options.device, *zero.pipeline, compute);
 }
 
 std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const EngineOptions& options) {
@@ -69,6 +82,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       compute_(compute_stream(options)),
       communication_(make_stream(options.device, StreamUse::concurrent)),
       tensor_(make_tensor_parallel(zero, options, *compute_)),
+      handover_(make_handover(plan_, zero, options, *compute_)),
       copies_(make_offload_copies(plan_, options)),
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
       activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
@@ -80,7 +94,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       parameters_(plan_.units, zero, parameter_options(plan_, options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
   now_.host.seed = options.seed;
-  PARTITA_CHECK(!options.graph || (data.size() == 1 && !tensor_ && !zero.sharding.weights && !copies_),
+  PARTITA_CHECK(!options.graph || (data.size() == 1 && !tensor_ && !handover_ && !zero.sharding.weights && !copies_),
                 "a step with collectives, gathers or offload cannot be recorded");
   record_steps(true);
 }
@@ -122,9 +136,10 @@ Weights Engine::use_weights(int block, Pass pass) {
   return weights;
 }
 
-void Engine::forward(Context& context, Activations& activations, int slot) {
+void Engine::forward(Context& context, Activations& activations, const Action& action) {
   Residual x;
-  for (int b = 0; b < blocks(); ++b) {
+  if (handover_) std::tie(x.sum, x.branch) = handover_->read(action);
+  for (int b = plan_.blocks.begin(action.chunk); b < plan_.blocks.end(action.chunk); ++b) {
     const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
     if (scales_) context.scales = scales_->scales(b);
@@ -132,19 +147,23 @@ void Engine::forward(Context& context, Activations& activations, int slot) {
       const TraceSpan span("forward block", b);
       const bool offloads = activation_offload_ && context.mode == Mode::train;
       if (offloads) activation_offload_->before_forward(b);
-      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(slot, b));
+      x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(action.slot, b));
       if (offloads) activation_offload_->after_forward(b);
     }
     parameters_.weights().release();
     data_.progress();
   }
+  if (!handover_) return;
+  handover_->release(action);
+  handover_->write(action, x.sum, x.branch);
 }
 
 void Engine::backward(Context& context, const Action& action, bool follows_forward) {
   ResidualGrad g;
+  if (handover_) std::tie(g.sum, g.branch) = handover_->read(action);
   // The shared buffers still hold what the forward of the last layer wrote.
   bool shared_is_filled = follows_forward;
-  for (int b = blocks() - 1; b >= plan_.blocks.first_trainable; --b) {
+  for (int b = plan_.blocks.end(action.chunk) - 1; b >= plan_.blocks.lowest_backward(action.chunk); --b) {
     const Weights w = use_weights(b, Pass::backward);
     context.scratch = activations_.scratch(b);
     if (scales_) context.scales = scales_->scales(b);
@@ -171,6 +190,9 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
     }
     data_.progress();
   }
+  if (!handover_) return;
+  handover_->release(action);
+  handover_->write(action, g.sum, g.branch);
 }
 
 int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
@@ -189,15 +211,18 @@ void Engine::record_steps(bool on) {
 void Engine::accumulate_gradients() {
   sums_.zero_();
   parameters_.weights().begin(plan_.training);
-  plan_.step.each([this](const Action& action, const Action* before) {
+  Action before{.micro_batch = -1};  // the pass before
+  plan_.step.each([&](const Action& action) {
+    if (action.transfer != Transfer::none) return handover_->transfer(action);
     if (scales_ && action.pass == Pass::forward) scales_->begin();
     Context c = context(static_cast<size_t>(action.micro_batch), activations_, Mode::train);
     if (action.pass == Pass::forward) {
-      forward(c, activations_, action.slot);
+      forward(c, activations_, action);
     } else {
       parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
-      backward(c, action, before != nullptr && before->micro_batch == action.micro_batch);
+      backward(c, action, before.micro_batch == action.micro_batch && before.chunk == action.chunk);
     }
+    before = action;
   });
   parameters_.gradients().finish();
   parameters_.gradients().sum_of_squares(sums_.narrow(0, 0, 1));
@@ -220,6 +245,7 @@ void Engine::set_amax_history(std::span<const float> values) {
 void Engine::sum_over_ranks() {
   compute_->wait(data_.all_reduce(sums_, Reduce::sum, *compute_));
   if (tensor_) compute_->wait(zero_.tensor->all_reduce(sums_.narrow(0, 0, 1), Reduce::sum, *compute_));
+  if (handover_) compute_->wait(zero_.pipeline->all_reduce(sums_, Reduce::sum, *compute_));
 }
 
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
@@ -264,15 +290,21 @@ EvalResult Engine::evaluate(const Batch& batch) {
   take(batch, 0);
   Context c = context(0, activations_, Mode::evaluate);
   parameters_.weights().begin(plan_.forward);
-  forward(c, activations_, 0);
+  for (const Action& action : plan_.forward_actions)
+    if (action.transfer != Transfer::none)
+      handover_->transfer(action);
+    else
+      forward(c, activations_, action);
   at::Tensor sums = sums_.to(at::kCPU).clone();
   check_device_values(options_.device);
   sums.data_ptr<double>()[0] = static_cast<double>(valid_tokens(batch.labels));
   data_.all_reduce(sums, Reduce::sum, *compute_).wait();
+  if (handover_) zero_.pipeline->all_reduce(sums.narrow(0, 1, 1), Reduce::sum, *compute_).wait();
   return {.loss_sum = sums.data_ptr<double>()[1], .tokens = static_cast<int64_t>(sums.data_ptr<double>()[0])};
 }
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
+  if (handover_) fail("logits of a pipeline stage: load the model without pipeline parallelism");
   if (!inference_ || inference_->shape() != batch.shape())
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<BlockRecompute>(blocks_.size()),
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
@@ -283,7 +315,7 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;
   parameters_.weights().begin(plan_.forward);
-  forward(c, *inference_, 0);
+  forward(c, *inference_, {});
   if (cache != nullptr) cache->past += batch.shape().length;
   return c.logits.to(at::kCPU);
 }
@@ -297,7 +329,7 @@ EngineMemory Engine::memory() const {
     m.activations += activation_offload_->bytes();
     m.host += activation_offload_->host_bytes();
   }
-  m.temporaries = activations_.temporary_bytes();
+  m.temporaries = activations_.temporary_bytes() + (handover_ ? handover_->bytes() : 0);
   return m;
 }
 

@@ -22,6 +22,7 @@
 #include "partita/engine/arena.h"
 #include "partita/engine/engine_options.h"
 #include "partita/engine/engine_plan.h"
+#include "partita/engine/handover.h"
 #include "partita/engine/inputs.h"
 #include "partita/engine/sharded_parameters.h"
 #include "partita/nn/block.h"
@@ -62,8 +63,10 @@ class Engine {
   [[nodiscard]] std::vector<float> amax_history() const { return scales_ ? scales_->values() : std::vector<float>(); }
   void set_amax_history(std::span<const float>);
 
-  // Each parameter once, in the order of the units.
-  [[nodiscard]] std::vector<ParameterSpec> parameters() const { return parameters_.specs(); }
+  // Each parameter of the model once.
+  [[nodiscard]] std::vector<ParameterSpec> parameters() const {
+    return options_.model_parameters.empty() ? parameters_.specs() : options_.model_parameters;
+  }
   // Dtype of OwnedBox::values for this parameter.
   [[nodiscard]] DType stored_dtype(const ParameterSpec& p) const {
     return p.trainable && options_.training ? options_.states : options_.compute;
@@ -72,6 +75,7 @@ class Engine {
     return parameters_.optimizer_state_names();
   }
   [[nodiscard]] const Zero& zero() const { return zero_; }
+  [[nodiscard]] bool sequence_parallel() const { return options_.tensor.splits_rows(options_.shape.rows()); }
   [[nodiscard]] const internal::UnitPlan& plan() const { return plan_.units; }
   [[nodiscard]] EngineMemory memory() const;
   [[nodiscard]] const internal::UsePlan& uses() const { return plan_.training; }
@@ -79,8 +83,9 @@ class Engine {
  private:
   // Gathers the weights of the block and starts prefetching the next ones.
   [[nodiscard]] Weights use_weights(int block, internal::Pass);
-  void forward(Context&, internal::Activations&, int slot);
-  // follows_forward: the previous action was the forward of the same micro-batch.
+  // The blocks of the action's chunk.
+  void forward(Context&, internal::Activations&, const internal::Action&);
+  // follows_forward: the previous pass was the forward of the same chunk and micro-batch.
   void backward(Context&, const internal::Action&, bool follows_forward);
   // Copies the batch to its input buffers; invalidates the recorded graph if their addresses changed.
   void take(const Batch&, size_t input);
@@ -88,7 +93,7 @@ class Engine {
   void accumulate_gradients();  // all micro-batches of the step
   // Records the step's fp8 amax values for later steps.
   void record_scales(int64_t update, bool skipped);
-  // Sums the squared norm over all ranks, and the loss over the data-parallel ones.
+  // Sums the squared norm over all ranks, and the loss over data-parallel ranks and pipeline stages.
   void sum_over_ranks();
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
@@ -101,6 +106,7 @@ class Engine {
   internal::Arena arena_;
   std::unique_ptr<Stream> compute_, communication_;
   std::unique_ptr<TensorParallel> tensor_;                           // null: this rank computes whole blocks
+  std::unique_ptr<internal::Handover> handover_;                     // null: no pipeline
   std::unique_ptr<internal::Copies> copies_;                         // null: nothing is offloaded
   std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: saved activations stay on the device
   internal::Activations activations_;

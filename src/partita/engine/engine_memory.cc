@@ -3,6 +3,7 @@
 #include "partita/engine/activations.h"
 #include "partita/engine/arena.h"
 #include "partita/engine/engine_plan.h"
+#include "partita/engine/handover.h"
 
 namespace partita {
 using namespace internal;
@@ -21,6 +22,8 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
   m.temporaries = Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute,
                                                options.tensor)
                       .total();
+  m.temporaries += Handover::bytes(plan.handover_buffers, options.tensor.stream_rows(options.shape.rows()),
+                                   options.width, options.compute);
   return m;
 }
 

@@ -14,6 +14,7 @@
 #include "partita/base/dtype.h"
 #include "partita/device/copies.h"
 #include "partita/engine/parameter_options.h"
+#include "partita/engine/pipeline_stage.h"
 #include "partita/engine/step_plan.h"
 #include "partita/nn/block.h"
 #include "partita/nn/buffers.h"
@@ -43,6 +44,9 @@ struct EngineOptions {
   int layers_per_unit = 0;                // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   TensorSplit tensor;                     // this rank's place in Zero::tensor, as in the blocks
+  PipelineStage pipeline;                 // this rank's place in Zero::pipeline; with one, it determines the actions
+  // Of the whole model, each once, where this rank has the blocks of a stage only; empty: those of the blocks.
+  std::vector<ParameterSpec> model_parameters;
   at::Device device = at::kCPU;
   OptimizerOptions optimizer;
   std::function<bool(const ParameterSpec&)> frozen;  // empty: everything is trained

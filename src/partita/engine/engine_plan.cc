@@ -12,10 +12,21 @@ using Blocks = std::span<const std::unique_ptr<Block>>;
 
 UnitPlan plan_units_of(Blocks blocks, const Sharding& sharding, const EngineOptions& options) {
   std::vector<BlockParameters> parameters;
-  for (const auto& block : blocks) {
-    parameters.push_back({.kind = block->traits().kind, .parameters = block->parameters()});
-    if (options.frozen)
-      for (ParameterSpec& p : parameters.back().parameters) p.trainable = !options.frozen(p);
+  const PipelineStage& stage = options.pipeline;
+  const auto copy = stage.has_first_stage() ? ParameterSpec::Copy::first : ParameterSpec::Copy::second;
+  for (int b = 0, chunk = 0; b < static_cast<int>(blocks.size()); ++b) {
+    const Block& block = *blocks[static_cast<size_t>(b)];
+    while (!stage.chunks.empty() && b == stage.chunks[static_cast<size_t>(chunk) + 1]) ++chunk;
+    parameters.push_back({.kind = block.traits().kind, .parameters = block.parameters(), .chunk = chunk});
+    for (ParameterSpec& p : parameters.back().parameters) {
+      if (options.frozen) p.trainable = !options.frozen(p);
+      if (!stage.tied.empty() && p.name == stage.tied) p.stage_copy = copy;
+      if (options.tensor.ranks > 1 && p.local.empty())
+        fail(
+            "parameter {} does not say what each of {} tensor-parallel ranks holds: call set_local_boxes in "
+            "Block::parameters",
+            p.name, options.tensor.ranks);
+    }
   }
   // Gradients that micro-batches or replicas accumulate into are fp32. Others may be half precision: sums are computed
   // in fp32 and rounded once.
@@ -26,22 +37,30 @@ UnitPlan plan_units_of(Blocks blocks, const Sharding& sharding, const EngineOpti
                                  .weight = options.compute,
                                  .matrix_gradient = gradient,
                                  .matrix_gradient_sum = adds ? DType::fp32 : gradient,
+                                 .tensor_ranks = options.tensor.ranks,
                                  .layers_per_unit = options.layers_per_unit});
 }
 
-StepBlocks plan_blocks(Blocks blocks, int first_trainable) {
-  StepBlocks step{.count = static_cast<int>(blocks.size()), .first_trainable = first_trainable, .backward_reads = {}};
-  for (int b = 0; b < step.count; ++b)
-    step.backward_reads.push_back(b >= first_trainable &&
-                                  blocks[static_cast<size_t>(b)]->traits().backward_reads_weights);
+StepBlocks plan_blocks(Blocks blocks, int first_trainable, const PipelineStage& stage) {
+  StepBlocks step{.count = static_cast<int>(blocks.size()),
+                  .first_trainable = first_trainable,
+                  .backward_reads = {},
+                  .chunks = stage.chunks,
+                  .trains_below = stage.trains_below};
+  for (int chunk = 0; chunk < stage.shape.chunks; ++chunk)
+    for (int b = step.begin(chunk); b < step.end(chunk); ++b)
+      step.backward_reads.push_back(b >= step.lowest_backward(chunk) &&
+                                    blocks[static_cast<size_t>(b)]->traits().backward_reads_weights);
   return step;
 }
 
-std::vector<BlockRecompute> plan_recompute(std::span<const BlockKind> kinds, int first_trainable,
+std::vector<BlockRecompute> plan_recompute(std::span<const BlockKind> kinds, const StepBlocks& blocks,
                                            const EngineOptions& options) {
   std::vector<BlockRecompute> recompute(kinds.size());
   if (!options.training) return recompute;
-  std::fill(recompute.begin() + first_trainable, recompute.end(), options.recompute);
+  for (int chunk = 0; chunk < options.pipeline.shape.chunks; ++chunk)
+    std::fill(recompute.begin() + blocks.lowest_backward(chunk), recompute.begin() + blocks.end(chunk),
+              options.recompute);
   int layers = 0;
   for (size_t b = 0; b < kinds.size(); ++b)
     if (kinds[b] == BlockKind::layer && layers++ < options.full_recompute_layers && recompute[b])
@@ -68,25 +87,35 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   EnginePlan plan;
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
-  plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units));
-  if (options.actions.empty()) {
-    plan.step = one_stage(options.micro_batches);
-  } else {
+  plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units), options.pipeline);
+  const PipelineStage& stage = options.pipeline;
+  if (!options.actions.empty())
     plan.step.actions = options.actions;
-    plan.slots = activation_slots(options.actions, options.micro_batches);
-  }
+  else if (stage.pipelined())
+    plan.step.actions = stage_actions(stage.shape, stage.rank);
+  else
+    plan.step = one_stage(options.micro_batches);
+  if (!options.actions.empty() || stage.pipelined())
+    plan.slots = activation_slots(plan.step.actions, options.micro_batches);
   const std::span<const Action> actions = plan.step.actions;
   const size_t head = block_uses(actions.first(static_cast<size_t>(plan.step.head)), plan.blocks).size();
   plan.training = plan_uses(plan.units, sharding, block_uses(actions, plan.blocks), head, plan.step.times);
-  const Action forward{.pass = Pass::forward};
-  plan.forward = plan_uses(plan.units, sharding, block_uses({&forward, 1}, plan.blocks));
+  plan.forward_actions = forward_actions(stage.placement(), stage.rank);
+  for (Action& action : plan.forward_actions)  // in activation slots of training
+    for (const Action& pass : actions)
+      if (pass.chunk == action.chunk && pass.transfer == Transfer::none) action.slot = pass.slot;
+  if (stage.pipelined())
+    plan.handover_buffers =
+        std::max(handover_buffers(plan.step.actions, stage), handover_buffers(plan.forward_actions, stage));
+  plan.forward = plan_uses(plan.units, sharding, block_uses(plan.forward_actions, plan.blocks));
 
-  plan.recompute = plan_recompute(plan.kinds, plan.blocks.first_trainable, options);
+  plan.recompute = plan_recompute(plan.kinds, plan.blocks, options);
   plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
   plan.states_on_host = options.training && options.offload.optimizer;
   plan.activations_on_host = options.training && options.offload.activations > 0;
   plan.offloaded =
       plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
+  if (stage.pipelined() && options.offload.optimizer) fail("offloaded optimizer states with a pipeline: not built yet");
   if (plan.slots > 1 && (plan.activations_on_host || options.delayed_scales))
     fail("{} with {} micro-batches between forward and backward: supported for one",
          plan.activations_on_host ? "offloaded activations" : "delayed fp8 scales", plan.slots);

@@ -20,11 +20,13 @@ namespace partita::internal {
 
 struct EnginePlan {
   UnitPlan units;
-  std::vector<BlockKind> kinds;  // [block]
-  StepBlocks blocks;             // where backward ends, and which blocks read weights in it
-  StepActions step;              // the actions of a training step
-  int slots = 1;                 // activation slots in training
-  UsePlan training, forward;     // for the actions of a step; for one forward pass
+  std::vector<BlockKind> kinds;         // [block]
+  StepBlocks blocks;                    // where backward ends, and which blocks read weights in it
+  StepActions step;                     // the actions of a training step
+  int slots = 1;                        // activation slots in training
+  UsePlan training, forward;            // for the actions of a step; for one forward pass
+  std::vector<Action> forward_actions;  // of one micro-batch, without backward
+  int handover_buffers = 0;             // for what passes between pipeline stages
 
   std::vector<BlockRecompute> recompute;  // [block]
   std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch

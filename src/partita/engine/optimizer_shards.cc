@@ -110,7 +110,7 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
       for (const Box& box : boxes_of_run(s.box, s.in_box, s.count)) {
         OwnedBox owned{.parameter = &parameter,
                        .box = box,
-                       .primary = s.primary,
+                       .primary = s.primary && parameter.stage_copy != ParameterSpec::Copy::second,
                        .values = {shard.master.narrow(0, begin, box.count())}};
         for (const at::Tensor& state : shard.states) owned.values.push_back(state.narrow(0, begin, box.count()));
         all.push_back(std::move(owned));

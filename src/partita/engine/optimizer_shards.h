@@ -48,7 +48,7 @@ using ReadWeights = std::function<void(const ParameterSpec&, const Box&, std::sp
 struct OwnedBox {
   const ParameterSpec* parameter;
   Box box;
-  bool primary;  // false: another rank of the tensor-parallel group holds the same and stores it
+  bool primary;  // false: another rank, of the tensor-parallel group or the first stage, holds the same and stores it
   // [box.count()], row by row, views: master weights, then the optimizer states. Frozen parameters: only the weights in
   // the compute dtype.
   std::vector<at::Tensor> values;

@@ -1,6 +1,6 @@
 #include "partita/engine/step_plan.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "partita/base/error.h"
 
@@ -20,49 +20,61 @@ StepActions one_stage(int micro_batches) {
 }
 
 int activation_slots(std::span<const Action> actions, int micro_batches) {
-  int slots = 0;
+  int slots = 0, chunks = 1;
   for (const Action& a : actions) {
     if (a.slot < 0)
       fail("an action of micro-batch {} has activation slot {}: expected 0 or more", a.micro_batch, a.slot);
-    slots = std::max(slots, a.slot + 1);
-  }
-  std::vector<int> held(static_cast<size_t>(slots), -1);  // [slot]: the micro-batch in it
-  std::vector<int> forwards(static_cast<size_t>(micro_batches), 0), backwards = forwards;
-  int done = 0;
-  for (const Action& a : actions) {
     if (a.micro_batch < 0 || a.micro_batch >= micro_batches)
       fail("a step of {} micro-batches has an action of micro-batch {}", micro_batches, a.micro_batch);
+    PARTITA_CHECK(a.chunk >= 0, "chunk {}", a.chunk);
+    slots = std::max(slots, a.slot + 1);
+    chunks = std::max(chunks, a.chunk + 1);
+  }
+  const auto part = [&](const Action& a) { return static_cast<size_t>(a.chunk * micro_batches + a.micro_batch); };
+  const auto in_chunk = [&](const Action& a) {
+    return chunks > 1 ? fmt::format(" in chunk {}", a.chunk) : std::string();
+  };
+  std::vector<int> held(static_cast<size_t>(slots), -1);  // [slot]: the micro-batch in it
+  std::vector<int> forwards(static_cast<size_t>(chunks * micro_batches), 0), backwards = forwards;
+  std::vector<int> done(static_cast<size_t>(chunks), 0);
+  for (const Action& a : actions) {
+    if (a.transfer != Transfer::none) continue;
     int& holder = held[static_cast<size_t>(a.slot)];
-    const auto m = static_cast<size_t>(a.micro_batch);
     if (a.pass == Pass::forward) {
       if (holder >= 0)
-        fail("the forward of micro-batch {} overwrites activation slot {}, which micro-batch {} still needs",
-             a.micro_batch, a.slot, holder);
+        fail("the forward of micro-batch {}{} overwrites activation slot {}, which micro-batch {} still needs",
+             a.micro_batch, in_chunk(a), a.slot, holder);
       holder = a.micro_batch;
-      ++forwards[m];
+      ++forwards[part(a)];
     } else {
       if (holder != a.micro_batch)
-        fail("the backward of micro-batch {} finds no forward of it in activation slot {}", a.micro_batch, a.slot);
+        fail("the backward of micro-batch {}{} finds no forward of it in activation slot {}", a.micro_batch,
+             in_chunk(a), a.slot);
       holder = -1;
-      ++backwards[m];
-      ++done;
+      ++backwards[part(a)];
+      ++done[static_cast<size_t>(a.chunk)];
     }
-    if (a.last != (a.pass == Pass::backward && done == micro_batches))
-      fail("the action of micro-batch {} is {}marked as the last backward", a.micro_batch, a.last ? "" : "not ");
+    if (a.last != (a.pass == Pass::backward && done[static_cast<size_t>(a.chunk)] == micro_batches))
+      fail("the action of micro-batch {}{} is {}marked as the last backward", a.micro_batch, in_chunk(a),
+           a.last ? "" : "not ");
   }
-  for (size_t m = 0; m < forwards.size(); ++m)
-    if (forwards[m] != 1 || backwards[m] != 1)
-      fail("micro-batch {} has {} forward and {} backward actions: expected one of each", m, forwards[m], backwards[m]);
+  for (size_t i = 0; i < forwards.size(); ++i)
+    if (forwards[i] != 1 || backwards[i] != 1)
+      fail("micro-batch {}{} has {} forward and {} backward actions: expected one of each",
+           static_cast<int>(i) % micro_batches, in_chunk({.chunk = static_cast<int>(i) / std::max(micro_batches, 1)}),
+           forwards[i], backwards[i]);
   return slots;
 }
 
 std::vector<BlockUse> block_uses(std::span<const Action> actions, const StepBlocks& blocks) {
   std::vector<BlockUse> uses;
   for (const Action& action : actions) {
+    if (action.transfer != Transfer::none) continue;
     if (action.pass == Pass::forward)
-      for (int b = 0; b < blocks.count; ++b) uses.push_back({.block = b, .pass = Pass::forward});
+      for (int b = blocks.begin(action.chunk); b < blocks.end(action.chunk); ++b)
+        uses.push_back({.block = b, .pass = Pass::forward});
     else
-      for (int b = blocks.count - 1; b >= blocks.first_trainable; --b)
+      for (int b = blocks.end(action.chunk) - 1; b >= blocks.lowest_backward(action.chunk); --b)
         uses.push_back(
             {.block = b, .pass = Pass::backward, .reads_weights = blocks.backward_reads[static_cast<size_t>(b)]});
   }

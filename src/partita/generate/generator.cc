@@ -46,8 +46,8 @@ double GenerateReport::tokens_per_second() const {
 }
 
 Generator Generator::open(const Paths& paths, const Mesh& mesh, DType compute) {
-  if (mesh.data().size() != 1)
-    fail("generation runs on one rank, found a mesh of {}: use Mesh::alone(world)", mesh.data().size());
+  if (mesh.layout().ranks() != 1)
+    fail("generation runs on one rank, found a mesh of {}: use Mesh::alone(world)", mesh.layout().ranks());
   const at::Device device = mesh.device();
   const ModelSource source = open_model(paths.path, paths.base);
   show_warnings(source);

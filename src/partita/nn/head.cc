@@ -45,6 +45,12 @@ ParameterSpec Head::table() const {
 
 Box Head::table_rows(int rank) const { return local_boxes(table(), rank, options_.tensor.ranks).front().box; }
 
+int64_t Head::most_table_rows() const {
+  int64_t most = 0;
+  for (int rank = 0; rank < options_.tensor.ranks; ++rank) most = std::max(most, table_rows(rank).rows);
+  return most;
+}
+
 std::vector<ParameterSpec> Head::parameters() const {
   const int64_t c = options_.width;
   const Init zero{.mean = 0, .std = 0};
@@ -67,7 +73,8 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   const TensorSplit& tensor = options_.tensor;
   const int64_t n = s.rows(), c = options_.width, ranks = tensor.ranks, columns = table_rows(tensor.rank).rows;
-  const int64_t chunk = head_chunk_rows(n, columns, size_of(options_.dtype), options_.chunk_bytes);
+  // Ranks with unequal numbers of columns exchange statistics of the same rows.
+  const int64_t chunk = head_chunk_rows(n, most_table_rows(), size_of(options_.dtype), options_.chunk_bytes);
   std::vector<BufferSpec> list = {{"logits", {chunk, columns}, options_.dtype},
                                   {"d_normed", {tensor.stream_rows(n), c}, options_.dtype}};
   if (ranks == 1) return list;
@@ -99,8 +106,7 @@ void Head::write_logits(Weights w, const at::Tensor& h, Context& context) const 
   const Shape shape = context.batch->shape();
   const at::Tensor& memory = context.scratch[kLogits];
   const int ranks = options_.tensor.ranks;
-  int64_t most = 0;  // columns of any rank
-  for (int rank = 0; rank < ranks; ++rank) most = std::max(most, table_rows(rank).rows);
+  const int64_t most = most_table_rows();
   for (int64_t sample = 0; sample < shape.samples; ++sample) {
     const at::Tensor own = chunk_logits(memory, h, w[kTable], (sample + 1) * shape.length - 1, 1)[0];
     if (context.tensor == nullptr) {

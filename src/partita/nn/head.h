@@ -56,7 +56,8 @@ class Head final : public Block {
   [[nodiscard]] at::Tensor mean(const Saved& saved) const { return has_norm_bias() ? saved[kMean] : at::Tensor(); }
 
   [[nodiscard]] ParameterSpec table() const;
-  [[nodiscard]] Box table_rows(int rank) const;  // of the table, on a rank
+  [[nodiscard]] Box table_rows(int rank) const;   // of the table, on a rank
+  [[nodiscard]] int64_t most_table_rows() const;  // on any rank
   // h of all rows.
   [[nodiscard]] at::Tensor all_normed(const Context&, const Saved&) const;
   // Adds the loss of a chunk of rows, and turns its logits into their gradient.

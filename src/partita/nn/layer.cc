@@ -99,6 +99,9 @@ void stream_norm_backward(const AddNormBackward& op, const Context& context) {
     add_norm_backward(some);
   };
   part(0, begin, false);
+  if (begin == end)  // fewer rows than ranks
+    for (const Target& target : {op.d_weight, op.d_norm_bias, op.d_bias})
+      if (target.gradient.defined() && !target.accumulate) target.gradient.zero_();
   part(begin, end, true);
   part(end, rows, false);
 }

@@ -33,7 +33,7 @@ class LambOptimizer final : public Optimizer {
     for (const Segment& s : view.segments) {
       const auto part = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, s.in_slice, s.count) : t; };
       const Rounding rounding{.parameter = hash_of(parameter_of(view, s).name),
-                              .first = s.in_parameter(parameter_of(view, s))};
+                              .first = s.first_number(parameter_of(view, s))};
       lamb_step(part(view.master), part(view.states[0]), part(view.states[1]), part(view.gradient), part(view.weight),
                 lamb_of(view, s), norms_of(view, s, norms), now, rounding);
     }

@@ -9,7 +9,7 @@ std::vector<OptimizerRun> optimizer_runs(const Layout& layout, std::span<const S
   for (const Segment& s : segments) {
     const ParameterSpec& parameter = layout.parameters[static_cast<size_t>(s.parameter)];
     if (master != DType::fp32)
-      runs.push_back({s.in_slice, s.count, parameter.decay, {hash_of(parameter.name), s.in_parameter(parameter)}});
+      runs.push_back({s.in_slice, s.count, parameter.decay, {hash_of(parameter.name), s.first_number(parameter)}});
     else if (!runs.empty() && runs.back().decay == parameter.decay)
       runs.back().count = s.in_slice + s.count - runs.back().begin;
     else

@@ -6,8 +6,8 @@
 
 namespace partita::internal {
 
-SlotPlan assign_slots(std::span<const PipelineAction> list) {
-  SlotPlan plan;
+ActivationSlots assign_slots(std::span<const PipelineAction> list) {
+  ActivationSlots plan;
   std::set<int> free;
   std::map<std::pair<int, int>, int> held;  // (chunk, micro-batch): its slot
   for (const PipelineAction& action : list) {

@@ -214,7 +214,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
       const bool of_layer = p.name.starts_with("layers."), matrix = p.shape.size() > 1;
       if (p.adapter) work.adapter_weights += p.count();
       if (p.trainable) {
-        trained += p.count();
+        trained += p.local_count();
       } else if (of_layer && matrix) {
         work.frozen_weights += p.count();
       } else if (of_layer && (p.name.ends_with("qkv.bias") || p.name.ends_with("up.bias"))) {
@@ -224,7 +224,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
       }
     }
   // With an offloaded optimizer, the CPU does the update.
-  if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / ranks : trained;
+  if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / data_ranks(c, ranks) : trained;
   return work;
 }
 

@@ -67,7 +67,8 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     UnitGradient& unit = units_[u];
     unit.views = parameter_views(plan.units[u].layout, own.buffer);
     unit.written.assign(unit.views.size(), false);
-    unit.counted = counted_runs(plan.units[u].layout, zero.shard->rank());
+    if (plan.units[u].stage_copy != ParameterSpec::Copy::second)
+      unit.counted = counted_runs(plan.units[u].layout, zero.shard->rank());
     for (const SharedRun& shared : shared_runs(plan.units[u].layout))
       unit.shared.push_back({.run = shared.run, .holders = holders_of(shared)});
     const int64_t count = gradients_.slice_count[u];
@@ -173,12 +174,17 @@ void GradientStore::finish() {
     PARTITA_CHECK(unit.has_partial_sum, "a unit was not reduced: close was not called for the last micro-batch");
     unit.has_partial_sum = false;
   }
-  if (zero_.replica->size() == 1 || offload_) return;
-  communication_.wait(compute_.record());
-  std::vector<Event> sums;
-  for (UnitGradient& unit : units_)
-    if (unit.slice.defined()) sums.push_back(zero_.replica->all_reduce(unit.slice, Reduce::sum, communication_));
-  for (const Event& event : sums) compute_.wait(event);
+  if (zero_.replica->size() > 1 && !offload_) {
+    communication_.wait(compute_.record());
+    std::vector<Event> sums;
+    for (UnitGradient& unit : units_)
+      if (unit.slice.defined()) sums.push_back(zero_.replica->all_reduce(unit.slice, Reduce::sum, communication_));
+    for (const Event& event : sums) compute_.wait(event);
+  }
+  // A table of two stages: each has the gradient of its own use.
+  for (size_t u = 0; u < units_.size(); ++u)
+    if (units_[u].slice.defined() && plan_.units[u].stage_copy != ParameterSpec::Copy::none)
+      compute_.wait(zero_.ends->all_reduce(units_[u].slice, Reduce::sum, compute_));
 }
 
 void GradientStore::sum_of_squares(at::Tensor out) const {

@@ -72,18 +72,19 @@ std::vector<FlatRun> counted_runs(const Layout& layout, int rank) {
 }
 
 std::vector<SharedRun> shared_runs(const Layout& layout) {
+  // Neighbors become one run where all holders see the same: boxes of a parameter without a gap, and whole parameters.
   std::vector<SharedRun> runs;
-  int64_t end = 0;  // of the parameters before, with padding
-  each_box(layout, [&](int, const LocalBox& local, int64_t begin) {
-    if (local.shared()) {
-      SharedRun run{{begin, local.box.count()}, local.first_holder, local.holders};
-      if (!runs.empty() && runs.back().first_holder == run.first_holder && runs.back().holders == run.holders &&
-          begin == end && runs.back().run.begin + round_up(runs.back().run.count, kAlignment) >= begin)
-        runs.back().run.count = begin + local.box.count() - runs.back().run.begin;
-      else
-        runs.push_back(run);
-    }
-    end = round_up(begin + local.box.count(), kAlignment);
+  int before = -1;     // parameter of the last run
+  bool whole = false;  // it is shared as a whole
+  each_box(layout, [&](int p, const LocalBox& local, int64_t begin) {
+    if (!local.shared()) return;
+    const bool is_whole = layout.parameters[static_cast<size_t>(p)].shared();
+    if (!runs.empty() && runs.back().first_holder == local.first_holder && runs.back().holders == local.holders &&
+        (p == before ? runs.back().run.begin + runs.back().run.count == begin : p == before + 1 && whole && is_whole))
+      runs.back().run.count = begin + local.box.count() - runs.back().run.begin;
+    else
+      runs.push_back({{begin, local.box.count()}, local.first_holder, local.holders});
+    before = p, whole = is_whole;
   });
   return runs;
 }

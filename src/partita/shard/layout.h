@@ -34,9 +34,11 @@ struct Segment {
   Box box;              // of the global parameter
   bool primary = true;  // LocalBox::primary
 
-  // Index in the global parameter of the first element, if the box has whole rows.
-  [[nodiscard]] int64_t in_parameter(const ParameterSpec& p) const {
-    return offset_in(whole_box(p.shape), box) + in_box;
+  // A number of the first element that no other of the parameter has, on any rank: its index, if the box has whole
+  // rows; else counted box after box, so that it depends on the number of tensor-parallel ranks.
+  [[nodiscard]] int64_t first_number(const ParameterSpec& p) const {
+    const Box whole = whole_box(p.shape);
+    return (box.columns == whole.columns || whole.rows == 1 ? offset_in(whole, box) : box.column * whole.rows) + in_box;
   }
 };
 

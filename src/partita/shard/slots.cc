@@ -27,7 +27,7 @@ SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
     const int next = static_cast<int>(slots.slot_count.size());
     if (content == SlotContent::gradients && !unit.trainable) {
       slots.slot_of_unit.push_back(-1);
-    } else if (!shared || unit.pool == BufferPool::persistent) {
+    } else if (!shared || unit.pool == BufferPool::persistent || unit.stage_copy != ParameterSpec::Copy::none) {
       put(next, unit);
     } else {
       int& slot = unit.pool == BufferPool::layers ? layer_slots[layer++ % 2] : outer_slots[unit.trainable ? 1 : 0];

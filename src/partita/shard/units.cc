@@ -58,13 +58,16 @@ class Planner {
     int64_t most = 0;  // matrix elements of the largest layer
     for (const int b : layers) {
       int64_t sum = 0;
-      for (const ParameterSpec& p : parameters(b)) sum += is_matrix(p) ? p.local_count() : 0;
+      for (const ParameterSpec& p : parameters(b)) sum += is_matrix(p) ? p.count() / options_.tensor_ranks : 0;
       most = std::max(most, sum);
     }
     const int count = static_cast<int>(layers.size());
     const int step = options_.layers_per_unit > 0 ? options_.layers_per_unit : automatic_layers_per_unit(most, count);
-    for (int begin = 0; begin < count; begin += step) {
-      const int end = std::min(begin + step, count);
+    const auto chunk = [&](int layer) {
+      return blocks_[static_cast<size_t>(layers[static_cast<size_t>(layer)])].chunk;
+    };
+    for (int begin = 0, end = 0; begin < count; begin = end) {
+      for (end = begin; end < std::min(begin + step, count) && chunk(end) == chunk(begin);) ++end;
       add(fmt::format("layers.{}-{}", begin, end - 1), BufferPool::layers,
           {layers.begin() + begin, layers.begin() + end});
     }
@@ -73,23 +76,29 @@ class Planner {
   // Adds units for the matrices of the blocks, or for all other parameters if the pool is persistent; trainable and
   // frozen ones separately.
   void add(const std::string& name, BufferPool pool, const std::vector<int>& blocks) {
-    for (const bool trainable : {true, false}) {
-      std::vector<ParameterSpec> members;
-      for (const int b : blocks)
-        for (const ParameterSpec& p : parameters(b))
-          if (is_matrix(p) == (pool != BufferPool::persistent) && p.trainable == trainable &&
-              unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)
-            members.push_back(p);
-      if (members.empty()) continue;
-      const bool layers = pool == BufferPool::layers;
-      plan_.units.push_back({.name = trainable ? name : name + ".frozen",
-                             .layout = make_layout(std::move(members), options_.ranks),
-                             .weight = options_.weight,
-                             .gradient = layers ? options_.matrix_gradient : DType::fp32,
-                             .gradient_sum = layers ? options_.matrix_gradient_sum : DType::fp32,
-                             .pool = pool,
-                             .trainable = trainable});
-    }
+    for (const auto copy : {ParameterSpec::Copy::first, ParameterSpec::Copy::second, ParameterSpec::Copy::none})
+      for (const bool trainable : {true, false}) add(name, pool, blocks, trainable, copy);
+  }
+
+  void add(const std::string& name, BufferPool pool, const std::vector<int>& blocks, bool trainable,
+           ParameterSpec::Copy copy) {
+    std::vector<ParameterSpec> members;
+    for (const int b : blocks)
+      for (const ParameterSpec& p : parameters(b))
+        if (is_matrix(p) == (pool != BufferPool::persistent) && p.trainable == trainable && p.stage_copy == copy &&
+            unit_of_.try_emplace(p.name, static_cast<int>(plan_.units.size())).second)
+          members.push_back(p);
+    if (members.empty()) return;
+    const bool layers = pool == BufferPool::layers;
+    const std::string kind = copy == ParameterSpec::Copy::none ? "" : ".tied";
+    plan_.units.push_back({.name = name + kind + (trainable ? "" : ".frozen"),
+                           .layout = make_layout(std::move(members), options_.ranks),
+                           .weight = options_.weight,
+                           .gradient = layers ? options_.matrix_gradient : DType::fp32,
+                           .gradient_sum = layers ? options_.matrix_gradient_sum : DType::fp32,
+                           .pool = pool,
+                           .trainable = trainable,
+                           .stage_copy = copy});
   }
 
   UnitPlan assemble() {

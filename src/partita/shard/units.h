@@ -2,7 +2,8 @@
 //
 // Units: the matrices of k neighboring layers; the embedding; the head (one unit with the embedding if tied); all
 // vectors (biases, norms) and adapters of the model. k is chosen so that a collective moves about 30M elements. Frozen
-// parameters get units of their own, which have no gradient and are never rewritten.
+// parameters get units of their own, which have no gradient and are never rewritten; so does a table that two pipeline
+// stages hold, so that it has the same layout on both.
 #pragma once
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@ struct Unit {
   DType gradient_sum = DType::fp32;  // as accumulated over ranks and micro-batches
   BufferPool pool = BufferPool::layers;
   bool trainable = true;
+  ParameterSpec::Copy stage_copy = ParameterSpec::Copy::none;  // of its parameter, which is the only one
 };
 
 struct Placement {  // unit of a parameter, and its index there
@@ -36,6 +38,7 @@ struct UnitOptions {
   DType weight = DType::fp32;           // as gathered and used in compute
   DType matrix_gradient = DType::fp32;  // of layer units; all others use fp32
   DType matrix_gradient_sum = DType::fp32;
+  int tensor_ranks = 1;     // that share each layer: all of them have the same units
   int layers_per_unit = 0;  // 0: automatic
 };
 
@@ -49,6 +52,7 @@ struct UnitPlan {
 struct BlockParameters {
   BlockKind kind = BlockKind::layer;
   std::vector<ParameterSpec> parameters;
+  int chunk = 0;  // of the pipeline stage's blocks: units of layers do not span chunks
 };
 
 // A name listed by both an embedding and a head is tied. Errors: no blocks; a name with two shapes.

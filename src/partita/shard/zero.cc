@@ -12,6 +12,8 @@ Zero make_zero(int stage, const Mesh& mesh) {
   Zero zero = make_zero(stage, mesh.self(), mesh.data());
   if (mesh.tensor().size() > 1) zero.tensor = &mesh.tensor();
   if (mesh.key_value().size() > 1) zero.key_value = &mesh.key_value();
+  if (mesh.pipeline().size() > 1) zero.pipeline = &mesh.pipeline();
+  if (mesh.ends().size() > 1) zero.ends = &mesh.ends();
   return zero;
 }
 

@@ -12,6 +12,8 @@ struct Zero {
   Sharding sharding;      // ranks and replicas equal the sizes of both
   // Ranks that compute each block together, and those of them that hold the same key/value heads. Null: this rank alone.
   Communicator *tensor = nullptr, *key_value = nullptr;
+  // Stages of a pipeline, and its first and last one, where this rank has one of these. Null: no pipeline.
+  Communicator *pipeline = nullptr, *ends = nullptr;
 };
 
 // `self` has one rank. Error: stage not 0 to 3.

@@ -10,6 +10,7 @@
 #include "partita/models/model.h"
 #include "partita/ops/fp8.h"
 #include "partita/tokenizer/tokenizer.h"
+#include "partita/train/stages.h"
 
 namespace partita {
 using namespace internal;
@@ -49,9 +50,25 @@ void check_fp8_sizes(const Config& c) {
         name_of(c.precision.fp8), rows, width);
 }
 
+// Of all blocks, each once.
+std::vector<ParameterSpec> model_parameters(const Config& c, int tensor_rank, const FrozenParameters& frozen) {
+  std::vector<ParameterSpec> all;
+  for (const auto& block :
+       make_blocks(c.model, c.precision.compute, c.lora, at::kCPU, false, tensor_split(c, tensor_rank)))
+    for (ParameterSpec& p : block->parameters()) {
+      if (std::ranges::find(all, p.name, &ParameterSpec::name) != all.end()) continue;
+      p.trainable = !frozen(p);
+      all.push_back(std::move(p));
+    }
+  return all;
+}
+
 }  // namespace
 
-EngineOptions training_options(const Config& c, int64_t ranks, at::Device device, int64_t tensor_rank) {
+EngineOptions training_options(const Config& c, int64_t ranks, at::Device device, MeshLayout::Position at) {
+  const FrozenParameters frozen(c.train.freeze, c.lora);
+  std::vector<ParameterSpec> whole;
+  if (c.parallel.pipeline > 1) whole = model_parameters(c, at.tensor, frozen);
   return {.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
@@ -61,7 +78,9 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .recompute = c.memory.recompute,
           .full_recompute_layers = static_cast<int>(c.memory.recompute_full_layers),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
-          .tensor = tensor_split(c, tensor_rank),
+          .tensor = tensor_split(c, at.tensor),
+          .pipeline = training_stage(c, ranks, at.pipeline, frozen),
+          .model_parameters = std::move(whole),
           .device = device,
           .optimizer = {.kind = c.optimizer.kind,
                         .beta1 = c.optimizer.beta1,
@@ -69,7 +88,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
                         .epsilon = c.optimizer.epsilon,
                         .momentum = c.optimizer.momentum,
                         .weight_decay = c.optimizer.weight_decay},
-          .frozen = FrozenParameters(c.train.freeze, c.lora),
+          .frozen = frozen,
           .offload = {.optimizer = c.memory.offload_optimizer,
                       .activations = static_cast<int>(c.memory.offload_activations),
                       .copies = {}},
@@ -79,14 +98,16 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .poison = c.debug.poison};
 }
 
-std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, int64_t tensor_rank) {
-  return make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                     tensor_split(c, tensor_rank));
+std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
+  return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
+                                tensor_split(c, at.tensor)),
+                    c, at.pipeline);
 }
 
 MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
   return {.data = static_cast<int>(data_ranks(c, ranks)),
           .tensor = static_cast<int>(c.parallel.tensor),
+          .pipeline = static_cast<int>(c.parallel.pipeline),
           .kv_heads = static_cast<int>(c.model.key_value_heads())};
 }
 
@@ -124,12 +145,10 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh)
     fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
          c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
   check_fp8_sizes(c);
-  const int tensor_rank = mesh.position().tensor;
-  std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, tensor_rank);
-  const EngineOptions options = training_options(c, mesh.layout().ranks(), device, tensor_rank);
-  std::vector<ParameterSpec> parameters;
-  for (const auto& block : blocks) std::ranges::move(block->parameters(), std::back_inserter(parameters));
-  FrozenParameters(c.train.freeze, c.lora).check(parameters);
+  std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, mesh.position());
+  const EngineOptions options = training_options(c, mesh.layout().ranks(), device, mesh.position());
+  const FrozenParameters frozen(c.train.freeze, c.lora);
+  frozen.check(model_parameters(c, mesh.position().tensor, frozen));
   const Zero zero = make_zero(static_cast<int>(c.parallel.zero_stage), mesh);
   return std::make_unique<Engine>(std::move(blocks), zero, mesh.data(), options);
 }

@@ -34,9 +34,9 @@ std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, Engin
 // requests it where it is not possible.
 [[nodiscard]] bool records_steps(const Config&, int64_t parameters_per_layer, int64_t ranks, bool on_gpu);
 
-// Options and blocks of a training run's engine. Pure. Errors: as records_steps.
-[[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device, int64_t tensor_rank = 0);
-[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, int64_t tensor_rank = 0);
+// Options and blocks of a training run's engine, of this rank's place in the mesh. Pure. Errors: as records_steps.
+[[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device, MeshLayout::Position = {});
+[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, MeshLayout::Position = {});
 // The same for evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 

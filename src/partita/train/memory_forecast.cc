@@ -34,10 +34,14 @@ int64_t batch_bytes(const Config& c, int64_t ranks) {
 
 // Buffers for gradients received from other ranks to be summed on the CPU: all gradients at stage 0, two units
 // otherwise.
-int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks) {
-  const int64_t data = data_ranks(c, ranks);
-  if (data == 1) return 0;
-  const EngineOptions options = training_options(c, ranks, at::kCPU, c.parallel.tensor - 1);
+int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks,
+                  MeshLayout::Position at) {
+  const int64_t data = data_ranks(c, ranks), tensor = c.parallel.tensor;
+  // Rows of the residual stream, of which each rank has a partial sum.
+  const int64_t rows = c.train.micro_batch * c.train.sequence_length * c.model.hidden_size *
+                       size_of(c.precision.compute) / tensor * (tensor - 1);
+  if (data == 1) return rows;
+  const EngineOptions options = training_options(c, ranks, at::kCPU, at);
   const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, data), options).units;
   std::vector<int64_t> bytes;
   for (const Unit& unit : plan.units)
@@ -123,17 +127,31 @@ std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
           {"activations", m.activations}, {"temporaries", m.temporaries}};
 }
 
-MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
-  Config c = config;
-  c.kernels.cuda_graph = Switch::off;          // needs no memory of its own
-  const int64_t last = c.parallel.tensor - 1;  // has the most heads
-  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, last);
+namespace {
+
+MemoryForecast forecast_stage(const Config& c, int64_t ranks, at::Device device, MeshLayout::Position at) {
+  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, at);
   const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, data_ranks(c, ranks)),
-                                        training_options(c, ranks, device, last));
+                                        training_options(c, ranks, device, at));
   MemoryForecast forecast{memory_owners(m), m.host};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});
-  if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks)});
+  if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks, at)});
   return forecast;
+}
+
+}  // namespace
+
+MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
+  Config c = config;
+  c.kernels.cuda_graph = Switch::off;  // needs no memory of its own
+  MemoryForecast most;
+  for (int pipeline = 0; pipeline < c.parallel.pipeline; ++pipeline)
+    // The first tensor-parallel rank has the largest part of tables, the last one the most heads.
+    for (const int tensor : {0, static_cast<int>(c.parallel.tensor) - 1})
+      if (MemoryForecast one = forecast_stage(c, ranks, device, {.tensor = tensor, .pipeline = pipeline});
+          one.device_bytes() > most.device_bytes())
+        most = std::move(one);
+  return most;
 }
 
 MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {

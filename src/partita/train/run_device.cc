@@ -4,6 +4,7 @@
 #include "partita/comm/device.h"
 #include "partita/device/device_stream.h"
 #include "partita/device/graph_runner.h"
+#include "partita/nn/layer.h"
 #include "partita/ops/attention_self_check.h"
 #include "partita/ops/deterministic.h"
 #include "partita/ops/precision_note.h"
@@ -28,12 +29,15 @@ int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
     leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
-  for (Communicator* group : {&mesh.data(), &mesh.tensor()})
+  for (Communicator* group : {&mesh.data(), &mesh.tensor(), &mesh.key_value(), &mesh.pipeline()})
     if (checked && group->size() > 1) self_check(*group, device, *make_stream(device, StreamUse::compute));
   // Attention masked at document boundaries does not use the library.
   if (documents_of(config.data) == Documents::separate) return 0;
   const ModelConfig& m = config.model;
-  const Heads heads{.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()};
+  const LayerOptions layer{
+      .width = m.hidden_size, .ffn_width = m.ffn_size(), .tensor = tensor_split(config, mesh.position().tensor)};
+  const Heads heads =
+      local_layer(layer, {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()}).heads;
   int64_t workspace = 0;
   (void)agree(peers, [&] {
     if (checked) attention_self_check(device, precision, t.micro_batch, t.sequence_length, heads);

@@ -1,6 +1,6 @@
 // Summary of a run, logged once its data and engine are ready and before its first step.
 //
-//   RunInfo info = run_info(config, engine, mesh.data(), device, step, samples);
+//   RunInfo info = run_info(config, engine, mesh.world(), device, step, samples);
 //   announce_run(config, info, engine, data.examples(), workspace);
 #pragma once
 #include <ATen/core/Tensor.h>

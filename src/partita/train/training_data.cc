@@ -11,7 +11,7 @@
 
 namespace partita::internal {
 
-TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position)
+TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position, int checker, int checkers)
     : global_batch_(config.train.global_batch) {
   const BatchSizes sizes{.global_batch = global_batch_, .micro_batch = config.train.micro_batch};
   const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
@@ -19,9 +19,9 @@ TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPositio
   planned_ = std::move(position.planned_samples);
   if (planned_.empty() || planned_.back() < samples) planned_.push_back(samples);
   if (config.data.format == DataFormat::prompts)
-    open_prompts(config, planned_.back(), rank == 0);
+    open_prompts(config, planned_.back(), checker == 0);
   else
-    open_tokens(config, rank, ranks);
+    open_tokens(config, checker, checkers);
   train_loader_.emplace(std::move(train_), sizes, rank, ranks);
   if (valid_) valid_loader_.emplace(std::move(valid_), sizes, rank, ranks);
   identity_["data.seed"] = std::to_string(config.data.seed);

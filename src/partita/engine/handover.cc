@@ -1,0 +1,87 @@
+#include "partita/engine/handover.h"
+
+#include <ATen/ops/empty.h>
+
+#include "partita/base/error.h"
+#include "partita/device/scalar_type.h"
+
+namespace partita::internal {
+
+HandoverUse handover_use(const Action& action, const StagePlacement& placement, int rank) {
+  const int stage = placement.stage(rank, action.chunk), last = placement.stages() - 1;
+  const bool forward = action.pass == Pass::forward;
+  const bool reads = forward ? stage > 0 : stage < last, writes = forward ? stage < last : stage > 0;
+  const int neighbor = forward ? stage + 1 : stage - 1;
+  const bool local = writes && placement.rank(neighbor) == rank;
+  return {.reads = reads, .writes = writes, .local_chunk = local ? placement.chunk(neighbor) : -1};
+}
+
+Handover::Handover(const PipelineStage& stage, int buffers, int64_t rows, int64_t width, DType dtype, at::Device device,
+                   Communicator& pipeline, Stream& compute)
+    : stage_(stage),
+      placement_(stage.placement()),
+      pipeline_(pipeline),
+      compute_(compute),
+      memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))) {
+  for (int b = buffers; b-- > 0;) unused_.push_back(b);
+}
+
+int64_t Handover::bytes(int buffers, int64_t rows, int64_t width, DType dtype) {
+  return 2 * buffers * rows * width * size_of(dtype);
+}
+
+int Handover::acquire(const Key& key) {
+  PARTITA_CHECK(!unused_.empty(), "all {} buffers between stages are in use", memory_.size(0));
+  const int index = unused_.back();
+  unused_.pop_back();
+  held_[key] = index;
+  return index;
+}
+
+void Handover::free(const Key& key) { unused_.push_back(held_.extract(key).mapped()); }
+
+at::Tensor Handover::message(Pass pass, int index) const {
+  return buffer(index).narrow(0, 0, pass == Pass::forward || stage_.two_gradients ? 2 : 1);
+}
+
+std::pair<at::Tensor, at::Tensor> Handover::read(const Action& action) {
+  if (!handover_use(action, placement_, stage_.rank).reads) return {};
+  const auto found = held_.find({action.pass, false, action.chunk, action.micro_batch});
+  PARTITA_CHECK(found != held_.end(), "chunk {} has nothing for micro-batch {}", action.chunk, action.micro_batch);
+  const at::Tensor both = buffer(found->second);
+  const bool two = action.pass == Pass::forward || stage_.two_gradients;
+  return {both[0], both[two ? 1 : 0]};
+}
+
+void Handover::release(const Action& action) {
+  if (handover_use(action, placement_, stage_.rank).reads) free({action.pass, false, action.chunk, action.micro_batch});
+}
+
+void Handover::write(const Action& action, const at::Tensor& sum, const at::Tensor& branch) {
+  const HandoverUse use = handover_use(action, placement_, stage_.rank);
+  if (!use.writes) return;
+  const bool local = use.local_chunk >= 0;
+  const at::Tensor to =
+      message(action.pass, acquire({action.pass, !local, local ? use.local_chunk : action.chunk, action.micro_batch}));
+  const auto put = [](const at::Tensor& part, const at::Tensor& from) {
+    if (from.defined())
+      part.copy_(from);
+    else
+      part.zero_();
+  };
+  put(to[0], sum);
+  if (to.size(0) > 1) put(to[1], branch);
+}
+
+void Handover::transfer(const Action& action) {
+  const bool sends = action.transfer == Transfer::send;
+  const Key key{action.pass, sends, action.chunk, action.micro_batch};
+  if (sends) {
+    compute_.wait(pipeline_.send(message(action.pass, held_.at(key)), action.peer, compute_));
+    free(key);
+  } else {
+    compute_.wait(pipeline_.receive(message(action.pass, acquire(key)), action.peer, compute_));
+  }
+}
+
+}  // namespace partita::internal

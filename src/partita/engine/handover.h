@@ -1,0 +1,65 @@
+// What pipeline stages pass to each other: residuals and their gradients, in buffers that wait to be sent or used.
+//
+//   handover.read(action)                                   // input of a forward, or gradient for a backward
+//   handover.write(action, sum, branch)                     // what the pass leaves for a neighbor
+//   handover.transfer(action)                               // a message
+//
+// Messages are in the order of the actions, and each is waited for: pipeline/messages.h places them such that this
+// neither deadlocks nor needs tags.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "partita/comm/communicator.h"
+#include "partita/device/stream.h"
+#include "partita/engine/pipeline_stage.h"
+#include "partita/nn/block.h"
+
+namespace partita::internal {
+
+// Whether a pass reads from, and writes to, a neighboring stage; the neighbor may be on the same rank. Pure.
+struct HandoverUse {
+  bool reads = false, writes = false;
+  int local_chunk = -1;  // of the same rank, which reads what is written; -1: it is sent
+};
+[[nodiscard]] HandoverUse handover_use(const Action&, const StagePlacement&, int rank);
+
+class Handover {
+ public:
+  // Of residuals [rows, width]. The communicator and the stream must outlive this object.
+  Handover(const PipelineStage&, int buffers, int64_t rows, int64_t width, DType, at::Device, Communicator& pipeline,
+           Stream& compute);
+
+  // The two parts of what the pass reads, which are valid until release; undefined: it reads nothing.
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const Action&);
+  // Call when the pass has read it, before write.
+  void release(const Action&);
+  // Keeps a copy of what the pass leaves for its neighbor, if there is one. An undefined part is zero.
+  void write(const Action&, const at::Tensor& sum, const at::Tensor& branch);
+  void transfer(const Action&);
+
+  [[nodiscard]] static int64_t bytes(int buffers, int64_t rows, int64_t width, DType);
+  [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(memory_.nbytes()); }
+
+ private:
+  using Key = std::tuple<Pass, bool, int, int>;  // of a pass; to be sent; chunk, micro-batch
+  [[nodiscard]] int acquire(const Key&);
+  [[nodiscard]] at::Tensor buffer(int index) const { return memory_[index]; }
+  // Both parts of a residual, and one or both of a gradient.
+  [[nodiscard]] at::Tensor message(Pass, int index) const;
+  void free(const Key&);
+
+  PipelineStage stage_;
+  StagePlacement placement_;
+  Communicator& pipeline_;
+  Stream& compute_;
+  at::Tensor memory_;  // [buffer, 2, rows, width]
+  std::vector<int> unused_;
+  std::map<Key, int> held_;
+};
+
+}  // namespace partita::internal

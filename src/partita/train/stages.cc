@@ -1,0 +1,76 @@
+#include "partita/train/stages.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/models/flops.h"
+#include "partita/models/model.h"
+#include "partita/pipeline/balance.h"
+
+namespace partita::internal {
+namespace {
+
+PipelineShape shape_of(const Config& c, int64_t micro_batches) {
+  return {.schedule = c.parallel.schedule,
+          .ranks = static_cast<int>(c.parallel.pipeline),
+          .chunks = static_cast<int>(pipeline_chunks(c)),
+          .micro_batches = static_cast<int>(micro_batches)};
+}
+
+}  // namespace
+
+std::vector<int> stage_blocks(const Config& c) {
+  const ModelConfig& m = c.model;
+  const int stages = static_cast<int>(c.parallel.pipeline * pipeline_chunks(c));
+  ModelConfig without_head = m;
+  without_head.vocab_size = 1;
+  const auto length = c.train.sequence_length;
+  const double layer = training_flops(without_head, length, AttentionCount::causal) / static_cast<double>(m.layers);
+  std::vector<double> times(static_cast<size_t>(m.layers) + 2, 1.0);
+  times.front() = 0;
+  times.back() = 6.0 * static_cast<double>(m.hidden_size) * static_cast<double>(m.vocab_size) / layer;
+  if (stages > std::ssize(times))
+    fail(
+        "parallel.pipeline {} x {} chunks are {} stages, the model has {} blocks (embedding, {} layers, head): use "
+        "fewer",
+        c.parallel.pipeline, pipeline_chunks(c), stages, times.size(), m.layers);
+  std::vector<int> first = balance_stages(times, stages).first;
+  return first;
+}
+
+PipelineStage training_stage(const Config& c, int64_t ranks, int rank,
+                             const std::function<bool(const ParameterSpec&)>& frozen) {
+  PipelineStage stage{.shape = shape_of(c, accumulation_steps(c, ranks)), .rank = rank};
+  if (!stage.pipelined()) return stage;
+  const StagePlacement placement = stage.placement();
+  const std::vector<int> first = stage_blocks(c);
+  const auto model = make_blocks(c.model, c.precision.compute, c.lora);
+  std::vector<bool> trains;  // [block]
+  for (const auto& block : model)
+    trains.push_back(std::ranges::any_of(block->parameters(), [&](const ParameterSpec& p) { return !frozen(p); }));
+  stage.chunks = {0};
+  for (int chunk = 0; chunk < stage.shape.chunks; ++chunk) {
+    const auto s = static_cast<size_t>(placement.stage(rank, chunk));
+    stage.chunks.push_back(stage.chunks.back() + first[s + 1] - first[s]);
+    stage.trains_below.push_back(std::find(trains.begin(), trains.begin() + first[s], true) !=
+                                 trains.begin() + first[s]);
+  }
+  stage.two_gradients = c.model.dropout > 0 || c.model.embedding_dropout > 0;
+  if (c.model.has_tied_head() && placement.embedding_rank() != placement.head_rank())
+    stage.tied = "embedding.token.weight";
+  return stage;
+}
+
+std::vector<std::unique_ptr<Block>> take_stage(std::vector<std::unique_ptr<Block>> model, const Config& c, int rank) {
+  if (c.parallel.pipeline == 1) return model;
+  const StagePlacement placement(shape_of(c, 1));
+  const std::vector<int> first = stage_blocks(c);
+  std::vector<std::unique_ptr<Block>> own;
+  for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+    const auto s = static_cast<size_t>(placement.stage(rank, chunk));
+    for (int b = first[s]; b < first[s + 1]; ++b) own.push_back(std::move(model[static_cast<size_t>(b)]));
+  }
+  return own;
+}
+
+}  // namespace partita::internal

@@ -1,0 +1,46 @@
+// The groups of this rank in a mesh of all ranks, and engines on them.
+//
+//   const MeshGroups groups({.tensor = 2, .pipeline = 2}, model);
+//   const auto engine = groups.engine(c);
+#pragma once
+#include <memory>
+
+#include "partita/comm/mesh.h"
+#include "tests/engine/small_model.h"
+#include "tests/support/ranks.h"
+
+namespace partita::internal::test {
+
+struct MeshGroups {
+  // sizes.data is what the others leave.
+  MeshGroups(MeshLayout::Sizes sizes, const ModelConfig& model)
+      : layout(complete(sizes, model), test_world().size()), place(layout.position(test_world().rank())) {
+    const int rank = test_world().rank();
+    const auto group = [](const char* name, const std::vector<int>& ranks) { return test_world().group(name, ranks); };
+    data = group("data", layout.data_group(rank));
+    tensor = group("tensor", layout.tensor_group(rank));
+    key_value = group("kv", layout.key_value_group(rank));
+    pipeline = group("pipeline", layout.pipeline_group(rank));
+    ends = group("ends", layout.ends_group(rank));
+  }
+  static MeshLayout::Sizes complete(MeshLayout::Sizes sizes, const ModelConfig& model) {
+    sizes.data = test_world().size() / (sizes.tensor * sizes.pipeline);
+    sizes.kv_heads = static_cast<int>(model.key_value_heads());
+    return sizes;
+  }
+  [[nodiscard]] std::unique_ptr<Engine> engine(const EngineCase& c, Shape shape = {0, 13}) const {
+    const auto of = [](const std::unique_ptr<Communicator>& group) {
+      return group->size() > 1 ? group.get() : nullptr;
+    };
+    return make_engine(c, *self, *data,
+                       {.tensor = of(tensor), .key_value = of(key_value), .pipeline = of(pipeline), .ends = of(ends)},
+                       shape);
+  }
+
+  MeshLayout layout;
+  MeshLayout::Position place;
+  std::unique_ptr<Communicator> self = test_world().self();
+  std::unique_ptr<Communicator> data, tensor, key_value, pipeline, ends;
+};
+
+}  // namespace partita::internal::test
