@@ -77,7 +77,7 @@ void check_dropout(Report& report, at::ScalarType dtype) {
     dropout_add(out, in, cpu);
     cuda::dropout_add(device_out, device_in, device);
     expect_close(report, name + " add", device_out, out, one_rounding(dtype));
-    for (const int64_t cut : {c.length / 2, in.size(0) / 3, in.size(0)}) {
+    for (const int64_t cut : {std::min(c.length / 2, in.size(0)), in.size(0) / 3, in.size(0)}) {
       const at::Tensor by_part = to_device(nan(in.sizes(), dtype), c.offset);
       for (const auto& [begin, count] : {std::pair{int64_t{0}, cut}, {cut, in.size(0) - cut}}) {
         Dropout part = device;
@@ -86,6 +86,14 @@ void check_dropout(Report& report, at::ScalarType dtype) {
       }
       dropout_forward(out, in, cpu);
       expect_same_bits(report, name + fmt::format(" cut at row {}", cut), by_part, out);
+    }
+    for (const auto& [begin, count] : {std::pair{int64_t{0}, c.C / 2}, {c.C / 2, c.C - c.C / 2}}) {
+      Dropout part = device;
+      part.first_column = begin, part.columns = c.C;
+      const auto columns = [begin, count](const at::Tensor& t) { return t.narrow(1, begin, count).contiguous(); };
+      const at::Tensor some = to_device(columns(nan(in.sizes(), dtype)));
+      cuda::dropout_forward(some, to_device(columns(in)), part);
+      expect_same_bits(report, name + fmt::format(" columns from {} on", begin), some, columns(out));
     }
     cuda::dropout_forward(device_in, device_in, device);
     dropout_forward(in, in, cpu);

@@ -8,7 +8,8 @@
 
 namespace partita {
 
-// Parts of qkv. Query heads that share a key/value head stay together with it, as long as there are enough of them.
+// Parts of qkv. Query heads stay with the key/value head that they read; with fewer key/value heads than ranks, ranks
+// share one.
 [[nodiscard]] inline std::vector<ParameterPart> attention_parts(int64_t heads, int64_t kv_heads, int64_t head_width) {
   const int64_t kv = kv_heads * head_width;
   return {{.name = "attention.q",

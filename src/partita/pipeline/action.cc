@@ -9,8 +9,14 @@
 namespace partita::internal {
 
 std::string action_name(const PipelineAction& action) {
-  constexpr std::array kNames = {"forward pass",    "backward pass",         "input gradient", "weight gradient",
-                                 "activation sent", "activation to receive", "gradient sent",  "gradient to receive"};
+  constexpr std::array kNames = {"forward pass",
+                                 "backward pass",
+                                 "input gradient",
+                                 "weight gradient",
+                                 "send of the output",
+                                 "receive of the input",
+                                 "send of the input gradient",
+                                 "receive of the output gradient"};
   return fmt::format("the {} of chunk {}, micro-batch {}", kNames[static_cast<size_t>(action.kind)], action.chunk,
                      action.micro_batch);
 }

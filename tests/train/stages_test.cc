@@ -1,0 +1,73 @@
+#include "partita/train/stages.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "partita/models/model.h"
+#include "tests/support/error_message.h"
+
+namespace partita::internal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Config config(int64_t layers, int64_t pipeline, int64_t vocabulary) {
+  Config c;
+  c.model = {.layers = layers, .hidden_size = 24, .heads = 3, .vocab_size = vocabulary, .max_length = 8};
+  c.train.sequence_length = 8;
+  c.train.micro_batch = 1;
+  c.train.global_batch = 8;
+  c.parallel.pipeline = pipeline;
+  return c;
+}
+
+// The embedding takes no time, the head as much as the layers that have its FLOPs.
+TEST(Stages, TakeAboutEqualTimes) {
+  EXPECT_THAT(stage_blocks(config(8, 2, 10)), ElementsAre(0, 5, 10));  // embedding and 4 layers; 4 layers and head
+  EXPECT_THAT(stage_blocks(config(8, 4, 10)), ElementsAre(0, 3, 5, 7, 10));
+  const std::vector<int> heavy_head = stage_blocks(config(8, 2, 3000));
+  EXPECT_GT(heavy_head[1], 6);
+  Config c = config(6, 2, 10);
+  c.parallel.schedule = PipelineSchedule::interleaved, c.parallel.virtual_stages = 3;
+  EXPECT_THAT(stage_blocks(c), ElementsAre(0, 2, 3, 4, 5, 6, 8));
+  c.parallel.virtual_stages = 5;
+  EXPECT_THAT(error_message([&] { (void)stage_blocks(c); }), HasSubstr("10 stages, the model has 8 blocks"));
+}
+
+// The ranks' blocks are those of the model, each once.
+TEST(Stages, DivideTheModel) {
+  for (const auto& [layers, pipeline, chunks] : {std::tuple(5, 2, 1), {7, 3, 2}, {9, 4, 1}, {6, 2, 3}}) {
+    Config c = config(layers, pipeline, 31);
+    if (chunks > 1) c.parallel.schedule = PipelineSchedule::interleaved, c.parallel.virtual_stages = chunks;
+    std::multiset<std::string> found, expected;
+    const auto add = [](std::multiset<std::string>& names, const std::vector<std::unique_ptr<Block>>& blocks) {
+      for (const auto& block : blocks) names.insert(block->parameters().front().name);
+    };
+    add(expected, make_blocks(c.model, DType::fp32));
+    for (int rank = 0; rank < pipeline; ++rank) {
+      const auto own = take_stage(make_blocks(c.model, DType::fp32), c, rank);
+      add(found, own);
+      const PipelineStage stage = training_stage(c, pipeline, rank, [](const ParameterSpec&) { return false; });
+      EXPECT_EQ(stage.chunks.size(), static_cast<size_t>(chunks) + 1);
+      EXPECT_EQ(stage.chunks.back(), std::ssize(own));
+      EXPECT_EQ(stage.trains_below.front(), rank > 0);
+      EXPECT_EQ(stage.tied, "embedding.token.weight");
+      EXPECT_EQ(stage.shape.micro_batches, 8);
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(Stages, KnowWhatIsTrainedBelow) {
+  const Config c = config(4, 2, 31);
+  const auto lower = [](const ParameterSpec& p) { return !p.name.starts_with("layers.3.") && p.name != "head.weight"; };
+  EXPECT_FALSE(training_stage(c, 2, 1, lower).trains_below.front());
+  const auto head = [](const ParameterSpec& p) { return !p.name.starts_with("layers.0."); };
+  EXPECT_TRUE(training_stage(c, 2, 1, head).trains_below.front());
+  EXPECT_FALSE(training_stage(config(4, 1, 31), 1, 0, head).pipelined());
+}
+
+}  // namespace
+}  // namespace partita::internal
