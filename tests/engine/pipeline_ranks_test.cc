@@ -29,12 +29,16 @@ std::vector<Kind> kinds() {
   const auto head_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("head.") || p.name.starts_with("final_norm.") || p.name.starts_with("layers.4.");
   };
+  const auto upper_half = [](const ParameterSpec& p) {
+    return !p.name.starts_with("embedding.") && !p.name.starts_with("layers.0.") && !p.name.starts_with("layers.1.");
+  };
   const ModelKind llama = ModelKind::llama;
   return {{"gpt2, tied", {.heads = 5}},
           {"gpt2, untied, full recomputation", {.tied_head = TiedHead::no, .recompute = Recompute::full, .heads = 5}},
           {"gpt2, adapters", {.lora = gpt2_lora, .recompute = Recompute::mlp, .heads = 5}},
           {"llama, tied", {.kind = llama, .tied_head = TiedHead::yes}},
           {"llama, lower half frozen", {.kind = llama, .frozen = lower_half}},
+          {"llama, upper half frozen", {.kind = llama, .frozen = upper_half}},
           {"llama, head frozen, no dropout", {.kind = llama, .frozen = head_frozen, .dropout = 0}},
           {"llama, LAMB", {.kind = llama, .tied_head = TiedHead::yes, .optimizer = OptimizerKind::lamb}}};
 }

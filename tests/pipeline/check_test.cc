@@ -149,7 +149,8 @@ TEST(CheckMessages, NamesBothEndsOfADeadlock) {
     std::swap(lists[1][sent], lists[1][received]);
   });
   EXPECT_EQ(error,
-            "pipeline: rank 1, action 2, the gradient sent of chunk 0, micro-batch 0 (to rank 0), comes before it is "
+            "pipeline: rank 1, action 2, the send of the input gradient of chunk 0, micro-batch 0 (to rank 0), comes "
+            "before it is "
             "computed: put it after the pass");
   const std::string late = after_messages(k1F1B, [](ActionLists& lists) {
     const size_t received = find(lists[1], ActionKind::receive_activation, 1);
@@ -158,8 +159,9 @@ TEST(CheckMessages, NamesBothEndsOfADeadlock) {
   });
   EXPECT_EQ(
       late,
-      "pipeline: rank 0 waits at action 3, the activation sent of chunk 0, micro-batch 1 (to rank 1), for rank 1, "
-      "which waits at the gradient sent of chunk 0, micro-batch 0 (to rank 0): expected an order of messages in "
+      "pipeline: rank 0 waits at action 3, the send of the output of chunk 0, micro-batch 1 (to rank 1), for rank 1, "
+      "which waits at the send of the input gradient of chunk 0, micro-batch 0 (to rank 0): expected an order of "
+      "messages in "
       "which no two ranks wait for each other");
 }
 
@@ -170,7 +172,7 @@ TEST(CheckMessages, OrderOnAnEdge) {
   });
   EXPECT_EQ(
       error,
-      "pipeline: rank 0, action 1 is the activation sent of chunk 0, micro-batch 0 (to rank 1), but rank 1 receives "
+      "pipeline: rank 0, action 1 is the send of the output of chunk 0, micro-batch 0 (to rank 1), but rank 1 receives "
       "the output of stage 0 (rank 0) for micro-batch 1 there: receive in the order of sends");
 }
 
@@ -186,7 +188,7 @@ TEST(CheckMessages, MissingAndNeedless) {
             "pipeline: rank 1, action 8, the forward pass of chunk 0, micro-batch 2, needs the output of stage 0 (rank "
             "0) for micro-batch 2, which is not there yet: receive it before");
   EXPECT_THAT(after_messages(k1F1B, [&](ActionLists& lists) { erase(lists[1], ActionKind::receive_activation, 2); }),
-              HasSubstr("rank 0 waits at action 7, the activation sent of chunk 0, micro-batch 2"));
+              HasSubstr("rank 0 waits at action 7, the send of the output of chunk 0, micro-batch 2"));
   EXPECT_THAT(after_messages(k1F1B, [&](ActionLists& lists) { erase(lists[0], ActionKind::send_activation, 2); }),
               HasSubstr("no two ranks wait for each other"));
   EXPECT_EQ(after_messages(k1F1B,
