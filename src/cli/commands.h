@@ -15,5 +15,6 @@ void add_import_command(CLI::App&);
 void add_export_command(CLI::App&);
 void add_plot_command(CLI::App&);
 void add_bench_command(CLI::App&);
+void add_schedule_command(CLI::App&);
 
 }  // namespace partita::cli

@@ -1,8 +1,10 @@
-// Tensor and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues, and errors.
+// Tensor and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues,
+// and errors.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
@@ -98,6 +100,32 @@ TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
   EXPECT_THAT(error(3, {"--parallel.tensor=2"}), HasSubstr("the job has 3 ranks: start a multiple of 2"));
   EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current"}),
               AllOf(HasSubstr("precision.fp8 is current"), HasSubstr("not built yet")));
+}
+
+TEST(Schedule, ShowsStagesAndTimes) {
+  const TemporaryDirectory folder;
+  const auto show = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"schedule", SmallRun::get().config(), "--model.layers=8"};
+    command.insert(command.end(), more.begin(), more.end());
+    return partita(command);
+  };
+  // 12 samples in micro-batches of 2: six.
+  const Result r = show({"--parallel.pipeline=2", "--svg", (folder / "s.svg").string()});
+  ASSERT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.output, AllOf(HasSubstr("stage 0 on rank 0: embedding, layers 0-"), HasSubstr(", head\n"),
+                              HasSubstr("1f1b, 2 ranks, 6 micro-batches"), HasSubstr("rank 0  F0"),
+                              HasSubstr("rank 0 holds activations of 2 stages and micro-batches at most")));
+  EXPECT_THAT(read_file(folder / "s.svg"), testing::StartsWith("<svg"));
+  for (const char* schedule :
+       {"gpipe", "interleaved", "looped_bfs", "zb_h1", "interleaved_zero_bubble", "zbv", "dual_pipe_v"}) {
+    const Result other =
+        show({"--parallel.pipeline=2", std::string("--parallel.schedule=") + schedule, "--ranks", "4"});
+    EXPECT_EQ(other.code, 0) << other.error;
+    EXPECT_THAT(other.output, HasSubstr(std::string(schedule) + ", 2 ranks, 3 micro-batches"));
+  }
+  EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a schedule has at least two ranks"));
+  EXPECT_EQ(show({}).code, 1);
+  EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error, HasSubstr("--ranks 3 is no multiple"));
 }
 
 }  // namespace

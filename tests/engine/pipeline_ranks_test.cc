@@ -149,8 +149,8 @@ TEST(Pipeline, EvaluatesAsOneProcess) {
       }
 }
 
-// Weight gradients of a chunk are computed in the order of the micro-batches, whatever the schedule: the same bits as one
-// stage with the same micro-batches, except where ranks sum (norm and clipping, a tied table).
+// Weight gradients of a chunk are computed in the order of the micro-batches, whatever the schedule: the same bits as
+// one stage with the same micro-batches, except where ranks sum (norm and clipping, a tied table).
 TEST(Pipeline, SchedulesChangeNoBit) {
   const auto self = test_world().self();
   const int ranks = test_world().size();

@@ -1,4 +1,5 @@
-// Shared by the tests of engines on several ranks: the groups of a job, and the single-process run that every stage is compared with.
+// Shared by the tests of engines on several ranks: the groups of a job, and the single-process run that every stage is
+// compared with.
 //
 //   Groups groups;
 //   const std::vector<StepResult> expected = reference(c, *groups.self, 8);

@@ -20,8 +20,8 @@ class MeshLayout {
  public:
   struct Sizes {
     int data = 1, tensor = 1, pipeline = 1;
-    int kv_heads =
-        0;  // of the model: with more tensor-parallel ranks than these, several hold the same one; 0: as many
+    // Of the model: with more tensor-parallel ranks than these, several hold the same one. 0: at least as many.
+    int kv_heads = 0;
   };
   struct Position {
     int data = 0, tensor = 0, pipeline = 0;

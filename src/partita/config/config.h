@@ -149,9 +149,9 @@ struct ParallelConfig {
   int64_t zero_stage = 0;  // 0: nothing sharded; 1: optimizer states; 2: also gradients; 3: also weights
   int64_t data = 0;        // data-parallel ranks; 0: all that tensor parallelism leaves
   int64_t tensor = 1;      // ranks that compute each layer together
-  Switch sequence =
-      Switch::automatic;  // with tensor: split the rows between the linears too; automatic: if they divide
-  int64_t pipeline = 1;   // ranks that each compute a range of layers, for micro-batches in turn
+  // With tensor: split the rows between the linears, too; automatic: if the ranks divide them.
+  Switch sequence = Switch::automatic;
+  int64_t pipeline = 1;  // ranks that each compute a range of layers, for micro-batches in turn
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;  // of the pipeline
   int64_t virtual_stages = 0;                                 // ranges of layers per rank; 0: what the schedule needs
   int64_t layers_per_collective = 0;  // gathered and reduced together; 0: as many as hold about 30M elements

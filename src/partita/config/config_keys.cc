@@ -201,10 +201,12 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
              "0: every rank holds everything; 1: optimizer states are sharded; 2: also gradients; 3: also weights")
       .field("data", p.data, at_least(0), "data-parallel ranks; 0: all that tensor parallelism leaves")
       .field("tensor", p.tensor, at_least(1),
-             "tensor-parallel ranks, which compute each layer together; consecutive ranks, which should be on one machine")
-      .choice("sequence", p.sequence,
-              "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; auto: if "
-              "the ranks divide the tokens of a micro-batch")
+             "tensor-parallel ranks, which compute each layer together; consecutive ranks, which should be on one "
+             "machine")
+      .choice(
+          "sequence", p.sequence,
+          "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; "
+          "auto: if the ranks divide the tokens of a micro-batch")
       .field("pipeline", p.pipeline, at_least(1),
              "pipeline ranks, each of which computes a range of layers for one micro-batch after the other")
       .choice(

@@ -27,8 +27,9 @@ class Activations {
   [[nodiscard]] static TemporaryBytes temporary_bytes(std::span<const std::unique_ptr<Block>> blocks, const Shape&,
                                                       std::span<const BlockRecompute> recompute, int64_t width, DType,
                                                       const TensorSplit& = {});
-  // width, dtype: of the residual stream, of which this rank has TensorSplit::stream_rows. kept[slot * blocks + block]: memory for what the block saves, at least
-  // kept_bytes; undefined if that is 0, or if the slot is not used by the block.
+  // width, dtype: of the residual stream, of which this rank has TensorSplit::stream_rows. kept[slot * blocks + block]:
+  // memory for what the block saves, at least kept_bytes; undefined if that is 0, or if the block does not use the
+  // slot.
   Activations(std::span<const std::unique_ptr<Block>> blocks, const Shape&, std::span<const BlockRecompute> recompute,
               std::span<const at::Tensor> kept, int64_t width, DType, at::Device = at::kCPU, const TensorSplit& = {});
 

@@ -17,7 +17,8 @@ namespace partita {
 struct PipelineStage {
   internal::PipelineShape shape;  // one rank and one chunk: no pipeline
   int rank = 0;
-  // First of this rank's blocks in each chunk, then their number; chunks in the order of their stages. Empty: one chunk.
+  // First of this rank's blocks in each chunk, then their number; chunks are in the order of their stages. Empty: one
+  // chunk.
   std::vector<int> chunks;
   std::vector<bool> trains_below;  // [chunk]: an earlier stage has trained parameters; empty: none has
   // Whether the gradients of a residual's two parts differ between stages: with dropout on it.

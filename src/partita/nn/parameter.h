@@ -50,8 +50,8 @@ struct ParameterSpec {
   Split split = Split::none;
   std::vector<ParameterPart> parts;  // cover all rows, in order; empty: one part
   std::vector<LocalBox> local;       // what this rank holds, one box per part (nn/split.h); empty: everything
-  // With pipeline parallelism, a table that the first and the last stage both hold, on different ranks. The first counts
-  // and stores it.
+  // With pipeline parallelism, a table that the first and the last stage both hold, on different ranks. The first stage
+  // counts and stores it.
   enum class Copy : uint8_t { none, first, second } stage_copy = Copy::none;
 
   [[nodiscard]] int64_t count() const {  // elements

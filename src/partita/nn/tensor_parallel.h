@@ -24,7 +24,8 @@ class TensorParallel {
   // All rows [rows, C] of x [stream rows, C]: x itself, or gathered into `memory`, which holds at least rows * C
   // elements of x's dtype.
   [[nodiscard]] at::Tensor gather_rows(const at::Tensor& x, const at::Tensor& memory, int64_t rows) const;
-  // out [stream rows, C] = these rows of the sum over ranks of partial [rows, C]. If rows are not split, out is partial.
+  // out [stream rows, C] = these rows of the sum over ranks of partial [rows, C]. If rows are not split, out is
+  // partial.
   void sum_rows(const at::Tensor& out, const at::Tensor& partial) const;
   // all [ranks, n] <- own [n] of every rank.
   void gather(const at::Tensor& all, const at::Tensor& own) const;

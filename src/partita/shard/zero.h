@@ -10,7 +10,8 @@ struct Zero {
   Communicator* shard;    // ranks that each hold a slice of a unit
   Communicator* replica;  // ranks that hold the same slice
   Sharding sharding;      // ranks and replicas equal the sizes of both
-  // Ranks that compute each block together, and those of them that hold the same key/value heads. Null: this rank alone.
+  // Ranks that compute each block together, and those of them that hold the same key/value heads. Null: this rank
+  // alone.
   Communicator *tensor = nullptr, *key_value = nullptr;
   // Stages of a pipeline, and its first and last one, where this rank has one of these. Null: no pipeline.
   Communicator *pipeline = nullptr, *ends = nullptr;

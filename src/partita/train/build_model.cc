@@ -21,8 +21,7 @@ bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks,
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
         "kernels.cuda_graph is true on {} with {} rank{}, ZeRO stage {}{}: a step can be recorded on a GPU, by one "
-        "rank "
-        "that gathers no weights (stages 0-2), without offload; use auto",
+        "rank that gathers no weights (stages 0-2), without offload; use auto",
         on_gpu ? "a GPU" : "the CPU", ranks, ranks == 1 ? "" : "s", c.parallel.zero_stage,
         offloads ? " and offload" : "");
   if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;

@@ -19,23 +19,27 @@ PipelineShape shape_of(const Config& c, int64_t micro_batches) {
 
 }  // namespace
 
-std::vector<int> stage_blocks(const Config& c) {
+std::vector<double> block_times(const Config& c) {
   const ModelConfig& m = c.model;
-  const int stages = static_cast<int>(c.parallel.pipeline * pipeline_chunks(c));
   ModelConfig without_head = m;
   without_head.vocab_size = 1;
-  const auto length = c.train.sequence_length;
-  const double layer = training_flops(without_head, length, AttentionCount::causal) / static_cast<double>(m.layers);
+  const double layer =
+      training_flops(without_head, c.train.sequence_length, AttentionCount::causal) / static_cast<double>(m.layers);
   std::vector<double> times(static_cast<size_t>(m.layers) + 2, 1.0);
   times.front() = 0;
   times.back() = 6.0 * static_cast<double>(m.hidden_size) * static_cast<double>(m.vocab_size) / layer;
+  return times;
+}
+
+std::vector<int> stage_blocks(const Config& c) {
+  const std::vector<double> times = block_times(c);
+  const int64_t stages = c.parallel.pipeline * pipeline_chunks(c);
   if (stages > std::ssize(times))
     fail(
         "parallel.pipeline {} x {} chunks are {} stages, the model has {} blocks (embedding, {} layers, head): use "
         "fewer",
-        c.parallel.pipeline, pipeline_chunks(c), stages, times.size(), m.layers);
-  std::vector<int> first = balance_stages(times, stages).first;
-  return first;
+        c.parallel.pipeline, pipeline_chunks(c), stages, times.size(), c.model.layers);
+  return balance_stages(times, static_cast<int>(stages)).first;
 }
 
 PipelineStage training_stage(const Config& c, int64_t ranks, int rank,

@@ -13,8 +13,10 @@
 
 namespace partita::internal {
 
-// Stages of about equal time: layers count 1, the head as many layers as have its FLOPs, the embedding nothing. Error:
-// fewer blocks than stages.
+// Modelled time of each block, in layers: the head takes as much as the layers with its FLOPs, the embedding nothing.
+[[nodiscard]] std::vector<double> block_times(const Config&);
+
+// Stages of about equal modelled time. Error: fewer blocks than stages.
 [[nodiscard]] std::vector<int> stage_blocks(const Config&);
 
 // Of a rank of the pipeline in a job of `ranks`. frozen: which parameters are not trained.
