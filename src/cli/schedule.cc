@@ -47,7 +47,8 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   if (c.parallel.pipeline < 2)
     fail("parallel.pipeline is {}: a schedule has at least two ranks, add --parallel.pipeline=2", c.parallel.pipeline);
   const int64_t least = c.parallel.tensor * c.parallel.pipeline, ranks = a.ranks > 0 ? a.ranks : least;
-  if (ranks % least != 0) fail("--ranks {} is no multiple of parallel.tensor x pipeline: {}", ranks, least);
+  if (ranks % least != 0)
+    fail("--ranks {} is not a multiple of parallel.tensor x parallel.pipeline, which is {}", ranks, least);
   const PipelineShape shape{.schedule = c.parallel.schedule,
                             .ranks = static_cast<int>(c.parallel.pipeline),
                             .chunks = static_cast<int>(pipeline_chunks(c)),

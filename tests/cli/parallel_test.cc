@@ -125,7 +125,8 @@ TEST(Schedule, ShowsStagesAndTimes) {
   }
   EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a schedule has at least two ranks"));
   EXPECT_EQ(show({}).code, 1);
-  EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error, HasSubstr("--ranks 3 is no multiple"));
+  EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error,
+              HasSubstr("--ranks 3 is not a multiple of parallel.tensor x parallel.pipeline, which is 2"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "partita/models/model.h"
+#include "partita/train/build_model.h"
 #include "tests/support/error_message.h"
 
 namespace partita::internal {
@@ -58,6 +59,19 @@ TEST(Stages, DivideTheModel) {
     }
     EXPECT_EQ(found, expected);
   }
+}
+
+// memory.recompute_full_layers counts layers of the model, wherever they are.
+TEST(Stages, ShareTheFirstLayers) {
+  Config c = config(8, 2, 10);  // layers 0-3, then 4-7
+  EXPECT_EQ(own_layers_below(c, 0, 3), 3);
+  EXPECT_EQ(own_layers_below(c, 1, 3), 0);
+  EXPECT_EQ(own_layers_below(c, 0, 6), 4);
+  EXPECT_EQ(own_layers_below(c, 1, 6), 2);
+  EXPECT_EQ(own_layers_below(c, 1, 8), 4);
+  EXPECT_EQ(own_layers_below(config(8, 1, 10), 0, 6), 6);
+  c.memory.recompute_full_layers = 6;
+  EXPECT_EQ(training_options(c, 2, at::kCPU, {.pipeline = 1}).full_recompute_layers, 2);
 }
 
 TEST(Stages, KnowWhatIsTrainedBelow) {

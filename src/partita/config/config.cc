@@ -54,7 +54,7 @@ void validate_tensor(const Config& c) {
         rows, tensor, tensor);
 }
 
-void validate_pipeline(const Config& c) {
+void validate_pipeline(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
   if (p.pipeline == 1) return;
   const PipelineSchedule s = p.schedule;
@@ -62,11 +62,10 @@ void validate_pipeline(const Config& c) {
       s != PipelineSchedule::looped_bfs)
     fail("parallel.schedule is {}: schedules that delay weight gradients are not built yet, use 1f1b or interleaved",
          name_of(s));
-  const int64_t micro_batches = c.train.global_batch / std::max<int64_t>(c.train.micro_batch, 1);
   check_shape({.schedule = s,
                .ranks = static_cast<int>(p.pipeline),
                .chunks = static_cast<int>(pipeline_chunks(c)),
-               .micro_batches = static_cast<int>(std::min<int64_t>(micro_batches, 1))});
+               .micro_batches = static_cast<int>(accumulation_steps(c, ranks))});
   const int64_t stages = p.pipeline * pipeline_chunks(c);
   if (stages > c.model.layers)
     fail("parallel.pipeline {} x {} stages per rank are {} stages, the model has {} layers: use fewer", p.pipeline,
@@ -94,7 +93,7 @@ void validate_parallel(const Config& c, int64_t ranks) {
   if (p.sequence == Switch::on && p.tensor == 1)
     fail("parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks");
   validate_tensor(c);
-  validate_pipeline(c);
+  validate_pipeline(c, ranks);
 }
 
 void validate_precision(const Config& c) {

@@ -1,4 +1,5 @@
-// What a rank of a pipeline does in a step, as a list: passes of its chunks over micro-batches, and messages. Pure.
+// The work of a pipeline rank in one step as a list of actions: forward and backward passes of its chunks for each
+// micro-batch, and the messages between them. Pure.
 //
 //   const ActionLists lists = pipeline_actions(shape);             // pipeline/schedules.h
 //   for (const PipelineAction& action : lists[rank]) ...           // F0 F1 B0 F2 B1 B2

@@ -28,8 +28,8 @@ std::vector<Cell> cells_of(const std::vector<Timeline::Span>& spans, int chunks)
 
 size_t column(double time, double scale) { return static_cast<size_t>(std::llround(time * scale)); }
 
-// Columns per unit of time with which each label and a space fit into its cell. Both ends of a cell are rounded, which
-// takes no column from a cell of at least so many.
+// Columns per unit of time at which every label, and a space after it, fits into its cell. Rounding the two ends of a
+// cell does not make it narrower than that.
 double scale_for_labels(const std::vector<std::vector<Cell>>& rows) {
   double scale = 0;
   for (const auto& row : rows)

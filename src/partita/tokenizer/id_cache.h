@@ -137,7 +137,7 @@ class IdCache {
     return &entries_[((key.low ^ key.high * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 >> shift_) * kWays];
   }
 
-  // Whether an entry with the key of `piece` is that of `piece`. In the arena the text is behind the ids.
+  // Whether an entry whose key equals that of `piece` also has its text. In the arena, an entry's text follows its ids.
   [[nodiscard]] bool has_text(const Entry& entry, std::string_view piece) const {
     return !is_long(entry) ||
            std::memcmp(&arena_[static_cast<size_t>(entry.ids[0]) + entry.count], piece.data(), piece.size()) == 0;

@@ -75,7 +75,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .states = c.precision.states,
           .fp32_gradients = c.precision.fp32_gradients,
           .recompute = c.memory.recompute,
-          .full_recompute_layers = static_cast<int>(c.memory.recompute_full_layers),
+          .full_recompute_layers = static_cast<int>(own_layers_below(c, at.pipeline, c.memory.recompute_full_layers)),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
           .tensor = tensor_split(c, at.tensor),
           .pipeline = training_stage(c, ranks, at.pipeline, frozen),

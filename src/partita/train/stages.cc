@@ -42,6 +42,18 @@ std::vector<int> stage_blocks(const Config& c) {
   return balance_stages(times, static_cast<int>(stages)).first;
 }
 
+int64_t own_layers_below(const Config& c, int rank, int64_t count) {
+  if (c.parallel.pipeline == 1) return count;
+  const StagePlacement placement(shape_of(c, 1));
+  const std::vector<int> first = stage_blocks(c);
+  int64_t own = 0;
+  for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+    const auto s = static_cast<size_t>(placement.stage(rank, chunk));
+    for (int64_t b = first[s]; b < first[s + 1]; ++b) own += b >= 1 && b <= std::min(count, c.model.layers) ? 1 : 0;
+  }
+  return own;
+}
+
 PipelineStage training_stage(const Config& c, int64_t ranks, int rank,
                              const std::function<bool(const ParameterSpec&)>& frozen) {
   PipelineStage stage{.shape = shape_of(c, accumulation_steps(c, ranks)), .rank = rank};

@@ -19,6 +19,9 @@ namespace partita::internal {
 // Stages of about equal modelled time. Error: fewer blocks than stages.
 [[nodiscard]] std::vector<int> stage_blocks(const Config&);
 
+// How many of the first `count` layers of the model the rank has.
+[[nodiscard]] int64_t own_layers_below(const Config&, int rank, int64_t count);
+
 // Of a rank of the pipeline in a job of `ranks`. frozen: which parameters are not trained.
 [[nodiscard]] PipelineStage training_stage(const Config&, int64_t ranks, int rank,
                                            const std::function<bool(const ParameterSpec&)>& frozen);
