@@ -68,6 +68,7 @@ struct EngineCase {
 // The groups of a rank, as in Zero; null: one rank.
 struct ModelGroups {
   Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr;
+  const PipelineEdges* edges = nullptr;
 };
 
 inline ModelConfig model_of(const EngineCase& c) {
@@ -154,7 +155,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .poison = c.poison};
   Zero zero = make_zero(c.stage, self, data);
   zero.tensor = groups.tensor, zero.key_value = groups.key_value;
-  zero.pipeline = groups.pipeline, zero.ends = groups.ends;
+  zero.pipeline = groups.pipeline, zero.ends = groups.ends, zero.edges = groups.edges;
   const EngineMemory predicted = predict_memory(blocks, zero.sharding, options);
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());

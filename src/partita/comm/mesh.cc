@@ -70,6 +70,8 @@ Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chron
   pipeline_ = group("pp", layout_.pipeline_group(world.rank()));
   key_value_ = group("kv", layout_.key_value_group(world.rank()));
   ends_ = group("ends", layout_.ends_group(world.rank()));
+  if (sizes.pipeline > 1)
+    edges_ = std::make_unique<PipelineEdges>(world, layout_.pipeline_group(world.rank()), device, timeout);
 }
 
 Mesh Mesh::alone(World& world, c10::Device device) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "partita/comm/pipeline_edges.h"
 #include "partita/comm/world.h"
 
 namespace partita {
@@ -71,7 +72,9 @@ class Mesh {
   [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }     // "pp"
   [[nodiscard]] Communicator& key_value() const { return key_value_ ? *key_value_ : *self_; }  // "kv"
   [[nodiscard]] Communicator& ends() const { return ends_ ? *ends_ : *self_; }                 // "ends"
-  [[nodiscard]] Communicator& self() const { return *self_; }                                  // this rank alone
+  // The edges between neighboring stages; null: no pipeline.
+  [[nodiscard]] const PipelineEdges* edges() const { return edges_.get(); }
+  [[nodiscard]] Communicator& self() const { return *self_; }  // this rank alone
   [[nodiscard]] Communicator& world() const { return *world_; }
 
  private:
@@ -81,6 +84,7 @@ class Mesh {
   c10::Device device_;
   std::unique_ptr<Communicator> world_, self_;
   std::unique_ptr<Communicator> data_, tensor_, pipeline_, key_value_, ends_;  // null: of this rank alone
+  std::unique_ptr<PipelineEdges> edges_;
 };
 
 }  // namespace partita

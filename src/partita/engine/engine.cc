@@ -40,8 +40,9 @@ std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero
     fail("EngineOptions::pipeline is rank {} of {}, but Zero::pipeline has {} rank{}: both are of the same mesh",
          stage.rank, stage.shape.ranks, ranks, ranks == 1 ? "" : "s");
   if (ranks == 1) return nullptr;
+  PARTITA_CHECK(zero.edges != nullptr, "Zero::pipeline without Zero::edges");
   return std::make_unique<Handover>(stage, plan.handover_buffers, options.tensor.stream_rows(options.shape.rows()),
-                                    options.width, options.compute, options.device, *zero.pipeline, compute);
+                                    options.width, options.compute, options.device, *zero.edges, compute);
 }
 
 std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const EngineOptions& options) {
@@ -224,6 +225,7 @@ void Engine::accumulate_gradients() {
     }
     before = action;
   });
+  if (handover_) handover_->finish();
   parameters_.gradients().finish();
   parameters_.gradients().sum_of_squares(sums_.narrow(0, 0, 1));
   if (scales_) scales_->poison(sums_.narrow(0, 0, 1));
@@ -295,6 +297,7 @@ EvalResult Engine::evaluate(const Batch& batch) {
       handover_->transfer(action);
     else
       forward(c, activations_, action);
+  if (handover_) handover_->finish();
   at::Tensor sums = sums_.to(at::kCPU).clone();
   check_device_values(options_.device);
   sums.data_ptr<double>()[0] = static_cast<double>(valid_tokens(batch.labels));

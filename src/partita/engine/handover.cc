@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 #include "partita/base/error.h"
 #include "partita/device/scalar_type.h"
 
@@ -17,13 +19,14 @@ HandoverUse handover_use(const Action& action, const StagePlacement& placement, 
 }
 
 Handover::Handover(const PipelineStage& stage, int buffers, int64_t rows, int64_t width, DType dtype, at::Device device,
-                   Communicator& pipeline, Stream& compute)
+                   const PipelineEdges& edges, Stream& compute)
     : stage_(stage),
       placement_(stage.placement()),
-      pipeline_(pipeline),
+      edges_(edges),
       compute_(compute),
-      memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))) {
-  for (int b = buffers; b-- > 0;) unused_.push_back(b);
+      memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))),
+      message_(static_cast<size_t>(buffers)) {
+  for (int b = 0; b < buffers; ++b) unused_.push_back(b);
 }
 
 int64_t Handover::bytes(int buffers, int64_t rows, int64_t width, DType dtype) {
@@ -32,9 +35,10 @@ int64_t Handover::bytes(int buffers, int64_t rows, int64_t width, DType dtype) {
 
 int Handover::acquire(const Key& key) {
   PARTITA_CHECK(!unused_.empty(), "all {} buffers between stages are in use", memory_.size(0));
-  const int index = unused_.back();
-  unused_.pop_back();
+  const int index = unused_.front();
+  unused_.pop_front();
   held_[key] = index;
+  compute_.wait(std::exchange(message_[static_cast<size_t>(index)], {}));
   return index;
 }
 
@@ -48,6 +52,7 @@ std::pair<at::Tensor, at::Tensor> Handover::read(const Action& action) {
   if (!handover_use(action, placement_, stage_.rank).reads) return {};
   const auto found = held_.find({action.pass, false, action.chunk, action.micro_batch});
   PARTITA_CHECK(found != held_.end(), "chunk {} has nothing for micro-batch {}", action.chunk, action.micro_batch);
+  compute_.wait(std::exchange(message_[static_cast<size_t>(found->second)], {}));
   const at::Tensor both = buffer(found->second);
   const bool two = action.pass == Pass::forward || stage_.two_gradients;
   return {both[0], both[two ? 1 : 0]};
@@ -76,12 +81,15 @@ void Handover::write(const Action& action, const at::Tensor& sum, const at::Tens
 void Handover::transfer(const Action& action) {
   const bool sends = action.transfer == Transfer::send;
   const Key key{action.pass, sends, action.chunk, action.micro_batch};
-  if (sends) {
-    compute_.wait(pipeline_.send(message(action.pass, held_.at(key)), action.peer, compute_));
-    free(key);
-  } else {
-    compute_.wait(pipeline_.receive(message(action.pass, acquire(key)), action.peer, compute_));
-  }
+  const int index = sends ? held_.at(key) : acquire(key);
+  const at::Tensor parts = message(action.pass, index);
+  message_[static_cast<size_t>(index)] =
+      sends ? edges_.send(parts, action.peer, compute_) : edges_.receive(parts, action.peer, compute_);
+  if (sends) free(key);
+}
+
+void Handover::finish() {
+  for (Event& message : message_) compute_.wait(std::exchange(message, {}));
 }
 
 }  // namespace partita::internal

@@ -3,18 +3,20 @@
 //   handover.read(action)                                   // input of a forward, or gradient for a backward
 //   handover.write(action, sum, branch)                     // what the pass leaves for a neighbor
 //   handover.transfer(action)                               // a message
+//   handover.finish()                                       // at the end of the list
 //
-// Messages are in the order of the actions, and each is waited for: pipeline/messages.h places them such that this
-// neither deadlocks nor needs tags.
+// Messages are in the order of the actions. They run beside the passes: a pass waits for what it reads, and a buffer is
+// written again when it has been sent. pipeline/messages.h places them such that this neither deadlocks nor needs tags.
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
 
-#include "partita/comm/communicator.h"
+#include "partita/comm/pipeline_edges.h"
 #include "partita/device/stream.h"
 #include "partita/engine/pipeline_stage.h"
 #include "partita/nn/block.h"
@@ -30,8 +32,8 @@ struct HandoverUse {
 
 class Handover {
  public:
-  // Of residuals [rows, width]. The communicator and the stream must outlive this object.
-  Handover(const PipelineStage&, int buffers, int64_t rows, int64_t width, DType, at::Device, Communicator& pipeline,
+  // Of residuals [rows, width]. The edges and the stream must outlive this object.
+  Handover(const PipelineStage&, int buffers, int64_t rows, int64_t width, DType, at::Device, const PipelineEdges&,
            Stream& compute);
 
   // The two parts of what the pass reads, which are valid until release; undefined: it reads nothing.
@@ -41,6 +43,7 @@ class Handover {
   // Keeps a copy of what the pass leaves for its neighbor, if there is one. An undefined part is zero.
   void write(const Action&, const at::Tensor& sum, const at::Tensor& branch);
   void transfer(const Action&);
+  void finish();
 
   [[nodiscard]] static int64_t bytes(int buffers, int64_t rows, int64_t width, DType);
   [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(memory_.nbytes()); }
@@ -55,10 +58,11 @@ class Handover {
 
   PipelineStage stage_;
   StagePlacement placement_;
-  Communicator& pipeline_;
+  const PipelineEdges& edges_;
   Stream& compute_;
-  at::Tensor memory_;  // [buffer, 2, rows, width]
-  std::vector<int> unused_;
+  at::Tensor memory_;           // [buffer, 2, rows, width]
+  std::vector<Event> message_;  // [buffer]: the last one from or into it
+  std::deque<int> unused_;      // the longest unused first: the most likely to have been sent
   std::map<Key, int> held_;
 };
 

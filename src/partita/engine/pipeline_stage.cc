@@ -77,7 +77,7 @@ int handover_buffers(const std::vector<Action>& actions, const PipelineStage& st
       held += (use.writes ? 1 : 0) - (use.reads ? 1 : 0);
     most = std::max(most, held);
   }
-  return most;
+  return most + 2;
 }
 
 }  // namespace partita::internal

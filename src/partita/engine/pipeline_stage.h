@@ -43,7 +43,7 @@ namespace partita::internal {
 [[nodiscard]] std::vector<Action> forward_actions(const StagePlacement&, int rank);
 
 // Number of buffers for what passes between stages: outputs and gradients that were computed and not yet sent, or
-// received and not yet used.
+// received and not yet used; and two more, so that the next passes can write while one is sent in each direction.
 [[nodiscard]] int handover_buffers(const std::vector<Action>&, const PipelineStage&);
 
 }  // namespace partita::internal

@@ -14,6 +14,7 @@ Zero make_zero(int stage, const Mesh& mesh) {
   if (mesh.key_value().size() > 1) zero.key_value = &mesh.key_value();
   if (mesh.pipeline().size() > 1) zero.pipeline = &mesh.pipeline();
   if (mesh.ends().size() > 1) zero.ends = &mesh.ends();
+  zero.edges = mesh.edges();
   return zero;
 }
 

@@ -15,6 +15,7 @@ struct Zero {
   Communicator *tensor = nullptr, *key_value = nullptr;
   // Stages of a pipeline, and its first and last one, where this rank has one of these. Null: no pipeline.
   Communicator *pipeline = nullptr, *ends = nullptr;
+  const PipelineEdges* edges = nullptr;  // between neighboring stages
 };
 
 // `self` has one rank. Error: stage not 0 to 3.

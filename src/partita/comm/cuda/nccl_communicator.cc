@@ -364,6 +364,11 @@ Event NcclCommunicator::receive(at::Tensor tensor, int from, Stream& stream) {
   return tensor.is_cpu() ? host_->receive(tensor, from, stream) : message(false, tensor, from, stream);
 }
 
+void NcclCommunicator::progress() {
+  messages_->post();
+  host_->progress();
+}
+
 void NcclCommunicator::barrier() {
   messages_->post();
   host_->barrier();

@@ -57,7 +57,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] Event send(at::Tensor, int to, Stream&) override;
   [[nodiscard]] Event receive(at::Tensor, int from, Stream&) override;
   void barrier() override;
-  void progress() override { host_->progress(); }
+  void progress() override;  // posts deferred messages
 
  private:
   class Messages;
