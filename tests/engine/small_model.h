@@ -54,6 +54,7 @@ struct EngineCase {
   bool delayed_scales = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
+  int64_t least_piece = 1;  // TensorSplit
   bool poison = false;
   Offload offload;
   double dropout = 0.1;
@@ -129,7 +130,10 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
   const ModelConfig model = model_of(c);
   TensorSplit split;
   if (groups.tensor != nullptr)
-    split = {.rank = groups.tensor->rank(), .ranks = groups.tensor->size(), .sequence = c.sequence};
+    split = {.rank = groups.tensor->rank(),
+             .ranks = groups.tensor->size(),
+             .sequence = c.sequence,
+             .least_piece = c.least_piece};
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
   std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split);

@@ -164,6 +164,26 @@ TEST(LocalShape, IsThatOfTheStackedBoxes) {
   EXPECT_TRUE(specs[3].shared());
 }
 
+// Pieces cover all rows once; this rank's own is its part of the stream.
+TEST(TensorSplitRows, PiecesCoverAllRows) {
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int64_t rows = 1; rows <= 40; ++rows) {
+        const TensorSplit split{.rank = rank, .ranks = ranks, .sequence = true, .least_piece = 4};
+        const TensorSplit::Pieces pieces = split.pieces(rows);
+        std::vector<int> covered(static_cast<size_t>(rows), 0);
+        std::vector<RowRun> all = pieces.others;
+        all.push_back(pieces.own);
+        for (const RowRun& run : all)
+          for (int64_t r = run.begin; r < run.begin + run.count; ++r) ++covered[static_cast<size_t>(r)];
+        EXPECT_EQ(covered, std::vector<int>(static_cast<size_t>(rows), 1));
+        if (ranks > 1 && rows % ranks == 0 && rows / ranks >= 4)
+          EXPECT_EQ(pieces.own, (RowRun{split.first_row(rows), split.stream_rows(rows)}));
+        else
+          EXPECT_TRUE(pieces.others.empty());
+      }
+}
+
 TEST(TensorSplitRows, AreEqualPartsWhereRanksDivideThem) {
   const TensorSplit on{.rank = 1, .ranks = 3, .sequence = true}, off{.rank = 1, .ranks = 3};
   EXPECT_EQ(on.stream_rows(12), 4);

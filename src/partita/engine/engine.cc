@@ -29,7 +29,7 @@ std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const Eng
     fail("EngineOptions::tensor is rank {} of {}, but Zero::tensor has {} rank{}: both are of the same mesh",
          options.tensor.rank, options.tensor.ranks, ranks, ranks == 1 ? "" : "s");
   if (ranks == 1) return nullptr;
-  return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor.sequence);
+  return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor);
 }
 
 std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero, const EngineOptions& options,

@@ -60,6 +60,10 @@ enum class DropoutSite : uint8_t { entry, attention, residual };
 // Dropout at a place of the layer, with the probability from its options; of attention: for heads from `first_head` on.
 [[nodiscard]] Dropout layer_dropout(const LayerOptions&, DropoutSite, const Context&, int64_t first_head = 0);
 
+[[nodiscard]] inline at::Tensor rows_of(const at::Tensor& matrix, const RowRun& run) {
+  return matrix.narrow(0, run.begin, run.count);
+}
+
 // Rows of the micro-batch, on all ranks of the tensor-parallel group.
 [[nodiscard]] inline int64_t all_rows(const Context& context) { return context.batch->shape().rows(); }
 

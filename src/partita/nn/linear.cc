@@ -15,10 +15,10 @@ namespace {
 
 // After the layer's own scratch: buffers of adapters, if there are any; those of sequence parallelism; those of fp8.
 enum AdapterScratch : uint8_t { kLow, kWide, kAdapterScratch };
-enum RowScratch : uint8_t { kGathered, kPartial, kRowScratch };
+enum RowScratch : uint8_t { kGathered, kPartial, kReceived, kRowScratch };
 
 int adapter_scratch(const LoraOptions& lora) { return lora.rank > 0 ? kAdapterScratch : 0; }
-int row_scratch(const TensorSplit& tensor) { return tensor.sequence ? kRowScratch : 0; }
+int row_scratch_count(const TensorSplit& tensor) { return tensor.sequence ? kRowScratch : 0; }
 
 // The first elements of a temporary as [rows, columns].
 at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
@@ -33,7 +33,7 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIn
   const std::vector<LocalBox> held = boxes();
   if (next.fp8)
     fp8_.emplace(held.front().box.columns, out(), spec_.measured,
-                 Fp8Linear::Indices{.scratch = scratch_ + adapter_scratch(lora) + row_scratch(tensor_),
+                 Fp8Linear::Indices{.scratch = scratch_ + adapter_scratch(lora) + row_scratch_count(tensor_),
                                     .scales = next.scales,
                                     .linear = linear,
                                     .transposed = next.slot++});
@@ -118,22 +118,52 @@ int64_t Linear::out() const {
   return rows;
 }
 
+at::Tensor Linear::row_scratch(int index, const Context& context) const {
+  if (!tensor_.sequence) return {};
+  return context.scratch[static_cast<size_t>(scratch_ + adapter_scratch(lora_) + index)];
+}
+
+TensorParallel::Gathering Linear::start_gather(const at::Tensor& stream, const Context& context) const {
+  if (context.tensor == nullptr) return {.rows = stream, .complete = {}};
+  return context.tensor->start_gather(stream, row_scratch(kGathered, context), internal::all_rows(context));
+}
+
 at::Tensor Linear::gather_rows(at::Tensor stream, const Context& context) const {
-  if (context.tensor == nullptr) return stream;
-  const int64_t rows = context.batch->shape().rows();
-  if (!context.tensor->split().splits_rows(rows)) return stream;
-  const int index = scratch_ + adapter_scratch(lora_) + kGathered;
-  return context.tensor->gather_rows(stream, context.scratch[static_cast<size_t>(index)], rows);
+  const TensorParallel::Gathering gathering = start_gather(stream, context);
+  if (context.tensor != nullptr) context.tensor->wait(gathering);
+  return gathering.rows;
+}
+
+at::Tensor Linear::gather_rows(const at::Tensor& stream, const Context& context, const UseRows& use) const {
+  const TensorParallel::Gathering gathering = start_gather(stream, context);
+  const at::Tensor& all = gathering.rows;
+  const TensorSplit::Pieces pieces = tensor_.pieces(all.size(0));
+  const bool arrives = all.size(0) != stream.size(0), whole = pieces.others.empty();
+  if (arrives && whole) context.tensor->wait(gathering);
+  use(pieces.own, arrives && !whole ? stream : rows_of(all, pieces.own));
+  if (arrives && !whole) context.tensor->wait(gathering);
+  for (const RowRun& run : pieces.others) use(run, rows_of(all, run));
+  return all;
 }
 
 at::Tensor Linear::partial(const at::Tensor& out, int64_t rows, const Context& context) const {
   if (context.tensor == nullptr || !context.tensor->split().splits_rows(rows)) return out;
-  const int index = scratch_ + adapter_scratch(lora_) + kPartial;
-  return shaped(context.scratch[static_cast<size_t>(index)], rows, out.size(1));
+  return shaped(row_scratch(kPartial, context), rows, out.size(1));
 }
 
-void Linear::sum_rows(const at::Tensor& out, const at::Tensor& partial, const Context& context) {
-  if (context.tensor != nullptr) context.tensor->sum_rows(out, partial);
+std::optional<RowSum> Linear::start_sum(const at::Tensor& partial, const Context& context) const {
+  if (context.tensor == nullptr) return {};
+  return RowSum(*context.tensor, partial, row_scratch(kReceived, context));
+}
+
+void Linear::use_rows(int64_t rows, std::optional<RowSum>& sum, bool send, const Context& context,
+                      const std::function<void(const RowRun&)>& use) {
+  const TensorSplit::Pieces pieces = context.tensor == nullptr ? TensorSplit::Pieces{.own = {0, rows}, .others = {}}
+                                                               : context.tensor->split().pieces(rows);
+  for (const RowRun& run : pieces.others) use(run);
+  if (sum && send && !pieces.others.empty()) sum->others_ready();
+  use(pieces.own);
+  if (sum && send) sum->all_ready();
 }
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
@@ -188,18 +218,32 @@ bool Linear::saves_input(const Context& context, const Saved& saved, bool recomp
 void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Saved& saved, bool recomputing) const {
   const auto parameter = [&](int place) { return w[static_cast<size_t>(place)]; };
   const at::Tensor bias = spec_.bias >= 0 ? parameter(spec_.bias) : at::Tensor();
-  if (by_rows()) x = gather_rows(x, context);
-  const at::Tensor own = by_rows() ? y : partial(y, x.size(0), context);
-  if (is_fp8(x.size(0)))
+  const int64_t rows = context.tensor == nullptr ? x.size(0) : internal::all_rows(context);
+  const at::Tensor own = by_rows() ? y : partial(y, rows, context);
+  std::optional<RowSum> sum;
+  if (!by_rows()) sum = start_sum(own, context);
+  const bool send = adapters_.empty();  // they add to what is sent
+  if (is_fp8(rows)) {
+    if (by_rows()) x = gather_rows(x, context);
     fp8_->forward(own, x, parameter(spec_.weight), bias, context, saved, saves_input(context, saved, recomputing),
                   recomputing);
-  else
-    linear_forward(own, x, parameter(spec_.weight), bias);
+    if (sum && send) sum->all_ready();
+  } else if (by_rows()) {
+    x = gather_rows(x, context, [&](const RowRun& run, const at::Tensor& part) {
+      linear_forward(rows_of(own, run), part, parameter(spec_.weight), bias);
+    });
+  } else {
+    use_rows(rows, sum, send, context, [&](const RowRun& run) {
+      linear_forward(rows_of(own, run), rows_of(x, run), parameter(spec_.weight), bias);
+    });
+  }
   for (const Adapter& adapter : adapters_) {
     linear_forward(saved[adapter.slot], dropped(adapter, x, context), parameter(adapter.a));
     linear_add(own.narrow(1, adapter.begin, adapter.rows), saved[adapter.slot], parameter(adapter.b), lora_.scale);
   }
-  if (!by_rows()) sum_rows(y, own, context);
+  if (!sum) return;
+  if (!send) sum->all_ready();
+  sum->finish(y);
 }
 
 void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) const {
@@ -211,21 +255,36 @@ void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) 
 
 void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context& context, Saved& saved,
                       Grads& grads, at::Tensor d_scale) const {
-  if (by_rows())
-    x = gather_rows(x, context);
-  else
-    d_y = gather_rows(d_y, context);
-  const int64_t rows = x.size(0);
+  const int64_t rows = context.tensor == nullptr ? x.size(0) : internal::all_rows(context);
   const at::Tensor own = by_rows() ? partial(d_x, rows, context) : d_x;
-  if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
   const at::Tensor& weight = w[static_cast<size_t>(spec_.weight)];
+  std::optional<RowSum> sum;
+  if (by_rows()) sum = start_sum(own, context);
+  const bool send = adapters_.empty();  // they add to what is sent
   if (is_fp8(rows)) {
+    (by_rows() ? x : d_y) = gather_rows(by_rows() ? x : d_y, context);
+    if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
     const Target d_w = grads.target(spec_.weight);
     if (!adapters_.empty() && d_w.gradient.defined()) fp8_->save_input(x, context, saved);
     fp8_->backward(own, d_y, weight, d_w, context, saved, std::move(d_scale));
-  } else {
+    if (sum && send) sum->all_ready();
+  } else if (context.tensor == nullptr) {  // d_x may alias x
+    if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
     grads.matmul(spec_.weight, d_y, x);
     linear_backward_input(own, d_y, weight);
+  } else if (by_rows()) {  // x arrives under the matmul of d_x, which is summed under that of the weight
+    const TensorParallel::Gathering gathering = start_gather(x, context);
+    use_rows(rows, sum, send, context,
+             [&](const RowRun& run) { linear_backward_input(rows_of(own, run), rows_of(d_y, run), weight); });
+    if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
+    context.tensor->wait(gathering);
+    x = gathering.rows;
+    grads.matmul(spec_.weight, d_y, x);
+  } else {
+    d_y = gather_rows(d_y, context, [&](const RowRun& run, const at::Tensor& part) {
+      linear_backward_input(rows_of(own, run), part, weight);
+    });
+    grads.matmul(spec_.weight, d_y, x);
   }
   for (const Adapter& adapter : adapters_) {
     const at::Tensor &a = w[static_cast<size_t>(adapter.a)], &b = w[static_cast<size_t>(adapter.b)];
@@ -243,7 +302,9 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
       dropout_add(own, d_dropped, dropout);
     }
   }
-  if (by_rows()) sum_rows(d_x, own, context);
+  if (!sum) return;
+  if (!send) sum->all_ready();
+  sum->finish(d_x);
 }
 
 void add_linear_scratch(const LoraOptions& lora, const LinearIndices& indices, const Shape& shape,
@@ -257,6 +318,7 @@ void add_linear_scratch(const LoraOptions& lora, const LinearIndices& indices, c
     const int64_t split = indices.tensor.splits_rows(rows) ? rows : 0;
     list.push_back({"gathered", {split, sizes.stream}, dtype});
     list.push_back({"partial", {split, sizes.stream}, dtype});
+    list.push_back({"received", {split, sizes.stream}, dtype});
   }
   if (indices.fp8) Fp8Linear::add_scratch(rows, sizes.widest_in, sizes.widest_out, sizes.largest, list);
 }

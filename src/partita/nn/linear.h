@@ -22,6 +22,7 @@
 //   begin_scales(context, saved[kScales]);                    // at the start of each forward
 //   add_norm_forward({..., .amax = qkv.input_amax(context, saved, rows)});
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "partita/nn/block.h"
 #include "partita/nn/fp8_linear.h"
 #include "partita/nn/split.h"
+#include "partita/nn/tensor_parallel.h"
 #include "partita/ops/dropout.h"
 
 namespace partita::internal {
@@ -90,6 +92,9 @@ class Linear {
 
   // The rows of the residual stream that W multiplies, for x of a row split or d_y of a column split: all of them.
   [[nodiscard]] at::Tensor gather_rows(at::Tensor stream, const Context&) const;
+  // The same, and calls use(run, rows) for runs that make up all rows: this rank's own first, while the others arrive.
+  using UseRows = std::function<void(const RowRun&, const at::Tensor&)>;
+  [[nodiscard]] at::Tensor gather_rows(const at::Tensor& stream, const Context&, const UseRows& use) const;
 
   // y [N, out], x [N, in], of which a rank of several has its columns or rows. recomputing: with the scales of the
   // forward pass.
@@ -98,7 +103,7 @@ class Linear {
   void keep_input(at::Tensor x, const Context&, Saved&) const;
   // Recomputes only what backward reads of the adapters, when y is not needed.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
-  // Overwrites d_x [N, in], which may alias x if there are no adapters. d_scale: scale of d_y with amax already
+  // Overwrites d_x [N, in], which may alias x if there are no adapters and no other tensor-parallel ranks. d_scale: scale of d_y with amax already
   // measured; undefined: measured here.
   void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&,
                 at::Tensor d_scale = {}) const;
@@ -116,10 +121,15 @@ class Linear {
   [[nodiscard]] int64_t all_rows() const;  // of W, on all ranks
   [[nodiscard]] int64_t out() const;       // columns of y on this rank
   [[nodiscard]] bool by_rows() const { return spec_.split != Split::columns; }
+  [[nodiscard]] at::Tensor row_scratch(int index, const Context&) const;
+  [[nodiscard]] TensorParallel::Gathering start_gather(const at::Tensor& stream, const Context&) const;
   // Where this rank's partial sum of a result [N, C] in the stream is written: `out` itself if it has all rows.
   [[nodiscard]] at::Tensor partial(const at::Tensor& out, int64_t rows, const Context&) const;
-  // Completes it.
-  static void sum_rows(const at::Tensor& out, const at::Tensor& partial, const Context&);
+  // The sum of it over the ranks; null: this rank computes whole blocks.
+  [[nodiscard]] std::optional<RowSum> start_sum(const at::Tensor& partial, const Context&) const;
+  // Calls use(run) for runs that make up all rows: those of other ranks first, which are sent to them if `send`.
+  static void use_rows(int64_t rows, std::optional<RowSum>&, bool send, const Context&,
+                       const std::function<void(const RowRun&)>& use);
   [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
   // Whether forward in fp8 writes x transposed.
   [[nodiscard]] bool saves_input(const Context&, const Saved&, bool recomputing) const;

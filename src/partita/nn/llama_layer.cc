@@ -80,8 +80,8 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   const int64_t rows = s.rows(), n = layer().tensor.stream_rows(rows), c = layer().width;
   const int64_t qkv = local_.qkv_width(), ffn = local_.ffn_width;
   const DType t = layer().dtype;
-  std::vector<BufferSpec> list = {{"d_h", {qkv_.adapters() + gate_up_.adapters() > 0 ? n : 0, c}, t},
-                                  {"d_activated", {down_.adapters() > 0 ? rows : 0, ffn}, t},
+  std::vector<BufferSpec> list = {{"d_h", {keeps_input(qkv_) || keeps_input(gate_up_) ? n : 0, c}, t},
+                                  {"d_activated", {keeps_input(down_) ? rows : 0, ffn}, t},
                                   {"d_qkv", {s.samples, s.length, qkv}, t},
                                   {"d_attended", {s.samples, s.length, local_.query_width()}, t}};
   const LinearSizes sizes{.stream = c,
@@ -91,6 +91,8 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   add_linear_scratch(options_.lora, places_, s, sizes, t, list);
   return list;
 }
+
+bool LlamaLayer::keeps_input(const Linear& linear) const { return linear.adapters() > 0 || layer().tensor.ranks > 1; }
 
 void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) const {
   const int64_t n = all_rows(context);
@@ -162,11 +164,11 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const OutputBuffers& out = context.outputs;
 
-  // Gradients overwrite activations that are no longer needed; adapters still read the input of their linear.
-  const at::Tensor& d_activated = down_.adapters() > 0 ? scratch[kDActivated] : saved[kActivated];
+  // Gradients overwrite activations that are no longer needed.
+  const at::Tensor& d_activated = keeps_input(down_) ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
-  const at::Tensor& d_h2 = gate_up_.adapters() > 0 ? scratch[kDH] : saved[kH2];
-  const at::Tensor& d_h1 = qkv_.adapters() > 0 ? scratch[kDH] : saved[kH1];
+  const at::Tensor& d_h2 = keeps_input(gate_up_) ? scratch[kDH] : saved[kH2];
+  const at::Tensor& d_h1 = keeps_input(qkv_) ? scratch[kDH] : saved[kH1];
   down_.backward(w, d_activated, d.branch, saved[kActivated], context, saved, grads, d.scale);
   swiglu_backward(d_gate_up, d_activated, saved[kGateUpOut], gate_up_.gradient_amax(context, saved, n));
   gate_up_.backward(w, d_h2, d_gate_up, saved[kH2], context, saved, grads, gate_up_.gradient_scale(context, saved, n));

@@ -15,17 +15,40 @@
 
 namespace partita {
 
+struct RowRun {
+  int64_t begin, count;
+  friend bool operator==(const RowRun&, const RowRun&) = default;
+};
+
 // This rank's place in its tensor-parallel group.
 struct TensorSplit {
   int rank = 0, ranks = 1;
   // Sequence parallelism (V. Korthikanti et al., "Reducing activation recomputation in large transformer models",
   // 2022): between the linears each rank computes an equal part of the rows, if the ranks divide them.
   bool sequence = false;
+  // The matmuls of a linear are made in pieces of at least this many rows, so that their operands and results travel
+  // meanwhile. Shorter matmuls lose more than that gains (GPUs: below about 512 rows).
+  int64_t least_piece = 1024;
 
   // Rows of the residual stream on this rank, for a micro-batch of this many rows, and the first of them.
   [[nodiscard]] int64_t stream_rows(int64_t rows) const { return splits_rows(rows) ? rows / ranks : rows; }
   [[nodiscard]] int64_t first_row(int64_t rows) const { return splits_rows(rows) ? rows / ranks * rank : 0; }
   [[nodiscard]] bool splits_rows(int64_t rows) const { return sequence && ranks > 1 && rows % ranks == 0; }
+
+  // This rank's part of the rows, and those before and after it; all are its own if parts would be too short. The same
+  // with and without sequence parallelism, so that matmuls have the same bits.
+  struct Pieces {
+    RowRun own;
+    std::vector<RowRun> others;
+  };
+  [[nodiscard]] Pieces pieces(int64_t rows) const {
+    const int64_t part = rows / ranks, begin = part * rank, end = begin + part;
+    if (ranks == 1 || rows % ranks != 0 || part < least_piece) return {.own = {0, rows}, .others = {}};
+    Pieces pieces{.own = {begin, part}, .others = {}};
+    if (begin > 0) pieces.others.push_back({0, begin});
+    if (end < rows) pieces.others.push_back({end, rows - end});
+    return pieces;
+  }
 };
 
 }  // namespace partita
