@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -17,13 +18,20 @@ constexpr Pass kF = Pass::forward, kB = Pass::backward;
 constexpr Transfer kNone = Transfer::none, kSend = Transfer::send, kReceive = Transfer::receive;
 
 // All schedules that have no separate weight gradients, on any number of ranks, chunks and micro-batches.
+constexpr std::array kSchedules = {PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b,
+                                   PipelineSchedule::interleaved, PipelineSchedule::looped_bfs,
+                                   PipelineSchedule::zb_h1,       PipelineSchedule::interleaved_zero_bubble,
+                                   PipelineSchedule::zbv,         PipelineSchedule::dual_pipe_v};
+
 template <class Visit>
 void each_shape(Visit visit) {
   for (int ranks = 1; ranks <= 4; ++ranks)
-    for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
-                                            PipelineSchedule::interleaved, PipelineSchedule::looped_bfs})
+    for (const PipelineSchedule schedule : kSchedules)
       for (int chunks = 1; chunks <= 3; ++chunks) {
-        if (chunks > 1 && (schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b)) continue;
+        const bool one = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b ||
+                         schedule == PipelineSchedule::zb_h1;
+        const bool two = schedule == PipelineSchedule::zbv || schedule == PipelineSchedule::dual_pipe_v;
+        if ((one && chunks > 1) || (two && chunks != 2)) continue;
         for (int micro_batches = 1; micro_batches <= 2 * ranks + 1; ++micro_batches)
           visit(PipelineShape{schedule, ranks, chunks, micro_batches});
       }
@@ -65,6 +73,33 @@ TEST(PipelineStage, ListsAreComplete) {
     }
     EXPECT_EQ(sent, received) << name_of(shape.schedule) << ", ranks " << shape.ranks << ", chunks " << shape.chunks
                               << ", micro-batches " << shape.micro_batches;
+  });
+}
+
+// A set of open operands belongs to one chunk, and holds one micro-batch at a time, from its input gradients to its
+// weight gradients; no more wait than are allowed.
+TEST(PipelineStage, OpenGradientsHaveSetsOfTheirOwn) {
+  each_shape([](const PipelineShape& shape) {
+    for (int rank = 0; rank < shape.ranks; ++rank)
+      for (const int most : {-1, 0, 1, 2}) {
+        std::map<int, std::set<int>> chunks_of_set;
+        std::map<int, int> waits;  // by set: the micro-batch
+        for (const Action& a : stage_actions(shape, rank, most)) {
+          EXPECT_EQ(a.open >= 0, a.gradients != Gradients::all);
+          if (a.open < 0) continue;
+          chunks_of_set[a.open].insert(a.chunk);
+          if (a.gradients == Gradients::inputs)
+            EXPECT_TRUE(waits.emplace(a.open, a.micro_batch).second);
+          else
+            EXPECT_EQ(waits.at(a.open), a.micro_batch);
+          if (a.gradients == Gradients::weights) waits.erase(a.open);
+          if (most >= 0) {
+            EXPECT_LE(waits.size(), static_cast<size_t>(most));
+          }
+        }
+        EXPECT_TRUE(waits.empty());
+        for (const auto& [set, chunks] : chunks_of_set) EXPECT_EQ(chunks.size(), 1U) << "set " << set;
+      }
   });
 }
 

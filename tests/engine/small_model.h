@@ -55,6 +55,8 @@ struct EngineCase {
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
   int64_t least_piece = 1;  // TensorSplit
+  bool leaves_operands = true;
+  int open_weights = -1;  // PipelineStage
   bool poison = false;
   Offload offload;
   double dropout = 0.1;
@@ -102,7 +104,8 @@ inline PipelineStage take_stage(const EngineCase& c, const Communicator& pipelin
       .shape = {.schedule = c.schedule, .ranks = pipeline.size(), .chunks = c.chunks, .micro_batches = c.micro_batches},
       .rank = pipeline.rank(),
       .chunks = {0},
-      .two_gradients = c.dropout > 0};
+      .two_gradients = c.dropout > 0,
+      .open_weights = c.open_weights};
   const StagePlacement placement = stage.placement();
   std::vector<std::unique_ptr<Block>> own;
   std::vector<bool> trains;  // [block]
@@ -136,7 +139,8 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
              .least_piece = c.least_piece};
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
-  std::vector<std::unique_ptr<Block>> blocks = make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split);
+  std::vector<std::unique_ptr<Block>> blocks =
+      make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split, c.leaves_operands);
   PipelineStage stage;
   if (groups.pipeline != nullptr) stage = take_stage(c, *groups.pipeline, frozen, blocks);
   const EngineOptions options{.shape = {shape.samples > 0 ? shape.samples : c.samples, shape.length},

@@ -32,6 +32,9 @@ class TestGrads final : public Grads {
   explicit TestGrads(const std::vector<ParameterSpec>& list) : written_(list.size(), 0) {
     for (const ParameterSpec& p : list) gradients.push_back(p.trainable ? reference::nan(p.shape) : at::Tensor());
   }
+  [[nodiscard]] bool trains(int parameter) const override {
+    return gradients.at(static_cast<size_t>(parameter)).defined();
+  }
   Target target(int parameter) override {
     const auto p = static_cast<size_t>(parameter);
     return {gradients.at(p), std::exchange(written_.at(p), 1) != 0};

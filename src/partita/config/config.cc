@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <initializer_list>
 #include <limits>
 #include <string>
@@ -57,12 +58,7 @@ void validate_tensor(const Config& c) {
 void validate_pipeline(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
   if (p.pipeline == 1) return;
-  const PipelineSchedule s = p.schedule;
-  if (s != PipelineSchedule::gpipe && s != PipelineSchedule::one_f_one_b && s != PipelineSchedule::interleaved &&
-      s != PipelineSchedule::looped_bfs)
-    fail("parallel.schedule is {}: schedules that delay weight gradients are not built yet, use 1f1b or interleaved",
-         name_of(s));
-  check_shape({.schedule = s,
+  check_shape({.schedule = p.schedule,
                .ranks = static_cast<int>(p.pipeline),
                .chunks = static_cast<int>(pipeline_chunks(c)),
                .micro_batches = static_cast<int>(accumulation_steps(c, ranks))});
@@ -70,6 +66,7 @@ void validate_pipeline(const Config& c, int64_t ranks) {
   if (stages > c.model.layers)
     fail("parallel.pipeline {} x {} stages per rank are {} stages, the model has {} layers: use fewer", p.pipeline,
          pipeline_chunks(c), stages, c.model.layers);
+  (void)stage_layers(c);
   if (c.memory.offload_optimizer || c.memory.offload_activations > 0)
     fail("memory.offload_{} with parallel.pipeline {}: not built yet, leave one of them out",
          c.memory.offload_optimizer ? "optimizer" : "activations", p.pipeline);
@@ -237,6 +234,37 @@ int64_t pipeline_chunks(const Config& c) {
   if (c.parallel.virtual_stages > 0) return c.parallel.virtual_stages;
   const PipelineSchedule s = c.parallel.schedule;
   return s == PipelineSchedule::gpipe || s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::zb_h1 ? 1 : 2;
+}
+
+std::vector<int64_t> stage_layers(const Config& c) {
+  const std::vector<std::string>& given = c.parallel.stages;
+  if (given.empty()) return {};
+  const int64_t stages = c.parallel.pipeline * pipeline_chunks(c);
+  if (std::ssize(given) != stages)
+    fail("parallel.stages has {} numbers, parallel.pipeline {} x {} ranges of layers per rank are {} stages: one each",
+         given.size(), c.parallel.pipeline, pipeline_chunks(c), stages);
+  std::vector<int64_t> layers;
+  int64_t sum = 0;
+  for (const std::string& text : given) {
+    int64_t count = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc() || end != text.data() + text.size() || count < 0)
+      fail("parallel.stages contains '{}': expected numbers of layers, as in [8, 8]", text);
+    layers.push_back(count);
+    sum += count;
+  }
+  // The embedding is before the first stage's layers, the head after the last one's: only these may have none.
+  for (size_t s = 1; s + 1 < layers.size(); ++s)
+    if (layers[s] == 0) fail("parallel.stages: stage {} has no layer, expected at least 1", s);
+  if (sum != c.model.layers) fail("parallel.stages are {} layers, the model has {}", sum, c.model.layers);
+  return layers;
+}
+
+bool delays_weights(const Config& c) {
+  if (c.parallel.pipeline == 1 || c.parallel.open_weights == 0) return false;
+  const PipelineSchedule s = c.parallel.schedule;
+  return s == PipelineSchedule::zb_h1 || s == PipelineSchedule::interleaved_zero_bubble || s == PipelineSchedule::zbv ||
+         s == PipelineSchedule::dual_pipe_v;
 }
 
 TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {

@@ -154,6 +154,8 @@ struct ParallelConfig {
   int64_t pipeline = 1;  // ranks that each compute a range of layers, for micro-batches in turn
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;  // of the pipeline
   int64_t virtual_stages = 0;                                 // ranges of layers per rank; 0: what the schedule needs
+  std::vector<std::string> stages;    // layers of each range, numbers; empty: balanced by modeled times
+  int64_t open_weights = -1;          // most delayed weight gradients per rank; -1: as the schedule has
   int64_t layers_per_collective = 0;  // gathered and reduced together; 0: as many as hold about 30M elements
   int64_t timeout_seconds = 600;      // a slower collective ends the run and names the missing ranks
 };
@@ -252,6 +254,11 @@ void validate_step(const Config& config, int64_t ranks);
 
 // Stages per rank of the pipeline, with parallel.virtual_stages 0 replaced.
 [[nodiscard]] int64_t pipeline_chunks(const Config& config);
+// parallel.stages: layers of each pipeline stage; empty: not given. Errors: not a number; not one per stage; their sum is
+// not the model's.
+[[nodiscard]] std::vector<int64_t> stage_layers(const Config&);
+// Whether weight gradients of the pipeline are computed later than input gradients.
+[[nodiscard]] bool delays_weights(const Config&);
 
 // Micro-batches per rank and step. Requires a valid config.
 [[nodiscard]] int64_t accumulation_steps(const Config& config, int64_t ranks);

@@ -209,13 +209,18 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
           "auto: if the ranks divide the tokens of a micro-batch")
       .field("pipeline", p.pipeline, at_least(1),
              "pipeline ranks, each of which computes a range of layers for one micro-batch after the other")
-      .choice(
-          "schedule", p.schedule,
-          "order of a pipeline's forward and backward passes: 1f1b; interleaved, with less waiting and more "
-          "messages; gpipe and looped_bfs, which keep the activations of all micro-batches; the others, which delay "
-          "weight gradients, are not supported yet")
+      .choice("schedule", p.schedule,
+              "order of a pipeline's forward and backward passes: 1f1b; interleaved, with less waiting and more "
+              "messages; gpipe and looped_bfs, which keep the activations of all micro-batches; zb_h1, "
+              "interleaved_zero_bubble, zbv and dual_pipe_v, which wait least and delay weight gradients")
       .field("virtual_stages", p.virtual_stages, at_least(0),
-             "ranges of layers per pipeline rank, for interleaved and looped_bfs; 0: 2 for these, else 1")
+             "ranges of layers per pipeline rank; 0: 1 for gpipe, 1f1b and zb_h1, else 2")
+      .field("stages", p.stages,
+             "layers of each range, in order, as in [7, 9]; empty: such that all take the same time, with the head "
+             "counted")
+      .field("open_weights", p.open_weights, at_least(-1),
+             "most micro-batches per rank whose weight gradients are delayed; fewer take less memory and wait more; 0: "
+             "none; -1: as many as the schedule delays")
       .field("layers_per_collective", p.layers_per_collective, at_least(0),
              "layers gathered and reduced together; 0: as many as hold about 30 million elements")
       .field(

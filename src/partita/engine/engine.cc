@@ -65,6 +65,11 @@ std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload*
   return memory;
 }
 
+Zero with_sharding(Zero zero, const Sharding& sharding) {
+  zero.sharding = sharding;
+  return zero;
+}
+
 int64_t valid_tokens(const at::Tensor& labels) {
   const std::span<const int32_t> values(labels.data_ptr<int32_t>(), static_cast<size_t>(labels.numel()));
   return std::ranges::count_if(values, [](int32_t label) { return label != kIgnoredLabel; });
@@ -88,11 +93,12 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
       activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
                    options.width, options.compute, options.device, options.tensor),
+      open_gradients_(plan_.open_bytes, this->blocks(), options.device),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
-      parameters_(plan_.units, zero, parameter_options(plan_, options),
+      parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(plan_, options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
   now_.host.seed = options.seed;
   PARTITA_CHECK(!options.graph || (data.size() == 1 && !tensor_ && !handover_ && !zero.sharding.weights && !copies_),
@@ -179,13 +185,16 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
       if (layer) shared_is_filled = false;
     }
     const std::unique_ptr<Grads> open = parameters_.gradients().open(b);
+    std::unique_ptr<Grads> collected;  // heads and embeddings compute all gradients at once
+    if (action.gradients == Gradients::inputs && traits.kind == BlockKind::layer)
+      collected = open_gradients_.collect(*open, action.open, b, traits.leaves_operands ? &saved : nullptr);
     {
       const TraceSpan span("backward block", b);
-      g = block.backward(w, g, context, saved, *open);
+      g = block.backward(w, g, context, saved, collected ? *collected : *open);
       if (activation_offload_) activation_offload_->after_backward(b);
     }
     parameters_.weights().release();
-    {
+    if (action.gradients == Gradients::all) {
       const TraceSpan span("reduce block", b);
       parameters_.gradients().close(b, action.last);
     }
@@ -194,6 +203,19 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
   if (!handover_) return;
   handover_->release(action);
   handover_->write(action, g.sum, g.branch);
+}
+
+void Engine::weight_gradients(const Action& action) {
+  for (int b = plan_.blocks.end(action.chunk) - 1; b >= plan_.blocks.lowest_backward(action.chunk); --b) {
+    (void)use_weights(b, Pass::backward);  // none, but gathers those of later passes
+    {
+      const TraceSpan span("weight gradients of block", b);
+      open_gradients_.compute(action.open, b, *parameters_.gradients().open(b));
+    }
+    parameters_.weights().release();
+    parameters_.gradients().close(b, action.last);
+    data_.progress();
+  }
 }
 
 int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
@@ -215,6 +237,7 @@ void Engine::accumulate_gradients() {
   Action before{.micro_batch = -1};  // the pass before
   plan_.step.each([&](const Action& action) {
     if (action.transfer != Transfer::none) return handover_->transfer(action);
+    if (action.gradients == Gradients::weights) return weight_gradients(action);
     if (scales_ && action.pass == Pass::forward) scales_->begin();
     Context c = context(static_cast<size_t>(action.micro_batch), activations_, Mode::train);
     if (action.pass == Pass::forward) {
@@ -332,6 +355,7 @@ EngineMemory Engine::memory() const {
     m.activations += activation_offload_->bytes();
     m.host += activation_offload_->host_bytes();
   }
+  m.activations += open_gradients_.bytes();
   m.temporaries = activations_.temporary_bytes() + (handover_ ? handover_->bytes() : 0);
   return m;
 }

@@ -24,6 +24,7 @@
 #include "partita/engine/engine_plan.h"
 #include "partita/engine/handover.h"
 #include "partita/engine/inputs.h"
+#include "partita/engine/open_gradients.h"
 #include "partita/engine/sharded_parameters.h"
 #include "partita/nn/block.h"
 #include "partita/nn/kv_cache.h"
@@ -87,6 +88,8 @@ class Engine {
   void forward(Context&, internal::Activations&, const internal::Action&);
   // follows_forward: the previous pass was the forward of the same chunk and micro-batch.
   void backward(Context&, const internal::Action&, bool follows_forward);
+  // The weight gradients that a backward pass of input gradients left open.
+  void weight_gradients(const internal::Action&);
   // Copies the batch to its input buffers; invalidates the recorded graph if their addresses changed.
   void take(const Batch&, size_t input);
   [[nodiscard]] Context context(size_t input, internal::Activations&, Mode);
@@ -110,6 +113,7 @@ class Engine {
   std::unique_ptr<internal::Copies> copies_;                         // null: nothing is offloaded
   std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: saved activations stay on the device
   internal::Activations activations_;
+  internal::OpenGradients open_gradients_;
   std::unique_ptr<internal::AmaxHistory> scales_;     // null: no fp8, or current scaling
   std::unique_ptr<internal::Activations> inference_;  // for the last shape passed to logits()
   internal::StepMemory now_;

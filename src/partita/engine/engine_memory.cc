@@ -11,7 +11,7 @@ using namespace internal;
 EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding& sharding,
                             const EngineOptions& options) {
   const EnginePlan plan = plan_engine(blocks, sharding, options);
-  EngineMemory m{predict_parameter_memory(plan.units, sharding, parameter_options(plan, options))};
+  EngineMemory m{predict_parameter_memory(plan.units, plan.sharding, parameter_options(plan, options))};
   for (const Lifetime& kept : plan.kept) m.activations += kept.bytes;
   m.shared = plan_arena(plan.kept, plan.gradients).shared_bytes();
   if (plan.activations_on_host) {
@@ -19,6 +19,7 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
     for (size_t b = 0; b < plan.offloaded.size(); ++b)
       if (plan.offloaded[b].leaves) m.host += plan.kept_bytes[b];
   }
+  for (const int64_t bytes : plan.open_bytes) m.activations += bytes;
   m.temporaries = Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute,
                                                options.tensor)
                       .total();

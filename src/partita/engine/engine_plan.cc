@@ -68,6 +68,38 @@ std::vector<BlockRecompute> plan_recompute(std::span<const BlockKind> kinds, con
   return recompute;
 }
 
+StepActions plan_step(const EngineOptions& options) {
+  const PipelineStage& stage = options.pipeline;
+  StepActions step;
+  if (!options.actions.empty())
+    step.actions = options.actions;
+  else if (stage.pipelined())
+    step.actions = stage_actions(stage.shape, stage.rank, stage.open_weights);
+  else
+    step = one_stage(options.micro_batches);
+  return step;
+}
+
+// The blocks of a chunk in each set that its passes use.
+std::vector<int64_t> plan_open_bytes(Blocks blocks, const EnginePlan& plan, const EngineOptions& options) {
+  int sets = 0;
+  for (const Action& action : plan.step.actions) sets = std::max(sets, action.open + 1);
+  std::vector<int64_t> bytes(static_cast<size_t>(sets) * blocks.size(), 0);
+  for (const Action& action : plan.step.actions) {
+    if (action.open < 0) continue;
+    for (int b = plan.blocks.lowest_backward(action.chunk); b < plan.blocks.end(action.chunk); ++b) {
+      const auto block = static_cast<size_t>(b);
+      if (plan.kinds[block] != BlockKind::layer) continue;
+      std::vector<bool> trained;
+      for (const Placement& place : plan.units.blocks[block])
+        trained.push_back(plan.units.units[static_cast<size_t>(place.unit)].trainable);
+      bytes[static_cast<size_t>(action.open) * blocks.size() + block] =
+          bytes_of(blocks[block]->operands(options.shape, plan.recompute[block], options.compute, trained));
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 ParameterOptions parameter_options(const EnginePlan& plan, const EngineOptions& options) {
@@ -81,20 +113,18 @@ ParameterOptions parameter_options(const EnginePlan& plan, const EngineOptions& 
           .device = options.device};
 }
 
-EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOptions& options) {
+EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions& options) {
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
   EnginePlan plan;
+  plan.step = plan_step(options);
+  plan.sharding = given;
+  if (splits_backward(plan.step.actions)) plan.sharding.gradients = false;
+  const Sharding& sharding = plan.sharding;
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
   plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units), options.pipeline);
   const PipelineStage& stage = options.pipeline;
-  if (!options.actions.empty())
-    plan.step.actions = options.actions;
-  else if (stage.pipelined())
-    plan.step.actions = stage_actions(stage.shape, stage.rank);
-  else
-    plan.step = one_stage(options.micro_batches);
   if (!options.actions.empty() || stage.pipelined())
     plan.slots = activation_slots(plan.step.actions, options.micro_batches);
   const std::span<const Action> actions = plan.step.actions;
@@ -110,6 +140,7 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& sharding, const EngineOpti
   plan.forward = plan_uses(plan.units, sharding, block_uses(plan.forward_actions, plan.blocks));
 
   plan.recompute = plan_recompute(plan.kinds, plan.blocks, options);
+  plan.open_bytes = plan_open_bytes(blocks, plan, options);
   plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
   plan.states_on_host = options.training && options.offload.optimizer;
   plan.activations_on_host = options.training && options.offload.activations > 0;

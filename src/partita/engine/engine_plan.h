@@ -26,7 +26,11 @@ struct EnginePlan {
   int slots = 1;                        // activation slots in training
   UsePlan training, forward;            // for the actions of a step; for one forward pass
   std::vector<Action> forward_actions;  // of one micro-batch, without backward
-  int handover_buffers = 0;             // for what passes between pipeline stages
+  // With weight gradients in passes of their own, gradients are reduced when they are complete: until then they are
+  // whole on every rank.
+  Sharding sharding;
+  std::vector<int64_t> open_bytes;  // [set * blocks + block]: operands of open weight gradients
+  int handover_buffers = 0;         // for what passes between pipeline stages
 
   std::vector<BlockRecompute> recompute;  // [block]
   std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch

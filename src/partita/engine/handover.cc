@@ -11,6 +11,7 @@ namespace partita::internal {
 
 HandoverUse handover_use(const Action& action, const StagePlacement& placement, int rank) {
   const int stage = placement.stage(rank, action.chunk), last = placement.stages() - 1;
+  if (action.gradients == Gradients::weights) return {};
   const bool forward = action.pass == Pass::forward;
   const bool reads = forward ? stage > 0 : stage < last, writes = forward ? stage < last : stage > 0;
   const int neighbor = forward ? stage + 1 : stage - 1;

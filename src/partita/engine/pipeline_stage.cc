@@ -21,31 +21,48 @@ Action message(const PipelineAction& a) {
           .peer = a.peer};
 }
 
+Action pass_of(const PipelineAction& a) {
+  return {.pass = a.kind == ActionKind::forward ? Pass::forward : Pass::backward,
+          .micro_batch = a.micro_batch,
+          .chunk = a.chunk,
+          .gradients = a.kind == ActionKind::input_gradient    ? Gradients::inputs
+                       : a.kind == ActionKind::weight_gradient ? Gradients::weights
+                                                               : Gradients::all};
+}
+
 }  // namespace
 
-std::vector<Action> stage_actions(const PipelineShape& shape, int rank) {
+std::vector<Action> stage_actions(const PipelineShape& shape, int rank, int open_weights) {
   ActionLists lists = pipeline_actions(shape);
-  for (ActionList& list : lists) list = cap_open_weights(list, 0);
+  if (open_weights >= 0)
+    for (ActionList& list : lists) list = cap_open_weights(list, open_weights);
   const ActionList list = with_messages(lists, StagePlacement(shape))[static_cast<size_t>(rank)];
   std::vector<Action> actions;
-  for (const PipelineAction& a : list)
-    actions.push_back(is_message(a.kind)
-                          ? message(a)
-                          : Action{.pass = a.kind == ActionKind::forward ? Pass::forward : Pass::backward,
-                                   .micro_batch = a.micro_batch,
-                                   .chunk = a.chunk});
-  // A slot has memory for the blocks of one chunk.
-  int first_slot = 0;
+  for (const PipelineAction& a : list) actions.push_back(is_message(a.kind) ? message(a) : pass_of(a));
+  // Slots and sets have memory for the blocks of one chunk.
+  int first_slot = 0, first_set = 0;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    ActionList own;
-    std::vector<Action*> same;
-    for (size_t i = 0; i < list.size(); ++i)
-      if (list[i].chunk == chunk && !is_message(list[i].kind)) own.push_back(list[i]), same.push_back(&actions[i]);
-    const ActivationSlots slots = assign_slots(own);
+    ActionList own, opened;  // opened: input gradients in place of forwards, so that a set is held from there
+    std::vector<Action*> same, opens;
+    for (size_t i = 0; i < list.size(); ++i) {
+      PipelineAction a = list[i];
+      if (a.chunk != chunk || is_message(a.kind)) continue;
+      own.push_back(a), same.push_back(&actions[i]);
+      if (a.kind == ActionKind::input_gradient)
+        a.kind = ActionKind::forward;
+      else if (a.kind != ActionKind::weight_gradient)
+        continue;
+      opened.push_back(a), opens.push_back(&actions[i]);
+    }
+    const ActivationSlots slots = assign_slots(own), sets = assign_slots(opened);
     for (size_t i = 0; i < own.size(); ++i) same[i]->slot = first_slot + slots.slot[i];
-    const auto last = std::find_if(same.rbegin(), same.rend(), [](Action* a) { return a->pass == Pass::backward; });
+    for (size_t i = 0; i < opened.size(); ++i) opens[i]->open = first_set + sets.slot[i];
+    const auto last = std::find_if(same.rbegin(), same.rend(), [](const Action* a) {
+      return a->pass == Pass::backward && a->gradients != Gradients::inputs;
+    });
     (*last)->last = true;
     first_slot += slots.slots;
+    first_set += sets.slots;
   }
   return actions;
 }

@@ -3,7 +3,7 @@
 //   const PipelineStage stage{.shape = {PipelineSchedule::one_f_one_b, 4, 1, 8}, .rank = 1, .chunks = {0, 3}};
 //   const std::vector<Action> step = stage_actions(stage.shape, stage.rank);
 //
-// The schedules are those of pipeline/schedules.h; their input and weight gradients are computed in one backward pass.
+// The schedules are those of pipeline/schedules.h.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,6 +23,9 @@ struct PipelineStage {
   std::vector<bool> trains_below;  // [chunk]: an earlier stage has trained parameters; empty: none has
   // Whether the gradients of a residual's two parts differ between stages: with dropout on it.
   bool two_gradients = false;
+  // Most micro-batches of this rank whose weight gradients wait at the same time, in schedules that delay them: fewer
+  // take less memory and more waiting; 0: whole backward passes; -1: as many as the schedule has.
+  int open_weights = -1;
   // A parameter that the first and the last stage hold, each on a rank of its own; empty: none.
   std::string tied;
 
@@ -35,9 +38,10 @@ struct PipelineStage {
 
 namespace partita::internal {
 
-// The passes of a step, each chunk with activation slots of its own, and the messages between them: all ranks' lists
-// run to their end even if every send waits for its receive (pipeline/messages.h). Errors: those of check_shape.
-[[nodiscard]] std::vector<Action> stage_actions(const PipelineShape&, int rank);
+// The passes of a step, each chunk with activation slots and sets of open operands of its own, and the messages between
+// them: all ranks' lists run to their end even if every send waits for its receive (pipeline/messages.h). Errors: those
+// of check_shape.
+[[nodiscard]] std::vector<Action> stage_actions(const PipelineShape&, int rank, int open_weights = -1);
 
 // The forward pass of one micro-batch, for evaluation.
 [[nodiscard]] std::vector<Action> forward_actions(const StagePlacement&, int rank);

@@ -34,7 +34,8 @@ int activation_slots(std::span<const Action> actions, int micro_batches) {
   const auto in_chunk = [&](const Action& a) {
     return chunks > 1 ? fmt::format(" in chunk {}", a.chunk) : std::string();
   };
-  std::vector<int> held(static_cast<size_t>(slots), -1);  // [slot]: the micro-batch in it
+  std::vector<int> held(static_cast<size_t>(slots), -1);       // [slot]: the micro-batch in it
+  std::vector<bool> waits(static_cast<size_t>(slots), false);  // [slot]: for its weight gradients
   std::vector<int> forwards(static_cast<size_t>(chunks * micro_batches), 0), backwards = forwards;
   std::vector<int> done(static_cast<size_t>(chunks), 0);
   for (const Action& a : actions) {
@@ -50,11 +51,19 @@ int activation_slots(std::span<const Action> actions, int micro_batches) {
       if (holder != a.micro_batch)
         fail("the backward of micro-batch {}{} finds no forward of it in activation slot {}", a.micro_batch,
              in_chunk(a), a.slot);
-      holder = -1;
-      ++backwards[part(a)];
-      ++done[static_cast<size_t>(a.chunk)];
+      const auto slot = static_cast<size_t>(a.slot);
+      if (waits[slot] != (a.gradients == Gradients::weights))
+        fail("the {} gradients of micro-batch {}{} are computed {}", waits[slot] ? "input" : "weight", a.micro_batch,
+             in_chunk(a), waits[slot] ? "twice" : "before its input gradients");
+      waits[slot] = a.gradients == Gradients::inputs;
+      if (!waits[slot]) {
+        holder = -1;
+        ++backwards[part(a)];
+        ++done[static_cast<size_t>(a.chunk)];
+      }
     }
-    if (a.last != (a.pass == Pass::backward && done[static_cast<size_t>(a.chunk)] == micro_batches))
+    if (a.last != (a.pass == Pass::backward && a.gradients != Gradients::inputs &&
+                   done[static_cast<size_t>(a.chunk)] == micro_batches))
       fail("the action of micro-batch {}{} is {}marked as the last backward", a.micro_batch, in_chunk(a),
            a.last ? "" : "not ");
   }
@@ -64,6 +73,10 @@ int activation_slots(std::span<const Action> actions, int micro_batches) {
            static_cast<int>(i) % micro_batches, in_chunk({.chunk = static_cast<int>(i) / std::max(micro_batches, 1)}),
            forwards[i], backwards[i]);
   return slots;
+}
+
+bool splits_backward(std::span<const Action> actions) {
+  return std::ranges::any_of(actions, [](const Action& a) { return a.gradients != Gradients::all; });
 }
 
 std::vector<BlockUse> block_uses(std::span<const Action> actions, const StepBlocks& blocks) {
@@ -76,7 +89,9 @@ std::vector<BlockUse> block_uses(std::span<const Action> actions, const StepBloc
     else
       for (int b = blocks.end(action.chunk) - 1; b >= blocks.lowest_backward(action.chunk); --b)
         uses.push_back(
-            {.block = b, .pass = Pass::backward, .reads_weights = blocks.backward_reads[static_cast<size_t>(b)]});
+            {.block = b,
+             .pass = Pass::backward,
+             .reads_weights = action.gradients != Gradients::weights && blocks.backward_reads[static_cast<size_t>(b)]});
   }
   return uses;
 }

@@ -18,16 +18,21 @@ namespace partita::internal {
 
 enum class Transfer : uint8_t { none, send, receive };
 
+// Which gradients a backward pass computes: those of weights may follow in a pass of their own.
+enum class Gradients : uint8_t { all, inputs, weights };
+
 struct Action {
   Pass pass = Pass::forward;
   int micro_batch = 0;
-  int slot = 0;       // holds the micro-batch's activations from its forward to its backward
+  int slot = 0;       // holds the micro-batch's activations from its forward to its last backward
   bool last = false;  // last backward of the chunk in the step: its gradients are complete
   int chunk = 0;      // of this rank's blocks
   // A message in place of a pass. forward: the chunk's output is sent, or its input received; backward: the gradient of
   // its input is sent, or that of its output received.
   Transfer transfer = Transfer::none;
-  int peer = -1;  // of a message: the other rank of the pipeline
+  int peer = -1;                         // of a message: the other rank of the pipeline
+  Gradients gradients = Gradients::all;  // of a backward pass
+  int open = -1;  // inputs, weights: the set of operands that waits in between (engine/open_gradients.h)
 
   friend bool operator==(const Action&, const Action&) = default;
 };
@@ -55,8 +60,8 @@ struct StepActions {
 [[nodiscard]] StepActions one_stage(int micro_batches);
 
 // Number of slots that the actions use. Errors, each naming the action: a chunk and micro-batch without exactly one
-// forward followed by one backward; a slot overwritten before its backward; a last action that is not the chunk's last
-// backward.
+// forward followed by one backward, or by its input and then its weight gradients; a slot overwritten before that; a
+// last action that is not the chunk's last backward.
 [[nodiscard]] int activation_slots(std::span<const Action>, int micro_batches);
 
 struct StepBlocks {
@@ -75,7 +80,10 @@ struct StepBlocks {
   }
 };
 
-// One use per block and action, in order.
+// Whether some weight gradients are computed in passes of their own.
+[[nodiscard]] bool splits_backward(std::span<const Action>);
+
+// One use per block and action, in order. A pass of weight gradients reads no weights.
 [[nodiscard]] std::vector<BlockUse> block_uses(std::span<const Action>, const StepBlocks&);
 
 // Positions of block uses in the list returned by block_uses.

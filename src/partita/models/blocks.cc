@@ -25,6 +25,7 @@ LayerOptions layer_options(const ModelConfig& config, int64_t index, const Block
           .attention_dropout = static_cast<float>(config.attention_dropout),
           .dtype = build.compute,
           .fp8 = build.fp8,
+          .leaves_operands = build.leaves_operands,
           .tensor = build.tensor};
 }
 

@@ -15,6 +15,7 @@ struct BlockBuild {
   at::Device device = at::kCPU;
   bool fp8 = false;
   TensorSplit tensor;
+  bool leaves_operands = false;  // BlockTraits
 };
 
 [[nodiscard]] EmbeddingOptions embedding_options(const ModelConfig&, const BlockBuild&);

@@ -22,14 +22,19 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 }  // namespace
 
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
-                                                at::Device device, bool fp8, const TensorSplit& tensor) {
+                                                at::Device device, bool fp8, const TensorSplit& tensor,
+                                                bool leaves_operands) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
   if (fp8 && compute != DType::bf16) fail("fp8 needs compute in bf16, not {}: use precision bf16", name_of(compute));
   if (fp8) check_fp8_device(device);
-  const BlockBuild build{
-      .compute = compute, .lora = options_of(lora, config.kind), .device = device, .fp8 = fp8, .tensor = tensor};
+  const BlockBuild build{.compute = compute,
+                         .lora = options_of(lora, config.kind),
+                         .device = device,
+                         .fp8 = fp8,
+                         .tensor = tensor,
+                         .leaves_operands = leaves_operands};
   return config.kind == ModelKind::gpt2 ? make_gpt2(config, build) : make_llama(config, build);
 }
 

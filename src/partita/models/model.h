@@ -13,10 +13,10 @@
 namespace partita {
 
 // fp8: the layers' linears use fp8 matmuls (ops/fp8.h); requires compute bf16. `device` holds constants owned by the
-// blocks. tensor: the blocks of one rank of a tensor-parallel group. Errors: those of validate(config) and
+// blocks. tensor: the blocks of one rank of a tensor-parallel group. leaves_operands: see BlockTraits. Errors: those of validate(config) and
 // validate(lora); a vocab_size that is still 0; more tensor-parallel ranks than heads.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig&, DType compute, const LoraConfig& = {},
                                                               at::Device = at::kCPU, bool fp8 = false,
-                                                              const TensorSplit& = {});
+                                                              const TensorSplit& = {}, bool leaves_operands = false);
 
 }  // namespace partita

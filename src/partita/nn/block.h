@@ -90,6 +90,8 @@ struct BlockTraits {
   bool backward_reads_weights = true;  // false: backward gathers no weights
   bool forward_fills_all = true;       // buffers that are not saved still hold after forward what recompute would write
   int64_t fp8_scales = 0;              // tensors quantized to fp8, each with a scale
+  // What backward passes to Grads::matmul from buffers that are saved stays there until the micro-batch's end.
+  bool leaves_operands = false;
 };
 
 class Block {
@@ -101,6 +103,11 @@ class Block {
   [[nodiscard]] virtual std::vector<BufferSpec> saved(const Shape&) const = 0;
   [[nodiscard]] virtual std::vector<BufferSpec> scratch(const Shape&) const = 0;
   [[nodiscard]] virtual BlockTraits traits() const = 0;
+  // Where weight gradients are computed later than input gradients: memory for the operands that
+  // backward passes to Grads::matmul and does not leave in what it saved (BlockTraits::leaves_operands). Default: for
+  // both operands of every matrix, in any order. trained[parameter]; dtype: of compute.
+  [[nodiscard]] virtual std::vector<BufferSpec> operands(const Shape&, BlockRecompute, DType,
+                                                         const std::vector<bool>& trained) const;
 
   virtual Residual forward(Weights, Residual, Context&, Saved&) const = 0;
   virtual void recompute(Weights, Context&, Saved&) const = 0;

@@ -102,6 +102,21 @@ std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
   return list;
 }
 
+std::vector<BufferSpec> Gpt2Layer::operands(const Shape& shape, BlockRecompute recompute, DType dtype,
+                                            const std::vector<bool>& trained) const {
+  for (const Linear* linear : {&qkv_, &output_, &up_, &down_})
+    if (linear->adapters() > 0) return Block::operands(shape, recompute, dtype, trained);
+  const std::vector<BufferSpec> buffers = saved(shape);
+  const auto stays = [&](int slot) { return is_saved(buffers[static_cast<size_t>(slot)], recompute); };
+  std::vector<BufferSpec> list;
+  const int64_t n = shape.rows();
+  down_.add_operands(n, dtype, trained[kDown], false, stays(kActivated), list);
+  up_.add_operands(n, dtype, trained[kUp], false, stays(kH2), list);
+  output_.add_operands(n, dtype, trained[kOutput], false, stays(kAttended), list);
+  qkv_.add_operands(n, dtype, trained[kQkv], false, stays(kH1), list);
+  return list;
+}
+
 at::Tensor Gpt2Layer::branch(const Context& context) const {
   const int64_t n = layer().tensor.stream_rows(all_rows(context)), c = layer().width;
   return context.scratch[kBranch].narrow(0, 0, n * c).view({n, c});

@@ -22,7 +22,8 @@ struct LayerOptions {
   float entry_dropout = 0;  // applied to the input: embedding dropout in layer 0, else residual dropout
   float residual_dropout = 0, attention_dropout = 0;
   DType dtype = DType::fp32;
-  bool fp8 = false;  // fp8 matmuls in the layer's linears, where sizes permit
+  bool fp8 = false;              // fp8 matmuls in the layer's linears, where sizes permit
+  bool leaves_operands = false;  // BlockTraits::leaves_operands, which takes more memory for input gradients
   TensorSplit tensor;
 };
 

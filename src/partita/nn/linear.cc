@@ -174,6 +174,15 @@ void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>&
     list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Recompute::mlp});
 }
 
+void Linear::add_operands(int64_t rows, DType dtype, bool trained, bool d_y_stays, bool x_stays,
+                          std::vector<BufferSpec>& list) const {
+  if (!trained || is_fp8(rows)) return;  // fp8 weight gradients are computed at once
+  const bool gathers = tensor_.splits_rows(rows);
+  const int64_t in = boxes().front().box.columns;
+  if (!d_y_stays || (gathers && !by_rows())) list.push_back({"d_y", {rows, out()}, dtype});
+  if (!x_stays || (gathers && by_rows())) list.push_back({"x", {rows, in}, dtype});
+}
+
 bool Linear::kept_input(const Saved& saved, int input, int64_t rows) const {
   return keeps_transposed(rows) ? fp8_->keeps_transposed(saved) : saved.kept[static_cast<size_t>(input)];
 }

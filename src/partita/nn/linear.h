@@ -90,6 +90,9 @@ class Linear {
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&, int64_t rows) const;
   [[nodiscard]] at::Tensor gradient_amax(const Context&, const Saved&, int64_t rows) const;
 
+  // For Block::operands, of a linear without adapters: d_y and x, unless they stay in what its layer saved.
+  void add_operands(int64_t rows, DType, bool trained, bool d_y_stays, bool x_stays, std::vector<BufferSpec>&) const;
+
   // The rows of the residual stream that W multiplies, for x of a row split or d_y of a column split: all of them.
   [[nodiscard]] at::Tensor gather_rows(at::Tensor stream, const Context&) const;
   // The same, and calls use(run, rows) for runs that make up all rows: this rank's own first, while the others arrive.

@@ -92,7 +92,26 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
   return list;
 }
 
-bool LlamaLayer::keeps_input(const Linear& linear) const { return linear.adapters() > 0 || layer().tensor.ranks > 1; }
+std::vector<BufferSpec> LlamaLayer::operands(const Shape& shape, BlockRecompute recompute, DType dtype,
+                                             const std::vector<bool>& trained) const {
+  for (const Linear* linear : {&qkv_, &output_, &gate_up_, &down_})
+    if (linear->adapters() > 0) return Block::operands(shape, recompute, dtype, trained);
+  const std::vector<BufferSpec> buffers = saved(shape);
+  const auto stays = [&](int slot) {
+    return layer().leaves_operands && is_saved(buffers[static_cast<size_t>(slot)], recompute);
+  };
+  std::vector<BufferSpec> list;
+  const int64_t n = shape.rows();
+  down_.add_operands(n, dtype, trained[kDown], false, stays(kActivated), list);
+  gate_up_.add_operands(n, dtype, trained[kGateUp], stays(kGateUpOut), stays(kH2), list);
+  output_.add_operands(n, dtype, trained[kOutput], false, stays(kAttended), list);
+  qkv_.add_operands(n, dtype, trained[kQkv], false, stays(kH1), list);
+  return list;
+}
+
+bool LlamaLayer::keeps_input(const Linear& linear) const {
+  return linear.adapters() > 0 || layer().tensor.ranks > 1 || layer().leaves_operands;
+}
 
 void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) const {
   const int64_t n = all_rows(context);

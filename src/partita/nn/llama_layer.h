@@ -29,8 +29,12 @@ class LlamaLayer final : public Block {
   [[nodiscard]] std::vector<BufferSpec> saved(const Shape&) const override;
   [[nodiscard]] std::vector<BufferSpec> scratch(const Shape&) const override;
   [[nodiscard]] BlockTraits traits() const override {
-    return {.forward_fills_all = !layer().fp8, .fp8_scales = layer().fp8 ? kLinears * kScalesOfLinear : 0};
+    return {.forward_fills_all = !layer().fp8,
+            .fp8_scales = layer().fp8 ? kLinears * kScalesOfLinear : 0,
+            .leaves_operands = layer().leaves_operands};
   }
+  [[nodiscard]] std::vector<BufferSpec> operands(const Shape&, BlockRecompute, DType,
+                                                 const std::vector<bool>& trained) const override;
   Residual forward(Weights, Residual, Context&, Saved&) const override;
   void recompute(Weights, Context&, Saved&) const override;
   ResidualGrad backward(Weights, ResidualGrad, Context&, Saved&, Grads&) const override;

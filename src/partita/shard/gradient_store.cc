@@ -24,6 +24,10 @@ class GradientStore::BlockGrads final : public Grads {
   BlockGrads(GradientStore& store, int block)
       : store_(store), placements_(store.plan_.blocks[static_cast<size_t>(block)]) {}
 
+  [[nodiscard]] bool trains(int parameter) const override {
+    return store_.trainable(placements_[static_cast<size_t>(parameter)].unit);
+  }
+
   Target target(int parameter) override {
     const Placement place = placements_[static_cast<size_t>(parameter)];
     if (!store_.trainable(place.unit)) return {};

@@ -99,7 +99,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
 
 std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
   return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                                tensor_split(c, at.tensor)),
+                                tensor_split(c, at.tensor), delays_weights(c)),
                     c, at.pipeline);
 }
 

@@ -39,7 +39,13 @@ std::vector<int> stage_blocks(const Config& c) {
         "parallel.pipeline {} x {} chunks are {} stages, the model has {} blocks (embedding, {} layers, head): use "
         "fewer",
         c.parallel.pipeline, pipeline_chunks(c), stages, times.size(), c.model.layers);
-  return balance_stages(times, static_cast<int>(stages)).first;
+  const std::vector<int64_t> given = stage_layers(c);
+  if (given.empty()) return balance_stages(times, static_cast<int>(stages)).first;
+  std::vector<int> first = {0};
+  for (const int64_t layers : given) first.push_back(first.back() + static_cast<int>(layers));
+  for (size_t s = 1; s < first.size(); ++s) ++first[s];  // the embedding
+  ++first.back();                                        // the head
+  return first;
 }
 
 int64_t own_layers_below(const Config& c, int rank, int64_t count) {
@@ -71,6 +77,7 @@ PipelineStage training_stage(const Config& c, int64_t ranks, int rank,
     stage.trains_below.push_back(std::find(trains.begin(), trains.begin() + first[s], true) !=
                                  trains.begin() + first[s]);
   }
+  stage.open_weights = static_cast<int>(c.parallel.open_weights);
   stage.two_gradients = c.model.dropout > 0 || c.model.embedding_dropout > 0;
   if (c.model.has_tied_head() && placement.embedding_rank() != placement.head_rank())
     stage.tied = "embedding.token.weight";
