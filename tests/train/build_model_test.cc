@@ -27,6 +27,10 @@ TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
   EXPECT_FALSE(records_steps(c, kMany, 1, true));
   EXPECT_FALSE(records_steps(c, kFew, 1, false));
   EXPECT_FALSE(records_steps(c, kFew, 2, true));
+  c.parallel.tensor = 2;  // whose collectives are recorded, too
+  EXPECT_TRUE(records_steps(c, kFew, 2, true));
+  EXPECT_FALSE(records_steps(c, kFew, 4, true));
+  c.parallel.tensor = 1;
   c.kernels.cuda_graph = Switch::on;
   EXPECT_TRUE(records_steps(c, kMany, 1, true));
   c.kernels.cuda_graph = Switch::off;
@@ -47,8 +51,8 @@ TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   }
   Config c = small_config();
   c.kernels.cuda_graph = Switch::on;
-  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 rank,"));
-  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 ranks,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 data-parallel rank,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 data-parallel ranks,"));
 }
 
 TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {

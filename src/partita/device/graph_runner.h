@@ -15,7 +15,8 @@ class GraphRunner {
   virtual ~GraphRunner() = default;
   // Runs `work` eagerly the first few times, so that libraries build their plans and memory reaches its final size;
   // then records it, and from then on replays it without calling it, on the same addresses with their current contents.
-  // `work` must use only the current stream, wait for nothing, and leave host state unchanged.
+  // `work` must use only the current stream and streams that it makes wait for it and waits for again, wait for nothing
+  // else, and leave host state unchanged.
   virtual void run(const std::function<void()>& work) = 0;
   // Discards the recording, because addresses or shapes have changed.
   virtual void invalidate() = 0;
