@@ -31,6 +31,9 @@ TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
   EXPECT_TRUE(records_steps(c, kFew, 2, true));
   EXPECT_FALSE(records_steps(c, kFew, 4, true));
   c.parallel.tensor = 1;
+  c.parallel.pipeline = 2;
+  EXPECT_FALSE(records_steps(c, kFew, 2, true));
+  c.parallel.pipeline = 1;
   c.kernels.cuda_graph = Switch::on;
   EXPECT_TRUE(records_steps(c, kMany, 1, true));
   c.kernels.cuda_graph = Switch::off;
@@ -52,7 +55,7 @@ TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   Config c = small_config();
   c.kernels.cuda_graph = Switch::on;
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 data-parallel rank,"));
-  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 data-parallel ranks,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 data-parallel ranks, 1 pipeline stage,"));
 }
 
 TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {

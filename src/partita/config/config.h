@@ -106,7 +106,7 @@ struct MemoryConfig {
 };
 
 struct KernelConfig {
-  Switch cuda_graph = Switch::automatic;   // automatic: for short kernels, without data parallelism
+  Switch cuda_graph = Switch::automatic;   // automatic: for short kernels, where it is possible
   Switch tune_matmul = Switch::automatic;  // automatic: in long runs on a GPU
   std::filesystem::path tuning_file;       // matmul_tuning.json of another run
   bool deterministic = false;              // bitwise reproducible, even where that costs time

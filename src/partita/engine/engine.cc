@@ -101,9 +101,10 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(plan_, options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
   now_.host.seed = options.seed;
-  // NCCL's collectives and messages can be recorded, waiting for what is outside of the recording cannot.
-  PARTITA_CHECK(!options.graph || (data.size() == 1 && !zero.sharding.weights && !copies_),
-                "a step with data-parallel collectives, gathers or offload cannot be recorded");
+  // Events from outside of a recording cannot be waited for in it. A pipeline's receives wait for other ranks while
+  // passes run, but branches of a graph need not run at the same time.
+  PARTITA_CHECK(!options.graph || (data.size() == 1 && !handover_ && !zero.sharding.weights && !copies_),
+                "a step with data-parallel collectives, messages, gathers or offload cannot be recorded");
   record_steps(true);
 }
 

@@ -53,9 +53,9 @@ struct EngineOptions {
   Offload offload;
   bool delayed_scales = false;  // fp8 scales from previous steps (amax_history.h)
   uint64_t seed = 0;            // dropout seed
-  bool graph = false;           // record forward and backward as a CUDA graph and replay it; one data-parallel rank
-  bool training = true;         // false: no gradients or optimizer states; step() must not be called
-  bool poison = false;          // fill evicted weight slots and fresh gradient buffers with NaN
+  bool graph = false;  // record forward and backward as a CUDA graph and replay it; one data-parallel rank, no pipeline
+  bool training = true;  // false: no gradients or optimizer states; step() must not be called
+  bool poison = false;   // fill evicted weight slots and fresh gradient buffers with NaN
 };
 
 struct StepInput {

@@ -18,13 +18,14 @@ using namespace internal;
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
   const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
   const int64_t data = data_ranks(c, ranks);
-  const bool possible = on_gpu && data == 1 && !offloads && c.parallel.zero_stage < 3;
+  const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
-        "kernels.cuda_graph is true on {} with {} data-parallel rank{}, ZeRO stage {}{}: a step can be recorded on "
-        "GPUs, with one data-parallel rank that gathers no weights (stages 0-2), without offload; use auto",
-        on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.zero_stage,
-        offloads ? " and offload" : "");
+        "kernels.cuda_graph is true on {} with {} data-parallel rank{}, {} pipeline stage{}, ZeRO stage {}{}: a step "
+        "can be recorded on GPUs, with one data-parallel rank that gathers no weights (stages 0-2), one pipeline "
+        "stage, and without offload; use auto",
+        on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.pipeline,
+        c.parallel.pipeline == 1 ? "" : "s", c.parallel.zero_stage, offloads ? " and offload" : "");
   if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;
   return possible &&
          graph_pays(parameters_per_layer / c.parallel.tensor, c.train.micro_batch * c.train.sequence_length);
