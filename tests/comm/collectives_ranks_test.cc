@@ -72,6 +72,25 @@ TEST_F(Collectives, AllGatherInPlace) {
   for (int r = 0; r < size_; ++r) EXPECT_TRUE(at::equal(full.slice(0, n * r, n * (r + 1)), numbers(r, n, at::kFloat)));
 }
 
+// As all_to_all, of tensors anywhere; this rank's own row stays as it is if there is none for it.
+TEST_F(Collectives, Exchange) {
+  for (at::ScalarType dtype : kDtypes)
+    for (int64_t n : kSizes)
+      for (const bool own : {false, true}) {
+        const at::Tensor memory =
+            all_->shared_memory(size_ * n * static_cast<int64_t>(at::elementSize(dtype)), at::kCPU);
+        const at::Tensor out = memory.view(dtype).view({size_, n});
+        out.fill_(1);
+        std::vector<at::Tensor> sent = numbers(rank_, n * size_, dtype).view({size_, n}).unbind();
+        if (!own) sent[static_cast<size_t>(rank_)] = at::Tensor();
+        all_->exchange(out, sent, stream_).wait();
+        for (int r = 0; r < size_; ++r)
+          ASSERT_TRUE(at::equal(out[r], r == rank_ && !own ? at::full({n}, 1, dtype)
+                                                           : numbers(r, n * size_, dtype).view({size_, n})[rank_]))
+              << n << " " << dtype;
+      }
+}
+
 TEST_F(Collectives, AllToAll) {
   for (at::ScalarType dtype : kDtypes)
     for (int64_t n : kSizes) {
@@ -269,6 +288,8 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
   expect_error([&] { ignore(all_->reduce_scatter(full.slice(0, 0, 5), full, stream_)); }, "slice overlaps full");
   expect_error([&] { ignore(all_->all_reduce(at::full({2}, true, at::kBool), Reduce::sum, stream_)); }, "no reduction");
   expect_error([&] { ignore(all_->all_to_all(matrix, matrix, stream_)); }, "out overlaps in");
+  expect_error([&] { ignore(all_->exchange(full, std::vector<at::Tensor>(1 + size_, five), stream_)); },
+               "expected one for each of");
   expect_error([&] { ignore(all_->broadcast(five, size_, stream_)); }, "root=");
   expect_error([&] { ignore(all_->send(five, rank_, stream_)); }, "is this rank itself");
   expect_error([&] { ignore(all_->broadcast(at::Tensor(), 0, stream_)); }, "undefined");

@@ -54,12 +54,37 @@ class Check {
         reduce(dtype, Reduce::sum, n);
         reduce(dtype, Reduce::max, n);
         broadcast(dtype, n);
+        exchange_rows(dtype, n, false);
+        exchange_rows(dtype, n, true);
       }
     ring(5);
     ring(3'000'000);
     order();
     errors();
     texts();
+  }
+
+  // Messages of unlike sizes through room that two ranks have made: they arrive in order, and sends do not wait.
+  void messages(NcclCommunicator& pair) {
+    const int other = 1 - pair.rank();
+    (void)pair.reserve_messages(1 << 20, true);
+    bool same = true;
+    for (int round = 0; round < 10; ++round) {
+      std::vector<at::Tensor> sent, got;
+      std::vector<Event> events;
+      for (int i = 0; i < 7; ++i) {
+        const int64_t n = 1 + (i * 37'003 + round * 11) % 262'144;
+        sent.push_back(at::full({n}, 100.0 * pair.rank() + 10 * i + round, busy_.options()));
+        got.push_back(at::zeros({n}, busy_.options()));
+        if (round % 2 == pair.rank()) (void)busy_.matmul(busy_);
+        events.push_back(pair.send(sent.back(), other, stream_));
+        events.push_back(pair.receive(got.back(), other, stream_));
+      }
+      for (const Event& event : events) stream_.wait(event);
+      for (int i = 0; i < 7; ++i)
+        same = same && got[static_cast<size_t>(i)].eq(100.0 * other + 10 * i + round).all().item<bool>();
+    }
+    add(same, "messages through reserved room");
   }
 
   [[nodiscard]] int finish() const {
@@ -103,6 +128,33 @@ class Check {
     const at::Tensor on_in = in.cuda(), on_out = blank(dtype, n * size()).cuda();
     stream_.wait(device_.all_to_all(on_out, on_in, stream_));
     expect_same("all_to_all", on_out, out);
+  }
+
+  // Twenty in a row over the same memory, behind work that delays one rank, with and without memory that ranks share.
+  void exchange_rows(at::ScalarType dtype, int64_t n, bool shared) {
+    if (n == 0) return;
+    const int64_t bytes = n * size() * static_cast<int64_t>(at::elementSize(dtype));
+    const at::Tensor memory = shared ? device_.shared_memory(bytes, at::Device(at::kCUDA, c10::cuda::current_device()))
+                                     : at::empty({bytes}, at::TensorOptions(at::kByte).device(at::kCUDA));
+    const at::Tensor out = memory.view(dtype).view({size(), n});
+    bool same = true;
+    for (int i = 0; i < 20; ++i) {
+      if (i % 5 == host_.rank()) (void)busy_.matmul(busy_);
+      std::vector<at::Tensor> sent, on_device;
+      for (int r = 0; r < size(); ++r) {
+        sent.push_back(random(dtype, n));
+        on_device.push_back(sent.back().cuda());
+      }
+      const at::Tensor expected = blank(dtype, n * size()).view({size(), n});
+      if (i % 2 == 0) {  // this rank's own row stays
+        sent[static_cast<size_t>(host_.rank())] = on_device[static_cast<size_t>(host_.rank())] = at::Tensor();
+        out.copy_(expected);
+      }
+      host_.exchange(expected, sent, cpu_).wait();
+      stream_.wait(device_.exchange(out, on_device, stream_));
+      same = same && at::equal(out.cpu(), expected);
+    }
+    add(same, fmt::format("exchange{} {} [{}]", shared ? " in shared memory" : "", c10::toString(dtype), n));
   }
 
   void scatter(at::ScalarType to, at::ScalarType from, int64_t n) {
@@ -212,6 +264,7 @@ class Check {
   NcclCommunicator& device_;
   CpuStream cpu_;
   CudaStream stream_ = CudaStream::current();
+  at::Tensor busy_ = at::randn({2048, 2048}, at::TensorOptions(at::kFloat).device(at::kCUDA));
   int passed_ = 0, failed_ = 0;
 };
 
@@ -243,6 +296,9 @@ void time_collectives(NcclCommunicator& group, const char* sums) {
     report("all_gather", bytes, share, [&] { return group.all_gather(full, slice, stream); });
     report("reduce_scatter", bytes, share, [&] { return group.reduce_scatter(slice, full, stream); });
     report("  into fp32", bytes, share, [&] { return group.reduce_scatter(wide, full, stream); });
+    const at::Tensor shared = group.shared_memory(bytes, full.device()).view(at::kBFloat16).view({size, n});
+    report("exchange", bytes, share,
+           [&] { return group.exchange(shared, std::vector<at::Tensor>(static_cast<size_t>(size), slice), stream); });
     report("all_reduce", bytes, 2 * share, [&] { return group.all_reduce(full, Reduce::max, stream); });
   }
 }
@@ -283,6 +339,10 @@ int run(const std::string& what) {
   NcclCommunicator device(world.group("dp", ranks), {});
   Check check(*host, device);
   if (what != "time") check.all();
+  if (what != "time" && world.size() == 2) {
+    NcclCommunicator pair(world.group("pair", ranks), {});
+    check.messages(pair);
+  }
   if (what != "check") {
     time_collectives(device, "ordered");
     NcclCommunicator plain(world.group("nccl", ranks), {.ordered_sums = false});

@@ -58,6 +58,21 @@ void check_all_to_all(const Communicator& group, const at::Tensor& out, const at
   if (Extent(out).overlaps(Extent(in))) fail("{}.all_to_all: out overlaps in", group.name());
 }
 
+void check_exchange(const Communicator& c, const at::Tensor& out, const std::vector<at::Tensor>& sent,
+                    at::DeviceType where) {
+  check_tensor(c, "exchange", out, where);
+  if (std::ssize(sent) != c.size() || out.dim() < 1 || out.size(0) != c.size())
+    fail("{}.exchange: {} tensors to send and {} rows, expected one for each of {} ranks", c.name(), sent.size(),
+         out.dim() < 1 ? 0 : out.size(0), c.size());
+  for (int r = 0; r < c.size(); ++r) {
+    const at::Tensor& part = sent[static_cast<size_t>(r)];
+    if (r == c.rank() && !part.defined()) continue;
+    check_tensor(c, "exchange", part, where);
+    if (part.nbytes() * sent.size() != out.nbytes())
+      fail("{}.exchange: {} bytes for rank {}, rows have {}", c.name(), part.nbytes(), r, out.nbytes() / sent.size());
+  }
+}
+
 void check_reduce_scatter(const Communicator& group, const at::Tensor& slice, const at::Tensor& full,
                           at::DeviceType where) {
   check_tensor(group, "reduce_scatter", slice, where);

@@ -10,6 +10,8 @@ void check_all_gather(const Communicator&, const at::Tensor& full, const at::Ten
                       at::DeviceType where = at::kCPU);
 void check_all_to_all(const Communicator&, const at::Tensor& out, const at::Tensor& in,
                       at::DeviceType where = at::kCPU);
+void check_exchange(const Communicator&, const at::Tensor& out, const std::vector<at::Tensor>& sent,
+                    at::DeviceType where = at::kCPU);
 void check_reduce_scatter(const Communicator&, const at::Tensor& slice, const at::Tensor& full,
                           at::DeviceType where = at::kCPU);
 void check_all_reduce(const Communicator&, const at::Tensor&, at::DeviceType where = at::kCPU);

@@ -43,9 +43,19 @@ class Communicator {
   // Point to point; messages between two ranks arrive in order. `to`, `from`: ranks of this group.
   [[nodiscard]] virtual Event send(at::Tensor, int to, Stream&) = 0;
   [[nodiscard]] virtual Event receive(at::Tensor, int from, Stream&) = 0;
+  // row r of out [size, n] <- sent[rank()] [n] of rank r; this rank's own row stays as it is if its tensor is undefined.
+  [[nodiscard]] virtual Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) = 0;
+  // Memory [bytes] of uint8, for the `out` of exchange, at the same place on all ranks: GPUs of one host then copy
+  // beside kernels that fill them. Valid as long as the communicator; given out again when no tensor refers to it.
+  // Collective.
+  [[nodiscard]] virtual at::Tensor shared_memory(int64_t bytes, at::Device) = 0;
+  // Of a group of two: makes room for messages of up to this many bytes, so that GPUs of one host copy them beside
+  // kernels, and send does not wait for receive. Returns the bytes of device memory that this takes. Collective.
+  virtual int64_t reserve_messages(int64_t bytes, bool receives) = 0;
   // Returns when every rank has called it.
   virtual void barrier() = 0;
-  // CPU: drives pending transfers; call between GEMMs and between blocks. Cheap when nothing is pending.
+  // Posts deferred messages; CPU: drives pending transfers. Call between GEMMs and between blocks. Cheap when nothing is
+  // pending.
   virtual void progress() {}
 };
 

@@ -1,5 +1,7 @@
 #include "partita/comm/peer_communicator.h"
 
+#include <ATen/ops/empty.h>
+
 #include <cstring>
 #include <utility>
 
@@ -156,6 +158,27 @@ Event PeerCommunicator::broadcast(at::Tensor tensor, int root, Stream&) {
   };
   return operations_->start(next("broadcast", tensor), {from_parent, to_children});
 }
+
+Event PeerCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) {
+  check_exchange(*this, out, sent);
+  const auto stage = [out, sent](Operation& o) {
+    const size_t bytes = out.nbytes() / sent.size();
+    const auto own = static_cast<size_t>(o.call().group->rank);
+    if (sent[own].defined() && bytes > 0) std::memcpy(data(out) + own * bytes, data(sent[own]), bytes);
+    for_each_peer(*o.call().group, [&](int peer) {
+      o.receive(peer, whole(out).subspan(static_cast<size_t>(peer) * bytes, bytes));
+      o.send(peer, whole(sent[static_cast<size_t>(peer)]));
+    });
+  };
+  return operations_->start(next("exchange", out), {stage});
+}
+
+at::Tensor PeerCommunicator::shared_memory(int64_t bytes, at::Device device) {
+  PARTITA_CHECK(device.is_cpu(), "memory of {} for a group of the host", device.str());
+  return at::empty({bytes}, at::kByte);
+}
+
+int64_t PeerCommunicator::reserve_messages(int64_t, bool) { return 0; }
 
 Event PeerCommunicator::send(at::Tensor tensor, int to, Stream&) {
   check_other(*this, "send", "to", to);

@@ -32,6 +32,9 @@ class PeerCommunicator final : public Communicator {
   [[nodiscard]] Event receive(at::Tensor, int from, Stream&) override;
   void barrier() override;
   void progress() override;
+  [[nodiscard]] Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) override;
+  [[nodiscard]] at::Tensor shared_memory(int64_t bytes, at::Device) override;
+  int64_t reserve_messages(int64_t bytes, bool receives) override;
 
  private:
   [[nodiscard]] Call next(const char* kind, const at::Tensor&);  // undefined: no bytes

@@ -24,12 +24,19 @@ PipelineEdges::PipelineEdges(World& world, const std::vector<int>& ranks, c10::D
     const auto stream = make_stream(device, StreamUse::compute);
     const int other = 1 - edge->rank();
     (sends ? edge->send(first, other, *stream) : edge->receive(first, other, *stream)).wait();
+    in_order_.emplace_back(edge.get(), !sends);
     (sends ? to_[to] : from_[from]) = std::move(edge);
   };
   for (const auto& [a, b] : neighbor_rounds(static_cast<int>(ranks.size()))) {
     connect(a, b);
     connect(b, a);
   }
+}
+
+int64_t PipelineEdges::reserve(int64_t bytes) const {
+  int64_t taken = 0;
+  for (const auto& [edge, receives] : in_order_) taken += edge->reserve_messages(bytes, receives);
+  return taken;
 }
 
 Communicator& PipelineEdges::edge(const Edges& edges, int neighbor) {

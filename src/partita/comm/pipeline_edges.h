@@ -28,6 +28,10 @@ class PipelineEdges {
   PipelineEdges(World& world, const std::vector<int>& ranks, c10::Device device = c10::kCPU,
                 std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
+  // Makes room for messages of up to this many bytes: see Communicator::reserve_messages. Returns the bytes of device
+  // memory that this takes. Collective.
+  int64_t reserve(int64_t bytes) const;
+
   // To, or from, a neighbor, given by its place in `ranks`. As those of Communicator, but never deferred: messages of
   // one direction arrive in order. Error: not a neighbor.
   [[nodiscard]] Event send(const at::Tensor&, int neighbor, Stream&) const;
@@ -37,6 +41,7 @@ class PipelineEdges {
   using Edges = std::map<int, std::unique_ptr<Communicator>>;  // by neighbor
   [[nodiscard]] static Communicator& edge(const Edges&, int neighbor);
   Edges to_, from_;
+  std::vector<std::pair<Communicator*, bool>> in_order_;  // all edges, and whether this rank receives from it
 };
 
 }  // namespace partita

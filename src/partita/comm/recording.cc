@@ -1,5 +1,7 @@
 #include "partita/comm/recording.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -84,6 +86,24 @@ Event RecordingCommunicator::receive(at::Tensor tensor, int from, Stream& stream
   check_tensor(*this, "receive", tensor);
   records_.push_back({"receive", bytes_of(tensor), tensor.scalar_type(), from});
   return inner_ ? inner_->receive(tensor, from, stream) : Event{};
+}
+
+Event RecordingCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream& stream) {
+  check_exchange(*this, out, sent);
+  records_.push_back({"exchange", bytes_of(out), out.scalar_type()});
+  if (inner_) return inner_->exchange(out, sent, stream);
+  for (int r = 0; r < size_; ++r)
+    if (const at::Tensor& part = sent[static_cast<size_t>(r)]; part.defined()) out[r].copy_(part.view_as(out[r]));
+  return {};
+}
+
+at::Tensor RecordingCommunicator::shared_memory(int64_t bytes, at::Device device) {
+  return inner_ ? inner_->shared_memory(bytes, device)
+                : at::empty({bytes}, at::TensorOptions(at::kByte).device(device));
+}
+
+int64_t RecordingCommunicator::reserve_messages(int64_t bytes, bool receives) {
+  return inner_ ? inner_->reserve_messages(bytes, receives) : 0;
 }
 
 void RecordingCommunicator::barrier() {

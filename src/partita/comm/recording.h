@@ -45,6 +45,9 @@ class RecordingCommunicator final : public Communicator {
   [[nodiscard]] Event broadcast(at::Tensor, int root, Stream&) override;
   [[nodiscard]] Event send(at::Tensor, int to, Stream&) override;
   [[nodiscard]] Event receive(at::Tensor, int from, Stream&) override;
+  [[nodiscard]] Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) override;
+  [[nodiscard]] at::Tensor shared_memory(int64_t bytes, at::Device) override;
+  int64_t reserve_messages(int64_t bytes, bool receives) override;
   void barrier() override;
   void progress() override;
 

@@ -29,7 +29,8 @@ std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const Eng
     fail("EngineOptions::tensor is rank {} of {}, but Zero::tensor has {} rank{}: both are of the same mesh",
          options.tensor.rank, options.tensor.ranks, ranks, ranks == 1 ? "" : "s");
   if (ranks == 1) return nullptr;
-  return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor);
+  return std::make_unique<TensorParallel>(*zero.tensor, compute, options.tensor, options.shape.rows(), options.width,
+                                          options.compute, options.device);
 }
 
 std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero, const EngineOptions& options,
@@ -358,7 +359,8 @@ EngineMemory Engine::memory() const {
     m.host += activation_offload_->host_bytes();
   }
   m.activations += open_gradients_.bytes();
-  m.temporaries = activations_.temporary_bytes() + (handover_ ? handover_->bytes() : 0);
+  m.temporaries = activations_.temporary_bytes() + (handover_ ? handover_->bytes() : 0) +
+                  TensorParallel::bytes(options_.tensor, options_.shape.rows(), options_.width, options_.compute);
   return m;
 }
 

@@ -4,6 +4,7 @@
 #include "partita/engine/arena.h"
 #include "partita/engine/engine_plan.h"
 #include "partita/engine/handover.h"
+#include "partita/nn/tensor_parallel.h"
 
 namespace partita {
 using namespace internal;
@@ -23,8 +24,10 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
   m.temporaries = Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute,
                                                options.tensor)
                       .total();
-  m.temporaries += Handover::bytes(plan.handover_buffers, options.tensor.stream_rows(options.shape.rows()),
-                                   options.width, options.compute);
+  m.temporaries +=
+      Handover::bytes(plan.handover_buffers, options.pipeline, options.tensor.stream_rows(options.shape.rows()),
+                      options.width, options.compute, options.device);
+  m.temporaries += TensorParallel::bytes(options.tensor, options.shape.rows(), options.width, options.compute);
   return m;
 }
 

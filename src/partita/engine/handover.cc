@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -26,12 +27,15 @@ Handover::Handover(const PipelineStage& stage, int buffers, int64_t rows, int64_
       edges_(edges),
       compute_(compute),
       memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))),
+      room_bytes_(edges.reserve(2 * rows * width * size_of(dtype))),
       message_(static_cast<size_t>(buffers)) {
   for (int b = 0; b < buffers; ++b) unused_.push_back(b);
 }
 
-int64_t Handover::bytes(int buffers, int64_t rows, int64_t width, DType dtype) {
-  return 2 * buffers * rows * width * size_of(dtype);
+int64_t Handover::bytes(int buffers, const PipelineStage& stage, int64_t rows, int64_t width, DType dtype,
+                        at::Device device) {
+  const int neighbors = std::min(stage.shape.ranks - 1, 2), messages = device.is_cpu() ? 0 : 2 * neighbors;
+  return 2 * (buffers + messages) * rows * width * size_of(dtype);
 }
 
 int Handover::acquire(const Key& key) {

@@ -45,8 +45,9 @@ class Handover {
   void transfer(const Action&);
   void finish();
 
-  [[nodiscard]] static int64_t bytes(int buffers, int64_t rows, int64_t width, DType);
-  [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(memory_.nbytes()); }
+  // Of the buffers, and of the room for messages on a GPU.
+  [[nodiscard]] static int64_t bytes(int buffers, const PipelineStage&, int64_t rows, int64_t width, DType, at::Device);
+  [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(memory_.nbytes()) + room_bytes_; }
 
  private:
   using Key = std::tuple<Pass, bool, int, int>;  // of a pass; to be sent; chunk, micro-batch
@@ -61,6 +62,7 @@ class Handover {
   const PipelineEdges& edges_;
   Stream& compute_;
   at::Tensor memory_;           // [buffer, 2, rows, width]
+  int64_t room_bytes_;          // for messages
   std::vector<Event> message_;  // [buffer]: the last one from or into it
   std::deque<int> unused_;      // the longest unused first: the most likely to have been sent
   std::map<Key, int> held_;

@@ -56,7 +56,7 @@ Residual Embedding::forward(Weights w, Residual, Context& context, Saved&) const
 ResidualGrad Embedding::backward(Weights, ResidualGrad d, Context& context, Saved&, Grads& grads) const {
   at::Tensor d_out = d.branch;
   if (context.tensor != nullptr && context.tensor->split().splits_rows(all_rows(context)))
-    d_out = context.tensor->gather_rows(d_out, context.scratch[kAllRows], all_rows(context));
+    d_out = context.tensor->gather_rows(d_out, all_rows(context));
   embedding_backward(grads.target(kToken), options_.positions > 0 ? grads.target(kPosition) : Target{}, d_out,
                      context.batch->tokens, context.batch->positions, token_rows(), position_rows());
   return {};

@@ -81,14 +81,12 @@ std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   list.push_back({"statistics", {chunk, 3}, DType::fp32});
   list.push_back({"all_statistics", {ranks, chunk, 3}, DType::fp32});
   const int64_t split = tensor.splits_rows(n) ? n : 0;
-  list.push_back({"all_rows", {split, c}, options_.dtype});
   list.push_back({"partial", {split, c}, options_.dtype});
   return list;
 }
 
 at::Tensor Head::all_normed(const Context& context, const Saved& saved) const {
-  if (context.tensor == nullptr || !context.tensor->split().splits_rows(all_rows(context))) return saved[kH];
-  return context.tensor->gather_rows(saved[kH], context.scratch[kAllRows], all_rows(context));
+  return context.tensor == nullptr ? saved[kH] : context.tensor->gather_rows(saved[kH], all_rows(context));
 }
 
 void Head::chunk_loss(const at::Tensor& logits, const at::Tensor& labels, Context& context, bool gradient) const {

@@ -47,8 +47,8 @@ class Head final : public Block {
  private:
   enum Parameter : uint8_t { kTable, kNorm, kNormBias, kEntryBias };  // the last two only with layer norm
   enum Slot : uint8_t { kR, kMean, kRstd, kH };
-  // kStatistics: of a chunk on this rank, then on all ranks; kAllRows, kPartial: with sequence parallelism.
-  enum Scratch : uint8_t { kLogits, kDNormed, kStatistics, kAllStatistics, kAllRows, kPartial };
+  // kStatistics: of a chunk on this rank, then on all ranks; kPartial: with sequence parallelism.
+  enum Scratch : uint8_t { kLogits, kDNormed, kStatistics, kAllStatistics, kPartial };
 
   [[nodiscard]] bool has_norm_bias() const { return options_.norm == NormKind::layer; }
   [[nodiscard]] bool has_entry_bias() const { return !options_.entry_bias_name.empty(); }

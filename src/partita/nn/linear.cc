@@ -15,7 +15,7 @@ namespace {
 
 // After the layer's own scratch: buffers of adapters, if there are any; those of sequence parallelism; those of fp8.
 enum AdapterScratch : uint8_t { kLow, kWide, kAdapterScratch };
-enum RowScratch : uint8_t { kGathered, kPartial, kReceived, kRowScratch };
+enum RowScratch : uint8_t { kPartial, kRowScratch };
 
 int adapter_scratch(const LoraOptions& lora) { return lora.rank > 0 ? kAdapterScratch : 0; }
 int row_scratch_count(const TensorSplit& tensor) { return tensor.sequence ? kRowScratch : 0; }
@@ -118,14 +118,9 @@ int64_t Linear::out() const {
   return rows;
 }
 
-at::Tensor Linear::row_scratch(int index, const Context& context) const {
-  if (!tensor_.sequence) return {};
-  return context.scratch[static_cast<size_t>(scratch_ + adapter_scratch(lora_) + index)];
-}
-
 TensorParallel::Gathering Linear::start_gather(const at::Tensor& stream, const Context& context) const {
   if (context.tensor == nullptr) return {.rows = stream, .complete = {}};
-  return context.tensor->start_gather(stream, row_scratch(kGathered, context), internal::all_rows(context));
+  return context.tensor->start_gather(stream, internal::all_rows(context));
 }
 
 at::Tensor Linear::gather_rows(at::Tensor stream, const Context& context) const {
@@ -148,12 +143,12 @@ at::Tensor Linear::gather_rows(const at::Tensor& stream, const Context& context,
 
 at::Tensor Linear::partial(const at::Tensor& out, int64_t rows, const Context& context) const {
   if (context.tensor == nullptr || !context.tensor->split().splits_rows(rows)) return out;
-  return shaped(row_scratch(kPartial, context), rows, out.size(1));
+  return shaped(context.scratch[static_cast<size_t>(scratch_ + adapter_scratch(lora_) + kPartial)], rows, out.size(1));
 }
 
 std::optional<RowSum> Linear::start_sum(const at::Tensor& partial, const Context& context) const {
   if (context.tensor == nullptr) return {};
-  return RowSum(*context.tensor, partial, row_scratch(kReceived, context));
+  return RowSum(*context.tensor, partial);
 }
 
 void Linear::use_rows(int64_t rows, std::optional<RowSum>& sum, bool send, const Context& context,
@@ -325,9 +320,7 @@ void add_linear_scratch(const LoraOptions& lora, const LinearIndices& indices, c
   }
   if (indices.tensor.sequence) {
     const int64_t split = indices.tensor.splits_rows(rows) ? rows : 0;
-    list.push_back({"gathered", {split, sizes.stream}, dtype});
     list.push_back({"partial", {split, sizes.stream}, dtype});
-    list.push_back({"received", {split, sizes.stream}, dtype});
   }
   if (indices.fp8) Fp8Linear::add_scratch(rows, sizes.widest_in, sizes.widest_out, sizes.largest, list);
 }

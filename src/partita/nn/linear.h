@@ -124,7 +124,6 @@ class Linear {
   [[nodiscard]] int64_t all_rows() const;  // of W, on all ranks
   [[nodiscard]] int64_t out() const;       // columns of y on this rank
   [[nodiscard]] bool by_rows() const { return spec_.split != Split::columns; }
-  [[nodiscard]] at::Tensor row_scratch(int index, const Context&) const;
   [[nodiscard]] TensorParallel::Gathering start_gather(const at::Tensor& stream, const Context&) const;
   // Where this rank's partial sum of a result [N, C] in the stream is written: `out` itself if it has all rows.
   [[nodiscard]] at::Tensor partial(const at::Tensor& out, int64_t rows, const Context&) const;

@@ -1,19 +1,47 @@
 #include "partita/nn/tensor_parallel.h"
 
+#include <ATen/ops/empty.h>
+
+#include <utility>
+#include <vector>
+
 #include "partita/base/error.h"
 #include "partita/comm/received_sum.h"
+#include "partita/device/scalar_type.h"
 
 namespace partita {
 
-TensorParallel::Gathering TensorParallel::start_gather(const at::Tensor& x, const at::Tensor& memory,
-                                                       int64_t rows) const {
-  if (!split_.splits_rows(rows)) return {.rows = x, .complete = {}};
-  const at::Tensor all = memory.view(-1).narrow(0, 0, rows * x.size(1));
-  return {.rows = all.view({rows, x.size(1)}), .complete = group_.all_gather(all, x.view(-1), compute_)};
+TensorParallel::TensorParallel(Communicator& group, Stream& compute, const TensorSplit& split, int64_t rows,
+                               int64_t width, DType dtype, at::Device device)
+    : group_(group), compute_(compute), split_(split) {
+  if (!split.splits_rows(rows)) return;
+  const at::Tensor memory =
+      group.shared_memory(bytes(split, rows, width, dtype), device).view(internal::scalar_type(dtype));
+  gathered_ = memory.narrow(0, 0, rows * width);
+  received_ = memory.narrow(0, rows * width, rows * width);
 }
 
-at::Tensor TensorParallel::gather_rows(const at::Tensor& x, const at::Tensor& memory, int64_t rows) const {
-  const Gathering gathering = start_gather(x, memory, rows);
+int64_t TensorParallel::bytes(const TensorSplit& split, int64_t rows, int64_t width, DType dtype) {
+  return split.splits_rows(rows) ? 2 * rows * width * size_of(dtype) : 0;
+}
+
+at::Tensor TensorParallel::room(const at::Tensor& memory, int64_t rows, const at::Tensor& like) {
+  const int64_t count = rows * like.size(1);
+  if (!memory.defined() || memory.numel() < count || memory.scalar_type() != like.scalar_type())
+    return at::empty({rows, like.size(1)}, like.options());
+  return memory.narrow(0, 0, count).view({rows, like.size(1)});
+}
+
+TensorParallel::Gathering TensorParallel::start_gather(const at::Tensor& x, int64_t rows) const {
+  if (!split_.splits_rows(rows)) return {.rows = x, .complete = {}};
+  const at::Tensor all = room(gathered_, rows, x);
+  return {.rows = all,
+          .complete = group_.exchange(all.view({split_.ranks, -1}),
+                                      std::vector<at::Tensor>(static_cast<size_t>(split_.ranks), x), compute_)};
+}
+
+at::Tensor TensorParallel::gather_rows(const at::Tensor& x, int64_t rows) const {
+  const Gathering gathering = start_gather(x, rows);
   wait(gathering);
   return gathering.rows;
 }
@@ -31,34 +59,28 @@ void TensorParallel::gather(const at::Tensor& all, const at::Tensor& own) const 
   compute_.wait(group_.all_gather(all.view(-1), own.view(-1), compute_));
 }
 
-at::Tensor RowSum::by_rank(const at::Tensor& memory) const {
-  return memory.view(-1).narrow(0, 0, partial_.numel()).view({tensor_->split_.ranks, -1});
-}
+at::Tensor RowSum::by_rank(const at::Tensor& rows) const { return rows.view({tensor_->split_.ranks, -1}); }
 
 void RowSum::others_ready() {
   if (!splits()) return;
-  const at::Tensor sent = by_rank(partial_), received = by_rank(received_);
-  const int ranks = tensor_->split_.ranks, rank = tensor_->split_.rank;
-  for (int i = 1; i < ranks; ++i) {  // each with another peer at a time
-    const int to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
-    events_.push_back(tensor_->group_.send(sent[to], to, tensor_->compute_));
-    events_.push_back(tensor_->group_.receive(received[from], from, tensor_->compute_));
-  }
-  tensor_->group_.progress();  // posts them
+  received_ = TensorParallel::room(tensor_->received_, partial_.size(0), partial_);
+  std::vector<at::Tensor> sent = by_rank(partial_).unbind();
+  sent[static_cast<size_t>(tensor_->split_.rank)] = at::Tensor();
+  complete_ = tensor_->group_.exchange(by_rank(received_), sent, tensor_->compute_);
 }
 
 void RowSum::all_ready() {
   if (!splits())
-    events_.push_back(tensor_->group_.all_reduce(partial_, Reduce::sum, tensor_->compute_));
-  else if (events_.empty())
+    complete_ = tensor_->group_.all_reduce(partial_, Reduce::sum, tensor_->compute_);
+  else if (!complete_)
     others_ready();
 }
 
 void RowSum::finish(const at::Tensor& out) {
-  for (const Event& event : events_) tensor_->compute_.wait(event);
+  tensor_->compute_.wait(*complete_);
+  const int rank = tensor_->split_.rank;
   if (splits())
-    internal::sum_received(out.view(-1), by_rank(received_), by_rank(partial_)[tensor_->split_.rank],
-                           tensor_->split_.rank);
+    internal::sum_received(out.view(-1), by_rank(received_), by_rank(partial_)[rank], rank);
   else
     PARTITA_CHECK(out.data_ptr() == partial_.data_ptr(), "a sum of all rows is made in place");
 }

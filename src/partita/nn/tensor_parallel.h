@@ -1,12 +1,12 @@
 // The collectives of tensor parallelism inside a block (M. Shoeybi et al., "Megatron-LM: training multi-billion
 // parameter language models using model parallelism", 2019), and of sequence parallelism with it (nn/split.h).
 //
-//   at::Tensor x = tensor.gather_rows(h, memory, rows);     // before a linear whose weight is split by rows
+//   at::Tensor x = tensor.gather_rows(h, rows);             // before a linear whose weight is split by rows
 //   tensor.sum_rows(branch, partial);                       // after one whose weight is split by columns
 //
 // Both also in steps, between which matmuls of other rows run:
 //
-//   const TensorParallel::Gathering x = tensor.start_gather(h, memory, rows);
+//   const TensorParallel::Gathering x = tensor.start_gather(h, rows);
 //   ...                                                     // multiplies h, this rank's own rows
 //   tensor.wait(x);                                         // now x.rows holds all
 //
@@ -14,8 +14,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <vector>
+#include <optional>
 
+#include "partita/base/dtype.h"
 #include "partita/comm/communicator.h"
 #include "partita/nn/split.h"
 
@@ -23,21 +24,23 @@ namespace partita {
 
 class TensorParallel {
  public:
-  // Both must outlive this object. `split`: of this rank in the group.
-  TensorParallel(Communicator& group, Stream& compute, const TensorSplit& split)
-      : group_(group), compute_(compute), split_(split) {}
+  // For rows of this width; the group and the stream must outlive this object. `split`: of this rank in the group.
+  // Collective.
+  TensorParallel(Communicator& group, Stream& compute, const TensorSplit& split, int64_t rows, int64_t width, DType,
+                 at::Device);
+  // Memory for what arrives from other ranks.
+  [[nodiscard]] static int64_t bytes(const TensorSplit&, int64_t rows, int64_t width, DType);
 
   [[nodiscard]] const TensorSplit& split() const { return split_; }
 
-  // All rows [rows, C] of x [stream rows, C]: x itself, or gathered into `memory`, which holds at least rows * C
-  // elements of x's dtype.
-  [[nodiscard]] at::Tensor gather_rows(const at::Tensor& x, const at::Tensor& memory, int64_t rows) const;
+  // All rows [rows, C] of x [stream rows, C]: x itself, or gathered into memory that the next gather overwrites.
+  [[nodiscard]] at::Tensor gather_rows(const at::Tensor& x, int64_t rows) const;
   // The same, complete after wait(); until then x must not be overwritten.
   struct Gathering {
     at::Tensor rows;
     Event complete;
   };
-  [[nodiscard]] Gathering start_gather(const at::Tensor& x, const at::Tensor& memory, int64_t rows) const;
+  [[nodiscard]] Gathering start_gather(const at::Tensor& x, int64_t rows) const;
   void wait(const Gathering& gathering) const { compute_.wait(gathering.complete); }
 
   // out [stream rows, C] = these rows of the sum over ranks of partial [rows, C]. If rows are not split, out is
@@ -49,14 +52,17 @@ class TensorParallel {
 
  private:
   friend class RowSum;
+  // `memory`, or where other shapes than that of training need more, memory of its own.
+  [[nodiscard]] static at::Tensor room(const at::Tensor& memory, int64_t rows, const at::Tensor& like);
   Communicator& group_;
   Stream& compute_;
   TensorSplit split_;
+  at::Tensor gathered_, received_;  // elements, shared with the other ranks; undefined: rows are not split
 };
 
 // sum_rows in steps.
 //
-//   RowSum sum(tensor, partial, received);
+//   RowSum sum(tensor, partial);
 //   ...                                 // computes the other ranks' rows of `partial`: TensorSplit::pieces
 //   sum.others_ready();                 // they are sent
 //   ...                                 // computes this rank's own rows
@@ -65,9 +71,8 @@ class TensorParallel {
 //   sum.finish(out);
 class RowSum {
  public:
-  // partial [rows, C]; received: memory for as many elements, if rows are split. Both stay untouched until finish.
-  RowSum(const TensorParallel& tensor, at::Tensor partial, at::Tensor received)
-      : tensor_(&tensor), partial_(std::move(partial)), received_(std::move(received)) {}
+  // partial [rows, C] stays untouched until finish. One sum at a time.
+  RowSum(const TensorParallel& tensor, at::Tensor partial) : tensor_(&tensor), partial_(std::move(partial)) {}
 
   void others_ready();
   void all_ready();
@@ -75,12 +80,12 @@ class RowSum {
 
  private:
   [[nodiscard]] bool splits() const { return tensor_->split().splits_rows(partial_.size(0)); }
-  // Row `rank`: of that rank's part.
-  [[nodiscard]] at::Tensor by_rank(const at::Tensor& memory) const;
+  // [ranks, elements]: row `rank` of a matrix [rows, C] is that rank's part.
+  [[nodiscard]] at::Tensor by_rank(const at::Tensor& rows) const;
 
   const TensorParallel* tensor_;
   at::Tensor partial_, received_;
-  std::vector<Event> events_;
+  std::optional<Event> complete_;
 };
 
 }  // namespace partita

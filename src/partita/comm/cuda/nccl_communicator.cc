@@ -1,6 +1,7 @@
 #include "partita/comm/cuda/nccl_communicator.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
@@ -50,6 +51,13 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
       return ncclInt64;
     default:
       return ncclUint8;
+  }
+}
+
+void wait_for_others(Communicator& host) {
+  try {
+    host.barrier();
+  } catch (const std::exception&) {  // they have ended
   }
 }
 
@@ -143,6 +151,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Opt
     : host_(std::move(host)),
       options_(options),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)),
+      copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)),
       messages_(std::make_shared<Messages>(*this)),
       sent_to_(static_cast<size_t>(host_->size())),
       received_from_(static_cast<size_t>(host_->size())),
@@ -175,8 +184,12 @@ NcclCommunicator::~NcclCommunicator() {
   messages_->close();
   if (!watchdog_) return;
   const bool in_order = std::uncaught_exceptions() == exceptions_;
-  if (in_order) (void)cudaStreamSynchronize(stream_.stream());  // the watchdog ends what hangs
-  watchdog_->stop();                                            // outstanding events keep it alive
+  if (in_order) {  // the watchdog ends what hangs
+    (void)cudaStreamSynchronize(stream_.stream());
+    (void)cudaStreamSynchronize(copies_.stream());
+    if (room_ || !shared_.empty()) wait_for_others(*host_);  // which may still write into this rank's memory
+  }
+  watchdog_->stop();  // outstanding events keep it alive
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return;  // aborted
   (void)(in_order ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
@@ -211,13 +224,24 @@ Event NcclCommunicator::run(const char* kind, const at::Tensor& tensor, Stream& 
   return Event(finish(call));
 }
 
-std::shared_ptr<CudaEventState> NcclCommunicator::finish(const Watchdog::Call& call) {
-  const auto end = std::make_shared<CollectiveEvent>(stream_.stream().device_index(), watchdog_);
-  end->record(stream_.stream());
+template <class Body>
+Event NcclCommunicator::run_copies(const Watchdog::Call& call, Stream& stream, Body body) {
+  watchdog_->check();
+  copies_.wait(stream.record());
+  {
+    const Watchdog::Posting posting(watchdog_.get(), call);
+    body(copies_.stream().stream());
+  }
+  return Event(finish(call, copies_));
+}
+
+std::shared_ptr<CudaEventState> NcclCommunicator::finish(const Watchdog::Call& call, const CudaStream& on) {
+  const auto end = std::make_shared<CollectiveEvent>(on.stream().device_index(), watchdog_);
+  end->record(on.stream());
   // The watchdog gets an event of the base class, which does not query the watchdog itself.
-  if (watchdog_ && !is_capturing(stream_.stream())) {
-    auto watched = std::make_shared<CudaEventState>(stream_.stream().device_index());
-    watched->record(stream_.stream());
+  if (watchdog_ && !is_capturing(on.stream())) {
+    auto watched = std::make_shared<CudaEventState>(on.stream().device_index());
+    watched->record(on.stream());
     watchdog_->add(call, std::move(watched));
   }
   return end;
@@ -351,9 +375,16 @@ Event NcclCommunicator::message(bool sends, const at::Tensor& tensor, int peer, 
   check_other(*this, kind, sends ? "to" : "from", peer);
   check_tensor(*this, kind, tensor, at::kCUDA);
   watchdog_->check();
-  stream_.wait(stream.record());
   int64_t& count = (sends ? sent_to_ : received_from_)[static_cast<size_t>(peer)];
-  return messages_->add(sends, tensor, peer, {kind, count++, static_cast<int64_t>(tensor.nbytes()), peer});
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  const Watchdog::Call call{kind, count++, bytes, peer};
+  if (room_)
+    return run_copies(call, stream, [&](cudaStream_t copies) {
+      sends ? room_->put(tensor.const_data_ptr(), bytes, copies)
+            : room_->take(tensor.mutable_data_ptr(), bytes, copies);
+    });
+  stream_.wait(stream.record());
+  return messages_->add(sends, tensor, peer, call);
 }
 
 Event NcclCommunicator::send(at::Tensor tensor, int to, Stream& stream) {
@@ -362,6 +393,50 @@ Event NcclCommunicator::send(at::Tensor tensor, int to, Stream& stream) {
 
 Event NcclCommunicator::receive(at::Tensor tensor, int from, Stream& stream) {
   return tensor.is_cpu() ? host_->receive(tensor, from, stream) : message(false, tensor, from, stream);
+}
+
+Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream& stream) {
+  if (out.is_cpu()) return host_->exchange(out, sent, stream);
+  check_exchange(*this, out, sent, at::kCUDA);
+  const size_t bytes = out.nbytes() / sent.size();
+  const auto found = std::ranges::find_if(shared_, [&](const Shared& s) { return s.memory->contains(data(out)); });
+  if (found == shared_.end() || is_capturing(c10::cuda::getCurrentCUDAStream().stream()))
+    return run("exchange", out, stream, [&] {
+      if (const at::Tensor& own = sent[static_cast<size_t>(rank())]; own.defined())
+        copy(data(out) + static_cast<size_t>(rank()) * bytes, data(own), bytes, stream_.stream());
+      exchange(
+          [&](int peer) {
+            return Bytes{data(out) + static_cast<size_t>(peer) * bytes, bytes};
+          },
+          [&](int peer) {
+            return Bytes{data(sent[static_cast<size_t>(peer)]), bytes};
+          });
+    });
+  std::vector<const void*> from;
+  for (const at::Tensor& part : sent) from.push_back(part.defined() ? part.const_data_ptr() : nullptr);
+  const Watchdog::Call call{"exchange", calls_++, static_cast<int64_t>(out.nbytes())};
+  return run_copies(call, stream, [&](cudaStream_t copies) {
+    found->memory->exchange(data(out) - found->memory->data(), static_cast<int64_t>(bytes), from, copies);
+  });
+}
+
+at::Tensor NcclCommunicator::shared_memory(int64_t bytes, at::Device device) {
+  if (device.is_cpu()) return host_->shared_memory(bytes, device);
+  const at::TensorOptions options = at::TensorOptions(at::kByte).device(device);
+  for (const Shared& s : shared_)  // the same one on all ranks, which run the same program
+    if (s.tensor.storage().use_count() == 1 && s.memory->bytes() >= bytes) return s.tensor.narrow(0, 0, bytes);
+  auto memory = size() > 1 ? PeerMemory::create(*host_, bytes) : nullptr;
+  if (!memory) return at::empty({bytes}, options);
+  const at::Tensor tensor = at::from_blob(memory->data(), {bytes}, options);
+  shared_.push_back({std::move(memory), tensor});
+  return tensor;
+}
+
+int64_t NcclCommunicator::reserve_messages(int64_t bytes, bool receives) {
+  PARTITA_CHECK(size() == 2, "messages of {} ranks", size());
+  messages_->post();
+  room_ = PeerMemory::create(*host_, receives ? 2 * bytes : 0, bytes);
+  return room_ ? room_->bytes() : 0;
 }
 
 void NcclCommunicator::progress() {

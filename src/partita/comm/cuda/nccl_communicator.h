@@ -11,7 +11,10 @@
 // Sums are computed in rank order by our own kernel (comm/cuda/ordered_sum.h) after an all-to-all, which moves as much
 // data as a reduce-scatter: NCCL's sums round half precision at every hop, in an order that depends on the ring.
 //
-// send and receive are deferred until one of their events is waited for or another collective is called, and then
+// Between GPUs of one host, exchange with shared memory, and messages for which there is room, are made by copy engines
+// (comm/cuda/peer_memory.h), which take nothing from the kernels beside them.
+//
+// Other messages are deferred until one of their events is waited for or another collective is called, and then
 // posted as one NCCL group, so that two ranks that both send first do not deadlock.
 #pragma once
 #include <nccl.h>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "partita/comm/communicator.h"
+#include "partita/comm/cuda/peer_memory.h"
 #include "partita/comm/cuda/watchdog.h"
 #include "partita/device/cuda/stream.h"
 
@@ -56,6 +60,9 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] Event broadcast(at::Tensor, int root, Stream&) override;
   [[nodiscard]] Event send(at::Tensor, int to, Stream&) override;
   [[nodiscard]] Event receive(at::Tensor, int from, Stream&) override;
+  [[nodiscard]] Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) override;
+  [[nodiscard]] at::Tensor shared_memory(int64_t bytes, at::Device) override;
+  int64_t reserve_messages(int64_t bytes, bool receives) override;
   void barrier() override;
   void progress() override;  // posts deferred messages
 
@@ -70,7 +77,11 @@ class NcclCommunicator final : public Communicator {
   // body() enqueues work on stream_, after the work already on the caller's stream.
   template <class Body>
   [[nodiscard]] Event run(const char* kind, const at::Tensor&, Stream&, Body body);
-  [[nodiscard]] std::shared_ptr<CudaEventState> finish(const Watchdog::Call&);
+  [[nodiscard]] std::shared_ptr<CudaEventState> finish(const Watchdog::Call& call) { return finish(call, stream_); }
+  [[nodiscard]] std::shared_ptr<CudaEventState> finish(const Watchdog::Call&, const CudaStream&);
+  // body(stream) enqueues copies on copies_, after the work already on the caller's stream.
+  template <class Body>
+  [[nodiscard]] Event run_copies(const Watchdog::Call&, Stream&, Body body);
   void check(ncclResult_t, const char* call);
   // Exchanges with every peer: its part of `in` is sent, its part of `out` received.
   template <class Out, class In>
@@ -84,8 +95,14 @@ class NcclCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> host_;
   Options options_;
-  CudaStream stream_;
-  std::timed_mutex mutex_;  // guards comm_, which the watchdog may abort
+  CudaStream stream_, copies_;
+  struct Shared {
+    std::unique_ptr<PeerMemory> memory;
+    at::Tensor tensor;  // of its data
+  };
+  std::vector<Shared> shared_;
+  std::unique_ptr<PeerMemory> room_;  // for messages; null: NCCL passes them
+  std::timed_mutex mutex_;            // guards comm_, which the watchdog may abort
   ncclComm_t comm_ = nullptr;
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<Messages> messages_;
