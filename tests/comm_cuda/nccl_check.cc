@@ -332,6 +332,7 @@ int run(const std::string& what) {
   World world = World::connect({});
   log::configure(world.rank(), world.size());
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(world.launch().local_rank));
+  at::manual_seed(static_cast<uint64_t>(world.rank()));
   std::vector<int> ranks(static_cast<size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   if (what == "hang") return check_hang(world, world.group("dp", ranks));
