@@ -22,8 +22,7 @@ struct MeshGroups {
     key_value = group("kv", layout.key_value_group(rank));
     pipeline = group("pipeline", layout.pipeline_group(rank));
     ends = group("ends", layout.ends_group(rank));
-    if (layout.sizes().pipeline > 1)
-      edges = std::make_unique<PipelineEdges>(test_world(), layout.pipeline_group(rank));
+    if (layout.sizes().pipeline > 1) edges = std::make_unique<PipelineEdges>(test_world(), layout.pipeline_group(rank));
   }
   static MeshLayout::Sizes complete(MeshLayout::Sizes sizes, const ModelConfig& model) {
     sizes.data = test_world().size() / (sizes.tensor * sizes.pipeline);
@@ -35,7 +34,11 @@ struct MeshGroups {
       return group->size() > 1 ? group.get() : nullptr;
     };
     return make_engine(c, *self, *data,
-                       {.tensor = of(tensor), .key_value = of(key_value), .pipeline = of(pipeline), .ends = of(ends), .edges = edges.get()},
+                       {.tensor = of(tensor),
+                        .key_value = of(key_value),
+                        .pipeline = of(pipeline),
+                        .ends = of(ends),
+                        .edges = edges.get()},
                        shape);
   }
 

@@ -83,6 +83,7 @@ EngineCase case_of(const Kind& kind, const Layout& l) {
   c.chunks = l.chunks;
   c.open_weights = l.micro_batches % 3 == 0 ? 1 : -1;  // fewer than the schedule delays
   c.leaves_operands = l.stage % 2 == 0;
+  c.poison = c.check_messages = l.micro_batches % 2 == 0;
   c.samples = static_cast<int>(test::kGlobalBatch) / (test_world().size() / (l.pipeline * l.tensor)) / l.micro_batches;
   return c;
 }

@@ -58,6 +58,7 @@ struct EngineCase {
   bool leaves_operands = true;
   int open_weights = -1;  // PipelineStage
   bool poison = false;
+  bool check_messages = false;
   Offload offload;
   double dropout = 0.1;
   int layers_per_unit = 1;
@@ -160,7 +161,8 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .offload = c.offload,
                               .delayed_scales = c.delayed_scales,
                               .seed = 7,
-                              .poison = c.poison};
+                              .poison = c.poison,
+                              .check_messages = c.check_messages};
   Zero zero = make_zero(c.stage, self, data);
   zero.tensor = groups.tensor, zero.key_value = groups.key_value;
   zero.pipeline = groups.pipeline, zero.ends = groups.ends, zero.edges = groups.edges;

@@ -261,6 +261,8 @@ void bind_rest(ConfigSchema& s, Config& c) {
              "delay streams at random by up to N microseconds, so that a missing wait changes the loss; 0: no delay")
       .field("self_check", c.debug.self_check,
              "check collectives, and attention on GPUs, against known answers before the run")
+      .field("check_messages", c.debug.check_messages,
+             "send with each message between pipeline stages which one it is, and end the run if another was expected")
       .field("check_memory", c.debug.check_memory,
              "refuse to start a run that needs more memory than is free; false: if the free memory that the system "
              "reports is wrong");

@@ -43,7 +43,8 @@ std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero
   if (ranks == 1) return nullptr;
   PARTITA_CHECK(zero.edges != nullptr, "Zero::pipeline without Zero::edges");
   return std::make_unique<Handover>(stage, plan.handover_buffers, options.tensor.stream_rows(options.shape.rows()),
-                                    options.width, options.compute, options.device, *zero.edges, compute);
+                                    options.width, options.compute, options.device, *zero.edges, compute,
+                                    options.check_messages);
 }
 
 std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const EngineOptions& options) {

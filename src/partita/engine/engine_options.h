@@ -54,8 +54,9 @@ struct EngineOptions {
   bool delayed_scales = false;  // fp8 scales from previous steps (amax_history.h)
   uint64_t seed = 0;            // dropout seed
   bool graph = false;  // record forward and backward as a CUDA graph and replay it; one data-parallel rank, no pipeline
-  bool training = true;  // false: no gradients or optimizer states; step() must not be called
-  bool poison = false;   // fill evicted weight slots and fresh gradient buffers with NaN
+  bool training = true;         // false: no gradients or optimizer states; step() must not be called
+  bool poison = false;          // fill evicted weight slots and fresh gradient buffers with NaN
+  bool check_messages = false;  // between pipeline stages: compare what arrives with what was expected
 };
 
 struct StepInput {

@@ -1,14 +1,30 @@
 #include "partita/engine/handover.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/device/scalar_type.h"
 
 namespace partita::internal {
+namespace {
+
+void check_stamp(const at::Tensor& found, const at::Tensor& expected) {
+  const auto text = [](const at::Tensor& stamp) {
+    const auto* v = stamp.const_data_ptr<int64_t>();
+    return fmt::format("{} of stage {}, micro-batch {}", v[0] == 0 ? "the output" : "the gradient", v[1], v[2]);
+  };
+  const at::Tensor on_host = found.cpu();
+  if (!at::equal(on_host, expected))
+    fail("a pipeline message is {}, expected {}: the ranks do not follow the same schedule", text(on_host),
+         text(expected));
+}
+
+}  // namespace
 
 HandoverUse handover_use(const Action& action, const StagePlacement& placement, int rank) {
   const int stage = placement.stage(rank, action.chunk), last = placement.stages() - 1;
@@ -21,14 +37,15 @@ HandoverUse handover_use(const Action& action, const StagePlacement& placement, 
 }
 
 Handover::Handover(const PipelineStage& stage, int buffers, int64_t rows, int64_t width, DType dtype, at::Device device,
-                   const PipelineEdges& edges, Stream& compute)
+                   const PipelineEdges& edges, Stream& compute, bool check)
     : stage_(stage),
       placement_(stage.placement()),
       edges_(edges),
       compute_(compute),
       memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))),
       room_bytes_(edges.reserve(2 * rows * width * size_of(dtype))),
-      message_(static_cast<size_t>(buffers)) {
+      messages_(static_cast<size_t>(buffers)) {
+  if (check) stamps_ = at::empty({buffers, 3}, at::TensorOptions(at::kLong).device(device));
   for (int b = 0; b < buffers; ++b) unused_.push_back(b);
 }
 
@@ -43,8 +60,21 @@ int Handover::acquire(const Key& key) {
   const int index = unused_.front();
   unused_.pop_front();
   held_[key] = index;
-  compute_.wait(std::exchange(message_[static_cast<size_t>(index)], {}));
+  wait(index);
   return index;
+}
+
+void Handover::wait(int index) {
+  for (const Event& event : std::exchange(messages_[static_cast<size_t>(index)], {})) compute_.wait(event);
+}
+
+at::Tensor Handover::stamp(const Action& action, bool received) const {
+  const bool forward = action.pass == Pass::forward;
+  const int stage = placement_.stage(stage_.rank, action.chunk), sender = forward ? stage - 1 : stage + 1;
+  const std::array<int64_t, 3> values = {forward ? 0 : 1, received ? sender : stage, action.micro_batch};
+  at::Tensor stamp = at::empty({3}, at::kLong);
+  std::ranges::copy(values, stamp.data_ptr<int64_t>());
+  return stamp;
 }
 
 void Handover::free(const Key& key) { unused_.push_back(held_.extract(key).mapped()); }
@@ -57,7 +87,9 @@ std::pair<at::Tensor, at::Tensor> Handover::read(const Action& action) {
   if (!handover_use(action, placement_, stage_.rank).reads) return {};
   const auto found = held_.find({action.pass, false, action.chunk, action.micro_batch});
   PARTITA_CHECK(found != held_.end(), "chunk {} has nothing for micro-batch {}", action.chunk, action.micro_batch);
-  compute_.wait(std::exchange(message_[static_cast<size_t>(found->second)], {}));
+  const bool arrived = !messages_[static_cast<size_t>(found->second)].empty();
+  wait(found->second);
+  if (stamps_.defined() && arrived) check_stamp(stamps_[found->second], stamp(action, true));
   const at::Tensor both = buffer(found->second);
   const bool two = action.pass == Pass::forward || stage_.two_gradients;
   return {both[0], both[two ? 1 : 0]};
@@ -88,13 +120,20 @@ void Handover::transfer(const Action& action) {
   const Key key{action.pass, sends, action.chunk, action.micro_batch};
   const int index = sends ? held_.at(key) : acquire(key);
   const at::Tensor parts = message(action.pass, index);
-  message_[static_cast<size_t>(index)] =
-      sends ? edges_.send(parts, action.peer, compute_) : edges_.receive(parts, action.peer, compute_);
+  std::vector<Event>& events = messages_[static_cast<size_t>(index)];
+  const auto pass = [&](const at::Tensor& t) {
+    events.push_back(sends ? edges_.send(t, action.peer, compute_) : edges_.receive(t, action.peer, compute_));
+  };
+  pass(parts);
+  if (stamps_.defined()) {
+    if (sends) stamps_[index].copy_(stamp(action, false));
+    pass(stamps_[index]);
+  }
   if (sends) free(key);
 }
 
 void Handover::finish() {
-  for (Event& message : message_) compute_.wait(std::exchange(message, {}));
+  for (int b = 0; b < static_cast<int>(messages_.size()); ++b) wait(b);
 }
 
 }  // namespace partita::internal

@@ -32,9 +32,10 @@ struct HandoverUse {
 
 class Handover {
  public:
-  // Of residuals [rows, width]. The edges and the stream must outlive this object.
+  // Of residuals [rows, width]. The edges and the stream must outlive this object. check: each message is followed by a
+  // stamp that says which one it is; read fails if another was expected.
   Handover(const PipelineStage&, int buffers, int64_t rows, int64_t width, DType, at::Device, const PipelineEdges&,
-           Stream& compute);
+           Stream& compute, bool check = false);
 
   // The two parts of what the pass reads, which are valid until release; undefined: it reads nothing.
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const Action&);
@@ -56,15 +57,19 @@ class Handover {
   // Both parts of a residual, and one or both of a gradient.
   [[nodiscard]] at::Tensor message(Pass, int index) const;
   void free(const Key&);
+  void wait(int index);
+  // Of a chunk's output, or of the gradient of its input: pass, stage that made it, micro-batch.
+  [[nodiscard]] at::Tensor stamp(const Action&, bool received) const;
 
   PipelineStage stage_;
   StagePlacement placement_;
   const PipelineEdges& edges_;
   Stream& compute_;
-  at::Tensor memory_;           // [buffer, 2, rows, width]
-  int64_t room_bytes_;          // for messages
-  std::vector<Event> message_;  // [buffer]: the last one from or into it
-  std::deque<int> unused_;      // the longest unused first: the most likely to have been sent
+  at::Tensor memory_;                         // [buffer, 2, rows, width]
+  int64_t room_bytes_;                        // for messages
+  at::Tensor stamps_;                         // [buffer, 3] int64; undefined: not checked
+  std::vector<std::vector<Event>> messages_;  // [buffer]: the last ones from or into it
+  std::deque<int> unused_;                    // the longest unused first: the most likely to have been sent
   std::map<Key, int> held_;
 };
 

@@ -97,7 +97,8 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
           .seed = static_cast<uint64_t>(c.train.seed),
           .graph = records_steps(c, parameters_per_layer(c), ranks, device.is_cuda()),
-          .poison = c.debug.poison};
+          .poison = c.debug.poison,
+          .check_messages = c.debug.check_messages};
 }
 
 std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
