@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-faults test-gpu quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
+.PHONY: help setup build test test-faults test-gpu test-layouts quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -38,6 +38,9 @@ quickstart: setup ## from nothing to a trained model: installs, builds, trains a
 	@$(CONFIGURE)
 	@cmake --build build --parallel $(JOBS) --target partita
 	@scripts/quickstart.sh
+
+test-layouts: build ## trains on every layout of 2 to 8 ranks, not only on a part that covers all pairs (hours)
+	@scripts/test_layouts.sh
 
 bench: build ## times the kernels alone, and shows what recomputation saves and costs
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done

@@ -5,6 +5,7 @@
 //     ...
 //   }
 #pragma once
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -21,5 +22,8 @@ namespace partita::internal {
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
+
+// Whether products of settings are tested in full (make test-layouts), not only a part that covers all pairs.
+[[nodiscard]] inline bool full_products() { return std::getenv("PARTITA_FULL_PRODUCTS") != nullptr; }
 
 }  // namespace partita::internal
