@@ -86,7 +86,8 @@ class Campaign:
             path.write_text(CONFIG.format(folder=self.folder, steps=steps))
         return path
 
-    # Starts a run; layouts: alone, launch (2 ranks by mpirun), sockets (2 ranks by torchrun's variables).
+    # Starts a run; layouts: alone, launch (2 ranks by mpirun), sockets (2 ranks by torchrun's variables), mesh (4 so, of
+    # two pipeline stages with two tensor-parallel ranks each).
     def start(self, layout, run, steps, more=None):
         command = [str(self.program), "train", str(self.config(steps)), f"--run.directory={run}"]
         environment = dict(self.environment, **(more or {}))
@@ -99,9 +100,14 @@ class Campaign:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        return [subprocess.Popen(command, env=dict(environment, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank),
-                                                   LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
-                                                   MASTER_PORT=str(port)), **options) for rank in (0, 1)]
+        ranks = 4 if layout == "mesh" else 2
+        if layout == "mesh":
+            command += ["--model.layers=2", "--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.schedule=zb_h1",
+                        "--train.micro_batch=1"]
+        return [subprocess.Popen(command, env=dict(environment, RANK=str(rank), WORLD_SIZE=str(ranks),
+                                                   LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(ranks),
+                                                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)), **options)
+                for rank in range(ranks)]
 
     # Exit codes and what was said; None for a process that had to be killed.
     def finish(self, processes, limit=LIMIT):
@@ -142,7 +148,7 @@ class Campaign:
         return self.figures(run), (run / "checkpoints" / f"step-{steps:08d}" / "manifest.json").read_text()
 
     def reference(self, layout, steps):
-        key = (layout == "alone", steps)
+        key = (layout if layout in ("alone", "mesh") else "two ranks", steps)
         if key not in self.references:
             run = self.folder / f"reference-{layout}-{steps}"
             begin = time.monotonic()
@@ -176,10 +182,10 @@ class Campaign:
 
     def kill(self, kills, in_a_row):
         steps = 24
-        layouts = ["alone", "launch", "sockets"]
+        layouts = ["mesh", "alone", "launch", "sockets"]
         chain = 0
         while kills > 0:
-            layout = layouts[chain % 3]
+            layout = layouts[chain % len(layouts)]
             seconds = self.reference(layout, steps)[1]
             run = self.folder / f"kill-{chain}"
             chain += 1
@@ -188,11 +194,13 @@ class Campaign:
                 time.sleep(self.random.uniform(0.2, 1.0) * seconds)
                 victims = self.processes_of(run)
                 whole = self.random.random() < 0.4
+                ended = None
                 if whole:
                     for victim in victims:
                         self.end(victim)
                 elif victims:
-                    self.end(self.random.choice(victims))
+                    ended = self.random.choice(victims)
+                    self.end(ended)
                 kills -= 1
                 killed = time.monotonic()
                 codes, said = self.finish(processes, LEFT)
@@ -207,6 +215,10 @@ class Campaign:
                 # Of a program that the user started and that was killed itself the shell says so.
                 if not said and not whole and layout != "alone" and any(codes) and codes != [-signal.SIGKILL]:
                     self.fault(f"kill {layout}: a silent end, {codes}")
+                # The others name it.
+                rank = next((r for r, process in enumerate(processes) if process.pid == ended), None)
+                if layout in ("sockets", "mesh") and rank is not None and any(codes) and f"rank {rank}" not in said:
+                    self.fault(f"kill {layout}: rank {rank} is not named: {codes}, {said}")
             self.check(f"kill {layout}", layout, run, steps)
 
     @staticmethod
@@ -309,7 +321,7 @@ def main():
     parser.add_argument("--shim", required=True)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--kills", type=int, help="default: 200, short: 6")
+    parser.add_argument("--kills", type=int, help="default: 200, short: 8")
     parser.add_argument("--starts", type=int, help="default: 50, short: 2")
     parser.add_argument("--stride", type=int, help="every so many-th file operation; default: 1, short: 40")
     parser.add_argument("--layout", action="append", choices=["alone", "launch", "sockets"],
@@ -321,7 +333,7 @@ def main():
     campaign = Campaign(arguments)
     try:
         if "kill" in arguments.kinds:
-            campaign.kill(arguments.kills or (6 if arguments.short else 200), 2 if arguments.short else 5)
+            campaign.kill(arguments.kills or (8 if arguments.short else 200), 2 if arguments.short else 5)
         if "twice" in arguments.kinds:
             campaign.twice(arguments.starts or (2 if arguments.short else 50))
         if "io" in arguments.kinds:
