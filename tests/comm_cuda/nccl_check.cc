@@ -146,10 +146,7 @@ class Check {
         on_device.push_back(sent.back().cuda());
       }
       const at::Tensor expected = blank(dtype, n * size()).view({size(), n});
-      if (i % 2 == 0) {  // this rank's own row stays
-        sent[static_cast<size_t>(host_.rank())] = on_device[static_cast<size_t>(host_.rank())] = at::Tensor();
-        out.copy_(expected);
-      }
+      out.copy_(expected);  // this rank's own row stays
       host_.exchange(expected, sent, cpu_).wait();
       stream_.wait(device_.exchange(out, on_device, stream_));
       same = same && at::equal(out.cpu(), expected);

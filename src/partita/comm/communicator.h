@@ -43,7 +43,7 @@ class Communicator {
   // Point to point; messages between two ranks arrive in order. `to`, `from`: ranks of this group.
   [[nodiscard]] virtual Event send(at::Tensor, int to, Stream&) = 0;
   [[nodiscard]] virtual Event receive(at::Tensor, int from, Stream&) = 0;
-  // row r of out [size, n] <- sent[rank()] [n] of rank r; this rank's own row stays as it is if its tensor is undefined.
+  // row r of out [size, n] <- sent[rank()] [n] of rank r; this rank's own row and tensor are not touched.
   [[nodiscard]] virtual Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) = 0;
   // Memory [bytes] of uint8, for the `out` of exchange, at the same place on all ranks: GPUs of one host then copy
   // beside kernels that fill them. Valid as long as the communicator; given out again when no tensor refers to it.

@@ -163,8 +163,6 @@ Event PeerCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
   check_exchange(*this, out, sent);
   const auto stage = [out, sent](Operation& o) {
     const size_t bytes = out.nbytes() / sent.size();
-    const auto own = static_cast<size_t>(o.call().group->rank);
-    if (sent[own].defined() && bytes > 0) std::memcpy(data(out) + own * bytes, data(sent[own]), bytes);
     for_each_peer(*o.call().group, [&](int peer) {
       o.receive(peer, whole(out).subspan(static_cast<size_t>(peer) * bytes, bytes));
       o.send(peer, whole(sent[static_cast<size_t>(peer)]));

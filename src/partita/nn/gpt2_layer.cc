@@ -146,10 +146,12 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) co
 
 void Gpt2Layer::activate(Weights w, Context& context, Saved& saved, bool again) const {
   const int64_t n = all_rows(context);
-  if (up_.adapters() == 0 && !up_.is_fp8(n))
-    return (void)up_.gather_rows(saved[kH2], context, [&](const RowRun& run, const at::Tensor& h) {
+  if (up_.adapters() == 0 && !up_.is_fp8(n)) {
+    up_.gather_rows(saved[kH2], context, false, [&](const RowRun& run, const at::Tensor& h) {
       linear_gelu_forward(rows_of(saved[kActivated], run), rows_of(saved[kUpOut], run), h, w[kUp], w[kUpBias]);
     });
+    return;
+  }
   up_.forward(w, saved[kUpOut], saved[kH2], context, saved, again);
   bias_gelu_forward(saved[kActivated], saved[kUpOut], w[kUpBias], down_.input_amax(context, saved, n));
 }
@@ -204,9 +206,10 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const OutputBuffers& out = context.outputs;
 
   if (down_.adapters() == 0 && !down_.is_fp8(n)) {
-    const at::Tensor d_branch = down_.gather_rows(d.branch, context, [&](const RowRun& run, const at::Tensor& part) {
-      linear_gelu_backward(rows_of(wide, run), part, w[kDown], rows_of(saved[kUpOut], run), grads.target(kUpBias));
-    });
+    const at::Tensor d_branch =
+        down_.gather_rows(d.branch, context, true, [&](const RowRun& run, const at::Tensor& part) {
+          linear_gelu_backward(rows_of(wide, run), part, w[kDown], rows_of(saved[kUpOut], run), grads.target(kUpBias));
+        });
     grads.matmul(kDown, d_branch, saved[kActivated]);
   } else {
     down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads, d.scale);

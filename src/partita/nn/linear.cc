@@ -119,7 +119,7 @@ int64_t Linear::out() const {
 }
 
 TensorParallel::Gathering Linear::start_gather(const at::Tensor& stream, const Context& context) const {
-  if (context.tensor == nullptr) return {.rows = stream, .complete = {}};
+  if (context.tensor == nullptr) return {.own = stream, .rows = stream, .arrived = {}};
   return context.tensor->start_gather(stream, internal::all_rows(context));
 }
 
@@ -129,16 +129,16 @@ at::Tensor Linear::gather_rows(at::Tensor stream, const Context& context) const 
   return gathering.rows;
 }
 
-at::Tensor Linear::gather_rows(const at::Tensor& stream, const Context& context, const UseRows& use) const {
+at::Tensor Linear::gather_rows(const at::Tensor& stream, const Context& context, bool again, const UseRows& use) const {
   const TensorParallel::Gathering gathering = start_gather(stream, context);
   const at::Tensor& all = gathering.rows;
   const TensorSplit::Pieces pieces = tensor_.pieces(all.size(0));
-  const bool arrives = all.size(0) != stream.size(0), whole = pieces.others.empty();
+  const bool arrives = !all.is_same(stream), whole = pieces.others.empty();
   if (arrives && whole) context.tensor->wait(gathering);
   use(pieces.own, arrives && !whole ? stream : rows_of(all, pieces.own));
-  if (arrives && !whole) context.tensor->wait(gathering);
+  if (arrives && !whole) again ? context.tensor->wait(gathering) : context.tensor->wait_for_others(gathering);
   for (const RowRun& run : pieces.others) use(run, rows_of(all, run));
-  return all;
+  return again ? all : at::Tensor();
 }
 
 at::Tensor Linear::partial(const at::Tensor& out, int64_t rows, const Context& context) const {
@@ -233,7 +233,7 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
                   recomputing);
     if (sum && send) sum->all_ready();
   } else if (by_rows()) {
-    x = gather_rows(x, context, [&](const RowRun& run, const at::Tensor& part) {
+    x = gather_rows(x, context, !adapters_.empty(), [&](const RowRun& run, const at::Tensor& part) {
       linear_forward(rows_of(own, run), part, parameter(spec_.weight), bias);
     });
   } else {
@@ -285,7 +285,7 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
     x = gathering.rows;
     grads.matmul(spec_.weight, d_y, x);
   } else {
-    d_y = gather_rows(d_y, context, [&](const RowRun& run, const at::Tensor& part) {
+    d_y = gather_rows(d_y, context, true, [&](const RowRun& run, const at::Tensor& part) {
       linear_backward_input(rows_of(own, run), part, weight);
     });
     grads.matmul(spec_.weight, d_y, x);

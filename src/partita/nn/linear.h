@@ -95,9 +95,10 @@ class Linear {
 
   // The rows of the residual stream that W multiplies, for x of a row split or d_y of a column split: all of them.
   [[nodiscard]] at::Tensor gather_rows(at::Tensor stream, const Context&) const;
-  // The same, and calls use(run, rows) for runs that make up all rows: this rank's own first, while the others arrive.
+  // Calls use(run, rows) for runs that make up all rows: this rank's own first, while the others arrive. again: returns
+  // all rows, for more than that.
   using UseRows = std::function<void(const RowRun&, const at::Tensor&)>;
-  [[nodiscard]] at::Tensor gather_rows(const at::Tensor& stream, const Context&, const UseRows& use) const;
+  at::Tensor gather_rows(const at::Tensor& stream, const Context&, bool again, const UseRows& use) const;
 
   // y [N, out], x [N, in], of which a rank of several has its columns or rows. recomputing: with the scales of the
   // forward pass.

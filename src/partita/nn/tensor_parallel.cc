@@ -33,11 +33,19 @@ at::Tensor TensorParallel::room(const at::Tensor& memory, int64_t rows, const at
 }
 
 TensorParallel::Gathering TensorParallel::start_gather(const at::Tensor& x, int64_t rows) const {
-  if (!split_.splits_rows(rows)) return {.rows = x, .complete = {}};
+  if (!split_.splits_rows(rows)) return {.own = x, .rows = x, .arrived = {}};
   const at::Tensor all = room(gathered_, rows, x);
-  return {.rows = all,
-          .complete = group_.exchange(all.view({split_.ranks, -1}),
-                                      std::vector<at::Tensor>(static_cast<size_t>(split_.ranks), x), compute_)};
+  return {.own = x,
+          .rows = all,
+          .arrived = group_.exchange(all.view({split_.ranks, -1}),
+                                     std::vector<at::Tensor>(static_cast<size_t>(split_.ranks), x), compute_)};
+}
+
+void TensorParallel::wait(const Gathering& gathering) const {
+  const at::Tensor &own = gathering.own, &all = gathering.rows;
+  if (all.is_same(own)) return;
+  all.narrow(0, split_.first_row(all.size(0)), own.size(0)).copy_(own);
+  wait_for_others(gathering);
 }
 
 at::Tensor TensorParallel::gather_rows(const at::Tensor& x, int64_t rows) const {

@@ -35,13 +35,16 @@ class TensorParallel {
 
   // All rows [rows, C] of x [stream rows, C]: x itself, or gathered into memory that the next gather overwrites.
   [[nodiscard]] at::Tensor gather_rows(const at::Tensor& x, int64_t rows) const;
-  // The same, complete after wait(); until then x must not be overwritten.
+  // The same in steps; until wait, x must not be overwritten.
   struct Gathering {
-    at::Tensor rows;
-    Event complete;
+    at::Tensor own, rows;
+    Event arrived;
   };
   [[nodiscard]] Gathering start_gather(const at::Tensor& x, int64_t rows) const;
-  void wait(const Gathering& gathering) const { compute_.wait(gathering.complete); }
+  // Those of the other ranks are there.
+  void wait_for_others(const Gathering& gathering) const { compute_.wait(gathering.arrived); }
+  // All are there.
+  void wait(const Gathering&) const;
 
   // out [stream rows, C] = these rows of the sum over ranks of partial [rows, C]. If rows are not split, out is
   // partial.

@@ -402,8 +402,6 @@ Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
   const auto found = std::ranges::find_if(shared_, [&](const Shared& s) { return s.memory->contains(data(out)); });
   if (found == shared_.end() || is_capturing(c10::cuda::getCurrentCUDAStream().stream()))
     return run("exchange", out, stream, [&] {
-      if (const at::Tensor& own = sent[static_cast<size_t>(rank())]; own.defined())
-        copy(data(out) + static_cast<size_t>(rank()) * bytes, data(own), bytes, stream_.stream());
       exchange(
           [&](int peer) {
             return Bytes{data(out) + static_cast<size_t>(peer) * bytes, bytes};
@@ -413,7 +411,8 @@ Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
           });
     });
   std::vector<const void*> from;
-  for (const at::Tensor& part : sent) from.push_back(part.defined() ? part.const_data_ptr() : nullptr);
+  for (int r = 0; r < size(); ++r)
+    from.push_back(r == rank() ? nullptr : sent[static_cast<size_t>(r)].const_data_ptr());
   const Watchdog::Call call{"exchange", calls_++, static_cast<int64_t>(out.nbytes())};
   return run_copies(call, stream, [&](cudaStream_t copies) {
     found->memory->exchange(data(out) - found->memory->data(), static_cast<int64_t>(bytes), from, copies);

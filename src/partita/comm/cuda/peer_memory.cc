@@ -97,9 +97,6 @@ void PeerMemory::exchange(int64_t offset, int64_t row_bytes, const std::vector<c
                                        static_cast<size_t>(row_bytes), cudaMemcpyDeviceToDevice, stream));
     signal(peer, kArrived, round, stream);
   });
-  if (const void* own = sent[static_cast<size_t>(rank_)]; own != nullptr)
-    PARTITA_CUDA_CHECK(cudaMemcpyAsync(data() + offset + rank_ * row_bytes, own, static_cast<size_t>(row_bytes),
-                                       cudaMemcpyDeviceToDevice, stream));
   each_peer([&](int peer) { wait(peer, kArrived, round, stream); });
 }
 

@@ -38,8 +38,7 @@ class PeerMemory {
   }
 
   // Puts sent[r] [row_bytes] into row rank() of the rows at `offset` of rank r, for every other rank, and waits until
-  // the others have put theirs here. sent[rank()]: of this rank's own row; null: it stays as it is. All ranks call it,
-  // with the same offset and size.
+  // the others have put theirs here. All ranks call it, with the same offset and size.
   void exchange(int64_t offset, int64_t row_bytes, const std::vector<const void*>& sent, cudaStream_t);
 
   // Messages to the other rank of two, through the two halves of its memory: put waits until the half is free. They are
