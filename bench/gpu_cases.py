@@ -38,9 +38,11 @@ class Case:
     cards: int = 1
     steps: int = 14
     warmup: int = 4
+    script: str = None  # of the peer; None: torch_peer.py on one card, else fsdp_peer.py
 
     def our_arguments(self, more=()):
-        return ["bench", "step", "--train.device=cuda", "--precision.compute=bf16", *SHAPES[self.model], *self.ours,
+        keys = {key.split("=")[0]: key for key in [*SHAPES[self.model], *self.ours]}  # the case's own, if given twice
+        return ["bench", "step", "--train.device=cuda", "--precision.compute=bf16", *keys.values(),
                 "--steps", str(self.steps), "--warmup", str(self.warmup), *more]
 
     def peer_arguments(self):
@@ -48,6 +50,8 @@ class Case:
         if self.peer is None:
             return None
         script = ["torch_peer.py", self.model, "--cold"] if self.cards == 1 else ["fsdp_peer.py", self.model]
+        if self.script is not None:
+            script = [self.script, "--model", self.model]
         return [*script, *self.peer, "--steps", str(self.steps), "--warmup", str(self.warmup)]
 
 
@@ -58,6 +62,23 @@ def large(name, ours, peer, cards):
 
 def medium_sharded(stage, peer):
     return Case(f"gpt2-1.5b-zero{stage}", "gpt2-1.5b", zero(stage), peer, cards=2)
+
+
+def tensor(model, cards, peer, ours=(), batch=8):
+    """Tensor and sequence parallelism over all cards."""
+    name = f"{model}-tensor{cards}" + "".join("-fp8" for key in ours if "fp8" in key)
+    return Case(name, model, [f"--parallel.tensor={cards}", *ours],
+                None if peer is None else ["--tp", str(cards), "--batch", str(batch), *peer], cards, steps=10, warmup=3,
+                script="parallel_peer.py")
+
+
+def pipeline(model, cards, schedule, peer, micro_batches=8):
+    """A pipeline over all cards, with micro-batches of one sample."""
+    return Case(f"{model}-pipeline{cards}-{schedule}", model,
+                [f"--parallel.pipeline={cards}", f"--parallel.schedule={schedule}", "--train.micro_batch=1",
+                 f"--train.global_batch={micro_batches}"],
+                ["--pp", str(cards), "--schedule", peer, "--batch", str(micro_batches), "--micro-batches",
+                 str(micro_batches)], cards, steps=10, warmup=3, script="parallel_peer.py")
 
 
 TUNED_FSDP2 = ["--local-adam", "--group", "6"]
@@ -77,6 +98,15 @@ CASES = [
     medium_sharded(3, [*TUNED_FSDP2, "--zero", "3"]),
     medium_sharded(2, [*TUNED_FSDP2, "--zero", "2"]),
     medium_sharded(0, ["--strategy", "ddp", "--bucket-mb", "100"]),
+    tensor("llama-7b", 2, ["--async-tp"], batch=4),
+    tensor("llama-7b", 2, ["--async-tp"], FP8, batch=4),
+    tensor("llama-1.1b", 2, []),
+    tensor("gpt2-1.5b", 2, None),  # its 25 heads do not divide there
+    pipeline("llama-7b", 2, "1f1b", "1f1b"),
+    pipeline("llama-7b", 2, "interleaved_zero_bubble", "zbv"),
+    pipeline("llama-7b", 2, "zbv", "zbv"),
+    pipeline("llama-1.1b", 2, "interleaved_zero_bubble", "1f1b"),
+    pipeline("gpt2-1.5b", 2, "interleaved_zero_bubble", "1f1b"),
 ]
 
 

@@ -17,7 +17,8 @@ def result_of(text):
         return {"error": f"not JSON: {problem}"}
     if "error" in line:
         return {"error": line["error"]}
-    rate = line.get("tokens_per_s_rank", line.get("tokens_per_s"))
+    rates = [line[key] for key in ("tokens_per_s_rank", "tokens_per_s_gpu", "tokens_per_s") if key in line]
+    rate = rates[0] if rates else None
     if rate is None:
         return {"error": "no tokens_per_s in the line of JSON"}
     return {"tokens_per_s": rate, **{key: line[key] for key in FIGURES if key in line}}

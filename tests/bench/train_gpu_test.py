@@ -80,6 +80,18 @@ class Cases(unittest.TestCase):
         self.assertEqual(train_gpu.without_paths(["--cases", "a,b", "--partita", "/x", "--json=/y", "--only", "ours",
                                                   "--append", "/z"]), ["--cases", "a,b", "--only", "ours"])
 
+    def test_a_case_gives_each_key_once(self):
+        for case in gpu_cases.CASES:
+            keys = [word.split("=")[0] for word in case.our_arguments() if word.startswith("--")]
+            self.assertEqual(len(keys), len(set(keys)), case.name)
+        ours = gpu_cases.select(["llama-7b-pipeline2-zbv"], 2)[0].our_arguments()
+        self.assertIn("--train.micro_batch=1", ours)  # not the 4 of the model's shape
+
+    def test_peers_of_layouts(self):
+        case = gpu_cases.select(["llama-7b-tensor2"], 2)[0]
+        self.assertEqual(case.peer_arguments()[:4], ["parallel_peer.py", "--model", "llama-7b", "--tp"])
+        self.assertIsNone(gpu_cases.select(["gpt2-1.5b-tensor2"], 2)[0].peer_arguments())
+
     def test_selection(self):
         self.assertTrue(all(case.cards == 1 for case in gpu_cases.select([], 1)))
         self.assertEqual(len(gpu_cases.select([], 2)), len(gpu_cases.CASES))

@@ -265,6 +265,26 @@ if ((gpus >= 2)); then
   check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
   check "ZeRO-3, 8 bits, delayed" train_ranks 2 three-eight "${three[@]}" precision.fp8=delayed
   check "ZeRO-3, 8 bits, delayed: close to bf16" same three-eight three 0.02
+  # Matmuls of 1024 rows per rank are made in pieces, between which copy engines exchange rows.
+  layers=(model.layers=4 model.attention_dropout=0.1 train.micro_batch=32 train.global_batch=64)
+  check "four layers" train four "${layers[@]}"
+  for sequence in true false; do
+    check "tensor, sequence $sequence" train_ranks 2 "tensor-$sequence" "${layers[@]}" parallel.tensor=2 \
+      parallel.sequence="$sequence" debug.poison=true
+    check "tensor, sequence $sequence, like one GPU" same "tensor-$sequence" four 1e-5
+  done
+  check "tensor: the same losses without sequence parallelism" same tensor-true tensor-false 0
+  check "tensor with streams that are late" train_ranks 2 tensor-late "${layers[@]}" parallel.tensor=2 debug.poison=true \
+    debug.delay_streams=200
+  check "tensor with streams that are late: the same losses" same tensor-late tensor-true 0
+  for schedule in gpipe 1f1b interleaved looped_bfs zb_h1 interleaved_zero_bubble zbv dual_pipe_v; do
+    check "pipeline, $schedule" train_ranks 2 "pipeline-$schedule" "${layers[@]}" parallel.pipeline=2 \
+      parallel.schedule="$schedule" train.micro_batch=8 debug.check_messages=true debug.poison=true
+    check "pipeline, $schedule, like one GPU" same "pipeline-$schedule" four 1e-5
+  done
+  check "pipeline with streams that are late" train_ranks 2 pipeline-late "${layers[@]}" parallel.pipeline=2 \
+    parallel.schedule=zbv train.micro_batch=8 debug.poison=true debug.delay_streams=200
+  check "pipeline with streams that are late: the same losses" same pipeline-late pipeline-zbv 0
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
     memory.offload_optimizer=true memory.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
