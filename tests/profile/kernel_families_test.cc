@@ -215,14 +215,17 @@ TEST_F(Floors, OfFrozenLayers) {
   EXPECT_NEAR(again(Recompute::mlp, 1), seconds_of(20 * 2048 * 11264), 1e-9);
 }
 
-UnitPlan plan_of(const Config& c) {
+// Of blocks [first, end) of the model.
+UnitPlan plan_of(const Config& c, size_t first = 0, size_t end = 1000) {
   const FrozenParameters frozen(c.train.freeze, c.lora);
   std::vector<BlockParameters> blocks;
   for (const auto& block : make_blocks(c.model, DType::bf16, c.lora)) {
     blocks.push_back({.kind = block->traits().kind, .parameters = block->parameters()});
     for (ParameterSpec& p : blocks.back().parameters) p.trainable = !frozen(p);
   }
-  return plan_units(blocks, {.layers_per_unit = 1});
+  const std::vector<BlockParameters> own(blocks.begin() + static_cast<int64_t>(first),
+                                         blocks.begin() + static_cast<int64_t>(std::min(end, blocks.size())));
+  return plan_units(own, {.layers_per_unit = 1});
 }
 
 TEST(StepWork, IsARanksPart) {
@@ -244,6 +247,32 @@ TEST(StepWork, IsARanksPart) {
   EXPECT_TRUE(step_work(c, 2, plan).fp8);
   c.memory.offload_optimizer = true;
   EXPECT_EQ(step_work(c, 2, plan).updated, 0);
+}
+
+// Two tensor-parallel ranks have half of each matmul; two stages have half of the layers, and one has the head.
+TEST(StepWork, IsAPartOfTheModel) {
+  Config c;
+  c.model = llama_1b().model;
+  c.train.sequence_length = 128, c.train.micro_batch = 2, c.train.global_batch = 2;
+  const auto floors = [&](int ranks, const UnitPlan& plan) { return family_floors(step_work(c, ranks, plan)); };
+  const auto whole = floors(1, plan_of(c));
+  c.parallel.tensor = 2;
+  const auto half = floors(2, plan_of(c));
+  for (const std::string_view family : {family::kProductsForward, family::kInputGradients, family::kWeightGradients,
+                                        family::kAttentionForward, family::kNormForward, family::kCrossEntropy})
+    EXPECT_NEAR(half.at(family), whole.at(family) / 2, 1e-6 * whole.at(family)) << family;
+  c.parallel.sequence = Switch::off;
+  EXPECT_NEAR(floors(2, plan_of(c)).at(family::kNormForward), whole.at(family::kNormForward), 1e-9);
+  c.parallel.tensor = 1;
+  c.parallel.pipeline = 2;
+  const auto layers = static_cast<size_t>(c.model.layers);
+  const StepWork first = step_work(c, 2, plan_of(c, 0, 1 + layers / 2)),
+                 second = step_work(c, 2, plan_of(c, 1 + layers / 2, layers + 2));
+  EXPECT_EQ(first.layers, c.model.layers / 2);
+  EXPECT_EQ(second.layers, c.model.layers - c.model.layers / 2);
+  EXPECT_TRUE(first.embedding && !first.head && !second.embedding && second.head);
+  EXPECT_NEAR(family_floors(first).at(family::kProductsForward) + family_floors(second).at(family::kProductsForward),
+              whole.at(family::kProductsForward), 1e-6 * whole.at(family::kProductsForward));
 }
 
 TEST(StepWork, KnowsWhatIsTrained) {

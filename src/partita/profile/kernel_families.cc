@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
+#include <set>
 #include <string>
 
 namespace partita::internal {
@@ -86,11 +88,12 @@ class Floors {
         tokens_(static_cast<double>(work.tokens)),
         bytes_(work.precision == DType::fp32 ? 4 : 2),
         width_(static_cast<double>(m_.hidden_size)),
-        heads_(static_cast<double>(m_.heads * m_.head_size())),
-        kv_(static_cast<double>(m_.key_value_heads() * m_.head_size())),
-        inner_(static_cast<double>(m_.ffn_size())),
-        layers_(static_cast<double>(m_.layers)),
-        backward_(static_cast<double>(m_.layers - frozen_layers())),
+        heads_(part(m_.heads * m_.head_size())),
+        kv_(part(std::max(m_.key_value_heads(), work.tensor) * m_.head_size())),
+        inner_(part(m_.ffn_size())),
+        vocabulary_(work.head ? part(m_.vocab_size) : 0),
+        layers_(static_cast<double>(layers())),
+        backward_(static_cast<double>(layers() - frozen_layers())),
         full_(w_.recompute == Recompute::full ? backward_ : static_cast<double>(full_layers())) {}
 
   std::map<std::string_view, double> operator()() {
@@ -103,11 +106,16 @@ class Floors {
 
  private:
   [[nodiscard]] bool llama() const { return m_.kind == ModelKind::llama; }
+  [[nodiscard]] int64_t layers() const { return w_.layers < 0 ? m_.layers : w_.layers; }
+  // What a tensor-parallel rank has of it.
+  [[nodiscard]] double part(int64_t whole) const { return static_cast<double>(whole) / static_cast<double>(w_.tensor); }
   // The number of leading layers without a backward pass.
-  [[nodiscard]] int64_t frozen_layers() const { return std::clamp<int64_t>(w_.first_trained - 1, 0, m_.layers); }
+  [[nodiscard]] int64_t frozen_layers() const {
+    return std::clamp<int64_t>(w_.first_trained - (w_.embedding ? 1 : 0), 0, layers());
+  }
   // Fully recomputed layers among those with a backward pass.
   [[nodiscard]] int64_t full_layers() const {
-    return std::max<int64_t>(0, std::min(w_.recompute_full_layers, m_.layers) - frozen_layers());
+    return std::max<int64_t>(0, std::min(w_.recompute_full_layers, layers()) - frozen_layers());
   }
 
   // `accesses` per element, in the compute dtype.
@@ -118,7 +126,7 @@ class Floors {
   void add_products() {
     const double up = width_ * inner_ * (llama() ? 2 : 1), down = width_ * inner_;
     const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
-    const double head = width_ * static_cast<double>(m_.vocab_size);
+    const double head = width_ * vocabulary_;
     const double layer = attention + up + down, adapters = static_cast<double>(w_.adapter_weights);
     // Recomputation omits the last matmul of a layer, whose output no gradient needs.
     double again = full_ * (attention + up);
@@ -144,10 +152,10 @@ class Floors {
   }
 
   void add_norms() {
-    const double elements = tokens_ * width_;
-    memory(family::kNormForward, 4, (2 * layers_ + 1) * elements);
+    const double elements = tokens_ * width_ / static_cast<double>(w_.sequence ? w_.tensor : 1), last = w_.head ? 1 : 0;
+    memory(family::kNormForward, 4, (2 * layers_ + last) * elements);
     if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * backward_ * elements);
-    memory(family::kNormBackward, 4, (2 * backward_ + 1) * elements);
+    memory(family::kNormBackward, 4, (2 * backward_ + last) * elements);
   }
 
   // In half precision, GELU is fused into the matmuls.
@@ -165,9 +173,9 @@ class Floors {
   }
 
   void add_rest() {
-    memory(family::kCrossEntropy, 2, tokens_ * static_cast<double>(m_.vocab_size));
+    if (w_.head) memory(family::kCrossEntropy, 2, tokens_ * vocabulary_);
     // Forward: read and write. Backward: read, plus fp32 read and write.
-    memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
+    if (w_.embedding) memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
     const bool wide_gradient = w_.micro_batches > 1 || w_.precision == DType::fp32;
     const double gradient = wide_gradient ? 4 : 2;
     // Master weight and two moments are read and written, the gradient is read twice (norm, update), the weight is
@@ -178,9 +186,30 @@ class Floors {
 
   const StepWork& w_;
   const ModelConfig& m_;
-  double tokens_, bytes_, width_, heads_, kv_, inner_, layers_, backward_, full_;
+  double tokens_, bytes_, width_, heads_, kv_, inner_, vocabulary_, layers_, backward_, full_;
   std::map<std::string_view, double> floors_;
 };
+
+// What a pipeline rank has of the model: the layers, embedding and head whose parameters it holds.
+void keep_own(StepWork& work, const UnitPlan& plan) {
+  std::set<int64_t> layers;
+  work.embedding = work.head = false;
+  for (const Unit& unit : plan.units)
+    for (const ParameterSpec& p : unit.layout.parameters) {
+      int64_t layer = 0;
+      if (p.name.ends_with("attention.qkv.weight")) {
+        const char* digits = p.name.data() + std::string_view("layers.").size();
+        std::from_chars(digits, p.name.data() + p.name.size(), layer);
+        layers.insert(layer);
+      }
+      work.embedding =
+          work.embedding || (p.name == "embedding.token.weight" && p.stage_copy != ParameterSpec::Copy::second);
+      work.head = work.head || p.name == "final_norm.weight";
+    }
+  const int64_t full = work.recompute_full_layers;
+  work.layers = std::ssize(layers);
+  work.recompute_full_layers = std::ranges::count_if(layers, [full](int64_t layer) { return layer < full; });
+}
 
 }  // namespace
 
@@ -208,6 +237,9 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
                 .recompute_full_layers = c.memory.recompute_full_layers,
                 .first_trained = first_trainable_block(plan)};
   const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
+  work.tensor = c.parallel.tensor;
+  work.sequence = work.tensor > 1 && tensor_split(c, 0).splits_rows(c.train.micro_batch * c.train.sequence_length);
+  if (c.parallel.pipeline > 1) keep_own(work, plan);
   int64_t trained = 0;
   for (const Unit& unit : plan.units)
     for (const ParameterSpec& p : unit.layout.parameters) {

@@ -44,8 +44,12 @@ struct StepWork {
   bool fp8 = false;  // layer linears use fp8 matmuls
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;
-  int first_trained = 0;        // index of the first block with a backward pass; 0 is the embedding, 1 the first layer
-  int64_t adapter_weights = 0;  // elements of all adapters
+  int first_trained = 0;               // index of this rank's first block with a backward pass
+  int64_t layers = -1;                 // on this rank, of which the first recompute_full_layers are recomputed; -1: all
+  bool embedding = true, head = true;  // on this rank
+  int64_t tensor = 1;                  // tensor-parallel ranks, which divide matmuls, attention and vocabulary
+  bool sequence = false;               // they divide norms, too
+  int64_t adapter_weights = 0;         // elements of all adapters
   // Frozen elements: of layer matrices and adapters; of biases; whether the head's matrix is frozen.
   int64_t frozen_weights = 0, frozen_biases = 0;
   bool frozen_head = false;
