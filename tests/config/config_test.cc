@@ -225,8 +225,8 @@ TEST(Validate, CutsThePipeline) {
   };
   EXPECT_EQ(pipeline(2, PipelineSchedule::one_f_one_b, 0, 4), "no error");
   EXPECT_EQ(pipeline(2, PipelineSchedule::interleaved, 3, 2), "no error");
-  EXPECT_THAT(pipeline(2, PipelineSchedule::zb_h1, 0, 2),
-              AllOf(HasSubstr("parallel.schedule is zb_h1"), HasSubstr("not built yet, use 1f1b or interleaved")));
+  EXPECT_EQ(pipeline(2, PipelineSchedule::zb_h1, 0, 2), "no error");
+  EXPECT_THAT(pipeline(2, PipelineSchedule::zbv, 3, 2), HasSubstr("zbv"));
   EXPECT_THAT(pipeline(4, PipelineSchedule::interleaved, 4, 4), HasSubstr("the model has 12 layers: use fewer"));
   EXPECT_EQ(pipeline(2, PipelineSchedule::gpipe, 0, 3),
             "parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2");
@@ -237,6 +237,32 @@ TEST(Validate, CutsThePipeline) {
   EXPECT_EQ(pipeline_chunks(c), 2);
   EXPECT_EQ(error_message([&] { validate(c, 8); }),
             "parallel.tensor is 2 and parallel.pipeline 3, the job has 8 ranks: start a multiple of 6");
+}
+
+TEST(Validate, ReadsStagesGivenByHand) {
+  const auto stages = [](const std::vector<std::string>& given, int64_t pipeline = 2) {
+    return message(
+        [&](Config& c) {
+          c.model.layers = 6;
+          c.parallel.pipeline = pipeline, c.parallel.stages = given;
+        },
+        pipeline);
+  };
+  EXPECT_EQ(stages({}), "no error");
+  EXPECT_EQ(stages({"6", "0"}), "no error");  // the head alone
+  EXPECT_EQ(stages({"2", "3"}), "parallel.stages are 5 layers, the model has 6");
+  EXPECT_THAT(stages({"2", "2", "2"}), HasSubstr("parallel.stages has 3 numbers, parallel.pipeline 2 x 1"));
+  EXPECT_THAT(stages({"2", "4 layers"}), HasSubstr("contains '4 layers': expected numbers of layers, as in [8, 8]"));
+  EXPECT_THAT(stages({"7", "-1"}), HasSubstr("contains '-1'"));
+  EXPECT_THAT(stages({"3", "0", "3"}, 3), HasSubstr("stage 1 has no layer"));
+  EXPECT_THAT(stages({"6"}, 1), HasSubstr("parallel.stages without a pipeline"));
+  Config c;
+  c.parallel.pipeline = 2;
+  EXPECT_FALSE(delays_weights(c));
+  c.parallel.schedule = PipelineSchedule::zbv;
+  EXPECT_TRUE(delays_weights(c));
+  c.parallel.open_weights = 0;
+  EXPECT_FALSE(delays_weights(c));
 }
 
 TEST(Validate, ComparesDataRanksWithTheJob) {

@@ -37,6 +37,16 @@ TEST(Stages, TakeAboutEqualTimes) {
   EXPECT_THAT(error_message([&] { (void)stage_blocks(c); }), HasSubstr("10 stages, the model has 8 blocks"));
 }
 
+// The embedding is in front of the first stage's layers, the head behind the last one's.
+TEST(Stages, MayBeGivenByHand) {
+  Config c = config(7, 2, 10);
+  c.parallel.stages = {"2", "5"};
+  EXPECT_THAT(stage_blocks(c), ElementsAre(0, 3, 9));
+  c.parallel.schedule = PipelineSchedule::zbv;
+  c.parallel.stages = {"0", "3", "4", "0"};
+  EXPECT_THAT(stage_blocks(c), ElementsAre(0, 1, 4, 8, 9));
+}
+
 // The ranks' blocks are those of the model, each once.
 TEST(Stages, DivideTheModel) {
   for (const auto& [layers, pipeline, chunks] : {std::tuple(5, 2, 1), {7, 3, 2}, {9, 4, 1}, {6, 2, 3}}) {

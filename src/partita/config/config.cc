@@ -57,7 +57,10 @@ void validate_tensor(const Config& c) {
 
 void validate_pipeline(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
-  if (p.pipeline == 1) return;
+  if (p.pipeline == 1) {
+    if (!p.stages.empty()) fail("parallel.stages without a pipeline: set parallel.pipeline, or leave it out");
+    return;
+  }
   check_shape({.schedule = p.schedule,
                .ranks = static_cast<int>(p.pipeline),
                .chunks = static_cast<int>(pipeline_chunks(c)),

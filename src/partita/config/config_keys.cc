@@ -148,8 +148,8 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
 void bind_kernels(ConfigSchema& s, KernelConfig& k) {
   s.section("kernels", "how kernels are chosen and launched")
       .choice("cuda_graph", k.cuda_graph,
-              "GPU only: run forward and backward as one recorded CUDA graph (one data-parallel rank, ZeRO 0 to 2, no "
-              "offload); auto: if kernels are short")
+              "GPU only: run forward and backward as one recorded CUDA graph (no data parallelism, pipeline or "
+              "offload, ZeRO 0 to 2); auto: if kernels are short")
       .choice("tune_matmul", k.tune_matmul,
               "GPU only: measure the algorithms of matmuls in the first steps and use the fastest; auto: with at least "
               "500 steps "
