@@ -18,12 +18,15 @@
 #include "partita/pipeline/timeline_svg.h"
 #include "partita/pipeline/timeline_text.h"
 #include "partita/train/build_model.h"
+#include "partita/train/measured_timeline.h"
 #include "partita/train/stages.h"
 
 namespace partita::cli {
 using namespace internal;
 
 namespace {
+
+constexpr int kColumns = 150;  // of a measured timeline, whose actions all take different times
 
 struct Arguments {
   std::filesystem::path file, svg;
@@ -77,8 +80,16 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   for (int rank = 0; rank < shape.ranks; ++rank)
     put_line("rank {} holds activations of {} stages and micro-batches at most", rank,
              assign_slots(lists[static_cast<size_t>(rank)]).slots);
+  const std::optional<Timeline> measured = read_timeline(c.run.directory / "timeline.json", shape);
+  if (measured) {
+    put_line("\nMeasured in a step of {}: the busiest rank waited {:.1f}% of {:.3f} s",
+             printable_line(c.run.directory.string()), 100 * measured->bubble, measured->makespan);
+    put_line("{}", timeline_text(*measured, shape.chunks, kColumns));
+  }
   if (a.svg.empty()) return;
-  write_file(a.svg, timeline_svg(timeline, shape.chunks, {.title = title}));
+  std::string image = timeline_svg(timeline, shape.chunks, {.title = title});
+  if (measured) image = stacked_svg({image, timeline_svg(*measured, shape.chunks, {.title = "measured, seconds"})});
+  write_file(a.svg, image);
   put_line("{}", printable_line(a.svg.string()));
 }
 
@@ -96,7 +107,8 @@ void add_schedule_command(CLI::App& app) {
       "F0: forward of micro-batch 0; B0: its backward; I0 and W0: its input and weight gradients. Of two chunks per\n"
       "rank, the second has small letters. Times are modelled: a layer takes 1, the head as much as the layers with "
       "its\n"
-      "FLOPs; a forward, an input gradient and a weight gradient take the same; messages take nothing.\n\n"
+      "FLOPs; a forward, an input gradient and a weight gradient take the same; messages take nothing.\n"
+      "After 'partita train CONFIG --profile', the timeline of a step of that run is shown beneath.\n\n"
       "Example: partita schedule my.toml --parallel.pipeline=4 --parallel.schedule=interleaved --svg schedule.svg");
   command->callback([command, a] { run(*a, command->remaining()); });
 }

@@ -150,6 +150,7 @@ Weights Engine::use_weights(int block, Pass pass) {
 void Engine::forward(Context& context, Activations& activations, const Action& action) {
   Residual x;
   if (handover_) std::tie(x.sum, x.branch) = handover_->read(action);
+  if (context.mode == Mode::train) mark();
   for (int b = plan_.blocks.begin(action.chunk); b < plan_.blocks.end(action.chunk); ++b) {
     const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
@@ -164,14 +165,17 @@ void Engine::forward(Context& context, Activations& activations, const Action& a
     parameters_.weights().release();
     data_.progress();
   }
-  if (!handover_) return;
-  handover_->release(action);
-  handover_->write(action, x.sum, x.branch);
+  if (handover_) {
+    handover_->release(action);
+    handover_->write(action, x.sum, x.branch);
+  }
+  if (context.mode == Mode::train) mark();
 }
 
 void Engine::backward(Context& context, const Action& action, bool follows_forward) {
   ResidualGrad g;
   if (handover_) std::tie(g.sum, g.branch) = handover_->read(action);
+  mark();
   // The shared buffers still hold what the forward of the last layer wrote.
   bool shared_is_filled = follows_forward;
   for (int b = plan_.blocks.end(action.chunk) - 1; b >= plan_.blocks.lowest_backward(action.chunk); --b) {
@@ -204,12 +208,15 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
     }
     data_.progress();
   }
-  if (!handover_) return;
-  handover_->release(action);
-  handover_->write(action, g.sum, g.branch);
+  if (handover_) {
+    handover_->release(action);
+    handover_->write(action, g.sum, g.branch);
+  }
+  mark();
 }
 
 void Engine::weight_gradients(const Action& action) {
+  mark();
   for (int b = plan_.blocks.end(action.chunk) - 1; b >= plan_.blocks.lowest_backward(action.chunk); --b) {
     (void)use_weights(b, Pass::backward);  // none, but gathers those of later passes
     {
@@ -220,6 +227,7 @@ void Engine::weight_gradients(const Action& action) {
     parameters_.gradients().close(b, action.last);
     data_.progress();
   }
+  mark();
 }
 
 int64_t Engine::count_valid_tokens(std::span<const Batch> batches) {
@@ -235,7 +243,22 @@ void Engine::record_steps(bool on) {
   accumulation_ = make_graph_runner(options_.device);
 }
 
+void Engine::time_actions(bool on) { stopwatch_ = on ? make_stopwatch(options_.device) : nullptr; }
+
+std::vector<TimedAction> Engine::action_times() {
+  std::vector<TimedAction> times;
+  if (!stopwatch_) return times;
+  const std::vector<double> marks = stopwatch_->take();  // of the step's start, then of each pass two
+  plan_.step.each([&](const Action& action) {
+    const size_t next = 1 + 2 * times.size();
+    if (action.transfer == Transfer::none && next + 1 < marks.size())
+      times.push_back({action, marks[next], marks[next + 1]});
+  });
+  return times;
+}
+
 void Engine::accumulate_gradients() {
+  mark();
   sums_.zero_();
   parameters_.weights().begin(plan_.training);
   Action before{.micro_batch = -1};  // the pass before

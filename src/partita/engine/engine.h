@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "partita/device/graph_runner.h"
+#include "partita/device/stopwatch.h"
 #include "partita/engine/activation_offload.h"
 #include "partita/engine/activations.h"
 #include "partita/engine/amax_history.h"
@@ -45,6 +46,10 @@ class Engine {
   void initialize(uint64_t seed);
   // One optimizer step over options.micro_batches batches of options.shape.
   StepResult step(std::span<const Batch> batches, const StepInput&);
+  // Whether the passes of later steps are timed.
+  void time_actions(bool);
+  // Of the last step's passes, in their order; empty if they were not timed. A pass begins when its inputs have arrived.
+  [[nodiscard]] std::vector<internal::TimedAction> action_times();
   // With EngineOptions::graph, whether forward and backward are recorded and replayed (on at the start). false: run
   // eagerly, so that kernels can be profiled and changed; discards the recording.
   void record_steps(bool);
@@ -77,6 +82,7 @@ class Engine {
   }
   [[nodiscard]] const Zero& zero() const { return zero_; }
   [[nodiscard]] bool sequence_parallel() const { return options_.tensor.splits_rows(options_.shape.rows()); }
+  [[nodiscard]] const PipelineStage& pipeline() const { return options_.pipeline; }
   [[nodiscard]] const internal::UnitPlan& plan() const { return plan_.units; }
   [[nodiscard]] EngineMemory memory() const;
   [[nodiscard]] const internal::UsePlan& uses() const { return plan_.training; }
@@ -99,6 +105,9 @@ class Engine {
   // Sums the squared norm over all ranks, and the loss over data-parallel ranks and pipeline stages.
   void sum_over_ranks();
   [[nodiscard]] int64_t count_valid_tokens(std::span<const Batch>);
+  void mark() {
+    if (stopwatch_) stopwatch_->mark();
+  }
   [[nodiscard]] int blocks() const { return static_cast<int>(blocks_.size()); }
 
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -118,6 +127,7 @@ class Engine {
   std::unique_ptr<internal::Activations> inference_;  // for the last shape passed to logits()
   internal::StepMemory now_;
   internal::Inputs inputs_;                              // [micro-batch]
+  std::unique_ptr<internal::Stopwatch> stopwatch_;       // null: passes are not timed
   at::Tensor sums_;                                      // [2] double: squared norm, loss
   std::unique_ptr<internal::GraphRunner> accumulation_;  // null: runs eagerly
   internal::ShardedParameters parameters_;               // last: host updates end before what they read

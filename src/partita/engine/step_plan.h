@@ -37,6 +37,11 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
+struct TimedAction {
+  Action action;
+  double begin = 0, end = 0;  // seconds since the step began
+};
+
 // The actions of a step. Millions of identical micro-batches are stored as one repeated head.
 struct StepActions {
   std::vector<Action> actions;

@@ -177,4 +177,22 @@ std::string timeline_svg(const Timeline& timeline, int chunks, const SvgOptions&
   return Drawing(timeline, chunks, options).take();
 }
 
+std::string stacked_svg(const std::vector<std::string>& images) {
+  const auto size = [](const std::string& image, std::string_view name) {
+    const std::string key = fmt::format(" {}=\"", name);
+    return std::stod(image.substr(image.find(key) + key.size()));
+  };
+  double width = 0, height = 0;
+  std::string body;
+  for (const std::string& image : images) {
+    body += fmt::format("<svg y=\"{:.0f}\"", height) + image.substr(image.find(' '));
+    width = std::max(width, size(image, "width"));
+    height += size(image, "height");
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+      "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n{2}</svg>\n",
+      width, height, body);
+}
+
 }  // namespace partita::internal

@@ -19,5 +19,7 @@ struct SvgOptions {
 };
 
 [[nodiscard]] std::string timeline_svg(const Timeline&, int chunks, const SvgOptions& = {});
+// Images of timeline_svg above each other, as one.
+[[nodiscard]] std::string stacked_svg(const std::vector<std::string>& images);
 
 }  // namespace partita::internal

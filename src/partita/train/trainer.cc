@@ -32,6 +32,7 @@
 #include "partita/train/build_model.h"
 #include "partita/train/engine_checkpoint.h"
 #include "partita/train/interrupt.h"
+#include "partita/train/measured_timeline.h"
 #include "partita/train/memory_forecast.h"
 #include "partita/train/run_device.h"
 #include "partita/train/run_end.h"
@@ -225,6 +226,7 @@ class TrainingRun {
                                                              .table = config_.run.directory / "profile.txt",
                                                              .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
                                                              .work = step_work(config_, info_.ranks, engine_->plan())});
+    timeline_ = std::make_unique<MeasuredTimeline>(config_, mesh_, *engine_);
     hooks_.before_run(*view_);
   }
 
@@ -236,14 +238,14 @@ class TrainingRun {
         learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
     const bool tuning = tuner_->running();  // tuning steps are not representative
     tuner_->before_step();
-    if (!tuning) profiler_->before_step();
+    if (!tuning) profiler_->before_step(), timeline_->before_step();
     const StepResult r =
         engine_->step(data_->training(consumed_samples_), {.step = step_,
                                                            .update = update,
                                                            .learning_rate = rate,
                                                            .clip = static_cast<float>(config_.optimizer.clip),
                                                            .loss_scale = scales_loss() ? loss_scale_.scale : 1});
-    if (!tuning) profiler_->after_step();
+    if (!tuning) profiler_->after_step(), timeline_->after_step();
     tuner_->after_step();
     if (folder_) folder_->lock().require();
     ++step_;
@@ -365,6 +367,7 @@ class TrainingRun {
   LossScale loss_scale_;
   std::unique_ptr<MatmulTuner> tuner_;
   std::unique_ptr<Profiler> profiler_;
+  std::unique_ptr<MeasuredTimeline> timeline_;
   RunInfo info_;
   Hooks hooks_;
   std::unique_ptr<TrainerView> view_;
