@@ -11,6 +11,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
@@ -24,6 +25,7 @@
 #include "partita/base/cuda_error.h"
 #include "partita/base/log.h"
 #include "partita/comm/cuda/nccl_communicator.h"
+#include "partita/comm/pipeline_edges.h"
 #include "partita/comm/world.h"
 
 namespace partita::internal {
@@ -85,6 +87,18 @@ class Check {
         same = same && got[static_cast<size_t>(i)].eq(100.0 * other + 10 * i + round).all().item<bool>();
     }
     add(same, "messages through reserved room");
+  }
+
+  // With more room, and at the end each rank waits for the other, whatever it sent last.
+  void edges(const PipelineEdges& edges) {
+    const int other = 1 - host_.rank();
+    for (const int64_t n : {1000, 100'000, 1000}) {
+      (void)edges.reserve(4 * n, false);
+      const at::Tensor sent = at::full({n}, 10.0 * host_.rank() + 1, busy_.options()), got = at::zeros_like(sent);
+      stream_.wait(edges.receive(got, other, stream_));
+      stream_.wait(edges.send(sent, other, stream_));
+      add(got.eq(10.0 * other + 1).all().item<bool>(), fmt::format("pipeline edges [{}]", n));
+    }
   }
 
   [[nodiscard]] int finish() const {
@@ -340,6 +354,8 @@ int run(const std::string& what) {
   if (what != "time" && world.size() == 2) {
     NcclCommunicator pair(world.group("pair", ranks), {});
     check.messages(pair);
+    const PipelineEdges edges(world, ranks, c10::Device(c10::kCUDA, c10::cuda::current_device()));
+    check.edges(edges);
   }
   if (what != "check") {
     time_collectives(device, "ordered");

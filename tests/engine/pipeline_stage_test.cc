@@ -17,7 +17,7 @@ using testing::ElementsAre;
 constexpr Pass kF = Pass::forward, kB = Pass::backward;
 constexpr Transfer kNone = Transfer::none, kSend = Transfer::send, kReceive = Transfer::receive;
 
-// All schedules that have no separate weight gradients, on any number of ranks, chunks and micro-batches.
+// On any number of ranks, chunks and micro-batches.
 constexpr std::array kSchedules = {PipelineSchedule::gpipe,       PipelineSchedule::one_f_one_b,
                                    PipelineSchedule::interleaved, PipelineSchedule::looped_bfs,
                                    PipelineSchedule::zb_h1,       PipelineSchedule::interleaved_zero_bubble,

@@ -180,9 +180,8 @@ class Campaign:
             self.fault(f"{name}: left behind: {left}")
         shutil.rmtree(run)
 
-    def kill(self, kills, in_a_row):
+    def kill(self, kills, in_a_row, layouts):
         steps = 24
-        layouts = ["mesh", "alone", "launch", "sockets"]
         chain = 0
         while kills > 0:
             layout = layouts[chain % len(layouts)]
@@ -324,8 +323,8 @@ def main():
     parser.add_argument("--kills", type=int, help="default: 200, short: 8")
     parser.add_argument("--starts", type=int, help="default: 50, short: 2")
     parser.add_argument("--stride", type=int, help="every so many-th file operation; default: 1, short: 40")
-    parser.add_argument("--layout", action="append", choices=["alone", "launch", "sockets"],
-                        help="of runs whose file operations fail; default: alone, launch")
+    parser.add_argument("--layout", action="append", choices=["alone", "launch", "sockets", "mesh"],
+                        help="of runs whose file operations fail, default: alone, launch; of kills, default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once whose file operations fail")
     parser.add_argument("kinds", nargs="*", default=["kill", "twice", "io"])
     arguments = parser.parse_args()
@@ -333,7 +332,8 @@ def main():
     campaign = Campaign(arguments)
     try:
         if "kill" in arguments.kinds:
-            campaign.kill(arguments.kills or (8 if arguments.short else 200), 2 if arguments.short else 5)
+            campaign.kill(arguments.kills or (8 if arguments.short else 200), 2 if arguments.short else 5,
+                          arguments.layout or ["mesh", "alone", "launch", "sockets"])
         if "twice" in arguments.kinds:
             campaign.twice(arguments.starts or (2 if arguments.short else 50))
         if "io" in arguments.kinds:

@@ -219,13 +219,13 @@ TEST_F(Floors, OfFrozenLayers) {
 UnitPlan plan_of(const Config& c, size_t first = 0, size_t end = 1000) {
   const FrozenParameters frozen(c.train.freeze, c.lora);
   std::vector<BlockParameters> blocks;
-  for (const auto& block : make_blocks(c.model, DType::bf16, c.lora)) {
+  for (const auto& block : make_blocks(c.model, DType::bf16, c.lora, at::kCPU, false, tensor_split(c, 0))) {
     blocks.push_back({.kind = block->traits().kind, .parameters = block->parameters()});
     for (ParameterSpec& p : blocks.back().parameters) p.trainable = !frozen(p);
   }
   const std::vector<BlockParameters> own(blocks.begin() + static_cast<int64_t>(first),
                                          blocks.begin() + static_cast<int64_t>(std::min(end, blocks.size())));
-  return plan_units(own, {.layers_per_unit = 1});
+  return plan_units(own, {.tensor_ranks = static_cast<int>(c.parallel.tensor), .layers_per_unit = 1});
 }
 
 TEST(StepWork, IsARanksPart) {
@@ -263,6 +263,15 @@ TEST(StepWork, IsAPartOfTheModel) {
     EXPECT_NEAR(half.at(family), whole.at(family) / 2, 1e-6 * whole.at(family)) << family;
   c.parallel.sequence = Switch::off;
   EXPECT_NEAR(floors(2, plan_of(c)).at(family::kNormForward), whole.at(family::kNormForward), 1e-9);
+  c.parallel.sequence = Switch::automatic;
+  // Of adapters alone a rank has half, up to the whole of the other factor.
+  c.lora = {.rank = 16, .alpha = 32, .dropout = 0, .targets = "q_proj,down_proj"};
+  c.parallel.tensor = 1;
+  const double adapters = floors(1, plan_of(c)).at(family::kWeightGradients);
+  c.parallel.tensor = 2;
+  EXPECT_GT(floors(2, plan_of(c)).at(family::kWeightGradients), 0.5 * adapters);
+  EXPECT_LT(floors(2, plan_of(c)).at(family::kWeightGradients), adapters);
+  c.lora = {};
   c.parallel.tensor = 1;
   c.parallel.pipeline = 2;
   const auto layers = static_cast<size_t>(c.model.layers);

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "partita/base/error.h"
 #include "partita/comm/device_communicator.h"
@@ -24,8 +25,8 @@ PipelineEdges::PipelineEdges(World& world, const std::vector<int>& ranks, c10::D
     const auto stream = make_stream(device, StreamUse::compute);
     const int other = 1 - edge->rank();
     (sends ? edge->send(first, other, *stream) : edge->receive(first, other, *stream)).wait();
-    in_order_.emplace_back(edge.get(), !sends);
-    (sends ? to_[to] : from_[from]) = std::move(edge);
+    (sends ? to_[to] : from_[from]) = edge.get();
+    in_order_.push_back({.pair = std::move(edge), .receives = !sends, .closes_ring = std::abs(from - to) > 1});
   };
   for (const auto& [a, b] : neighbor_rounds(static_cast<int>(ranks.size()))) {
     connect(a, b);
@@ -33,9 +34,14 @@ PipelineEdges::PipelineEdges(World& world, const std::vector<int>& ranks, c10::D
   }
 }
 
-int64_t PipelineEdges::reserve(int64_t bytes) const {
+PipelineEdges::~PipelineEdges() {
+  for (Edge& edge : in_order_) edge.pair.reset();
+}
+
+int64_t PipelineEdges::reserve(int64_t bytes, bool ring) const {
   int64_t taken = 0;
-  for (const auto& [edge, receives] : in_order_) taken += edge->reserve_messages(bytes, receives);
+  for (const Edge& edge : in_order_)
+    if (ring || !edge.closes_ring) taken += edge.pair->reserve_messages(bytes, edge.receives);
   return taken;
 }
 

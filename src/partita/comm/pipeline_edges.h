@@ -27,10 +27,14 @@ class PipelineEdges {
   // `ranks`: of the job, ascending, in the order of the stages; the last one is the neighbor of the first. Collective.
   PipelineEdges(World& world, const std::vector<int>& ranks, c10::Device device = c10::kCPU,
                 std::chrono::milliseconds timeout = std::chrono::minutes(10));
+  // In the order of the constructor: the two ranks of an edge wait for each other.
+  ~PipelineEdges();
+  PipelineEdges(const PipelineEdges&) = delete;
+  PipelineEdges& operator=(const PipelineEdges&) = delete;
 
-  // Makes room for messages of up to this many bytes: see Communicator::reserve_messages. Returns the bytes of device
-  // memory that this takes. Collective.
-  int64_t reserve(int64_t bytes) const;
+  // Makes room for messages of up to this many bytes: see Communicator::reserve_messages. ring: also between the last
+  // and the first rank. Returns the bytes of device memory that this takes. Collective.
+  int64_t reserve(int64_t bytes, bool ring) const;
 
   // To, or from, a neighbor, given by its place in `ranks`. As those of Communicator, but never deferred: messages of
   // one direction arrive in order. Error: not a neighbor.
@@ -38,10 +42,14 @@ class PipelineEdges {
   [[nodiscard]] Event receive(const at::Tensor&, int neighbor, Stream&) const;
 
  private:
-  using Edges = std::map<int, std::unique_ptr<Communicator>>;  // by neighbor
+  using Edges = std::map<int, Communicator*>;  // by neighbor
+  struct Edge {
+    std::unique_ptr<Communicator> pair;
+    bool receives, closes_ring;
+  };
   [[nodiscard]] static Communicator& edge(const Edges&, int neighbor);
+  std::vector<Edge> in_order_;
   Edges to_, from_;
-  std::vector<std::pair<Communicator*, bool>> in_order_;  // all edges, and whether this rank receives from it
 };
 
 }  // namespace partita

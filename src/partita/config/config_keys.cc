@@ -217,7 +217,7 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
       .field("stages", p.stages,
              "layers of each range, in order, as in [7, 9]; empty: such that all take the same time, with the head "
              "counted")
-      .field("open_weights", p.open_weights, at_least(-1),
+      .field("open_weights", p.open_weights, between(-1, 1000000),
              "most micro-batches per rank whose weight gradients are delayed; fewer take less memory and wait more; 0: "
              "none; -1: as many as the schedule delays")
       .field("layers_per_collective", p.layers_per_collective, at_least(0),

@@ -26,7 +26,7 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
                       .total();
   m.temporaries +=
       Handover::bytes(plan.handover_buffers, options.pipeline, options.tensor.stream_rows(options.shape.rows()),
-                      options.width, options.compute, options.device);
+                      options.width, options.compute, options.device, options.check_messages);
   m.temporaries += TensorParallel::bytes(options.tensor, options.shape.rows(), options.width, options.compute);
   return m;
 }

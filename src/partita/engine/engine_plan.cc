@@ -146,6 +146,9 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   plan.activations_on_host = options.training && options.offload.activations > 0;
   plan.offloaded =
       plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
+  if (splits_backward(actions) && (plan.states_on_host || plan.activations_on_host))
+    fail("offloaded {} with weight gradients in passes of their own: not built yet, leave one of them out",
+         plan.states_on_host ? "optimizer states" : "activations");
   if (stage.pipelined() && options.offload.optimizer) fail("offloaded optimizer states with a pipeline: not built yet");
   if (plan.slots > 1 && (plan.activations_on_host || options.delayed_scales))
     fail("{} with {} micro-batches between forward and backward: supported for one",

@@ -13,6 +13,8 @@
 namespace partita::internal {
 namespace {
 
+constexpr int64_t kStamp = 3, kStampBytes = kStamp * static_cast<int64_t>(sizeof(int64_t));
+
 void check_stamp(const at::Tensor& found, const at::Tensor& expected) {
   const auto text = [](const at::Tensor& stamp) {
     const auto* v = stamp.const_data_ptr<int64_t>();
@@ -20,8 +22,8 @@ void check_stamp(const at::Tensor& found, const at::Tensor& expected) {
   };
   const at::Tensor on_host = found.cpu();
   if (!at::equal(on_host, expected))
-    fail("a pipeline message is {}, expected {}: the ranks do not follow the same schedule", text(on_host),
-         text(expected));
+    fail("a pipeline message is {}, expected {}: start all ranks with the same program and configuration",
+         text(on_host), text(expected));
 }
 
 }  // namespace
@@ -43,16 +45,18 @@ Handover::Handover(const PipelineStage& stage, int buffers, int64_t rows, int64_
       edges_(edges),
       compute_(compute),
       memory_(at::empty({buffers, 2, rows, width}, at::TensorOptions(scalar_type(dtype)).device(device))),
-      room_bytes_(edges.reserve(2 * rows * width * size_of(dtype))),
+      room_bytes_(edges.reserve(2 * rows * width * size_of(dtype), placement_.closes_ring())),
       messages_(static_cast<size_t>(buffers)) {
-  if (check) stamps_ = at::empty({buffers, 3}, at::TensorOptions(at::kLong).device(device));
+  if (check) stamps_ = at::empty({buffers, kStamp}, at::TensorOptions(at::kLong).device(device));
   for (int b = 0; b < buffers; ++b) unused_.push_back(b);
 }
 
 int64_t Handover::bytes(int buffers, const PipelineStage& stage, int64_t rows, int64_t width, DType dtype,
-                        at::Device device) {
-  const int neighbors = std::min(stage.shape.ranks - 1, 2), messages = device.is_cpu() ? 0 : 2 * neighbors;
-  return 2 * (buffers + messages) * rows * width * size_of(dtype);
+                        at::Device device, bool check) {
+  const bool end = stage.rank == 0 || stage.rank == stage.shape.ranks - 1;
+  const int neighbors = !stage.pipelined() ? 0 : end && !stage.placement().closes_ring() ? 1 : 2;
+  const int messages = device.is_cpu() ? 0 : 2 * neighbors;
+  return 2 * (buffers + messages) * rows * width * size_of(dtype) + (check ? buffers * kStampBytes : 0);
 }
 
 int Handover::acquire(const Key& key) {
@@ -71,8 +75,8 @@ void Handover::wait(int index) {
 at::Tensor Handover::stamp(const Action& action, bool received) const {
   const bool forward = action.pass == Pass::forward;
   const int stage = placement_.stage(stage_.rank, action.chunk), sender = forward ? stage - 1 : stage + 1;
-  const std::array<int64_t, 3> values = {forward ? 0 : 1, received ? sender : stage, action.micro_batch};
-  at::Tensor stamp = at::empty({3}, at::kLong);
+  const std::array<int64_t, kStamp> values = {forward ? 0 : 1, received ? sender : stage, action.micro_batch};
+  at::Tensor stamp = at::empty({kStamp}, at::kLong);
   std::ranges::copy(values, stamp.data_ptr<int64_t>());
   return stamp;
 }

@@ -46,9 +46,13 @@ class Handover {
   void transfer(const Action&);
   void finish();
 
-  // Of the buffers, and of the room for messages on a GPU.
-  [[nodiscard]] static int64_t bytes(int buffers, const PipelineStage&, int64_t rows, int64_t width, DType, at::Device);
-  [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(memory_.nbytes()) + room_bytes_; }
+  // Of the buffers, of the room for messages between GPUs of one host, and of stamps.
+  [[nodiscard]] static int64_t bytes(int buffers, const PipelineStage&, int64_t rows, int64_t width, DType, at::Device,
+                                     bool check);
+  [[nodiscard]] int64_t bytes() const {
+    return static_cast<int64_t>(memory_.nbytes()) + room_bytes_ +
+           (stamps_.defined() ? static_cast<int64_t>(stamps_.nbytes()) : 0);
+  }
 
  private:
   using Key = std::tuple<Pass, bool, int, int>;  // of a pass; to be sent; chunk, micro-batch

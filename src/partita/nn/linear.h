@@ -107,8 +107,9 @@ class Linear {
   void keep_input(at::Tensor x, const Context&, Saved&) const;
   // Recomputes only what backward reads of the adapters, when y is not needed.
   void recompute(Weights, at::Tensor x, Context&, Saved&) const;
-  // Overwrites d_x [N, in], which may alias x if there are no adapters and no other tensor-parallel ranks. d_scale: scale of d_y with amax already
-  // measured; undefined: measured here.
+  // Overwrites d_x [N, in]. It may alias x if there are no adapters and no other tensor-parallel ranks, and if the
+  // layer's operands need not stay (BlockTraits::leaves_operands). d_scale: scale of d_y with amax already measured;
+  // undefined: measured here.
   void backward(Weights, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context&, Saved&, Grads&,
                 at::Tensor d_scale = {}) const;
 

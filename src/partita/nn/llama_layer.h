@@ -62,9 +62,9 @@ class LlamaLayer final : public Block {
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
-  // From qkv to the activation: run by forward and by full recomputation.
-  // Whether the backward of the linear reads its input after it has written the gradient of it.
+  // Whether the input of the linear must not be overwritten by the gradient of it.
   [[nodiscard]] bool keeps_input(const Linear&) const;
+  // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
 
   LlamaLayerOptions options_;

@@ -36,6 +36,8 @@ class StagePlacement {
   // Whether the output of the stage, and the gradient that comes back for it, travel between two ranks. False for the
   // last stage.
   [[nodiscard]] bool handed_over(int stage) const { return stage + 1 < stages() && rank(stage) != rank(stage + 1); }
+  // Whether the last rank and the first one pass messages to each other, though they are no neighbors.
+  [[nodiscard]] bool closes_ring() const { return ranks_ > 2 && handed_over(ranks_ - 1); }
 
  private:
   // Its own inverse: the place of a rank in a chunk, and the rank at a place.

@@ -244,13 +244,13 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
   for (const Unit& unit : plan.units)
     for (const ParameterSpec& p : unit.layout.parameters) {
       const bool of_layer = p.name.starts_with("layers."), matrix = p.shape.size() > 1;
-      if (p.adapter) work.adapter_weights += p.count();
+      if (p.adapter) work.adapter_weights += p.local_count();
       if (p.trainable) {
         trained += p.local_count();
       } else if (of_layer && matrix) {
-        work.frozen_weights += p.count();
+        work.frozen_weights += p.local_count();
       } else if (of_layer && (p.name.ends_with("qkv.bias") || p.name.ends_with("up.bias"))) {
-        work.frozen_biases += p.count();
+        work.frozen_biases += p.local_count();
       } else if (p.name == head) {
         work.frozen_head = true;
       }

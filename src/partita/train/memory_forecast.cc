@@ -69,6 +69,10 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
     all.push_back(
         {fmt::format("memory.recompute={}", name_of(more)), [more](Config& x) { x.memory.recompute = more; }});
   }
+  if (delays_weights(c))
+    for (const int64_t open : {1, 0})
+      all.push_back(
+          {fmt::format("parallel.open_weights={}", open), [open](Config& x) { x.parallel.open_weights = open; }});
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
   if (device.is_cuda() && !c.memory.offload_optimizer)
     all.push_back({"memory.offload_optimizer=true", [](Config& x) { x.memory.offload_optimizer = true; }});

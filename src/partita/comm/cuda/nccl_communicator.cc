@@ -54,13 +54,6 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
   }
 }
 
-void wait_for_others(Communicator& host) {
-  try {
-    host.barrier();
-  } catch (const std::exception&) {  // they have ended
-  }
-}
-
 // The end of a collective; waiting for it on the host also reports failures.
 class CollectiveEvent final : public CudaEventState {
  public:
@@ -187,7 +180,7 @@ NcclCommunicator::~NcclCommunicator() {
   if (in_order) {  // the watchdog ends what hangs
     (void)cudaStreamSynchronize(stream_.stream());
     (void)cudaStreamSynchronize(copies_.stream());
-    if (room_ || !shared_.empty()) wait_for_others(*host_);  // which may still write into this rank's memory
+    close_memory();
   }
   watchdog_->stop();  // outstanding events keep it alive
   const std::lock_guard lock(mutex_);
@@ -196,7 +189,16 @@ NcclCommunicator::~NcclCommunicator() {
   comm_ = nullptr;
 }
 
+void NcclCommunicator::close_memory() {
+  try {
+    if (room_) PeerMemory::close(std::move(room_), *host_);
+    for (Shared& s : shared_) PeerMemory::close(std::move(s.memory), *host_);
+  } catch (const std::exception&) {  // the others have ended
+  }
+}
+
 void NcclCommunicator::abort() {
+  if (room_ || !shared_.empty()) World::abort(1);  // nothing ends a stream that waits for another rank's flag
   const std::unique_lock lock(mutex_, kAbortGrace);
   if (!lock) World::abort(1);  // a thread is blocked inside NCCL
   if (comm_ != nullptr) (void)ncclCommAbort(comm_);
@@ -413,6 +415,7 @@ Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
   std::vector<const void*> from;
   for (int r = 0; r < size(); ++r)
     from.push_back(r == rank() ? nullptr : sent[static_cast<size_t>(r)].const_data_ptr());
+  messages_->post();
   const Watchdog::Call call{"exchange", calls_++, static_cast<int64_t>(out.nbytes())};
   return run_copies(call, stream, [&](cudaStream_t copies) {
     found->memory->exchange(data(out) - found->memory->data(), static_cast<int64_t>(bytes), from, copies);
@@ -434,6 +437,8 @@ at::Tensor NcclCommunicator::shared_memory(int64_t bytes, at::Device device) {
 int64_t NcclCommunicator::reserve_messages(int64_t bytes, bool receives) {
   PARTITA_CHECK(size() == 2, "messages of {} ranks", size());
   messages_->post();
+  if (room_ && room_->message_bytes() >= bytes) return room_->bytes();  // both ranks ask for the same
+  if (room_) PeerMemory::close(std::move(room_), *host_);
   room_ = PeerMemory::create(*host_, receives ? 2 * bytes : 0, bytes);
   return room_ ? room_->bytes() : 0;
 }

@@ -45,6 +45,7 @@ class NcclCommunicator final : public Communicator {
   // NCCL does not start.
   NcclCommunicator(std::unique_ptr<Communicator> host, const Options&);
   // Waits for pending collectives, unless one has failed or the stack is unwinding.
+  // Collective where there is memory that ranks share.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -91,6 +92,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] at::Tensor scratch(int64_t count, const at::Tensor& like) const;
   [[nodiscard]] bool uses_nccl_sum(at::ScalarType to, at::ScalarType from) const;
   [[nodiscard]] Event message(bool sends, const at::Tensor&, int peer, Stream&);
+  void close_memory();
   void abort();
 
   std::unique_ptr<Communicator> host_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
@@ -36,12 +37,12 @@ std::unique_ptr<PeerMemory> PeerMemory::create(Communicator& host, int64_t bytes
   std::unique_ptr<PeerMemory> memory(new PeerMemory(host.rank(), host.size(), bytes, message_bytes));
   PARTITA_CHECK(host.size() * kFlags * 4 <= kFlagBytes, "{} ranks of a group on one host", host.size());
   void*& own = memory->mapped_[static_cast<size_t>(host.rank())];
-  PARTITA_CUDA_CHECK(cudaMalloc(&own, static_cast<size_t>(kFlagBytes + bytes)));
-  PARTITA_CUDA_CHECK(cudaMemset(own, 0, static_cast<size_t>(kFlagBytes)));
-  PARTITA_CUDA_CHECK(cudaDeviceSynchronize());
   Handle handle;
   (void)gethostname(handle.host.data(), handle.host.size() - 1);
-  bool possible = cudaIpcGetMemHandle(&handle.memory, own) == cudaSuccess;
+  PARTITA_CUDA_CHECK(cudaDeviceSynchronize());  // nothing uses memory that this one replaces
+  bool possible = cudaMalloc(&own, static_cast<size_t>(kFlagBytes + bytes)) == cudaSuccess &&
+                  cudaMemset(own, 0, static_cast<size_t>(kFlagBytes)) == cudaSuccess &&
+                  cudaDeviceSynchronize() == cudaSuccess && cudaIpcGetMemHandle(&handle.memory, own) == cudaSuccess;
   const std::vector<std::string> all = gather_strings(host, bytes_of(handle));
   for (size_t r = 0; r < all.size() && possible; ++r) {
     if (static_cast<int>(r) == host.rank()) continue;
@@ -52,15 +53,17 @@ std::unique_ptr<PeerMemory> PeerMemory::create(Communicator& host, int64_t bytes
   }
   (void)cudaGetLastError();  // of what was tried
   for (const std::string& answer : gather_strings(host, possible ? "yes" : "no"))
-    if (answer != "yes") return nullptr;
+    possible = possible && answer == "yes";
+  if (!possible) close(std::exchange(memory, nullptr), host);
   return memory;
 }
 
-PeerMemory::~PeerMemory() {
-  for (int r = 0; r < ranks(); ++r) {
-    void* memory = mapped_[static_cast<size_t>(r)];
-    if (memory != nullptr) (void)(r == rank_ ? cudaFree(memory) : cudaIpcCloseMemHandle(memory));
-  }
+void PeerMemory::close(std::unique_ptr<PeerMemory> memory, Communicator& host) {
+  for (int r = 0; r < memory->ranks(); ++r)
+    if (void* other = memory->mapped_[static_cast<size_t>(r)]; r != memory->rank_ && other != nullptr)
+      (void)cudaIpcCloseMemHandle(other);
+  host.barrier();
+  (void)cudaFree(memory->mapped_[static_cast<size_t>(memory->rank_)]);
 }
 
 std::byte* PeerMemory::data(int rank) const {

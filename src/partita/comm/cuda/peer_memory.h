@@ -25,13 +25,15 @@ class PeerMemory {
   // the memory of a rank that receives holds two. Collective over the host communicator. Null, on all ranks, if one of
   // them cannot map another's memory: other hosts, no peer access.
   [[nodiscard]] static std::unique_ptr<PeerMemory> create(Communicator& host, int64_t bytes, int64_t message_bytes = 0);
-  // The other ranks must have ended their copies.
-  ~PeerMemory();
+  // Frees the memory when no rank uses it: all have ended their copies. Collective.
+  static void close(std::unique_ptr<PeerMemory>, Communicator& host);
+  // Without close, the memory stays until the process ends: freeing it would wait for other ranks.
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
   [[nodiscard]] std::byte* data() const { return data(rank_); }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
+  [[nodiscard]] int64_t message_bytes() const { return message_bytes_; }
   [[nodiscard]] bool contains(const void* address) const {
     const auto* byte = static_cast<const std::byte*>(address);
     return byte >= data() && byte < data() + bytes_;

@@ -34,7 +34,8 @@ class Watchdog {
   };
   struct Backend {
     std::function<std::string()> error;  // an error that the backend detected itself, or empty
-    std::function<void()> abort;         // releases its blocked kernels; may be called concurrently with other calls
+    // Releases its blocked kernels, or ends the job where it cannot; may be called concurrently with other calls.
+    std::function<void()> abort;
   };
 
   // A collective's timeout starts at the end of the previous one, or at its own start if that is later.
