@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // Two heads of four channels and one key/value head each, which the two tensor-parallel ranks share.
 const std::vector<std::string> kLlama = {"--model.kind=llama", "--model.kv_heads=1", "--model.head_width=14"};
@@ -127,6 +128,35 @@ TEST(Schedule, ShowsStagesAndTimes) {
   EXPECT_EQ(show({}).code, 1);
   EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error,
               HasSubstr("--ranks 3 is not a multiple of parallel.tensor x parallel.pipeline, which is 2"));
+}
+
+// After a profiled run, `partita schedule` shows its step beneath the modeled one; another schedule is not confused with it.
+TEST(Schedule, ShowsTheMeasuredTimeline) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path run = folder / "run", image = folder / "timeline.svg";
+  const std::vector<std::string> layout = {"--parallel.pipeline=2", "--parallel.schedule=zb_h1",
+                                           "--log.profile_steps=2"};
+  const Result trained = partita(train_command(2, run, layout));
+  ASSERT_EQ(trained.code, 0) << trained.error;
+  const auto show = [&](const std::string& more) {
+    std::vector<std::string> command = {"schedule", SmallRun::get().config()};
+    command.insert(command.end(), layout.begin(), layout.end());
+    command.push_back("--run.directory=" + run.string());
+    if (!more.empty()) command.push_back(more);
+    command.insert(command.end(), {"--svg", image.string()});
+    return partita(command);
+  };
+  const Result shown = show("");
+  ASSERT_EQ(shown.code, 0) << shown.error;
+  const size_t measured = shown.output.find("Measured in a step of ");
+  ASSERT_NE(measured, std::string::npos) << shown.output;
+  EXPECT_THAT(shown.output.substr(measured), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+  EXPECT_THAT(read_file(image), AllOf(HasSubstr("measured, seconds"), HasSubstr("zb_h1, 2 ranks")));
+  EXPECT_THAT(show("--train.micro_batch=1").output, Not(HasSubstr("Measured")));
+  write_file(run / "timeline.json", "{");
+  const Result broken = show("");
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.error, HasSubstr("timeline.json is no timeline of a run"));
 }
 
 }  // namespace
