@@ -88,6 +88,35 @@ TEST(TensorParallelRuns, ContinueOnOtherLayouts) {
   EXPECT_NEAR(evaluated(exported), evaluated(one), 1e-5);
 }
 
+// fp8 with scales of earlier steps: they are the model's in a checkpoint, whichever ranks have measured them.
+TEST(TensorParallelRuns, ContinueWithTheirFp8Scales) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> fp8 = {
+      "--model.kind=llama",       "--model.hidden_size=32",  "--model.heads=4",
+      "--model.kv_heads=2",       "--model.head_width=16",   "--model.ffn_hidden_size=64",
+      "--precision.compute=bf16", "--precision.fp8=delayed", "--schedule.decay=12"};
+  const auto train = [&](const std::filesystem::path& run, int ranks, int steps, const std::vector<std::string>& more) {
+    const Result r =
+        partita(train_command(ranks, run, settings(settings(fp8, more), {fmt::format("--train.steps={}", steps)})));
+    ASSERT_EQ(r.code, 0) << r.error;
+  };
+  const std::vector<std::string> all = {"--parallel.tensor=2", "--parallel.pipeline=2",
+                                        "--parallel.schedule=interleaved", "--model.layers=4"},
+                                 tensor = {"--parallel.tensor=2", "--model.layers=4"}, none = {"--model.layers=4"};
+  const std::filesystem::path one = folder / "one", whole = folder / "whole", halves = folder / "halves",
+                              others = folder / "others";
+  train(one, 1, 12, none);
+  train(whole, 4, 12, all);
+  expect_same_run(whole, one, 0.1);  // the noise of fp8
+  train(halves, 4, 4, all);
+  train(halves, 4, 12, all);
+  expect_same_run(halves, whole, 0);
+  train(others, 4, 4, all);
+  train(others, 2, 8, tensor);
+  train(others, 1, 12, none);
+  expect_same_run(others, one, 0.1);
+}
+
 TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
   const TemporaryDirectory folder;
   const auto error = [&](int ranks, const std::vector<std::string>& more) {
@@ -99,8 +128,10 @@ TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
   EXPECT_THAT(error(3, {"--parallel.tensor=3"}),
               HasSubstr("parallel.tensor is 3, the model has 2 heads: use at most 2"));
   EXPECT_THAT(error(3, {"--parallel.tensor=2"}), HasSubstr("the job has 3 ranks: start a multiple of 2"));
-  EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current"}),
-              AllOf(HasSubstr("precision.fp8 is current"), HasSubstr("not built yet")));
+  // Heads of 8 channels, and 48 channels of the MLP.
+  EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current",
+                        "--model.hidden_size=16", "--model.ffn_hidden_size=48"}),
+              AllOf(HasSubstr("precision.fp8 is current with parallel.tensor 2"), HasSubstr("no multiple of 16")));
 }
 
 TEST(Schedule, ShowsStagesAndTimes) {

@@ -1,29 +1,14 @@
 // With fp8 matmuls, all ZeRO stages give the same run: current scales come from a rank's own tensors, delayed scales
 // from those of all ranks, and the stage does not change which rank multiplies what.
-#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 
-#include "tests/engine/small_model.h"
+#include "tests/engine/zero_reference.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal {
 namespace {
-
-// Equal on all ranks: the largest is the smallest.
-void expect_equal_on_ranks(const std::vector<float>& values, Communicator& data) {
-  if (values.empty()) return;
-  CpuStream stream;
-  const at::Tensor highest = at::empty({std::ssize(values)}, at::TensorOptions(at::kFloat));
-  std::ranges::copy(values, highest.mutable_data_ptr<float>());
-  const at::Tensor lowest = -highest, mine = highest.clone();
-  data.all_reduce(highest, Reduce::max, stream).wait();
-  data.all_reduce(lowest, Reduce::max, stream).wait();
-  EXPECT_TRUE(mine.equal(highest));
-  EXPECT_TRUE(mine.equal(-lowest));
-}
 
 TEST(Fp8Ranks, StagesAreTheSameRun) {
   const auto self = test_world().self();
@@ -44,7 +29,7 @@ TEST(Fp8Ranks, StagesAreTheSameRun) {
       const auto engine = test::make_engine(c, *self, *data);
       const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
       EXPECT_EQ(engine->amax_history().empty(), !delayed);
-      expect_equal_on_ranks(engine->amax_history(), *data);
+      test::expect_equal_on_ranks(engine->amax_history(), *data);
       if (expected.empty()) expected = found;
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].loss, expected[i].loss) << "stage " << stage << ", step " << i;

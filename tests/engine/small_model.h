@@ -50,7 +50,9 @@ struct EngineCase {
   Recompute recompute = Recompute::none;
   int full_recompute_layers = 0;
   DType compute = DType::fp32, states = DType::fp32;
-  bool fp8 = false;  // of a model whose sizes allow it; so must the rows of a micro-batch
+  // Of a model whose sizes allow it; so must the rows of a micro-batch. With `heads`, the sizes of each of up to four
+  // tensor-parallel ranks allow it too.
+  bool fp8 = false;
   bool delayed_scales = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
@@ -79,7 +81,12 @@ inline ModelConfig model_of(const EngineCase& c) {
   ModelConfig model = small_model(c.kind, c.dropout);
   model.tied_head = c.tied_head;
   if (c.heads > 0) model.heads = c.heads;
-  if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = c.kind == ModelKind::llama ? 8 : 0;
+  const bool llama = c.kind == ModelKind::llama;
+  if (c.fp8) model.hidden_size = 32, model.ffn_hidden_size = 48, model.head_width = llama ? 8 : 0;
+  if (c.fp8 && c.heads > 0) {
+    model.hidden_size = llama ? 32 : 16 * c.heads;
+    model.ffn_hidden_size = 192, model.head_width = llama ? 16 : 0;
+  }
   return model;
 }
 

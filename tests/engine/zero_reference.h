@@ -6,6 +6,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,18 @@ inline void expect_equal(const std::vector<StepResult>& found, const std::vector
     EXPECT_EQ(found[i].tokens, expected[i].tokens) << what;
     EXPECT_FALSE(found[i].skipped);
   }
+}
+
+// Equal on all ranks of the group: the largest is the smallest.
+inline void expect_equal_on_ranks(const std::vector<float>& values, Communicator& group, const std::string& what = {}) {
+  CpuStream stream;
+  const at::Tensor highest = at::empty({std::ssize(values)}, at::TensorOptions(at::kFloat));
+  std::ranges::copy(values, highest.mutable_data_ptr<float>());
+  const at::Tensor lowest = -highest, mine = highest.clone();
+  group.all_reduce(highest, Reduce::max, stream).wait();
+  group.all_reduce(lowest, Reduce::max, stream).wait();
+  EXPECT_TRUE(mine.equal(highest)) << what;
+  EXPECT_TRUE(mine.equal(-lowest)) << what;
 }
 
 // Master weights and optimizer states, of which the single process holds whole parameters; tolerance: relative to the

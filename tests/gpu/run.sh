@@ -248,7 +248,7 @@ check "a token outside the model" refuses "the model knows 0 to 99" "$partita" t
   --data.tokenizer= --model.vocab_size=100
 
 if ((gpus >= 2)); then
-  echo "== ZeRO on two GPUs"
+  echo "== two GPUs"
   for stage in 0 1 2 3; do
     check "ZeRO-$stage" train_ranks 2 "zero$stage" parallel.zero_stage="$stage" \
       model.attention_dropout=0.1 debug.poison=true
@@ -265,6 +265,12 @@ if ((gpus >= 2)); then
   check "ZeRO-3 resumed: the same checkpoint" same_checkpoint three-again three
   check "ZeRO-3, 8 bits, delayed" train_ranks 2 three-eight "${three[@]}" precision.fp8=delayed
   check "ZeRO-3, 8 bits, delayed: close to bf16" same three-eight three 0.02
+  for scales in current delayed; do
+    check "tensor, 8 bits, $scales" train_ranks 2 "tensor-$scales" "${bits[@]}" parallel.tensor=2 precision.fp8="$scales"
+    check "tensor, 8 bits, $scales: close to bf16" same "tensor-$scales" bits 0.02
+  done
+  check "pipeline, 8 bits, delayed" train_ranks 2 pipeline-eight "${bits[@]}" parallel.pipeline=2 precision.fp8=delayed
+  check "pipeline, 8 bits, delayed: close to bf16" same pipeline-eight bits 0.02
   # Matmuls of 1024 rows per rank are made in pieces, between which copy engines exchange rows.
   layers=(model.layers=4 model.attention_dropout=0.1 train.micro_batch=32 train.global_batch=64)
   check "four layers" train four "${layers[@]}"

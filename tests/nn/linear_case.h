@@ -1,6 +1,7 @@
 // A Linear with all that a layer gives it: parameters, saved buffers, scratch, a batch and gradients. Everything is
 // full of NaN until it is written, and the linear's indices do not begin at 0.
 #pragma once
+#include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -68,6 +69,7 @@ struct LinearOptions {
   Mode mode = Mode::train;
   int before = 0;  // linears of the layer before this one, which have scales, but neither adapters nor slots
   uint64_t seed = 1;
+  TensorSplit tensor;  // this rank's part of the linear; `in` and `parts` are of the whole
 };
 
 inline constexpr int64_t kTestLayer = 3;
@@ -85,7 +87,8 @@ class LinearCase {
               .scratch = kFirstScratch,
               .fp8 = o.fp8,
               .scales = kScales,
-              .linear = o.before};
+              .linear = o.before,
+              .tensor = o.tensor};
     linear = std::make_unique<Linear>(LinearSpec{.weight = kWeight,
                                                  .bias = o.bias ? int{kBias} : -1,
                                                  .measured = o.measured,
@@ -98,8 +101,13 @@ class LinearCase {
                   {.name = "weight", .shape = {out(), o.in}},
                   {.name = "bias", .shape = {out()}}};
     linear->add_parameters(parameters);
-    for (size_t p = 0; p < parameters.size(); ++p)
-      weights.push_back(reference::random(parameters[p].shape, type(), o.seed + 100 + p, 0, 0.4));
+    linear->split_bias(parameters[kBias]);
+    set_local_boxes(parameters, o.tensor);
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      weights.push_back(
+          part_of(parameters[p], reference::random(parameters[p].shape, type(), o.seed + 100 + p, 0, 0.4)));
+      parameters[p].shape = weights.back().sizes().vec();
+    }
 
     saved_specs = {linear_scales(o.before + 1, o.fp8), {"x", {rows(), o.in}, o.dtype, linear->input_saved(rows())}};
     linear->add_saved(o.shape, o.dtype, saved_specs);
@@ -107,8 +115,11 @@ class LinearCase {
     saved.slots = poisoned(saved_specs);
     scratch_specs = {{"other", {3}, DType::fp32}};
     add_linear_scratch(o.lora, places, o.shape,
-                       {.stream = o.in, .widest_in = o.in, .widest_out = out(), .largest = out() * o.in}, o.dtype,
-                       scratch_specs);
+                       {.stream = o.split == Split::columns ? out() : o.in,
+                        .widest_in = o.in,
+                        .widest_out = out(),
+                        .largest = out() * o.in},
+                       o.dtype, scratch_specs);
     scratch = poisoned(scratch_specs);
 
     context.mode = o.mode;
@@ -129,6 +140,17 @@ class LinearCase {
     return reference::random({rows(), columns}, type(), options.seed + seed, 0, std);
   }
   [[nodiscard]] at::Tensor fresh(int64_t columns) const { return reference::nan({rows(), columns}, type()); }
+
+  // What this rank holds of a whole parameter.
+  static at::Tensor part_of(const ParameterSpec& p, const at::Tensor& whole) {
+    if (p.local.empty()) return whole;
+    std::vector<at::Tensor> boxes;
+    for (const LocalBox& local : p.local) {
+      const at::Tensor columns = whole.narrow(-1, local.box.column, local.box.columns);
+      boxes.push_back(whole.dim() > 1 ? columns.narrow(0, local.box.row, local.box.rows) : columns);
+    }
+    return at::cat(boxes).contiguous();
+  }
 
   void poison_scratch() const {
     for (const at::Tensor& t : scratch) fill_with_nan(t);

@@ -305,6 +305,36 @@ TEST(Fp8Linear, OddSizesRunInTheLinearsPrecision) {
   }
 }
 
+// Where the parts of the ranks differ in size, one that fp8 does not take is enough.
+TEST(Fp8Linear, AllTensorParallelRanksOrNone) {
+  std::mt19937 random(5);
+  int fits = 0, fits_in_part = 0;
+  for (int round = 0; round < 200; ++round) {
+    LinearOptions o = options(DType::bf16);
+    const bool rows = random() % 2 == 0;
+    const int64_t quantum = int64_t{4} << random() % 3, extent = quantum * static_cast<int64_t>(4 + random() % 12);
+    const int ranks = 1 + static_cast<int>(random() % 4);
+    o.split = rows ? Split::rows : Split::columns;
+    o.in = rows ? 32 : extent;
+    o.parts = {{.name = "mlp.down", .rows = rows ? extent : 32, .quantum = quantum}};
+    o.bias = false;
+    std::vector<bool> found;
+    int multiples = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      o.tensor = {.rank = rank, .ranks = ranks};
+      const LinearCase c(o);
+      found.push_back(c.linear->is_fp8(32));
+      const at::Tensor& own = c.weights[LinearCase::kWeight];
+      multiples += own.size(0) % 16 == 0 && own.size(1) % 16 == 0 ? 1 : 0;
+    }
+    EXPECT_EQ(found, std::vector<bool>(static_cast<size_t>(ranks), multiples == ranks)) << extent << " over " << ranks;
+    fits += multiples == ranks ? 1 : 0;
+    fits_in_part += multiples > 0 && multiples < ranks ? 1 : 0;
+  }
+  EXPECT_GT(fits, 20);
+  EXPECT_GT(fits_in_part, 20);
+}
+
 TEST(Fp8Linear, InfinityMakesEverythingNaN) {
   Fp8Case c(options(DType::bf16));
   c.saved.kept[LinearCase::kFirstSlot] = true;

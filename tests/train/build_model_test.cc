@@ -102,6 +102,13 @@ TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {
   c.train.sequence_length = 16;
   c.model.hidden_size = 36;
   EXPECT_THAT(error_with(c), HasSubstr("model.hidden_size 36"));
+  c.model.hidden_size = 48, c.model.heads = 3;
+  EXPECT_EQ(error_with(c), "no error");
+  c.model.ffn_hidden_size = 56, c.model.heads = 6;  // 3 heads of 8 channels, 28 channels of the MLP on each rank
+  c.parallel.tensor = 2;
+  EXPECT_THAT(error_with(c), HasSubstr("precision.fp8 is current with parallel.tensor 2"));
+  c.model.heads = 3;  // 1 or 2 heads of 16 channels
+  EXPECT_THAT(error_with(c), testing::Not(HasSubstr("no multiple of 16")));
 }
 
 }  // namespace

@@ -44,9 +44,6 @@ void validate_tensor(const Config& c) {
   check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
   check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
   if (m.kind == ModelKind::gpt2) check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
-  if (c.precision.fp8 != Fp8Recipe::off)
-    fail("precision.fp8 is {} with parallel.tensor {}: not built yet, leave one of them out", name_of(c.precision.fp8),
-         tensor);
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.parallel.sequence == Switch::on && rows % tensor != 0)
     fail(
@@ -73,8 +70,6 @@ void validate_pipeline(const Config& c, int64_t ranks) {
   if (c.memory.offload_optimizer || c.memory.offload_activations > 0)
     fail("memory.offload_{} with parallel.pipeline {}: not built yet, leave one of them out",
          c.memory.offload_optimizer ? "optimizer" : "activations", p.pipeline);
-  if (c.precision.fp8 == Fp8Recipe::delayed)
-    fail("precision.fp8 is delayed with parallel.pipeline {}: not built yet, use current", p.pipeline);
 }
 
 void validate_parallel(const Config& c, int64_t ranks) {

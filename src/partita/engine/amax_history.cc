@@ -9,31 +9,35 @@
 
 namespace partita::internal {
 
-AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device device) {
+AmaxHistory::AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, int slots, at::Device device)
+    : blocks_(blocks.size()) {
   int64_t all = 0;
   for (const auto& block : blocks) all += block->traits().fp8_scales;
   const auto options = at::TensorOptions(at::kFloat).device(device);
-  scales_ = at::zeros({all, kFp8Scale}, options);
+  scales_ = at::zeros({slots, all, kFp8Scale}, options);
   history_ = at::zeros({all, kSteps}, options);
-  int64_t first = 0;
-  for (const auto& block : blocks) {
-    const int64_t count = block->traits().fp8_scales;
-    of_block_.push_back(count > 0 ? scales_.narrow(0, first, count) : at::Tensor());
-    first += count;
+  for (int slot = 0; slot < slots; ++slot) {
+    int64_t first = 0;
+    for (const auto& block : blocks) {
+      const int64_t count = block->traits().fp8_scales;
+      of_block_.push_back(count > 0 ? scales_[slot].narrow(0, first, count) : at::Tensor());
+      first += count;
+    }
   }
 }
 
-at::Tensor AmaxHistory::measured() const { return scales_.select(1, kFp8Measured); }
-
-void AmaxHistory::begin() {
-  if (!known_) expected().zero_();
+at::Tensor AmaxHistory::begin(int slot, int block) {
+  const at::Tensor scales = this->scales(slot, block);
+  if (!known_ && scales.defined()) scales.select(1, kFp8Expected).zero_();
+  return scales;
 }
 
 void AmaxHistory::poison(at::Tensor sum) const { sum.add_(measured().mul(0).sum()); }
 
-void AmaxHistory::record(int64_t update, Communicator& data, Stream& compute) {
-  const at::Tensor now = measured().contiguous();
+void AmaxHistory::record(int64_t update, Communicator& data, Communicator* tensor, Stream& compute) {
+  const at::Tensor now = measured().amax({0});
   compute.wait(data.all_reduce(now, Reduce::max, compute));
+  if (tensor != nullptr) compute.wait(tensor->all_reduce(now, Reduce::max, compute));
   history_.select(1, update % kSteps).copy_(now);
   expected().copy_(history_.amax({1}));
   measured().zero_();

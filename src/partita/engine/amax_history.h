@@ -2,16 +2,17 @@
 // amax over the last 16 updates, so no measuring pass is needed before it is quantized. Owns the scales of all blocks
 // (ops/fp8.h) and the amax history.
 //
-//   AmaxHistory history(blocks, device);
+//   AmaxHistory history(blocks, slots, device);
 //   for each step:
-//     for each micro-batch:
-//       history.begin();
-//       ... context.scales = history.scales(b), context.scales_known = history.known(); forward, backward ...
+//     for each micro-batch, in a slot:
+//       ... context.scales = history.begin(slot, b), context.scales_known = history.known(); forward of block b ...
+//       ... context.scales = history.scales(slot, b); backward of block b ...
 //     history.poison(sum);                                        // NaN where a magnitude is not finite
-//     if (sum is finite on all ranks) history.record(update, data, compute); else history.skip();
+//     if (sum is finite on all ranks) history.record(update, data, tensor, compute); else history.skip();
 //
-// In the first step there is no history: tensors are measured before use, as with current scaling. Values that outgrow
-// the headroom of their scale saturate; the next step's scale accounts for them.
+// In the first step there is no history: tensors are measured before use, as with current scaling, and backward takes
+// the scales of its own micro-batch. So each slot, a micro-batch between forward and backward, has scales of its own.
+// Values that outgrow the headroom of their scale saturate; the next step's scale accounts for them.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -31,20 +32,24 @@ class AmaxHistory {
  public:
   static constexpr int64_t kSteps = 16;
 
-  AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, at::Device);
+  // slots: micro-batches between forward and backward at the same time.
+  AmaxHistory(std::span<const std::unique_ptr<Block>> blocks, int slots, at::Device);
 
   // [BlockTraits::fp8_scales, kFp8Scale] fp32; undefined where the block has none.
-  [[nodiscard]] at::Tensor scales(int block) const { return of_block_[static_cast<size_t>(block)]; }
+  [[nodiscard]] at::Tensor scales(int slot, int block) const {
+    return of_block_[static_cast<size_t>(slot) * blocks_ + static_cast<size_t>(block)];
+  }
   // Whether a step has been recorded, so that scales need not be measured before use.
   [[nodiscard]] bool known() const { return known_; }
 
-  // Before each micro-batch. Until a step is recorded, clears the estimates of the previous micro-batch.
-  void begin();
+  // The same, before the forward of a micro-batch. Until a step is recorded, clears the estimates of the previous one.
+  [[nodiscard]] at::Tensor begin(int slot, int block);
   // sum [1] becomes NaN if any measured amax is not finite, which saturation would otherwise hide.
   void poison(at::Tensor sum) const;
-  // Replaces the oldest entry with the step's amax, the maximum over the ranks of `data`; equal on all ranks
-  // afterwards. update: the number of steps less the skipped ones.
-  void record(int64_t update, Communicator& data, Stream& compute);
+  // Replaces the oldest entry with the step's amax, the maximum over the ranks of `data` and of `tensor`, the
+  // tensor-parallel ranks, which is null if this rank computes whole blocks; equal on all ranks afterwards. update: the
+  // number of steps less the skipped ones.
+  void record(int64_t update, Communicator& data, Communicator* tensor, Stream& compute);
   // Discards the measurements of a skipped step.
   void skip();
 
@@ -55,12 +60,14 @@ class AmaxHistory {
   void set(std::span<const float>);
 
  private:
-  [[nodiscard]] at::Tensor expected() const { return scales_.select(1, kFp8Expected); }
-  [[nodiscard]] at::Tensor measured() const;
+  // [slots, all blocks' scales]
+  [[nodiscard]] at::Tensor expected() const { return scales_.select(2, kFp8Expected); }
+  [[nodiscard]] at::Tensor measured() const { return scales_.select(2, kFp8Measured); }
 
-  at::Tensor scales_;   // [all blocks' scales, kFp8Scale]
-  at::Tensor history_;  // [all blocks' scales, kSteps]
-  std::vector<at::Tensor> of_block_;
+  size_t blocks_;
+  at::Tensor scales_;                 // [slots, all blocks' scales, kFp8Scale]
+  at::Tensor history_;                // [all blocks' scales, kSteps]
+  std::vector<at::Tensor> of_block_;  // [slot * blocks + block]
   bool known_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include "partita/base/trace.h"
 #include "partita/device/device_stream.h"
 #include "partita/engine/initial_weights.h"
+#include "partita/engine/stage_history.h"
 #include "partita/ops/cross_entropy.h"
 #include "partita/ops/device_values.h"
 
@@ -96,7 +97,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
                    options.width, options.compute, options.device, options.tensor),
       open_gradients_(plan_.open_bytes, this->blocks(), options.device),
-      scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, options.device) : nullptr),
+      scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, plan_.slots, options.device) : nullptr),
       now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
@@ -154,7 +155,7 @@ void Engine::forward(Context& context, Activations& activations, const Action& a
   for (int b = plan_.blocks.begin(action.chunk); b < plan_.blocks.end(action.chunk); ++b) {
     const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
-    if (scales_) context.scales = scales_->scales(b);
+    if (scales_) context.scales = scales_->begin(action.slot, b);
     {
       const TraceSpan span("forward block", b);
       const bool offloads = activation_offload_ && context.mode == Mode::train;
@@ -181,7 +182,7 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
   for (int b = plan_.blocks.end(action.chunk) - 1; b >= plan_.blocks.lowest_backward(action.chunk); --b) {
     const Weights w = use_weights(b, Pass::backward);
     context.scratch = activations_.scratch(b);
-    if (scales_) context.scales = scales_->scales(b);
+    if (scales_) context.scales = scales_->scales(action.slot, b);
     const Block& block = *blocks_[static_cast<size_t>(b)];
     const BlockTraits traits = block.traits();
     Saved& saved = activations_.saved(action.slot, b);
@@ -265,7 +266,6 @@ void Engine::accumulate_gradients() {
   plan_.step.each([&](const Action& action) {
     if (action.transfer != Transfer::none) return handover_->transfer(action);
     if (action.gradients == Gradients::weights) return weight_gradients(action);
-    if (scales_ && action.pass == Pass::forward) scales_->begin();
     Context c = context(static_cast<size_t>(action.micro_batch), activations_, Mode::train);
     if (action.pass == Pass::forward) {
       forward(c, activations_, action);
@@ -284,13 +284,19 @@ void Engine::accumulate_gradients() {
 void Engine::record_scales(int64_t update, bool skipped) {
   if (skipped) return scales_->skip();
   const bool knew = scales_->known();
-  scales_->record(update, data_, *compute_);
+  scales_->record(update, data_, tensor_ ? zero_.tensor : nullptr, *compute_);
   if (!knew && accumulation_) accumulation_->invalidate();  // the recorded step still measured scales before use
+}
+
+std::vector<float> Engine::amax_history() const {
+  if (!scales_) return {};
+  return handover_ ? model_history(scales_->values(), blocks_, options_.pipeline, *zero_.pipeline) : scales_->values();
 }
 
 void Engine::set_amax_history(std::span<const float> values) {
   if (!scales_) return;
-  scales_->set(values);
+  scales_->set(handover_ ? stage_history(values, blocks_, options_.pipeline, *zero_.pipeline)
+                         : std::vector<float>(values.begin(), values.end()));
   if (accumulation_) accumulation_->invalidate();
 }
 
@@ -338,7 +344,6 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
 
 EvalResult Engine::evaluate(const Batch& batch) {
   sums_.zero_();
-  if (scales_) scales_->begin();
   take(batch, 0);
   Context c = context(0, activations_, Mode::evaluate);
   parameters_.weights().begin(plan_.forward);
@@ -363,7 +368,6 @@ at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,
                                                options_.compute, options_.device, options_.tensor);
   take(batch, 0);
-  if (scales_) scales_->begin();
   Context c = context(0, *inference_, Mode::infer);
   c.logits = at::empty({batch.shape().samples, vocabulary}, at::TensorOptions(at::kFloat).device(options_.device));
   c.cache = cache;

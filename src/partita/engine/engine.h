@@ -64,9 +64,9 @@ class Engine {
   [[nodiscard]] std::vector<internal::OwnedBox> owned_boxes() const { return parameters_.owned_boxes(); }
   void publish_weights() { parameters_.publish(); }
 
-  // AmaxHistory::values with delayed scales, equal on all ranks; empty without them and before the first step. If
-  // empty, the next step recalibrates.
-  [[nodiscard]] std::vector<float> amax_history() const { return scales_ ? scales_->values() : std::vector<float>(); }
+  // AmaxHistory::values of the whole model with delayed scales, equal on all ranks; empty without them and before the
+  // first step. If empty, the next step recalibrates. Both are collective.
+  [[nodiscard]] std::vector<float> amax_history() const;
   void set_amax_history(std::span<const float>);
 
   // Each parameter of the model once.

@@ -150,9 +150,8 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
     fail("offloaded {} with weight gradients in passes of their own: not built yet, leave one of them out",
          plan.states_on_host ? "optimizer states" : "activations");
   if (stage.pipelined() && options.offload.optimizer) fail("offloaded optimizer states with a pipeline: not built yet");
-  if (plan.slots > 1 && (plan.activations_on_host || options.delayed_scales))
-    fail("{} with {} micro-batches between forward and backward: supported for one",
-         plan.activations_on_host ? "offloaded activations" : "delayed fp8 scales", plan.slots);
+  if (plan.slots > 1 && plan.activations_on_host)
+    fail("offloaded activations with {} micro-batches between forward and backward: supported for one", plan.slots);
 
   std::vector<int64_t> arena_bytes = plan.kept_bytes;
   for (size_t b = 0; b < blocks.size(); ++b)

@@ -44,7 +44,7 @@ struct EnginePlan {
 [[nodiscard]] ParameterOptions parameter_options(const EnginePlan&, const EngineOptions&);
 
 // Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; offloaded activations
-// or delayed fp8 scales with more than one activation slot.
+// with more than one activation slot.
 [[nodiscard]] EnginePlan plan_engine(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                      const EngineOptions&);
 

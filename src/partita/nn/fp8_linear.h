@@ -7,8 +7,14 @@
 // Current scaling: a scale comes from the amax of the tensor itself, which the kernel that produces the tensor measures
 // where it can. Delayed scaling: Context::scales holds the scales, from the amax of earlier steps, and quantizing a
 // tensor also measures it for later ones.
+//
+// Tensor parallelism: a tensor has one scale, from its amax over all ranks, so that every rank rounds it alike and a
+// value is rounded as in one process. Where ranks have different parts of a tensor they exchange its amax before it is
+// used: at most once in forward, for x and W together, and once in backward, for d_y. (A key/value head that several
+// ranks share has a gradient of several terms, one per rank, each rounded before they are added.)
 #pragma once
 #include "partita/nn/block.h"
+#include "partita/nn/split.h"
 
 namespace partita::internal {
 
@@ -23,11 +29,16 @@ class Fp8Linear {
     int linear;      // index of the linear in its layer
     int transposed;  // slot of x transposed
   };
-  // measured: the kernel that produces x measures its amax.
-  Fp8Linear(int64_t in, int64_t out, bool measured, Indices indices)
-      : in_(in), out_(out), measured_(measured), at_(indices) {}
+  struct Sizes {
+    int64_t in, out;  // of this rank's part of W
+    bool fit;         // those of every tensor-parallel rank are multiples of 16
+  };
+  // split: of W over the tensor-parallel ranks. measured: the kernel that produces x measures its amax.
+  Fp8Linear(const Sizes& sizes, Split split, bool measured, Indices indices)
+      : sizes_(sizes), split_(split), measured_(measured), at_(indices) {}
 
-  // Whether the matmuls run in fp8 for this number of rows: sizes are multiples of 16.
+  // Whether the matmuls run in fp8 for this number of rows: sizes are multiples of 16. On all tensor-parallel ranks or
+  // on none, although their parts of W may differ in size: they exchange amaxes, and round alike.
   [[nodiscard]] bool fits(int64_t rows) const;
   // The slot of x transposed; without keep it is temporary.
   [[nodiscard]] BufferSpec transposed_input(int64_t rows, std::optional<Recompute> saved_up_to) const;
@@ -56,17 +67,24 @@ class Fp8Linear {
 
  private:
   enum Scale : uint8_t { kInput, kWeight, kGradient };
-  // known: quantized before in this micro-batch. by_producer: with current scaling, already measured by the kernel that
-  // produced the tensor. unknown: neither.
-  enum class Amax : uint8_t { known, by_producer, unknown };
-  [[nodiscard]] at::Tensor scale(const Context&, const Saved&, Scale) const;
+  // Neighboring scales, [(last - first + 1) * kFp8Scale], and a single one.
+  [[nodiscard]] at::Tensor scales(const Context&, const Saved&, Scale first, Scale last) const;
+  [[nodiscard]] at::Tensor scale(const Context& context, const Saved& saved, Scale which) const {
+    return scales(context, saved, which, which);
+  }
   [[nodiscard]] at::Tensor transposed(const Saved&) const;
   [[nodiscard]] at::Tensor temporary(const Context&, int index, int64_t rows, int64_t columns, at::ScalarType) const;
-  // Quantizes x into rows [N, C] and columns [C, N], each of which may be undefined, and returns the scale.
-  at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, Amax, const Context&,
+  void measure(Scale, const at::Tensor& x, const Context&, const Saved&) const;
+  // Whether the amax of a tensor with N rows is of a part of it. columns: this rank has some of its columns.
+  // by_producer: measured by the kernel that produced it, which had the rows of the stream on this rank.
+  static bool is_part(bool columns, bool by_producer, int64_t rows, const Context&);
+  // Quantizes x into rows [N, C] and columns [C, N], each of which may be undefined, and returns the scale. again: as
+  // before in this micro-batch.
+  at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, bool again, const Context&,
                       const Saved&) const;
 
-  int64_t in_, out_;
+  Sizes sizes_;
+  Split split_;
   bool measured_;
   Indices at_;
 };

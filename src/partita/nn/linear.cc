@@ -30,9 +30,10 @@ at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
 Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIndices& next)
     : spec_(std::move(spec)), layer_(layer), lora_(lora), tensor_(next.tensor), scratch_(next.scratch) {
   const int linear = next.linear++;
-  const std::vector<LocalBox> held = boxes();
+  const std::vector<LocalBox> held = boxes(tensor_.rank);
   if (next.fp8)
-    fp8_.emplace(held.front().box.columns, out(), spec_.measured,
+    fp8_.emplace(Fp8Linear::Sizes{.in = held.front().box.columns, .out = count_rows(held), .fit = fits_fp8()},
+                 spec_.split, spec_.measured,
                  Fp8Linear::Indices{.scratch = scratch_ + adapter_scratch(lora) + row_scratch_count(tensor_),
                                     .scales = next.scales,
                                     .linear = linear,
@@ -63,10 +64,22 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIn
   }
 }
 
-std::vector<LocalBox> Linear::boxes() const {
+std::vector<LocalBox> Linear::boxes(int rank) const {
   return local_boxes(
       {.name = spec_.parts.front().name, .shape = {all_rows(), spec_.in}, .split = spec_.split, .parts = spec_.parts},
-      tensor_.rank, tensor_.ranks);
+      rank, tensor_.ranks);
+}
+
+int64_t Linear::count_rows(const std::vector<LocalBox>& held) {
+  int64_t rows = 0;
+  for (const LocalBox& local : held) rows += local.box.rows;
+  return rows;
+}
+
+bool Linear::fits_fp8() const {
+  for (int rank = 0; rank < tensor_.ranks; ++rank)
+    if (const auto held = boxes(rank); !fp8_fits(0, held.front().box.columns, count_rows(held))) return false;
+  return true;
 }
 
 void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
@@ -109,12 +122,6 @@ void Linear::split_bias(ParameterSpec& bias) const {
 int64_t Linear::all_rows() const {
   int64_t rows = 0;
   for (const ParameterPart& part : spec_.parts) rows += part.rows;
-  return rows;
-}
-
-int64_t Linear::out() const {
-  int64_t rows = 0;
-  for (const LocalBox& local : boxes()) rows += local.box.rows;
   return rows;
 }
 
@@ -163,8 +170,8 @@ void Linear::use_rows(int64_t rows, std::optional<RowSum>& sum, bool send, const
 
 void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>& list) const {
   if (fp8_)
-    list.push_back(
-        fp8_->transposed_input(shape.rows(), adapters_.empty() ? std::optional(Recompute::none) : std::nullopt));
+    list.push_back(fp8_->transposed_input(
+        shape.rows(), keeps_transposed(shape.rows()) ? std::optional(Recompute::none) : std::nullopt));
   for (size_t i = 0; i < adapters_.size(); ++i)
     list.push_back({"adapter", {shape.rows(), lora_.rank}, dtype, Recompute::mlp});
 }
@@ -173,7 +180,7 @@ void Linear::add_operands(int64_t rows, DType dtype, bool trained, bool d_y_stay
                           std::vector<BufferSpec>& list) const {
   if (!trained || is_fp8(rows)) return;  // fp8 weight gradients are computed at once
   const bool gathers = tensor_.splits_rows(rows);
-  const int64_t in = boxes().front().box.columns;
+  const int64_t in = boxes(tensor_.rank).front().box.columns;
   if (!d_y_stays || (gathers && !by_rows())) list.push_back({"d_y", {rows, out()}, dtype});
   if (!x_stays || (gathers && by_rows())) list.push_back({"x", {rows, in}, dtype});
 }
@@ -196,14 +203,15 @@ at::Tensor Linear::gradient_amax(const Context& context, const Saved& saved, int
 }
 
 void Linear::keep_input(at::Tensor x, const Context& context, Saved& saved) const {
-  if (keeps_transposed(x.size(0))) fp8_->save_input(x, context, saved);
+  const int64_t rows = context.tensor == nullptr ? x.size(0) : internal::all_rows(context);
+  if (keeps_transposed(rows)) fp8_->save_input(x, context, saved);  // x has all rows
 }
 
 Dropout Linear::dropout_of(const Adapter& adapter, const Context& context) const {
   Dropout dropout = dropout_at(lora_.dropout, adapter.site, context);
   if (by_rows() || tensor_.ranks == 1) return dropout;
   dropout.columns = spec_.in;
-  dropout.first_column = boxes().front().box.column;
+  dropout.first_column = boxes(tensor_.rank).front().box.column;
   return dropout;
 }
 
@@ -215,8 +223,8 @@ at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& contex
   return out;
 }
 
-bool Linear::saves_input(const Context& context, const Saved& saved, bool recomputing) const {
-  return adapters_.empty() && context.mode == Mode::train && (recomputing || fp8_->keeps_transposed(saved));
+bool Linear::saves_input(int64_t rows, const Context& context, const Saved& saved, bool recomputing) const {
+  return keeps_transposed(rows) && context.mode == Mode::train && (recomputing || fp8_->keeps_transposed(saved));
 }
 
 void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Saved& saved, bool recomputing) const {
@@ -229,7 +237,7 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
   const bool send = adapters_.empty();  // they add to what is sent
   if (is_fp8(rows)) {
     if (by_rows()) x = gather_rows(x, context);
-    fp8_->forward(own, x, parameter(spec_.weight), bias, context, saved, saves_input(context, saved, recomputing),
+    fp8_->forward(own, x, parameter(spec_.weight), bias, context, saved, saves_input(rows, context, saved, recomputing),
                   recomputing);
     if (sum && send) sum->all_ready();
   } else if (by_rows()) {
@@ -269,7 +277,7 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
     (by_rows() ? x : d_y) = gather_rows(by_rows() ? x : d_y, context);
     if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
     const Target d_w = grads.target(spec_.weight);
-    if (!adapters_.empty() && d_w.gradient.defined()) fp8_->save_input(x, context, saved);
+    if (!keeps_transposed(rows) && d_w.gradient.defined()) fp8_->save_input(x, context, saved);
     fp8_->backward(own, d_y, weight, d_w, context, saved, std::move(d_scale));
     if (sum && send) sum->all_ready();
   } else if (context.tensor == nullptr) {  // d_x may alias x

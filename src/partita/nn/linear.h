@@ -121,10 +121,13 @@ class Linear {
     int slot;             // holds x A^T
     uint32_t site;
   };
-  // The boxes of W that this rank holds, one per part.
-  [[nodiscard]] std::vector<LocalBox> boxes() const;
-  [[nodiscard]] int64_t all_rows() const;  // of W, on all ranks
-  [[nodiscard]] int64_t out() const;       // columns of y on this rank
+  // The boxes of W that a rank holds, one per part, and columns of y.
+  [[nodiscard]] std::vector<LocalBox> boxes(int rank) const;
+  [[nodiscard]] static int64_t count_rows(const std::vector<LocalBox>&);
+  // Whether fp8 matmuls take the part of W of every rank.
+  [[nodiscard]] bool fits_fp8() const;
+  [[nodiscard]] int64_t all_rows() const;                                        // of W, on all ranks
+  [[nodiscard]] int64_t out() const { return count_rows(boxes(tensor_.rank)); }  // columns of y on this rank
   [[nodiscard]] bool by_rows() const { return spec_.split != Split::columns; }
   [[nodiscard]] TensorParallel::Gathering start_gather(const at::Tensor& stream, const Context&) const;
   // Where this rank's partial sum of a result [N, C] in the stream is written: `out` itself if it has all rows.
@@ -134,9 +137,13 @@ class Linear {
   // Calls use(run) for runs that make up all rows: those of other ranks first, which are sent to them if `send`.
   static void use_rows(int64_t rows, std::optional<RowSum>&, bool send, const Context&,
                        const std::function<void(const RowRun&)>& use);
-  [[nodiscard]] bool keeps_transposed(int64_t rows) const { return is_fp8(rows) && adapters_.empty(); }
+  // Whether x transposed in fp8 is kept for backward, instead of x. Not where x is gathered from parts of its rows: a
+  // rank keeps its part, and gathers again.
+  [[nodiscard]] bool keeps_transposed(int64_t rows) const {
+    return is_fp8(rows) && adapters_.empty() && !(by_rows() && tensor_.splits_rows(rows));
+  }
   // Whether forward in fp8 writes x transposed.
-  [[nodiscard]] bool saves_input(const Context&, const Saved&, bool recomputing) const;
+  [[nodiscard]] bool saves_input(int64_t rows, const Context&, const Saved&, bool recomputing) const;
   // Dropout of an adapter's input, of which this rank may have some columns.
   [[nodiscard]] Dropout dropout_of(const Adapter&, const Context&) const;
   [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&) const;

@@ -67,6 +67,11 @@ void TensorParallel::gather(const at::Tensor& all, const at::Tensor& own) const 
   compute_.wait(group_.all_gather(all.view(-1), own.view(-1), compute_));
 }
 
+void TensorParallel::largest(const at::Tensor& magnitudes) const {
+  // Magnitudes sort like their bits, NaN too, which libraries' maxima of floats may drop.
+  compute_.wait(group_.all_reduce(magnitudes.view(at::kInt), Reduce::max, compute_));
+}
+
 at::Tensor RowSum::by_rank(const at::Tensor& rows) const { return rows.view({tensor_->split_.ranks, -1}); }
 
 void RowSum::others_ready() {

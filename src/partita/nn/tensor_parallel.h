@@ -52,6 +52,8 @@ class TensorParallel {
 
   // all [ranks, n] <- own [n] of every rank.
   void gather(const at::Tensor& all, const at::Tensor& own) const;
+  // magnitudes [n] fp32, none negative <- their maximum over the ranks; NaN exceeds all.
+  void largest(const at::Tensor& magnitudes) const;
 
  private:
   friend class RowSum;

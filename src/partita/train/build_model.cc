@@ -7,7 +7,9 @@
 #include "partita/config/frozen.h"
 #include "partita/engine/graph_pays.h"
 #include "partita/engine/initial_weights.h"
+#include "partita/models/blocks.h"
 #include "partita/models/model.h"
+#include "partita/nn/layer.h"
 #include "partita/ops/fp8.h"
 #include "partita/tokenizer/tokenizer.h"
 #include "partita/train/stages.h"
@@ -42,14 +44,34 @@ int64_t parameters_per_layer(const Config& c) {
 
 namespace {
 
+// Whether some linear of a layer runs in fp8: its sizes permit it on every tensor-parallel rank.
+bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks) {
+  bool qkv = true, output = true, up = true;  // down only if up does
+  for (int rank = 0; rank < ranks; ++rank) {
+    const LocalLayer own =
+        local_layer(layer_options(m, 0, {.tensor = {.rank = rank, .ranks = ranks}}),
+                    {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()});
+    qkv = qkv && fp8_fits(rows, m.hidden_size, own.qkv_width());
+    output = output && fp8_fits(rows, own.query_width(), m.hidden_size);
+    up = up && fp8_fits(rows, m.hidden_size, (m.kind == ModelKind::llama ? 2 : 1) * own.ffn_width);
+  }
+  return qkv || output || up;
+}
+
 // If linears of the residual stream's width do not qualify, hardly any do.
 void check_fp8_sizes(const Config& c) {
   const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
-  if (c.precision.fp8 != Fp8Recipe::off && !fp8_fits(rows, width, width))
+  if (c.precision.fp8 == Fp8Recipe::off) return;
+  if (!fp8_fits(rows, width, width))
     fail(
         "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
         "{}: fp8 matmuls need multiples of 16",
         name_of(c.precision.fp8), rows, width);
+  if (const int64_t tensor = c.parallel.tensor; tensor > 1 && !some_fp8_fits(c.model, rows, static_cast<int>(tensor)))
+    fail(
+        "precision.fp8 is {} with parallel.tensor {}: of each matrix of a layer, some rank has a part whose size is no "
+        "multiple of 16, as fp8 matmuls need; use another parallel.tensor",
+        name_of(c.precision.fp8), tensor);
 }
 
 // Of all blocks, each once.
@@ -118,7 +140,6 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
                                     const ModelBuild& build) {
   const MeshLayout::Sizes& sizes = mesh.layout().sizes();
   if (sizes.pipeline > 1) fail("make_engine: a mesh of {} pipeline stages: not built yet, use 1", sizes.pipeline);
-  if (sizes.tensor > 1 && build.fp8) fail("make_engine: fp8 with tensor parallelism is not built yet");
   if (sizes.tensor > model.key_value_heads() && sizes.kv_heads != model.key_value_heads())
     fail("make_engine: {} tensor-parallel ranks share {} key/value heads: set MeshLayout::Sizes::kv_heads to {}",
          sizes.tensor, model.key_value_heads(), model.key_value_heads());
@@ -131,6 +152,11 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
   if (build.fp8 && !fp8_fits(options.shape.rows(), model.hidden_size, model.hidden_size))
     fail("fp8 with {} tokens per micro-batch and hidden_size {}: fp8 matmuls need multiples of 16",
          options.shape.rows(), model.hidden_size);
+  if (build.fp8 && sizes.tensor > 1 && !some_fp8_fits(model, options.shape.rows(), sizes.tensor))
+    fail(
+        "fp8 over {} tensor-parallel ranks: of each matrix of a layer, some rank has a part whose size is no multiple "
+        "of 16, as fp8 matmuls need; use another number of ranks",
+        sizes.tensor);
   if (build.lora.rank > 0)
     options.frozen = [base = FrozenParameters("", build.lora), other = options.frozen](const ParameterSpec& p) {
       return base(p) || (other && other(p));
