@@ -15,6 +15,7 @@
 #include "partita/device/device_use.h"
 #include "partita/device/stream_delay.h"
 #include "partita/models/flops.h"
+#include "partita/nn/context_parallel.h"
 #include "partita/ops/deterministic.h"
 #include "partita/profile/matmul_tuning.h"
 #include "partita/profile/profile.h"
@@ -81,7 +82,9 @@ BenchJob::BenchJob(const BenchArguments& a)
   // Refused before batches are made.
   (void)tunes_matmul(config.kernels.tune_matmul, device.is_cuda(), is_deterministic(), a.steps);
   for (int64_t m = 0; m < accumulation_steps(config, world.size()); ++m)
-    batches.push_back(random_batch(config, static_cast<uint64_t>(mesh.data().rank() + mesh.data().size() * m)));
+    batches.push_back(
+        take_pieces(random_batch(config, static_cast<uint64_t>(mesh.data().rank() + mesh.data().size() * m)),
+                    context_split(config, mesh.position().context)));
 }
 
 namespace {
@@ -179,6 +182,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"zero_stage", c.parallel.zero_stage},
                                  {"ranks", job_.world.size()},
                                  {"tensor", c.parallel.tensor},
+                                 {"context", c.parallel.context},
                                  {"sequence", engine_->sequence_parallel()},
                                  {"pipeline", c.parallel.pipeline},
                                  {"schedule", name_of(c.parallel.schedule)},

@@ -50,9 +50,10 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   complete_model(c);
   if (c.parallel.pipeline < 2)
     fail("parallel.pipeline is {}: a schedule has at least two ranks, add --parallel.pipeline=2", c.parallel.pipeline);
-  const int64_t least = c.parallel.tensor * c.parallel.pipeline, ranks = a.ranks > 0 ? a.ranks : least;
+  const int64_t least = c.parallel.tensor * c.parallel.context * c.parallel.pipeline,
+                ranks = a.ranks > 0 ? a.ranks : least;
   if (ranks % least != 0)
-    fail("--ranks {} is not a multiple of parallel.tensor x parallel.pipeline, which is {}", ranks, least);
+    fail("--ranks {} is not a multiple of parallel.tensor x context x pipeline, which is {}", ranks, least);
   const PipelineShape shape{.schedule = c.parallel.schedule,
                             .ranks = static_cast<int>(c.parallel.pipeline),
                             .chunks = static_cast<int>(pipeline_chunks(c)),
@@ -99,7 +100,8 @@ void add_schedule_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("schedule", "Show the stages of a pipeline and when each rank computes what");
   auto a = std::make_shared<Arguments>();
   add_text(*command, "CONFIG", a->file, "CONFIG", "Configuration file in TOML")->required();
-  add_number(*command, "--ranks", a->ranks, at_least(1), "Ranks of the job (default: parallel.tensor x pipeline)")
+  add_number(*command, "--ranks", a->ranks, at_least(1),
+             "Ranks of the job (default: parallel.tensor x context x pipeline)")
       ->default_str("");
   add_text(*command, "--svg", a->svg, "FILE", "Draw the timeline into FILE, too");
   command->allow_extras();

@@ -164,5 +164,22 @@ TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
   EXPECT_GT(of_late.at("ms"), 1.5 + of_plain.at("ms").get<double>());  // they were late
 }
 
+TEST(BenchStep, RunsOnPiecesOfSequences) {
+  const auto line_of = [](const std::vector<std::string>& launch, const std::string& context) {
+    std::vector<std::string> command = launch;
+    for (const std::string& argument : bench(
+             "step", {"--train.sequence_length=20", "--parallel.context=" + context, "--steps", "2", "--warmup", "1"}))
+      command.push_back(argument);
+    const Result r = partita(command);
+    EXPECT_EQ(r.code, 0) << r.error;
+    return json_lines(r.output).at(0);
+  };
+  const nlohmann::json one = line_of({}, "1"), two = line_of({"launch", "-n", "2", "--"}, "2");
+  EXPECT_EQ(one.at("context"), 1);
+  EXPECT_EQ(two.at("context"), 2);
+  EXPECT_EQ(two.at("global_batch"), one.at("global_batch"));
+  EXPECT_NEAR(two.at("loss_last").get<double>(), one.at("loss_last").get<double>(), 1e-5);
+}
+
 }  // namespace
 }  // namespace partita::internal::test

@@ -1,4 +1,4 @@
-// Tensor and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues,
+// Tensor, context and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues,
 // and errors.
 #include <gmock/gmock.h>
 
@@ -59,6 +59,29 @@ TEST(PipelineRuns, AreTheSameOnEveryLayout) {
   }
 }
 
+// Validation and checkpoints between: 12 steps, evaluated every 6, saved every 4.
+TEST(ContextParallelRuns, AreTheSameOnEveryLayout) {
+  const TemporaryDirectory folder;
+  for (const std::vector<std::string>& model : {std::vector<std::string>{}, kLlama}) {
+    const std::filesystem::path one = folder / fmt::format("one-{}", model.size());
+    ASSERT_EQ(partita(train_command(1, one, settings(model, {"--data.separate_documents=true"}))).code, 0);
+    int number = 0;
+    for (const std::vector<std::string>& layout :
+         {std::vector<std::string>{"2", "--parallel.context=2", "--memory.recompute=full"},
+          {"4", "--parallel.context=4", "--parallel.zero_stage=1"},
+          {"4", "--parallel.context=2", "--parallel.tensor=2", "--parallel.zero_stage=3"},
+          {"4", "--parallel.context=2", "--parallel.zero_stage=3", "--debug.poison=true"},
+          {"4", "--parallel.context=2", "--parallel.pipeline=2", "--parallel.zero_stage=2"}}) {
+      const std::filesystem::path run = folder / fmt::format("{}-{}", model.size(), ++number);
+      const Result r = partita(train_command(
+          std::stoi(layout[0]), run,
+          settings(settings(model, {"--data.separate_documents=true"}), {layout.begin() + 1, layout.end()})));
+      ASSERT_EQ(r.code, 0) << r.error;
+      expect_same_run(run, one, 1e-4);
+    }
+  }
+}
+
 double evaluated(const std::filesystem::path& run) {
   const Result r =
       partita({"eval", run.string(), "--data", SmallRun::get().prefix().string(), "--batches", "4", "--json"});
@@ -80,6 +103,7 @@ TEST(TensorParallelRuns, ContinueOnOtherLayouts) {
   go_on(4, 4, {"--parallel.tensor=2", "--parallel.zero_stage=3"});
   go_on(3, 8, {"--parallel.zero_stage=1"});
   go_on(4, 10, {"--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.zero_stage=1"});
+  go_on(4, 11, {"--parallel.tensor=2", "--parallel.context=2", "--parallel.zero_stage=2"});
   go_on(1, 12, {});
   expect_same_run(run, one, 1e-4);
   EXPECT_NEAR(evaluated(run), evaluated(one), 1e-5);
@@ -128,6 +152,9 @@ TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
   EXPECT_THAT(error(3, {"--parallel.tensor=3"}),
               HasSubstr("parallel.tensor is 3, the model has 2 heads: use at most 2"));
   EXPECT_THAT(error(3, {"--parallel.tensor=2"}), HasSubstr("the job has 3 ranks: start a multiple of 2"));
+  EXPECT_THAT(error(3, {"--parallel.context=3"}),
+              HasSubstr("train.sequence_length is 32 with parallel.context 3: it is cut into 6 equal pieces, use 30 or "
+                        "36"));
   // Heads of 8 channels, and 48 channels of the MLP.
   EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current",
                         "--model.hidden_size=16", "--model.ffn_hidden_size=48"}),
@@ -158,7 +185,7 @@ TEST(Schedule, ShowsStagesAndTimes) {
   EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a schedule has at least two ranks"));
   EXPECT_EQ(show({}).code, 1);
   EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error,
-              HasSubstr("--ranks 3 is not a multiple of parallel.tensor x parallel.pipeline, which is 2"));
+              HasSubstr("--ranks 3 is not a multiple of parallel.tensor x context x pipeline, which is 2"));
 }
 
 // After a profiled run, `partita schedule` shows its step beneath the modeled one; another schedule is not confused with it.

@@ -271,8 +271,47 @@ TEST(Validate, ComparesDataRanksWithTheJob) {
               AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, 4), "no error");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 3; }, 4),
-            "parallel.data is 3, the job has 4 ranks, and parallel.tensor x pipeline is 2: start 6, or use 0 for all "
+            "parallel.data is 3, the job has 4 ranks, and parallel.tensor is 2: start 6, or use 0 for all there are");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.context = 2, c.parallel.data = 3; }, 8),
+            "parallel.data is 3, the job has 8 ranks, and parallel.tensor x context is 4: start 12, or use 0 for all "
             "there are");
+}
+
+TEST(Validate, CutsSequencesOverContextRanks) {
+  const auto context = [](int64_t ranks, int64_t length, int64_t job) {
+    return message([=](Config& c) { c.parallel.context = ranks, c.train.sequence_length = length; }, job);
+  };
+  EXPECT_EQ(context(2, 64, 2), "no error");
+  EXPECT_EQ(context(2, 64, 6), "no error");
+  EXPECT_EQ(context(3, 60, 6), "no error");
+  EXPECT_EQ(context(3, 64, 3),
+            "train.sequence_length is 64 with parallel.context 3: it is cut into 6 equal pieces, use 60 or 66");
+  EXPECT_EQ(context(4, 7, 4),
+            "train.sequence_length is 7 with parallel.context 4: it is cut into 8 equal pieces, use 8");
+  EXPECT_EQ(context(2, 64, 3), "parallel.context is 2, the job has 3 ranks: start a multiple of 2");
+  EXPECT_THAT(context(1'000'000'000, 64, 3), HasSubstr("start a multiple of 1000000000"));
+  EXPECT_THAT(
+      message([](Config& c) { c.parallel.tensor = c.parallel.context = c.parallel.pipeline = 1'000'000'000; }, 2),
+      HasSubstr("are more ranks than can be counted"));
+  // Rows that sequence parallelism divides are those of a rank's pieces.
+  const auto rows = [](int64_t length) {
+    return message(
+        [=](Config& c) {
+          c.parallel.context = 2, c.parallel.tensor = 4, c.parallel.sequence = Switch::on;
+          c.train.micro_batch = 1, c.train.global_batch = 1, c.train.sequence_length = length;
+          c.model.heads = 4;
+        },
+        8);
+  };
+  EXPECT_EQ(rows(64), "no error");
+  EXPECT_THAT(rows(60), HasSubstr("30 tokens a micro-batch (train.micro_batch x sequence_length / parallel.context)"));
+  Config c;
+  c.parallel.tensor = 2, c.parallel.context = 3, c.train.sequence_length = 60, c.train.micro_batch = 4;
+  EXPECT_EQ(data_ranks(c, 12), 2);
+  EXPECT_EQ(sharding_ranks(c, 12), 6);
+  EXPECT_EQ(tokens_of_sample(c), 20);
+  EXPECT_EQ(tokens_of_micro_batch(c), 80);
+  EXPECT_EQ(context_split(c, 1), (ContextSplit{.rank = 1, .ranks = 3}));
 }
 
 TEST(Validate, SplitsHeadsOverTensorRanks) {

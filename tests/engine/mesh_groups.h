@@ -18,6 +18,8 @@ struct MeshGroups {
     const int rank = test_world().rank();
     const auto group = [](const char* name, const std::vector<int>& ranks) { return test_world().group(name, ranks); };
     data = group("data", layout.data_group(rank));
+    context = group("context", layout.context_group(rank));
+    data_context = group("data and context", layout.data_context_group(rank));
     tensor = group("tensor", layout.tensor_group(rank));
     key_value = group("kv", layout.key_value_group(rank));
     pipeline = group("pipeline", layout.pipeline_group(rank));
@@ -25,27 +27,29 @@ struct MeshGroups {
     if (layout.sizes().pipeline > 1) edges = std::make_unique<PipelineEdges>(test_world(), layout.pipeline_group(rank));
   }
   static MeshLayout::Sizes complete(MeshLayout::Sizes sizes, const ModelConfig& model) {
-    sizes.data = test_world().size() / (sizes.tensor * sizes.pipeline);
+    sizes.data = test_world().size() / (sizes.tensor * sizes.pipeline * sizes.context);
     sizes.kv_heads = static_cast<int>(model.key_value_heads());
     return sizes;
   }
-  [[nodiscard]] std::unique_ptr<Engine> engine(const EngineCase& c, Shape shape = {0, 13}) const {
+  [[nodiscard]] std::unique_ptr<Engine> engine(const EngineCase& c, Shape shape = {0, 0}) const {
     const auto of = [](const std::unique_ptr<Communicator>& group) {
       return group->size() > 1 ? group.get() : nullptr;
     };
-    return make_engine(c, *self, *data,
+    return make_engine(c, *self, *data_context,
                        {.tensor = of(tensor),
                         .key_value = of(key_value),
                         .pipeline = of(pipeline),
                         .ends = of(ends),
-                        .edges = edges.get()},
+                        .edges = edges.get(),
+                        .context = of(context)},
                        shape);
   }
+  [[nodiscard]] ContextSplit split() const { return {.rank = context->rank(), .ranks = context->size()}; }
 
   MeshLayout layout;
   MeshLayout::Position place;
   std::unique_ptr<Communicator> self = test_world().self();
-  std::unique_ptr<Communicator> data, tensor, key_value, pipeline, ends;
+  std::unique_ptr<Communicator> data, context, data_context, tensor, key_value, pipeline, ends;
   std::unique_ptr<PipelineEdges> edges;
 };
 

@@ -1,6 +1,7 @@
 // Small models and batches for engine tests. Their sizes are chosen not to divide evenly.
 #pragma once
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,6 +14,7 @@
 #include "partita/engine/engine_memory.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/model.h"
+#include "partita/nn/context_parallel.h"
 #include "partita/ops/cross_entropy.h"
 
 namespace partita::internal::test {
@@ -68,12 +70,15 @@ struct EngineCase {
   int64_t heads = 0;                 // 0: those of small_model
   bool sequence = false;             // with tensor parallelism: the stream is split by rows
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int chunks = 1;  // of a pipeline stage
+  int chunks = 1;          // of a pipeline stage
+  int64_t length = 13;     // of the samples
+  bool documents = false;  // samples have several, which do not attend to each other
+  ContextSplit context;    // this rank's place in the context-parallel group
 };
 
 // The groups of a rank, as in Zero; null: one rank.
 struct ModelGroups {
-  Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr;
+  Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr, *context = nullptr;
   const PipelineEdges* edges = nullptr;
 };
 
@@ -137,7 +142,7 @@ inline PipelineStage take_stage(const EngineCase& c, const Communicator& pipelin
 }
 
 inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Communicator& data,
-                                           const ModelGroups& groups = {}, Shape shape = {0, 13}) {
+                                           const ModelGroups& groups = {}, Shape shape = {0, 0}) {
   const ModelConfig model = model_of(c);
   TensorSplit split;
   if (groups.tensor != nullptr)
@@ -148,10 +153,11 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
   std::vector<std::unique_ptr<Block>> blocks =
-      make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split, c.leaves_operands);
+      make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split, c.context, c.leaves_operands);
   PipelineStage stage;
   if (groups.pipeline != nullptr) stage = take_stage(c, *groups.pipeline, frozen, blocks);
-  const EngineOptions options{.shape = {shape.samples > 0 ? shape.samples : c.samples, shape.length},
+  const EngineOptions options{.shape = {shape.samples > 0 ? shape.samples : c.samples,
+                                        shape.length > 0 ? shape.length : c.length / c.context.ranks},
                               .micro_batches = c.micro_batches,
                               .width = model.hidden_size,
                               .compute = c.compute,
@@ -162,6 +168,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
                               .layers_per_unit = c.layers_per_unit,
                               .actions = c.actions,
                               .tensor = split,
+                              .context = c.context,
                               .pipeline = stage,
                               .optimizer = {.kind = c.optimizer},
                               .frozen = frozen,
@@ -173,6 +180,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& se
   Zero zero = make_zero(c.stage, self, data);
   zero.tensor = groups.tensor, zero.key_value = groups.key_value;
   zero.pipeline = groups.pipeline, zero.ends = groups.ends, zero.edges = groups.edges;
+  zero.context = groups.context;
   const EngineMemory predicted = predict_memory(blocks, zero.sharding, options);
   auto engine = std::make_unique<Engine>(std::move(blocks), zero, data, options);
   expect_same(predicted, engine->memory());
@@ -204,12 +212,28 @@ inline Batch make_batch(int64_t first, int64_t count) {
   return batch;
 }
 
+// This rank's pieces of such samples, which may end earlier, and may have several documents.
+inline Batch make_batch(const EngineCase& c, int64_t first, int64_t count) {
+  Batch batch = make_batch(first, count);
+  for (at::Tensor* t : {&batch.tokens, &batch.labels, &batch.positions}) *t = t->narrow(1, 0, c.length).contiguous();
+  if (c.documents) {
+    batch.first_keys = at::empty_like(batch.tokens);
+    for (int64_t s = 0; s < count; ++s)
+      for (int64_t i = 0, begin = 0; i < c.length; ++i) {
+        if (i % 4 == (first + s) % 5) begin = i;
+        batch.first_keys.data_ptr<int32_t>()[s * c.length + i] = static_cast<int32_t>(begin);
+        batch.positions.data_ptr<int32_t>()[s * c.length + i] = static_cast<int32_t>(i - begin);
+      }
+  }
+  return take_pieces(batch, c.context);
+}
+
 // The micro-batches of one rank: micro-batch after micro-batch, in each of them rank after rank.
 inline std::vector<Batch> rank_batches(const EngineCase& c, int64_t step, int rank, int ranks) {
   std::vector<Batch> batches;
   const int64_t begin = step * c.samples * c.micro_batches * ranks;
   for (int64_t m = 0; m < c.micro_batches; ++m)
-    batches.push_back(make_batch(begin + (m * ranks + rank) * c.samples, c.samples));
+    batches.push_back(make_batch(c, begin + (m * ranks + rank) * c.samples, c.samples));
   return batches;
 }
 

@@ -87,7 +87,7 @@ void check_case(Report& report, at::ScalarType dtype, const Case& c, const at::T
     for (int run = 0; run < (deterministic ? 2 : 1); ++run) {
       const at::Tensor on_d_qkv = to_device(nan(qkv.sizes(), dtype));
       cuda::attention_backward(on_d_qkv, on_d_out, on_out, on_log_sum, on_qkv, c.heads, dropped_on_device,
-                               on_first_keys, deterministic);
+                               on_first_keys, {}, {}, deterministic);
       if (run == 0)
         first = on_d_qkv;
       else
@@ -95,6 +95,51 @@ void check_case(Report& report, at::ScalarType dtype, const Case& c, const at::T
     }
     // Together: the gradients of q and k of a short sequence are differences of what is rounded on the scale of v's.
     expect_rounded(report, "attention_backward" + how + name, first, d_qkv, typical(dtype), allowed(dtype));
+  }
+}
+
+// One rank's pieces of sequences against the CPU's in fp32: cuDNN where there is neither dropout nor documents.
+void check_context(Report& report, at::ScalarType dtype, const Case& c, const ContextSplit& split, bool masked) {
+  const StepScalars now{.seed = 11, .step = 3};
+  const DeviceScalars device_now(now);
+  const at::Tensor samples = at::arange(7, 7 + c.samples, at::TensorOptions(at::kLong));
+  // Whole documents, and the pieces' part of them.
+  at::Tensor first_keys;
+  if (masked) {
+    const at::Tensor whole = documents(c.samples, split.ranks * c.length);
+    const int64_t run = split.run(c.length);
+    const auto [first, second] = split.pieces(split.rank);
+    first_keys = at::cat({whole.narrow(1, first * run, run), whole.narrow(1, second * run, run)}, 1);
+  }
+  const float p = masked ? 0.2F : 0;
+  const Dropout dropped{.p = p, .site = 9, .now = &now, .samples = samples},
+      dropped_on_device{.p = p, .site = 9, .now = device_now.get(), .samples = to_device(samples)};
+  const std::string name = "attention of pieces " + c.text(dtype) +
+                           fmt::format(" rank {} of {}{}", split.rank, split.ranks, masked ? " documents" : "");
+  const int64_t kv = 2 * c.heads.kv_heads * c.heads.head_width, q = c.out_row();
+  const at::Tensor qkv = normal({c.samples, c.length, c.row()}, dtype),
+                   keys = normal({c.samples, split.ranks * c.length, kv}, dtype),
+                   d_out = normal({c.samples, c.length, q}, dtype);
+  const at::Tensor out = fp32(d_out.sizes()), log_sum = fp32({c.samples, c.heads.heads, c.length}),
+                   d_qkv = fp32(qkv.sizes()), d_keys = fp32(keys.sizes());
+  const WholeKeys all{.keys_values = wide(keys), .split = split},
+      on_all{.keys_values = to_device(keys), .split = split};
+  attention_forward(out, log_sum, wide(qkv), c.heads, dropped, first_keys, all);
+  attention_backward(d_qkv, wide(d_out), out, log_sum, wide(qkv), c.heads, dropped, first_keys, all, d_keys);
+
+  const at::Tensor on_qkv = to_device(qkv), on_first_keys = to_device(first_keys),
+                   on_out = to_device(nan(out.sizes(), dtype)), on_log_sum = to_device(nan(log_sum.sizes()));
+  cuda::attention_forward(on_out, on_log_sum, on_qkv, c.heads, dropped_on_device, on_first_keys, on_all);
+  expect_rounded(report, name, on_out, out, typical(dtype), allowed(dtype));
+  expect_close(report, name + " log_sum", on_log_sum, log_sum, dtype == at::kFloat ? 1e-5 : 1e-3);
+  for (const bool deterministic : {false, true}) {
+    const at::Tensor on_d_qkv = to_device(nan(qkv.sizes(), dtype)), on_d_keys = to_device(nan(keys.sizes(), dtype));
+    cuda::attention_backward(on_d_qkv, to_device(d_out), on_out, on_log_sum, on_qkv, c.heads, dropped_on_device,
+                             on_first_keys, on_all, on_d_keys, deterministic);
+    const std::string how = name + (deterministic ? " repeatable backward" : " backward");
+    expect_rounded(report, how, on_d_qkv.narrow(2, 0, q).contiguous(), d_qkv.narrow(2, 0, q).contiguous(),
+                   typical(dtype), allowed(dtype));
+    expect_rounded(report, how + " of keys", on_d_keys, d_keys, 2 * typical(dtype), allowed(dtype));
   }
 }
 
@@ -153,7 +198,7 @@ void check_cudnn_dropout(Report& report, at::ScalarType dtype, float p) {
   for (const bool deterministic : {false, true}) {
     const at::Tensor d_qkv = to_device(nan({c.samples, kLength, c.row()}, dtype));
     cuda::attention_backward(d_qkv, to_device(d_out), out, log_sum, to_device(qkv.view({c.samples, kLength, c.row()})),
-                             c.heads, dropout, {}, deterministic);
+                             c.heads, dropout, {}, {}, {}, deterministic);
     const at::Tensor found = d_qkv.cpu();
     const std::string how = name + (deterministic ? " repeatable" : "");
     expect_rounded(report, how + " d_q", part(found, 0), at::matmul(d_score, k), typical(dtype), allowed(dtype));
@@ -178,6 +223,13 @@ void check_attention(Report& report) {
       if (c.length > 0 && c.length < 200)
         check_case(report, dtype, c, documents(c.samples, c.length), {}, {}, " documents");
     }
+  for (const at::ScalarType dtype : kDTypes)
+    for (const Case& c : std::vector<Case>{
+             {1, 2, {1, 1, 64}}, {2, 6, {2, 1, 20}}, {2, 128, {4, 2, 64}}, {1, 256, {3, 3, 128}}, {2, 90, {4, 1, 64}}})
+      for (const int ranks : {2, 3})
+        for (int rank = 0; rank < ranks; ++rank)
+          for (const bool masked : {false, true})
+            check_context(report, dtype, c, {.rank = rank, .ranks = ranks}, masked);
   const at::Tensor qkv = to_device(normal({1, 4, 3 * 264}, at::kHalf)), out = to_device(normal({1, 4, 264}, at::kHalf));
   expect_error(report, "wide heads", "takes up to 256", [&] {
     cuda::attention_forward(out, {}, qkv, {1, 1, 264}, {});
@@ -207,7 +259,11 @@ void check_attention_at_start(Report& report) {
         cuda::AttentionDifference worst;
         bool passed = true;
         for (uint64_t seed = 0; seed < 20; ++seed) {
-          const auto found = cuda::attention_difference(dtype, c.samples, c.length, c.heads, deterministic, seed);
+          // A rank of one, and both of two.
+          const ContextSplit context{.rank = static_cast<int>(seed % 2),
+                                     .ranks = c.length % 2 == 0 && seed > 9 ? 2 : 1};
+          const auto found = cuda::attention_difference(dtype, c.samples, c.length, c.heads, deterministic, seed,
+                                                        context.cuts() ? context : ContextSplit{});
           passed = passed && found.forward <= half && found.backward <= half;  // NaN is not
           worst = {std::max(worst.forward, found.forward), std::max(worst.backward, found.backward)};
         }
@@ -233,7 +289,7 @@ void check_group_of_heads(Report& report, at::ScalarType dtype) {
     const at::Tensor out = to_device(nan(d.sizes(), dtype)), log_sum = to_device(nan({2, c.heads.heads, 37}));
     const at::Tensor d_packed = to_device(nan(packed.sizes(), dtype));
     cuda::attention_forward(out, log_sum, packed, c.heads, how);
-    cuda::attention_backward(d_packed, d, out, log_sum, packed, c.heads, how, {}, true);
+    cuda::attention_backward(d_packed, d, out, log_sum, packed, c.heads, how, {}, {}, {}, true);
     return std::pair(out, d_packed);
   };
   const auto columns = [](const at::Tensor& t) { return t.narrow(2, 3 * 20, 3 * 20).contiguous(); };
@@ -314,7 +370,7 @@ void time_attention() {
       time_flops(name + " forward", flops, [&] { cuda::attention_forward(out, log_sum, qkv, c.heads, dropout); });
       for (const bool deterministic : {false, true})
         time_flops(name + (deterministic ? " backward, repeatable" : " backward"), 2.5 * flops, [&] {
-          cuda::attention_backward(d_qkv, d_out, out, log_sum, qkv, c.heads, dropout, {}, deterministic);
+          cuda::attention_backward(d_qkv, d_out, out, log_sum, qkv, c.heads, dropout, {}, {}, {}, deterministic);
         });
     }
     for (const bool deterministic : {false, true})
@@ -331,7 +387,7 @@ void time_attention() {
   time_flops("attention fp32 2x1024, plain forward", flops,
              [&] { cuda::attention_forward(out, log_sum, qkv, c.heads, {}); });
   time_flops("attention fp32 2x1024, plain backward", 2.5 * flops,
-             [&] { cuda::attention_backward(d_qkv, out, out, log_sum, qkv, c.heads, {}, {}, true); });
+             [&] { cuda::attention_backward(d_qkv, out, out, log_sum, qkv, c.heads, {}, {}, {}, {}, true); });
   for (const auto& [samples, past] : {std::pair<int64_t, int64_t>{1, 2047}, {8, 2047}, {64, 2047}}) {
     const Heads heads{32, 4, 64};
     const at::Tensor one = at::randn({samples, 1, 40 * 64}, half), keys = at::randn({samples, 4, 2048, 64}, half),

@@ -95,6 +95,20 @@ void check_dropout(Report& report, at::ScalarType dtype) {
       cuda::dropout_forward(some, to_device(columns(in)), part);
       expect_same_bits(report, name + fmt::format(" columns from {} on", begin), some, columns(out));
     }
+    // Rows that are pieces of longer sequences, whole and cut.
+    for (int rank = 0; c.length % 2 == 0 && rank < 3; ++rank) {
+      Dropout of_pieces = cpu, part = device;
+      of_pieces.context = part.context = {.rank = rank, .ranks = 3};
+      dropout_forward(out, in, of_pieces);
+      const at::Tensor by_part = to_device(nan(in.sizes(), dtype), c.offset);
+      part.rows = in.size(0);
+      for (const auto& [begin, count] :
+           {std::pair{int64_t{0}, in.size(0) / 3}, {in.size(0) / 3, in.size(0) - in.size(0) / 3}}) {
+        part.first_row = begin;
+        cuda::dropout_forward(by_part.narrow(0, begin, count), device_in.narrow(0, begin, count), part);
+      }
+      expect_same_bits(report, name + fmt::format(" of pieces of rank {}", rank), by_part, out);
+    }
     cuda::dropout_forward(device_in, device_in, device);
     dropout_forward(in, in, cpu);
     expect_same_bits(report, name + " in place", device_in, in);

@@ -94,6 +94,21 @@ TEST(MemoryForecast, OfSeveralRanks) {
   EXPECT_GT(owner(of(0, 4), "gradients"), rounded * 3 / 2);
 }
 
+// Context parallelism: half of the tokens of each sample, and a part of the states; in one layer, the keys and values of
+// whole sequences twice.
+TEST(MemoryForecast, OfPiecesOfSequences) {
+  Config c = config_of(5, 32, 61), half = c;
+  c.parallel.context = 2;
+  c.parallel.zero_stage = half.parallel.zero_stage = 2;
+  half.train.sequence_length = c.train.sequence_length / 2;
+  const MemoryForecast pieces = forecast_training(c, 2, at::kCPU), alone = forecast_training(half, 1, at::kCPU);
+  EXPECT_EQ(owner(pieces, "activations"), owner(alone, "activations"));
+  EXPECT_EQ(owner(pieces, "temporaries") - owner(alone, "temporaries"),
+            2 * c.train.micro_batch * c.train.sequence_length * 2 * c.model.hidden_size * 4);
+  EXPECT_EQ(owner(pieces, "optimizer states"), owner(forecast_training(half, 2, at::kCPU), "optimizer states"));
+  EXPECT_EQ(owner(pieces, "batches"), 64 * (64 + 2 * 32) * 3 * 4) << "all samples, and the pieces twice";
+}
+
 TEST(MemoryForecast, DocumentsTakeOneMoreArrayOfABatch) {
   Config c = config_of(5, 32, 61);
   c.data.separate_documents = Switch::on;

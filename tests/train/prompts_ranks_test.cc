@@ -1,6 +1,8 @@
-// Finetuning on several ranks whose micro-batches have very different numbers of tokens that carry loss: each step
-// equals that of a single process.
+// Finetuning on several ranks whose micro-batches, or pieces of them, have very different numbers of tokens that carry
+// loss: each step equals that of a single process.
 #include <gtest/gtest.h>
+
+#include <optional>
 
 #include "partita/train/training_data.h"
 #include "tests/support/ranks.h"
@@ -12,7 +14,9 @@ namespace {
 
 std::vector<StepResult> run(Config config, int stage, const Mesh& mesh) {
   config.parallel.zero_stage = stage;
-  TrainingData batches(config, mesh.data().rank(), mesh.data().size());
+  config.parallel.context = mesh.context().size();
+  TrainingData batches(config, mesh.data().rank(), mesh.data().size(), {}, 0, 1,
+                       context_split(config, mesh.position().context));
   const auto engine = build_training_engine(config, mesh);
   engine->initialize(5);
   std::vector<StepResult> results;
@@ -24,7 +28,12 @@ std::vector<StepResult> run(Config config, int stage, const Mesh& mesh) {
 }
 
 TEST(Prompts, EveryLayoutIsTheSingleProcessRun) {
-  const Mesh alone = Mesh::alone(test_world()), mesh(test_world());
+  const int ranks = test_world().size();
+  const Mesh alone = Mesh::alone(test_world()), data(test_world());
+  std::vector<const Mesh*> meshes = {&data};
+  std::optional<Mesh> context;
+  if (ranks % 2 == 0)
+    meshes.push_back(&context.emplace(test_world(), MeshLayout::Sizes{.data = ranks / 2, .context = 2}));
   const TemporaryDirectory folder;  // of this rank
   write_file(folder / "a.jsonl", test::small_prompts(60));
   for (const bool packed : {false, true}) {
@@ -32,14 +41,16 @@ TEST(Prompts, EveryLayoutIsTheSingleProcessRun) {
     c.data.packing = packed;
     const std::vector<StepResult> expected = run(c, 0, alone);
     EXPECT_NE(expected[0].tokens, expected[1].tokens);
-    for (const int stage : {0, 2, 3}) {
-      const std::vector<StepResult> found = run(c, stage, mesh);
-      for (size_t i = 0; i < found.size(); ++i) {
-        EXPECT_EQ(found[i].tokens, expected[i].tokens);
-        EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-5 * expected[i].loss) << "stage " << stage << ", step " << i;
-        EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 1e-5 * expected[i].grad_norm);
+    for (const Mesh* mesh : meshes)
+      for (const int stage : {0, 2, 3}) {
+        SCOPED_TRACE(testing::Message() << "context " << mesh->context().size());
+        const std::vector<StepResult> found = run(c, stage, *mesh);
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].tokens, expected[i].tokens);
+          EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-5 * expected[i].loss) << "stage " << stage << ", step " << i;
+          EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, 1e-5 * expected[i].grad_norm);
+        }
       }
-    }
   }
 }
 

@@ -1,5 +1,7 @@
 #include "partita/comm/mesh.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/comm/device_communicator.h"
 
@@ -7,27 +9,29 @@ namespace partita {
 using namespace internal;
 
 MeshLayout::MeshLayout(Sizes sizes, int ranks) : sizes_(sizes) {
-  if (sizes.data < 1 || sizes.tensor < 1 || sizes.pipeline < 1)
-    fail("mesh: data {}, tensor {}, pipeline {}: each size must be at least 1", sizes.data, sizes.tensor,
-         sizes.pipeline);
-  const int64_t product = int64_t{sizes.data} * sizes.tensor * sizes.pipeline;
+  if (sizes.data < 1 || sizes.context < 1 || sizes.tensor < 1 || sizes.pipeline < 1)
+    fail("mesh: data {}, context {}, tensor {}, pipeline {}: each size must be at least 1", sizes.data, sizes.context,
+         sizes.tensor, sizes.pipeline);
+  const int64_t model = int64_t{sizes.context} * sizes.tensor * sizes.pipeline, product = sizes.data * model;
   if (product == ranks) return;
-  const int64_t model = int64_t{sizes.tensor} * sizes.pipeline;
   const std::string advice = ranks % model == 0
                                  ? fmt::format("set data to {} or start {} ranks", ranks / model, product)
                                  : fmt::format("start {} ranks, or another multiple of {}", product, model);
-  fail("mesh: data {} x tensor {} x pipeline {} = {} ranks, but the job has {}: {}", sizes.data, sizes.tensor,
-       sizes.pipeline, product, ranks, advice);
+  fail("mesh: data {} x context {} x tensor {} x pipeline {} = {} ranks, but the job has {}: {}", sizes.data,
+       sizes.context, sizes.tensor, sizes.pipeline, product, ranks, advice);
 }
 
 MeshLayout::Position MeshLayout::position(int rank) const {
   PARTITA_CHECK(rank >= 0 && rank < ranks(), "rank {} of {}", rank, ranks());
-  return {.data = rank / sizes_.tensor % sizes_.data,
+  return {.data = rank / (sizes_.tensor * sizes_.context) % sizes_.data,
           .tensor = rank % sizes_.tensor,
-          .pipeline = rank / (sizes_.tensor * sizes_.data)};
+          .pipeline = rank / (sizes_.tensor * sizes_.context * sizes_.data),
+          .context = rank / sizes_.tensor % sizes_.context};
 }
 
-int MeshLayout::rank(Position at) const { return (at.pipeline * sizes_.data + at.data) * sizes_.tensor + at.tensor; }
+int MeshLayout::rank(Position at) const {
+  return ((at.pipeline * sizes_.data + at.data) * sizes_.context + at.context) * sizes_.tensor + at.tensor;
+}
 
 std::vector<int> MeshLayout::along(int rank, int size, int Position::*coordinate) const {
   Position at = position(rank);
@@ -37,6 +41,16 @@ std::vector<int> MeshLayout::along(int rank, int size, int Position::*coordinate
 }
 
 std::vector<int> MeshLayout::data_group(int rank) const { return along(rank, sizes_.data, &Position::data); }
+std::vector<int> MeshLayout::context_group(int rank) const { return along(rank, sizes_.context, &Position::context); }
+
+std::vector<int> MeshLayout::data_context_group(int rank) const {
+  std::vector<int> all;
+  for (const int same_piece : data_group(rank))
+    for (const int other : context_group(same_piece)) all.push_back(other);
+  std::ranges::sort(all);
+  return all;
+}
+
 std::vector<int> MeshLayout::tensor_group(int rank) const { return along(rank, sizes_.tensor, &Position::tensor); }
 std::vector<int> MeshLayout::pipeline_group(int rank) const {
   return along(rank, sizes_.pipeline, &Position::pipeline);
@@ -66,6 +80,8 @@ Mesh::Mesh(World& world, MeshLayout::Sizes sizes, c10::Device device, std::chron
     return ranks.size() == 1 ? nullptr : on_device(world.group(name, ranks), device, timeout);
   };
   data_ = group("dp", layout_.data_group(world.rank()));
+  context_ = group("cp", layout_.context_group(world.rank()));
+  if (sizes.context > 1) data_context_ = group("dpcp", layout_.data_context_group(world.rank()));
   tensor_ = group("tp", layout_.tensor_group(world.rank()));
   pipeline_ = group("pp", layout_.pipeline_group(world.rank()));
   key_value_ = group("kv", layout_.key_value_group(world.rank()));

@@ -1,4 +1,4 @@
-// The ranks of the job as a grid of data, tensor and pipeline parallelism.
+// The ranks of the job as a grid of data, context, tensor and pipeline parallelism.
 //
 //   Mesh mesh(world, select_device(DeviceRequest::automatic, world));     // all ranks are data parallel
 //   mesh.data().all_reduce(partial, Reduce::sum, stream).wait();
@@ -15,17 +15,17 @@
 
 namespace partita {
 
-// Pure. Tensor varies fastest, then data, then pipeline, so that tensor-parallel neighbors, which communicate most,
-// share a host. rank = (pipeline * data_size + data) * tensor_size + tensor.
+// Pure. Tensor varies fastest, then context, data and pipeline, so that tensor-parallel neighbors, which communicate
+// most, share a host. rank = ((pipeline * data_size + data) * context_size + context) * tensor_size + tensor.
 class MeshLayout {
  public:
   struct Sizes {
-    int data = 1, tensor = 1, pipeline = 1;
+    int data = 1, tensor = 1, pipeline = 1, context = 1;
     // Of the model: with more tensor-parallel ranks than these, several hold the same one. 0: at least as many.
     int kv_heads = 0;
   };
   struct Position {
-    int data = 0, tensor = 0, pipeline = 0;
+    int data = 0, tensor = 0, pipeline = 0, context = 0;
     friend bool operator==(const Position&, const Position&) = default;
   };
 
@@ -33,11 +33,14 @@ class MeshLayout {
   MeshLayout(Sizes sizes, int ranks);
 
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
-  [[nodiscard]] int ranks() const { return sizes_.data * sizes_.tensor * sizes_.pipeline; }
+  [[nodiscard]] int ranks() const { return sizes_.data * sizes_.tensor * sizes_.pipeline * sizes_.context; }
   [[nodiscard]] Position position(int rank) const;
   [[nodiscard]] int rank(Position) const;
   // The ranks that differ from `rank` in this coordinate only, ascending.
   [[nodiscard]] std::vector<int> data_group(int rank) const;
+  [[nodiscard]] std::vector<int> context_group(int rank) const;
+  // The ranks that differ in data and context only, ascending: they have the same part of the model.
+  [[nodiscard]] std::vector<int> data_context_group(int rank) const;
   [[nodiscard]] std::vector<int> tensor_group(int rank) const;
   [[nodiscard]] std::vector<int> pipeline_group(int rank) const;
   // The first and the last rank of the pipeline group of `rank`, if it is one of them; else itself.
@@ -67,7 +70,11 @@ class Mesh {
 
   [[nodiscard]] c10::Device device() const { return device_; }
 
-  [[nodiscard]] Communicator& data() const { return data_ ? *data_ : *self_; }                 // "dp"
+  [[nodiscard]] Communicator& data() const { return data_ ? *data_ : *self_; }           // "dp": other samples
+  [[nodiscard]] Communicator& context() const { return context_ ? *context_ : *self_; }  // "cp": the same samples
+  // "dpcp", or data() without context parallelism: over which gradients, losses and token counts are summed, and ZeRO
+  // shards.
+  [[nodiscard]] Communicator& data_context() const { return data_context_ ? *data_context_ : data(); }
   [[nodiscard]] Communicator& tensor() const { return tensor_ ? *tensor_ : *self_; }           // "tp"
   [[nodiscard]] Communicator& pipeline() const { return pipeline_ ? *pipeline_ : *self_; }     // "pp"
   [[nodiscard]] Communicator& key_value() const { return key_value_ ? *key_value_ : *self_; }  // "kv"
@@ -83,7 +90,8 @@ class Mesh {
   MeshLayout layout_;
   c10::Device device_;
   std::unique_ptr<Communicator> world_, self_;
-  std::unique_ptr<Communicator> data_, tensor_, pipeline_, key_value_, ends_;  // null: of this rank alone
+  std::unique_ptr<Communicator> data_, context_, tensor_, pipeline_, key_value_, ends_;  // null: of this rank alone
+  std::unique_ptr<Communicator> data_context_;                                           // null: data_
   std::unique_ptr<PipelineEdges> edges_;
 };
 

@@ -26,6 +26,17 @@ BatchPlan batch_plan(const Config& c, int64_t ranks) {
   return make_batch_plan(c.train.global_batch, c.train.micro_batch, data_ranks(c, ranks));
 }
 
+// Error: a product of sizes overflows a 64-bit integer (leaving room for sums of several).
+void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys, const char* what) {
+  int64_t product = 1;
+  for (const auto& [key, value] : keys) {
+    if (!__builtin_mul_overflow(product, value, &product) && product <= kMostProduct) continue;
+    std::string names;
+    for (const auto& [name, size] : keys) names += fmt::format("{}{} {}", names.empty() ? "" : " x ", name, size);
+    fail("{} are more {} than can be counted: use smaller ones", names, what);
+  }
+}
+
 // Heads, channels of the MLP, vocabulary and learned positions can be split over the tensor-parallel ranks.
 void validate_tensor(const Config& c) {
   const ModelConfig& m = c.model;
@@ -44,12 +55,21 @@ void validate_tensor(const Config& c) {
   check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
   check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
   if (m.kind == ModelKind::gpt2) check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
-  const int64_t rows = c.train.micro_batch * c.train.sequence_length;
+  const int64_t rows = tokens_of_micro_batch(c);
   if (c.parallel.sequence == Switch::on && rows % tensor != 0)
     fail(
-        "parallel.sequence is true with {} tokens a micro-batch (train.micro_batch x sequence_length) over "
+        "parallel.sequence is true with {} tokens a micro-batch (train.micro_batch x sequence_length{}) over "
         "parallel.tensor {} ranks: use a multiple of {}, or parallel.sequence=auto",
-        rows, tensor, tensor);
+        rows, c.parallel.context > 1 ? " / parallel.context" : "", tensor, tensor);
+}
+
+// Each rank takes two of 2 x context equal pieces of a sequence, so that all have the same work in causal attention.
+void validate_context(const Config& c) {
+  const int64_t context = c.parallel.context, length = c.train.sequence_length, parts = 2 * context;
+  if (context == 1 || length % parts == 0) return;
+  const int64_t below = length / parts * parts;
+  fail("train.sequence_length is {} with parallel.context {}: it is cut into {} equal pieces, use {}{}", length,
+       context, parts, below > 0 ? fmt::format("{} or ", below) : std::string(), below + parts);
 }
 
 void validate_pipeline(const Config& c, int64_t ranks) {
@@ -74,19 +94,26 @@ void validate_pipeline(const Config& c, int64_t ranks) {
 
 void validate_parallel(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
-  const int64_t model = p.tensor * p.pipeline;
+  require_product({{"parallel.tensor", p.tensor}, {"parallel.context", p.context}, {"parallel.pipeline", p.pipeline}},
+                  "ranks");
+  int64_t model = 1;
+  std::string given, product;
+  for (const auto& [name, size] :
+       {std::pair("tensor", p.tensor), std::pair("context", p.context), std::pair("pipeline", p.pipeline)}) {
+    if (size == 1) continue;
+    model *= size;
+    given += fmt::format("{}parallel.{} {}{}", given.empty() ? "" : " and ", name, given.empty() ? "is " : "", size);
+    product += fmt::format("{}{}", product.empty() ? "parallel." : " x ", name);
+  }
   if (model > ranks || ranks % model != 0)
-    fail("parallel.{}, the job has {} rank{}: start a multiple of {}",
-         p.pipeline == 1 ? fmt::format("tensor is {}", p.tensor)
-         : p.tensor == 1 ? fmt::format("pipeline is {}", p.pipeline)
-                         : fmt::format("tensor is {} and parallel.pipeline {}", p.tensor, p.pipeline),
-         ranks, ranks == 1 ? "" : "s", model);
+    fail("{}, the job has {} rank{}: start a multiple of {}", given, ranks, ranks == 1 ? "" : "s", model);
   if (p.data != 0 && p.data != ranks / model)
     fail("parallel.data is {}, the job has {} rank{}{}: start {}, or use 0 for all there are", p.data, ranks,
-         ranks == 1 ? "" : "s",
-         model > 1 ? fmt::format(", and parallel.tensor x pipeline is {}", model) : std::string(), p.data * model);
+         ranks == 1 ? "" : "s", model > 1 ? fmt::format(", and {} is {}", product, model) : std::string(),
+         p.data * model);
   if (p.sequence == Switch::on && p.tensor == 1)
     fail("parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks");
+  validate_context(c);
   validate_tensor(c);
   validate_pipeline(c, ranks);
 }
@@ -112,17 +139,6 @@ void validate_memory(const Config& c) {
   };
   check("recompute_full_layers", c.memory.recompute_full_layers);
   check("offload_activations", c.memory.offload_activations);
-}
-
-// Error: a product of sizes overflows a 64-bit integer (leaving room for sums of several).
-void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys, const char* what) {
-  int64_t product = 1;
-  for (const auto& [key, value] : keys) {
-    if (!__builtin_mul_overflow(product, value, &product) && product <= kMostProduct) continue;
-    std::string names;
-    for (const auto& [name, size] : keys) names += fmt::format("{}{} {}", names.empty() ? "" : " x ", name, size);
-    fail("{} are more {} than can be counted: use smaller ones", names, what);
-  }
 }
 
 void validate_products(const Config& c) {
@@ -225,7 +241,15 @@ void validate(const Config& c, int64_t ranks) {
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
 }
 
-int64_t data_ranks(const Config& c, int64_t ranks) { return ranks / (c.parallel.tensor * c.parallel.pipeline); }
+int64_t data_ranks(const Config& c, int64_t ranks) { return sharding_ranks(c, ranks) / c.parallel.context; }
+int64_t sharding_ranks(const Config& c, int64_t ranks) { return ranks / (c.parallel.tensor * c.parallel.pipeline); }
+
+int64_t tokens_of_sample(const Config& c) { return c.train.sequence_length / c.parallel.context; }
+int64_t tokens_of_micro_batch(const Config& c) { return c.train.micro_batch * tokens_of_sample(c); }
+
+ContextSplit context_split(const Config& c, int64_t context_rank) {
+  return {.rank = static_cast<int>(context_rank), .ranks = static_cast<int>(c.parallel.context)};
+}
 
 int64_t pipeline_chunks(const Config& c) {
   if (c.parallel.pipeline == 1) return 1;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "partita/base/context_split.h"
 #include "partita/base/dtype.h"
 #include "partita/base/enum_names.h"
 #include "partita/comm/device.h"
@@ -147,8 +148,9 @@ struct ScheduleConfig {
 
 struct ParallelConfig {
   int64_t zero_stage = 0;  // 0: nothing sharded; 1: optimizer states; 2: also gradients; 3: also weights
-  int64_t data = 0;        // data-parallel ranks; 0: all that tensor parallelism leaves
+  int64_t data = 0;        // data-parallel ranks; 0: all that tensor, context and pipeline parallelism leave
   int64_t tensor = 1;      // ranks that compute each layer together
+  int64_t context = 1;     // ranks that have pieces of the same sequences
   // With tensor: split the rows between the linears, too; automatic: if the ranks divide them.
   Switch sequence = Switch::automatic;
   int64_t pipeline = 1;  // ranks that each compute a range of layers, for micro-batches in turn
@@ -249,6 +251,14 @@ void validate_step(const Config& config, int64_t ranks);
 
 // Data-parallel ranks of a job of `ranks` processes. Requires a valid config.
 [[nodiscard]] int64_t data_ranks(const Config& config, int64_t ranks);
+// Ranks over which gradients are summed and ZeRO shards: data- and context-parallel ones.
+[[nodiscard]] int64_t sharding_ranks(const Config& config, int64_t ranks);
+// Tokens of a sample, and of a micro-batch, on a rank.
+[[nodiscard]] int64_t tokens_of_sample(const Config& config);
+[[nodiscard]] int64_t tokens_of_micro_batch(const Config& config);
+
+// The place of rank `context_rank` of a context-parallel group.
+[[nodiscard]] ContextSplit context_split(const Config& config, int64_t context_rank);
 
 // The place of rank `tensor_rank` of a tensor-parallel group, and whether it has sequence parallelism.
 [[nodiscard]] TensorSplit tensor_split(const Config& config, int64_t tensor_rank);

@@ -198,10 +198,13 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
   s.section("parallel", "distribution over ranks")
       .field("zero_stage", p.zero_stage, between(0, 3),
              "0: every rank holds everything; 1: optimizer states are sharded; 2: also gradients; 3: also weights")
-      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all that tensor parallelism leaves")
+      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all that the others leave")
       .field("tensor", p.tensor, at_least(1),
              "tensor-parallel ranks, which compute each layer together; consecutive ranks, which should be on one "
              "machine")
+      .field(
+          "context", p.context, at_least(1),
+          "context-parallel ranks, which have pieces of the same sequences; 2 x context divides train.sequence_length")
       .choice(
           "sequence", p.sequence,
           "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; "

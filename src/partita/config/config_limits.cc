@@ -54,6 +54,7 @@ constexpr std::array kLimits = {
     Limit{"parallel.data", kMostCount},
     Limit{"parallel.tensor", kMostCount},
     Limit{"parallel.pipeline", kMostCount},
+    Limit{"parallel.context", kMostCount},
     Limit{"parallel.virtual_stages", kMostLayers},
     Limit{"parallel.layers_per_collective", kMostLayers},
     Limit{"parallel.timeout_seconds", kMostCount},

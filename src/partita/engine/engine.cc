@@ -34,6 +34,21 @@ std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const Eng
                                           options.compute, options.device);
 }
 
+std::unique_ptr<ContextParallel> make_context_parallel(const Zero& zero, const EngineOptions& options,
+                                                       Stream& compute) {
+  const int ranks = zero.context == nullptr ? 1 : zero.context->size();
+  if (options.context.ranks != ranks || (ranks > 1 && options.context.rank != zero.context->rank()))
+    fail("EngineOptions::context is rank {} of {}, but Zero::context has {} rank{}: both are of the same mesh",
+         options.context.rank, options.context.ranks, ranks, ranks == 1 ? "" : "s");
+  if (ranks == 1) return nullptr;
+  if (options.shape.length % 2 != 0)
+    fail(
+        "EngineOptions::shape has {} tokens of each sample on a context-parallel rank: these are two equal pieces, so "
+        "use samples of a multiple of {}",
+        options.shape.length, 2 * ranks);
+  return std::make_unique<ContextParallel>(*zero.context, compute);
+}
+
 std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero, const EngineOptions& options,
                                         Stream& compute) {
   const PipelineStage& stage = options.pipeline;
@@ -91,6 +106,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       compute_(compute_stream(options)),
       communication_(make_stream(options.device, StreamUse::concurrent)),
       tensor_(make_tensor_parallel(zero, options, *compute_)),
+      sequence_(make_context_parallel(zero, options, *compute_)),
       handover_(make_handover(plan_, zero, options, *compute_)),
       copies_(make_offload_copies(plan_, options)),
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
@@ -131,6 +147,7 @@ Context Engine::context(size_t input, Activations& activations, Mode mode) {
           .batch = &in.batch,
           .now = now_.device(),
           .tensor = tensor_.get(),
+          .sequence = sequence_.get(),
           .outputs = activations.outputs(),
           .scratch = {},
           .samples = in.samples,
@@ -363,6 +380,7 @@ EvalResult Engine::evaluate(const Batch& batch) {
 
 at::Tensor Engine::logits(const Batch& batch, int64_t vocabulary, KvCache* cache) {
   if (handover_) fail("logits of a pipeline stage: load the model without pipeline parallelism");
+  if (sequence_) fail("logits of pieces of a sequence: load the model without context parallelism");
   if (!inference_ || inference_->shape() != batch.shape())
     inference_ = std::make_unique<Activations>(blocks_, batch.shape(), std::vector<BlockRecompute>(blocks_.size()),
                                                std::vector<at::Tensor>(blocks_.size()), options_.width,

@@ -28,6 +28,7 @@
 #include "partita/engine/open_gradients.h"
 #include "partita/engine/sharded_parameters.h"
 #include "partita/nn/block.h"
+#include "partita/nn/context_parallel.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/nn/tensor_parallel.h"
 #include "partita/ops/step_memory.h"
@@ -37,7 +38,7 @@ namespace partita {
 
 class Engine {
  public:
-  // `data`: all data-parallel ranks, zero.shard x zero.replica. The communicators must outlive the engine.
+  // `data`: all data- and context-parallel ranks, zero.shard x zero.replica. The communicators must outlive the engine.
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
 
   // Sets the weights of this rank's slices; zeroes optimizer states. From host data: set_weights(from_host(read)).
@@ -118,6 +119,7 @@ class Engine {
   internal::Arena arena_;
   std::unique_ptr<Stream> compute_, communication_;
   std::unique_ptr<TensorParallel> tensor_;                           // null: this rank computes whole blocks
+  std::unique_ptr<ContextParallel> sequence_;                        // null: this rank has whole sequences
   std::unique_ptr<internal::Handover> handover_;                     // null: no pipeline
   std::unique_ptr<internal::Copies> copies_;                         // null: nothing is offloaded
   std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: saved activations stay on the device

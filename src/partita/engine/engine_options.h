@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "partita/base/context_split.h"
 #include "partita/base/dtype.h"
 #include "partita/device/copies.h"
 #include "partita/engine/parameter_options.h"
@@ -32,7 +33,7 @@ struct Offload {
 };
 
 struct EngineOptions {
-  Shape shape;                  // of a training or evaluation micro-batch
+  Shape shape;                  // of a training or evaluation micro-batch: of its pieces on this rank
   int micro_batches = 1;        // per step, on this rank
   int64_t width = 0;            // of the residual stream
   DType compute = DType::fp32;  // weights and activations in forward and backward: fp32, bf16 or fp16
@@ -44,6 +45,7 @@ struct EngineOptions {
   int layers_per_unit = 0;                // gathered and reduced together; 0: automatic
   std::vector<internal::Action> actions;  // of a step; empty: one_stage(micro_batches)
   TensorSplit tensor;                     // this rank's place in Zero::tensor, as in the blocks
+  ContextSplit context;                   // this rank's place in Zero::context, as in the blocks
   PipelineStage pipeline;                 // this rank's place in Zero::pipeline; with one, it determines the actions
   // Of the whole model, each once, where this rank has the blocks of a stage only; empty: those of the blocks.
   std::vector<ParameterSpec> model_parameters;

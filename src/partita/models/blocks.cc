@@ -26,7 +26,8 @@ LayerOptions layer_options(const ModelConfig& config, int64_t index, const Block
           .dtype = build.compute,
           .fp8 = build.fp8,
           .leaves_operands = build.leaves_operands,
-          .tensor = build.tensor};
+          .tensor = build.tensor,
+          .context = build.context};
 }
 
 HeadOptions head_options(const ModelConfig& config, const BlockBuild& build) {

@@ -15,6 +15,7 @@ struct BlockBuild {
   at::Device device = at::kCPU;
   bool fp8 = false;
   TensorSplit tensor;
+  ContextSplit context;
   bool leaves_operands = false;  // BlockTraits
 };
 

@@ -23,7 +23,7 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
                                                 at::Device device, bool fp8, const TensorSplit& tensor,
-                                                bool leaves_operands) {
+                                                const ContextSplit& context, bool leaves_operands) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
@@ -34,6 +34,7 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType
                          .device = device,
                          .fp8 = fp8,
                          .tensor = tensor,
+                         .context = context,
                          .leaves_operands = leaves_operands};
   return config.kind == ModelKind::gpt2 ? make_gpt2(config, build) : make_llama(config, build);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "partita/base/context_split.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
 #include "partita/nn/block.h"
@@ -13,10 +14,11 @@
 namespace partita {
 
 // fp8: the layers' linears use fp8 matmuls (ops/fp8.h); requires compute bf16. `device` holds constants owned by the
-// blocks. tensor: the blocks of one rank of a tensor-parallel group. leaves_operands: see BlockTraits. Errors: those of validate(config) and
-// validate(lora); a vocab_size that is still 0; more tensor-parallel ranks than heads.
+// blocks. tensor, context: the blocks of one rank of these groups. leaves_operands: see BlockTraits. Errors: those of
+// validate(config) and validate(lora); a vocab_size that is still 0; more tensor-parallel ranks than heads.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig&, DType compute, const LoraConfig& = {},
                                                               at::Device = at::kCPU, bool fp8 = false,
-                                                              const TensorSplit& = {}, bool leaves_operands = false);
+                                                              const TensorSplit& = {}, const ContextSplit& = {},
+                                                              bool leaves_operands = false);
 
 }  // namespace partita

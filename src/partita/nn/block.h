@@ -22,7 +22,7 @@
 
 namespace partita {
 
-// One micro-batch on this rank.
+// One micro-batch on this rank, which with context parallelism has its pieces of each sample (context_parallel.h).
 struct Shape {
   int64_t samples = 1, length = 1;
   [[nodiscard]] int64_t rows() const { return samples * length; }
@@ -32,7 +32,7 @@ struct Shape {
 struct Batch {
   at::Tensor tokens, labels, positions;  // [samples, length] int32; labels may be kIgnoredLabel, undefined in inference
   std::vector<int64_t> samples;          // global id of each sample, which keys its dropout masks
-  at::Tensor first_keys;                 // start of each token's document in its sample (attention.h), or undefined
+  at::Tensor first_keys;  // start of each token's document in its whole sample (attention.h), or undefined
   [[nodiscard]] Shape shape() const { return {tokens.size(0), tokens.size(1)}; }
 };
 
@@ -65,14 +65,16 @@ using Weights = std::span<const at::Tensor>;
 // are computed once and never stored whole; evaluate: forward computes the loss; infer: logits of the last position.
 enum class Mode : uint8_t { train, evaluate, infer };
 
-struct KvCache;        // kv_cache.h
-class TensorParallel;  // tensor_parallel.h
+struct KvCache;         // kv_cache.h
+class TensorParallel;   // tensor_parallel.h
+class ContextParallel;  // context_parallel.h
 
 struct Context {
   Mode mode = Mode::train;
   const Batch* batch = nullptr;
   const StepScalars* now = nullptr;
-  const TensorParallel* tensor = nullptr;  // null: this rank computes whole blocks
+  const TensorParallel* tensor = nullptr;     // null: this rank computes whole blocks
+  const ContextParallel* sequence = nullptr;  // null: this rank has whole sequences
   OutputBuffers outputs;
   std::span<const at::Tensor> scratch;  // the block's own scratch(), valid until it returns
   at::Tensor samples;                   // batch->samples on the device: [samples] int64

@@ -94,6 +94,7 @@ std::vector<BufferSpec> Gpt2Layer::scratch(const Shape& s) const {
   std::vector<BufferSpec> list = {{"branch", {std::max(n * c, rows * attended)}, layer().dtype},
                                   {"wide", {rows, ffn}, layer().dtype},
                                   {"d_qkv", {s.samples, s.length, qkv}, layer().dtype}};
+  add_attention_scratch(s, layer(), local_.heads, list);
   const LinearSizes sizes{.stream = c,
                           .widest_in = std::max({c, attended, ffn}),
                           .widest_out = std::max({c, qkv, ffn}),
@@ -126,7 +127,8 @@ void Gpt2Layer::middle(Weights w, Context& context, Saved& saved, bool again) co
   const int64_t n = all_rows(context);
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, local_.heads,
-         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), context);
+         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), attention_memory(context),
+         context);
   const at::Tensor output = branch(context);
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
@@ -237,9 +239,9 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, d_attended, d_output, saved[kAttended].view({n, -1}), context, saved, grads,
                    output_.gradient_scale(context, saved, n));
-  attention_backward(d_qkv, d_attended.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
-                     context.batch->first_keys);
+  attend_backward(d_qkv, d_attended.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
+                  local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
+                  attention_memory(context), context);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);

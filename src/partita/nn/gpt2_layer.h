@@ -72,12 +72,16 @@ class Gpt2Layer final : public Block {
     kScales,
     kSlots
   };
-  enum Scratch : uint8_t { kBranch, kWide, kDQkv, kTemporaries };  // kBranch is read before the others are written
+  // kBranch is read before the others are written.
+  enum Scratch : uint8_t { kBranch, kWide, kDQkv, kWholeKeys, kKeysByRank, kTemporaries };
 
   [[nodiscard]] Heads all_heads() const { return {options_.heads, options_.heads, layer().width / options_.heads}; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
   // Scratch for a branch, or the gradient of a norm: [stream rows, width].
   [[nodiscard]] at::Tensor branch(const Context&) const;
+  [[nodiscard]] static AttentionMemory attention_memory(const Context& context) {
+    return {.whole = context.scratch[kWholeKeys], .by_rank = context.scratch[kKeysByRank]};
+  }
   // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
   // The up projection and the activation.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/nn/context_parallel.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/nn/parts.h"
 #include "partita/nn/tensor_parallel.h"
@@ -41,7 +42,11 @@ uint32_t adapter_dropout_site(int64_t layer, int64_t adapter) {
 
 Dropout dropout_at(float p, uint32_t site, const Context& context) {
   if (context.mode != Mode::train) return {};
-  return {.p = p, .site = site, .now = context.now, .samples = context.samples};
+  return {.p = p,
+          .site = site,
+          .now = context.now,
+          .samples = context.samples,
+          .context = context.sequence == nullptr ? ContextSplit{} : context.sequence->split()};
 }
 
 Dropout layer_dropout(const LayerOptions& layer, DropoutSite place, const Context& context, int64_t first_head) {
@@ -106,12 +111,35 @@ void stream_norm_backward(const AddNormBackward& op, const Context& context) {
   part(end, rows, false);
 }
 
+void add_attention_scratch(const Shape& shape, const LayerOptions& layer, const Heads& local,
+                           std::vector<BufferSpec>& list) {
+  const int64_t rows = layer.context.cuts() ? layer.context.ranks * shape.rows() : 0;
+  for (const char* name : {"whole_keys", "keys_by_rank"})
+    list.push_back({name, {rows, 2 * local.kv_heads * local.head_width}, layer.dtype});
+}
+
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads heads, const Dropout& dropout,
-            Context& context) {
-  if (context.cache == nullptr) return attention_forward(out, log_sum, qkv, heads, dropout, context.batch->first_keys);
+            const AttentionMemory& memory, Context& context) {
+  if (context.cache == nullptr) {
+    WholeKeys keys;
+    if (context.sequence != nullptr) keys = context.sequence->gather(qkv, heads, memory.whole, memory.by_rank);
+    return attention_forward(out, log_sum, qkv, heads, dropout, context.batch->first_keys, keys);
+  }
   PARTITA_CHECK(!context.batch->first_keys.defined(), "a cache holds one document");
   const auto index = static_cast<size_t>(layer);
   attention_cached(out, qkv, context.cache->keys[index], context.cache->values[index], context.cache->past, heads);
+}
+
+void attend_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
+                     Heads heads, const Dropout& dropout, const AttentionMemory& memory, Context& context) {
+  const at::Tensor& first_keys = context.batch->first_keys;
+  if (context.sequence == nullptr)
+    return attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys);
+  const WholeKeys keys = context.sequence->gather(qkv, heads, memory.whole, memory.by_rank);
+  // Gathering is done: the gradients take its memory, and leave in that of the keys.
+  const at::Tensor d_keys = memory.by_rank.view(keys.keys_values.sizes());
+  attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, keys, d_keys);
+  context.sequence->sum(d_qkv, d_keys, heads, memory.whole);
 }
 
 }  // namespace partita::internal

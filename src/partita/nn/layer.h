@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "partita/base/context_split.h"
 #include "partita/nn/block.h"
 #include "partita/nn/split.h"
 #include "partita/ops/attention.h"
@@ -25,6 +26,7 @@ struct LayerOptions {
   bool fp8 = false;              // fp8 matmuls in the layer's linears, where sizes permit
   bool leaves_operands = false;  // BlockTraits::leaves_operands, which takes more memory for input gradients
   TensorSplit tensor;
+  ContextSplit context;
 };
 
 // What a rank of a tensor-parallel group computes of a layer.
@@ -73,8 +75,17 @@ enum class DropoutSite : uint8_t { entry, attention, residual };
 // bits as with sequence parallelism.
 void stream_norm_backward(const AddNormBackward&, const Context&);
 
-// out [samples, length, heads * head_width] from qkv [samples, length, ...]: attention within the batch, or, for
-// inference with a cache, also over the cached tokens before it.
-void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads, const Dropout&, Context&);
+// Scratch of attention: memory for the keys and values of all context-parallel ranks. None for one rank.
+struct AttentionMemory {
+  at::Tensor whole, by_rank;
+};
+void add_attention_scratch(const Shape&, const LayerOptions&, const Heads& local, std::vector<BufferSpec>&);
+
+// out [samples, length, heads * head_width] from qkv [samples, length, ...]: attention within the batch; for inference
+// with a cache, also over the cached tokens before it; with context parallelism, over the keys of whole sequences.
+void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads, const Dropout&,
+            const AttentionMemory&, Context&);
+void attend_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads,
+                     const Dropout&, const AttentionMemory&, Context&);
 
 }  // namespace partita::internal

@@ -84,6 +84,7 @@ std::vector<BufferSpec> LlamaLayer::scratch(const Shape& s) const {
                                   {"d_activated", {keeps_input(down_) ? rows : 0, ffn}, t},
                                   {"d_qkv", {s.samples, s.length, qkv}, t},
                                   {"d_attended", {s.samples, s.length, local_.query_width()}, t}};
+  add_attention_scratch(s, layer(), local_.heads, list);
   const LinearSizes sizes{.stream = c,
                           .widest_in = std::max({c, local_.query_width(), ffn}),
                           .widest_out = std::max({c, qkv, 2 * ffn}),
@@ -118,7 +119,8 @@ void LlamaLayer::middle(Weights w, Context& context, Saved& saved, bool again) c
   qkv_.forward(w, saved[kQkvOut].view({n, -1}), saved[kH1], context, saved, again);
   rope_forward(saved[kQkvOut], context.batch->positions, local_.heads, *options_.rope);
   attend(saved[kAttended], saved[kLogSum], saved[kQkvOut], layer().index, local_.heads,
-         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), context);
+         layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), attention_memory(context),
+         context);
   const at::Tensor& output = context.outputs.branch;  // its input value is already added to r1
   output_.forward(w, output, saved[kAttended].view({n, -1}), context, saved, again);
   add_norm_forward({.sum = saved[kR1],
@@ -210,9 +212,9 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const at::Tensor& d_output = residual.p > 0 ? out.d_branch : out.d_sum;
   output_.backward(w, scratch[kDAttended].view({n, -1}), d_output, saved[kAttended].view({n, -1}), context, saved,
                    grads, output_.gradient_scale(context, saved, n));
-  attention_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut],
-                     local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
-                     context.batch->first_keys);
+  attend_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut], local_.heads,
+                  layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), attention_memory(context),
+                  context);
   rope_backward(scratch[kDQkv], context.batch->positions, local_.heads, *options_.rope);
   qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 

@@ -57,11 +57,14 @@ class LlamaLayer final : public Block {
     kScales,
     kSlots
   };
-  enum Scratch : uint8_t { kDH, kDActivated, kDQkv, kDAttended, kTemporaries };
+  enum Scratch : uint8_t { kDH, kDActivated, kDQkv, kDAttended, kWholeKeys, kKeysByRank, kTemporaries };
 
   [[nodiscard]] int64_t query_width() const { return options_.heads.heads * options_.heads.head_width; }
   [[nodiscard]] int64_t kv_width() const { return options_.heads.kv_heads * options_.heads.head_width; }
   [[nodiscard]] const LayerOptions& layer() const { return options_.layer; }
+  [[nodiscard]] static AttentionMemory attention_memory(const Context& context) {
+    return {.whole = context.scratch[kWholeKeys], .by_rank = context.scratch[kKeysByRank]};
+  }
   // Whether the input of the linear must not be overwritten by the gradient of it.
   [[nodiscard]] bool keeps_input(const Linear&) const;
   // From qkv to the activation: run by forward and by full recomputation.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "partita/base/context_split.h"
 #include "partita/ops/step_scalars.h"
 
 namespace partita::internal {
@@ -18,6 +19,7 @@ struct Dropout {
   int64_t rows = 0;                       // rows of the micro-batch; 0: the operand is the whole micro-batch
   int64_t first_head = 0;                 // attention: number in the model of the operand's first head
   int64_t first_column = 0, columns = 0;  // standalone dropout: of the whole rows; columns 0: the operand has them all
+  ContextSplit context = {};  // which positions of each sample the rows of the micro-batch are; not of attention
 };
 
 // Standalone dropout: out [N, C] = mask * scale * in (fp32, bf16 or fp16, same dtype); the element index is

@@ -43,6 +43,9 @@ int64_t check_mask_rows(const Dropout& dropout, int64_t rows) {
   PARTITA_CHECK(count > 0 && all % count == 0, "{} rows are not whole samples: {} ids", all, count);
   PARTITA_CHECK(dropout.first_row >= 0 && rows <= all - dropout.first_row,
                 "{} rows from row {} on are outside a micro-batch of {} rows", rows, dropout.first_row, all);
+  PARTITA_CHECK(!dropout.context.cuts() || all / count % 2 == 0,
+                "{} rows of each sample on one of {} context-parallel ranks: expected two equal pieces", all / count,
+                dropout.context.ranks);
   return all / count;
 }
 

@@ -228,7 +228,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
   const int64_t micro_batches = accumulation_steps(c, ranks);
   StepWork work{.model = c.model,
                 .length = c.train.sequence_length,
-                .tokens = micro_batches * c.train.micro_batch * c.train.sequence_length,
+                .tokens = micro_batches * tokens_of_micro_batch(c),
                 .micro_batches = micro_batches,
                 .precision = c.precision.compute,
                 .states = c.precision.states,
@@ -256,7 +256,8 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
       }
     }
   // With an offloaded optimizer, the CPU does the update.
-  if (!c.memory.offload_optimizer) work.updated = c.parallel.zero_stage > 0 ? trained / data_ranks(c, ranks) : trained;
+  if (!c.memory.offload_optimizer)
+    work.updated = c.parallel.zero_stage > 0 ? trained / sharding_ranks(c, ranks) : trained;
   return work;
 }
 

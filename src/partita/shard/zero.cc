@@ -9,9 +9,10 @@ Zero make_zero(int stage, Communicator& self, Communicator& data) {
 }
 
 Zero make_zero(int stage, const Mesh& mesh) {
-  Zero zero = make_zero(stage, mesh.self(), mesh.data());
+  Zero zero = make_zero(stage, mesh.self(), mesh.data_context());
   if (mesh.tensor().size() > 1) zero.tensor = &mesh.tensor();
   if (mesh.key_value().size() > 1) zero.key_value = &mesh.key_value();
+  if (mesh.context().size() > 1) zero.context = &mesh.context();
   if (mesh.pipeline().size() > 1) zero.pipeline = &mesh.pipeline();
   if (mesh.ends().size() > 1) zero.ends = &mesh.ends();
   zero.edges = mesh.edges();

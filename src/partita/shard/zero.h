@@ -13,6 +13,8 @@ struct Zero {
   // Ranks that compute each block together, and those of them that hold the same key/value heads. Null: this rank
   // alone.
   Communicator *tensor = nullptr, *key_value = nullptr;
+  // Ranks with pieces of the same sequences; they are in `shard` and `replica`, too. Null: whole sequences.
+  Communicator* context = nullptr;
   // Stages of a pipeline, and its first and last one, where this rank has one of these. Null: no pipeline.
   Communicator *pipeline = nullptr, *ends = nullptr;
   const PipelineEdges* edges = nullptr;  // between neighboring stages
@@ -20,7 +22,7 @@ struct Zero {
 
 // `self` has one rank. Error: stage not 0 to 3.
 [[nodiscard]] Zero make_zero(int stage, Communicator& self, Communicator& data);
-// Of a mesh with tensor parallelism, too.
+// Over the data- and context-parallel ranks, with the other groups of the mesh.
 [[nodiscard]] Zero make_zero(int stage, const Mesh&);
 
 }  // namespace partita

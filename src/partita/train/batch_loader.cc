@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/nn/context_parallel.h"
 
 namespace partita {
 using namespace internal;
@@ -14,13 +15,14 @@ using namespace internal;
 BatchLoader::BatchLoader(std::shared_ptr<const SampleSource> samples, BatchSizes sizes, int rank, int ranks)
     : samples_(std::move(samples)),
       reader_(*samples_, make_batch_plan(sizes.global_batch, sizes.micro_batch, ranks), rank),
+      context_(sizes.context),
       buffers_(static_cast<size_t>(reader_.plan().accumulation())) {}
 
 std::vector<Batch> BatchLoader::read(int64_t consumed_samples) {
   std::vector<Batch> batches;
   for (size_t m = 0; m < buffers_.size(); ++m) {
     reader_.read(consumed_samples, static_cast<int64_t>(m), buffers_[m]);
-    batches.push_back(view_of(buffers_[m]));
+    batches.push_back(take_pieces(view_of(buffers_[m]), context_));
   }
   return batches;
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "partita/base/context_split.h"
 #include "partita/comm/communicator.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/batch_reader.h"
@@ -23,17 +24,18 @@ namespace partita {
 struct BatchSizes {
   int64_t global_batch = 1;  // samples per step, over all ranks
   int64_t micro_batch = 1;   // samples per rank in one forward and backward pass
+  ContextSplit context;      // which pieces of each sample this rank takes
 };
 
 class BatchLoader {
  public:
-  // Error: global_batch is not a multiple of micro_batch x ranks; names the nearest that are.
+  // rank, ranks: data-parallel. Error: global_batch is not a multiple of micro_batch x ranks; names the nearest that are.
   BatchLoader(std::shared_ptr<const SampleSource>, BatchSizes, int rank, int ranks);
   BatchLoader(std::shared_ptr<const SampleSource> samples, BatchSizes sizes, const Communicator& data)
       : BatchLoader(std::move(samples), sizes, data.rank(), data.size()) {}
 
   // This rank's micro-batches of the step that begins after `consumed_samples` samples: the same samples per step on
-  // any number of ranks. Views of buffers that the next call overwrites. Error: beyond the end of the source.
+  // any number of ranks, of which each takes its pieces. Views of buffers that the next call overwrites. Error: beyond the end of the source.
   [[nodiscard]] std::vector<Batch> read(int64_t consumed_samples);
 
   [[nodiscard]] int micro_batches() const { return static_cast<int>(buffers_.size()); }  // per step, on this rank
@@ -41,6 +43,7 @@ class BatchLoader {
  private:
   std::shared_ptr<const SampleSource> samples_;
   internal::BatchReader reader_;
+  ContextSplit context_;
   std::vector<internal::TokenBatch> buffers_;  // [micro-batch]
 };
 

@@ -19,7 +19,7 @@ using namespace internal;
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
   const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
-  const int64_t data = data_ranks(c, ranks);
+  const int64_t data = data_ranks(c, ranks) * c.parallel.context;  // ranks that reduce gradients
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
@@ -29,8 +29,7 @@ bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks,
         on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.pipeline,
         c.parallel.pipeline == 1 ? "" : "s", c.parallel.zero_stage, offloads ? " and offload" : "");
   if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;
-  return possible &&
-         graph_pays(parameters_per_layer / c.parallel.tensor, c.train.micro_batch * c.train.sequence_length);
+  return possible && graph_pays(parameters_per_layer / c.parallel.tensor, tokens_of_micro_batch(c));
 }
 
 int64_t parameters_per_layer(const Config& c) {
@@ -60,13 +59,13 @@ bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks) {
 
 // If linears of the residual stream's width do not qualify, hardly any do.
 void check_fp8_sizes(const Config& c) {
-  const int64_t rows = c.train.micro_batch * c.train.sequence_length, width = c.model.hidden_size;
+  const int64_t rows = tokens_of_micro_batch(c), width = c.model.hidden_size;
   if (c.precision.fp8 == Fp8Recipe::off) return;
   if (!fp8_fits(rows, width, width))
     fail(
-        "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length) and model.hidden_size "
-        "{}: fp8 matmuls need multiples of 16",
-        name_of(c.precision.fp8), rows, width);
+        "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length{}) and "
+        "model.hidden_size {}: fp8 matmuls need multiples of 16",
+        name_of(c.precision.fp8), rows, c.parallel.context > 1 ? " / parallel.context" : "", width);
   if (const int64_t tensor = c.parallel.tensor; tensor > 1 && !some_fp8_fits(c.model, rows, static_cast<int>(tensor)))
     fail(
         "precision.fp8 is {} with parallel.tensor {}: of each matrix of a layer, some rank has a part whose size is no "
@@ -93,7 +92,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
   const FrozenParameters frozen(c.train.freeze, c.lora);
   std::vector<ParameterSpec> whole;
   if (c.parallel.pipeline > 1) whole = model_parameters(c, at.tensor, frozen);
-  return {.shape = {.samples = c.train.micro_batch, .length = c.train.sequence_length},
+  return {.shape = {.samples = c.train.micro_batch, .length = tokens_of_sample(c)},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
           .compute = c.precision.compute,
@@ -103,6 +102,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .full_recompute_layers = static_cast<int>(own_layers_below(c, at.pipeline, c.memory.recompute_full_layers)),
           .layers_per_unit = static_cast<int>(c.parallel.layers_per_collective),
           .tensor = tensor_split(c, at.tensor),
+          .context = context_split(c, at.context),
           .pipeline = training_stage(c, ranks, at.pipeline, frozen),
           .model_parameters = std::move(whole),
           .device = device,
@@ -125,7 +125,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
 
 std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
   return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                                tensor_split(c, at.tensor), delays_weights(c)),
+                                tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c)),
                     c, at.pipeline);
 }
 
@@ -133,6 +133,7 @@ MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
   return {.data = static_cast<int>(data_ranks(c, ranks)),
           .tensor = static_cast<int>(c.parallel.tensor),
           .pipeline = static_cast<int>(c.parallel.pipeline),
+          .context = static_cast<int>(c.parallel.context),
           .kv_heads = static_cast<int>(c.model.key_value_heads())};
 }
 
@@ -145,6 +146,7 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
          sizes.tensor, model.key_value_heads(), model.key_value_heads());
   options.tensor.rank = mesh.position().tensor;
   options.tensor.ranks = sizes.tensor;
+  options.context = {.rank = mesh.position().context, .ranks = sizes.context};
   options.width = model.hidden_size;
   options.device = mesh.device();
   if (!options.training) options.states = options.compute;
@@ -162,8 +164,8 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
       return base(p) || (other && other(p));
     };
   auto engine = std::make_unique<Engine>(
-      make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8, options.tensor),
-      make_zero(zero_stage, mesh), mesh.data(), options);
+      make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8, options.tensor, options.context),
+      make_zero(zero_stage, mesh), mesh.data_context(), options);
   engine->initialize(options.seed);
   return engine;
 }
@@ -179,7 +181,7 @@ std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh)
   const FrozenParameters frozen(c.train.freeze, c.lora);
   frozen.check(model_parameters(c, mesh.position().tensor, frozen));
   const Zero zero = make_zero(static_cast<int>(c.parallel.zero_stage), mesh);
-  return std::make_unique<Engine>(std::move(blocks), zero, mesh.data(), options);
+  return std::make_unique<Engine>(std::move(blocks), zero, mesh.data_context(), options);
 }
 
 EngineOptions inference_options(const ModelConfig& model, DType compute, Shape shape, at::Device device) {

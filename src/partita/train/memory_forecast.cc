@@ -25,21 +25,24 @@ Sharding sharding_of(int64_t zero_stage, int64_t ranks) {
   return zero_sharding(static_cast<int>(zero_stage), static_cast<int>(ranks));
 }
 
-// The batches of a step, twice: once as read, once where kernels access them.
+// The batches of a step: once as read, once where kernels access them; with context parallelism, this rank's pieces
+// between.
 int64_t batch_bytes(const Config& c, int64_t ranks) {
   const int64_t samples = c.train.global_batch / data_ranks(c, ranks);
   const int arrays = kBatchArrays + (documents_of(c.data) == Documents::separate ? 1 : 0);
-  return 2 * samples * c.train.sequence_length * arrays * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t length = c.train.sequence_length + tokens_of_sample(c) * (c.parallel.context > 1 ? 2 : 1);
+  return samples * length * arrays * static_cast<int64_t>(sizeof(int32_t));
 }
 
 // Buffers for gradients received from other ranks to be summed on the CPU: all gradients at stage 0, two units
 // otherwise.
 int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Config& c, int64_t ranks,
                   MeshLayout::Position at) {
-  const int64_t data = data_ranks(c, ranks), tensor = c.parallel.tensor;
-  // Rows of the residual stream, of which each rank has a partial sum.
-  const int64_t rows = c.train.micro_batch * c.train.sequence_length * c.model.hidden_size *
-                       size_of(c.precision.compute) / tensor * (tensor - 1);
+  const int64_t data = sharding_ranks(c, ranks), tensor = c.parallel.tensor, context = c.parallel.context;
+  // Rows of the residual stream, and keys and values, of which each rank has a partial sum.
+  const int64_t keys = 2 * c.model.key_value_heads() * c.model.head_size();
+  const int64_t rows = tokens_of_micro_batch(c) * size_of(c.precision.compute) *
+                       std::max(c.model.hidden_size / tensor * (tensor - 1), keys * (context - 1));
   if (data == 1) return rows;
   const EngineOptions options = training_options(c, ranks, at::kCPU, at);
   const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, data), options).units;
@@ -135,7 +138,7 @@ namespace {
 
 MemoryForecast forecast_stage(const Config& c, int64_t ranks, at::Device device, MeshLayout::Position at) {
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, at);
-  const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, data_ranks(c, ranks)),
+  const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, sharding_ranks(c, ranks)),
                                         training_options(c, ranks, device, at));
   MemoryForecast forecast{memory_owners(m), m.host};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});

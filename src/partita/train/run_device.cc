@@ -29,7 +29,8 @@ int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
     leave_default_stream(device);
   log::info("training on {}", describe_devices(agree(peers, [&] { return describe_device(device); })));
   const bool checked = config.debug.self_check;
-  for (Communicator* group : {&mesh.data(), &mesh.tensor(), &mesh.key_value(), &mesh.pipeline()})
+  for (Communicator* group :
+       {&mesh.data_context(), &mesh.context(), &mesh.tensor(), &mesh.key_value(), &mesh.pipeline()})
     if (checked && group->size() > 1) self_check(*group, device, *make_stream(device, StreamUse::compute));
   // Attention masked at document boundaries does not use the library.
   if (documents_of(config.data) == Documents::separate) return 0;
@@ -40,9 +41,11 @@ int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
       local_layer(layer, {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()}).heads;
   int64_t workspace = 0;
   (void)agree(peers, [&] {
-    if (checked) attention_self_check(device, precision, t.micro_batch, t.sequence_length, heads);
-    workspace = reserve_workspace(device, precision, t.micro_batch, t.sequence_length, heads,
-                                  static_cast<float>(m.attention_dropout));
+    const int64_t length = tokens_of_sample(config);
+    const ContextSplit context = context_split(config, mesh.position().context);
+    if (checked) attention_self_check(device, precision, t.micro_batch, length, heads, context);
+    workspace = reserve_workspace(device, precision, t.micro_batch, length, heads,
+                                  static_cast<float>(m.attention_dropout), context);
     return std::string();
   });
   return workspace;

@@ -130,7 +130,7 @@ class TrainingRun {
     data_ = std::make_unique<TrainingData>(
         config_, mesh_.data().rank(), mesh_.data().size(),
         RunPosition{.step = step_, .consumed_samples = consumed_samples_, .planned_samples = saved_.planned_samples},
-        peers_.rank(), peers_.size());
+        peers_.rank(), peers_.size(), context_split(config_, mesh_.position().context));
     start_times_.add("data", timer.lap());
     if (!engine_) engine_ = build_training_engine(config_, mesh_);
     start_times_.add("memory", timer.lap());

@@ -11,9 +11,10 @@
 
 namespace partita::internal {
 
-TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position, int checker, int checkers)
+TrainingData::TrainingData(const Config& config, int rank, int ranks, RunPosition position, int checker, int checkers,
+                           const ContextSplit& context)
     : global_batch_(config.train.global_batch) {
-  const BatchSizes sizes{.global_batch = global_batch_, .micro_batch = config.train.micro_batch};
+  const BatchSizes sizes{.global_batch = global_batch_, .micro_batch = config.train.micro_batch, .context = context};
   const int64_t steps_left = std::max<int64_t>(config.train.steps - position.step, 0);
   const int64_t samples = position.consumed_samples + steps_left * config.train.global_batch;
   planned_ = std::move(position.planned_samples);

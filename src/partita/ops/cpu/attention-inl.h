@@ -28,7 +28,8 @@ HWY_INLINE int64_t padded(int64_t keys) { return (keys + 31) / 16 * 16; }
 // size, so that matmuls have few distinct shapes (each is compiled once) and pairs of keys stay together.
 struct KeyRange {
   KeyRange(const AttentionProblem& p, int64_t sample, int64_t first_query, int64_t queries, int64_t block)
-      : begin(p.first_key(sample, first_query) / block * block), count(p.past + first_query + queries - begin) {}
+      : begin(p.first_key(sample, first_query) / block * block),
+        count(p.position(first_query + queries - 1) + 1 - begin) {}
   int64_t begin, count;
 };
 

@@ -99,18 +99,18 @@ class Backward {
       : p_(p),
         D(p.head_width),
         queries_(p.queries_at_once()),
-        stride_(padded(p.length)),
+        stride_(padded(p.key_count())),
         qkv_(p.qkv.const_data_ptr<T>()),
         out_(p.out.const_data_ptr<T>()),
         d_out_(p.d_out.const_data_ptr<T>()),
         d_qkv_(p.d_qkv.mutable_data_ptr<T>()),
         log_sum_(p.log_sum.const_data_ptr<float>()),
-        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>(p.length * D))),
+        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>(p.key_count() * D))),
         wide_queries_(scratch<float, WideQueries>(widened_size<T, C>(queries_ * D))),
         wide_d_out_(scratch<float, WideDOut>(widened_size<T, C>(queries_ * D))),
         keys_t_(scratch<C, KeysTransposed>(stride_ * D)),
         values_t_(scratch<C, ValuesTransposed>(stride_ * D)),
-        keys_(scratch<C, KeysPacked>(even(p.length) * D)),
+        keys_(scratch<C, KeysPacked>(even(p.key_count()) * D)),
         scores_(scratch<float, Scores>(queries_ * stride_)),
         d_probabilities_(scratch<float, DProbabilities>(queries_ * stride_)),
         probability_pairs_(scratch<C, ProbabilityPairs>(queries_ * stride_)),
@@ -122,29 +122,36 @@ class Backward {
         d_queries_(scratch<float, DQueries>(queries_ * D)),
         d_keys_t_(scratch<float, DKeysTransposed>(stride_ * D)),
         d_values_t_(scratch<float, DValuesTransposed>(stride_ * D)),
-        transposed_(scratch<float, DTransposed>(p.length * D)),
+        transposed_(scratch<float, DTransposed>(p.key_count() * D)),
         multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)) {}
 
   void run(int64_t sample, int64_t kv_head) {
-    const int64_t k_at = p_.k_at(sample, kv_head), v_at = p_.v_at(sample, kv_head);
-    const auto rows = [&](int64_t at) { return as_operand<C>(Rows<T>{qkv_ + at, p_.row()}, p_.length, D, wide_keys_); };
-    const Rows<C> v = rows(v_at);
-    pack_transposed(v.first, v.stride, p_.length, D, values_t_, stride_);
-    const Rows<C> k = rows(k_at);  // reuses the place of the values, which are packed by now
-    pack_transposed(k.first, k.stride, p_.length, D, keys_t_, stride_);
-    const C* keys = right_operand(k.first, k.stride, p_.length, D, keys_);
+    const int64_t count = p_.key_count();
+    const Rows<C> v = as_operand<C>(p_.values_of<T>(sample, kv_head), count, D, wide_keys_);
+    pack_transposed(v.first, v.stride, count, D, values_t_, stride_);
+    // Reuses the place of the values, which are packed by now.
+    const Rows<C> k = as_operand<C>(p_.keys_of<T>(sample, kv_head), count, D, wide_keys_);
+    pack_transposed(k.first, k.stride, count, D, keys_t_, stride_);
+    const C* keys = right_operand(k.first, k.stride, count, D, keys_);
     const int64_t keys_stride = right_stride(keys, k.stride, D);
     std::memset(d_keys_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     std::memset(d_values_t_, 0, static_cast<size_t>(stride_ * D) * sizeof(float));
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      for (int64_t first = 0; first < p_.length; first += queries_) block(sample, head, first, keys, keys_stride);
-    write_transposed(d_keys_t_, d_qkv_ + k_at);
-    write_transposed(d_values_t_, d_qkv_ + v_at);
+      for (int64_t first = 0; first < p_.length; first += p_.block_size(first))
+        block(sample, head, first, keys, keys_stride);
+    if (p_.d_whole.defined()) {
+      T* d_whole = p_.d_whole.mutable_data_ptr<T>();
+      write_transposed(d_keys_t_, d_whole + p_.whole_at(sample, kv_head), p_.whole_row());
+      write_transposed(d_values_t_, d_whole + p_.whole_at(sample, p_.kv_heads + kv_head), p_.whole_row());
+    } else {
+      write_transposed(d_keys_t_, d_qkv_ + p_.k_at(sample, kv_head), p_.row());
+      write_transposed(d_values_t_, d_qkv_ + p_.v_at(sample, kv_head), p_.row());
+    }
   }
 
  private:
   void block(int64_t sample, int64_t head, int64_t first, const C* keys_right, int64_t keys_stride) {
-    const int64_t count = std::min(queries_, p_.length - first);
+    const int64_t count = p_.block_size(first);
     const KeyRange keys(p_, sample, first, count, queries_);
     const int64_t depth = sizeof(C) == 2 ? even(count) : count, width = sizeof(C) == 2 ? even(keys.count) : keys.count;
     const int64_t out_at = p_.out_at(sample, head) + first * p_.out_row();
@@ -157,7 +164,7 @@ class Backward {
     tile_matmul(count, keys.count, D, d.first, d.stride, from_column(values_t_, keys.begin), stride_, d_probabilities_,
                 stride_, false);
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t query = first + i, from = p_.first_key(sample, query), seen = query + 1 - from;
+      const int64_t query = first + i, from = p_.first_key(sample, query), seen = p_.position(query) + 1 - from;
       const float* multiplier = nullptr;
       if (p_.mask.threshold > 0)
         multiplier = dropout_multipliers(p_.mask, sample_ids(p_.dropout)[static_cast<size_t>(sample)],
@@ -190,12 +197,13 @@ class Backward {
     return sum_of_lanes(sum);
   }
 
-  // to [length, D], with qkv's stride, = transpose of in [D, length].
-  void write_transposed(const float* in, T* to) {
-    pack_transposed(in, stride_, D, p_.length, transposed_, D);
-    for (int64_t t = 0; t < p_.length; ++t)
-      for_vectors(
-          D, [&](int64_t c, auto part) { store(load(transposed_ + t * D + c, part), to + t * p_.row() + c, part); });
+  // to [keys, D], with `stride` elements between keys, = transpose of in [D, keys].
+  void write_transposed(const float* in, T* to, int64_t stride) {
+    const int64_t count = p_.key_count();
+    pack_transposed(in, stride_, D, count, transposed_, D);
+    for (int64_t t = 0; t < count; ++t)
+      for_vectors(D,
+                  [&](int64_t c, auto part) { store(load(transposed_ + t * D + c, part), to + t * stride + c, part); });
   }
 
   const AttentionProblem& p_;
@@ -231,14 +239,16 @@ HWY_EXPORT(attention_backward_heads);
 }  // namespace
 
 void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
-                        Heads heads, const Dropout& dropout, at::Tensor first_keys) {
-  PARTITA_DISPATCH(qkv,
-                   attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, is_deterministic()));
-  AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys);
+                        Heads heads, const Dropout& dropout, at::Tensor first_keys, const WholeKeys& keys,
+                        at::Tensor d_keys_values) {
+  PARTITA_DISPATCH(qkv, attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, keys,
+                                           d_keys_values, is_deterministic()));
+  AttentionProblem p(out, log_sum, qkv, heads, dropout, first_keys, keys);
   PARTITA_CHECK(log_sum.defined(), "log_sum is missing");
   check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());
   check_tensor(d_qkv, "d_qkv", qkv.sizes(), qkv.scalar_type());
-  p.d_out = d_out, p.d_qkv = d_qkv;
+  if (p.whole.defined()) check_tensor(d_keys_values, "d_keys_values", p.whole.sizes(), qkv.scalar_type());
+  p.d_out = d_out, p.d_qkv = d_qkv, p.d_whole = d_keys_values;
   at::parallel_for(0, p.samples * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(attention_backward_heads)(p, begin, end);
   });

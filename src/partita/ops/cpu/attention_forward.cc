@@ -46,12 +46,12 @@ class Forward {
         out_(p.out.mutable_data_ptr<T>()),
         log_sum_(p.log_sum.defined() ? p.log_sum.mutable_data_ptr<float>() : nullptr),
         queries_(p.queries_at_once()),
-        stride_(padded(p.past + p.length)),
-        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>((p.past + p.length) * p.head_width))),
-        wide_values_(scratch<float, WideValues>(widened_size<T, C>((p.past + p.length) * p.head_width))),
+        stride_(padded(p.key_count())),
+        wide_keys_(scratch<float, WideKeys>(widened_size<T, C>(p.key_count() * p.head_width))),
+        wide_values_(scratch<float, WideValues>(widened_size<T, C>(p.key_count() * p.head_width))),
         wide_queries_(scratch<float, WideQueries>(widened_size<T, C>(queries_ * p.head_width))),
         keys_(scratch<C, KeysTransposed>(stride_ * p.head_width)),
-        values_(scratch<C, ValuesPacked>(even(p.past + p.length) * p.head_width)),
+        values_(scratch<C, ValuesPacked>(even(p.key_count()) * p.head_width)),
         scores_(scratch<float, Scores>(queries_ * stride_)),
         probabilities_(scratch<C, Probabilities>(queries_ * stride_)),
         multipliers_(scratch<float, Multipliers>(stride_ + kMaskPadding)),
@@ -59,19 +59,19 @@ class Forward {
 
   // Processes all query heads of one kv head of one sample.
   void run(int64_t sample, int64_t kv_head) {
-    const int64_t count = p_.past + p_.length, D = p_.head_width;
+    const int64_t count = p_.key_count(), D = p_.head_width;
     const Rows<C> k = as_operand<C>(p_.keys_of<T>(sample, kv_head), count, D, wide_keys_);
     const Rows<C> v = as_operand<C>(p_.values_of<T>(sample, kv_head), count, D, wide_values_);
     pack_transposed(k.first, k.stride, count, D, keys_, stride_);
     const C* values = right_operand(v.first, v.stride, count, D, values_);
     for (int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      for (int64_t first = 0; first < p_.length; first += queries_)
+      for (int64_t first = 0; first < p_.length; first += p_.block_size(first))
         block(sample, head, first, values, right_stride(values, v.stride, D));
   }
 
  private:
   void block(int64_t sample, int64_t head, int64_t first, const C* values, int64_t values_stride) {
-    const int64_t count = std::min(queries_, p_.length - first), D = p_.head_width;
+    const int64_t count = p_.block_size(first), D = p_.head_width;
     const KeyRange keys(p_, sample, first, count, queries_);
     const int64_t width = sizeof(C) == 2 ? even(keys.count) : keys.count;
     const Rows<T> in_memory = {qkv_ + p_.q_at(sample, head) + first * p_.row(), p_.row()};
@@ -80,7 +80,7 @@ class Forward {
                 false);
     float inverse[AttentionProblem::kMostQueries];
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t query = first + i, from = p_.first_key(sample, query), seen = p_.past + query + 1 - from;
+      const int64_t query = first + i, from = p_.first_key(sample, query), seen = p_.position(query) + 1 - from;
       const float* multiplier = nullptr;
       if (p_.mask.threshold > 0)
         multiplier = dropout_multipliers(p_.mask, sample_ids(p_.dropout)[static_cast<size_t>(sample)],
@@ -141,9 +141,9 @@ void attention_tiles(const AttentionProblem& p) {
 }
 
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
-                       at::Tensor first_keys) {
-  PARTITA_DISPATCH(qkv, attention_forward(out, log_sum, qkv, heads, dropout, first_keys));
-  attention_tiles(AttentionProblem(out, log_sum, qkv, heads, dropout, first_keys));
+                       at::Tensor first_keys, const WholeKeys& keys) {
+  PARTITA_DISPATCH(qkv, attention_forward(out, log_sum, qkv, heads, dropout, first_keys, keys));
+  attention_tiles(AttentionProblem(out, log_sum, qkv, heads, dropout, first_keys, keys));
 }
 
 }  // namespace partita::internal

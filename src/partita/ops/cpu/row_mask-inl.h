@@ -15,8 +15,9 @@ namespace partita::internal::HWY_NAMESPACE {
 // Multipliers of the C elements of a row of the operand, in `buffer` (C + kMaskPadding floats).
 HWY_INLINE const float* row_multipliers(const RowMask& rows, int64_t row, int64_t C, float* buffer) {
   const int64_t at = rows.first_row + row, sample = rows.samples[static_cast<size_t>(at / rows.length)];
-  return dropout_multipliers(rows.mask, sample,
-                             (at % rows.length) * (rows.columns > 0 ? rows.columns : C) + rows.first_column, C, buffer);
+  const int64_t position = rows.context.position(at % rows.length, rows.length);
+  return dropout_multipliers(rows.mask, sample, position * (rows.columns > 0 ? rows.columns : C) + rows.first_column, C,
+                             buffer);
 }
 
 }  // namespace partita::internal::HWY_NAMESPACE

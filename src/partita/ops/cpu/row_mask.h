@@ -12,7 +12,8 @@ struct RowMask {
       : samples(sample_ids(dropout)),
         first_row(dropout.first_row),
         first_column(dropout.first_column),
-        columns(dropout.columns) {
+        columns(dropout.columns),
+        context(dropout.context) {
     if (dropout.p == 0 || rows == 0) return;
     length = check_mask_rows(dropout, rows);
     mask = make_mask(dropout, static_cast<int64_t>(samples.size()));
@@ -24,6 +25,7 @@ struct RowMask {
   std::span<const int64_t> samples;
   int64_t first_row;              // of the micro-batch: the operand's row 0
   int64_t first_column, columns;  // of the whole rows; columns 0: the operand has them all
+  ContextSplit context;           // positions of the rows of a sample
   int64_t length = 1;             // rows per sample
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "partita/base/random.h"
 #include "partita/ops/cuda/attention_plain.h"
@@ -23,6 +24,8 @@ bool at_multiple_of_16(const at::Tensor& tensor) {
 int64_t samples_of(const AttentionProblem& p) { return p.qkv.size(0); }
 int64_t length_of(const AttentionProblem& p) { return p.qkv.size(1); }
 int64_t row_of(const Heads& h) { return (h.heads + 2 * h.kv_heads) * h.head_width; }
+int64_t keys_row_of(const Heads& h) { return 2 * h.kv_heads * h.head_width; }
+int64_t key_count_of(const AttentionProblem& p) { return p.keys.split.ranks * length_of(p); }
 
 void check_dropout(const Dropout& dropout, int64_t samples) {
   if (dropout.p == 0) return;
@@ -47,6 +50,11 @@ void check_problem(const AttentionProblem& p) {
   check_tensor(p.out, "out", {samples, length, h.heads * h.head_width}, dtype);
   check_optional(p.log_sum, "log_sum", {samples, h.heads, length}, at::kFloat);
   check_optional(p.first_keys, "first_keys", {samples, length}, at::kInt);
+  const ContextSplit& split = p.keys.split;
+  PARTITA_CHECK(p.keys.keys_values.defined() == split.cuts() && length % (split.cuts() ? 2 : 1) == 0,
+                "queries of one of {} ranks: {} of each sample, {} keys of whole sequences", split.ranks, length,
+                p.keys.keys_values.defined() ? "with" : "without");
+  check_optional(p.keys.keys_values, "keys_values", {samples, key_count_of(p), keys_row_of(h)}, dtype);
   check_dropout(p.dropout, samples);
 }
 
@@ -55,25 +63,47 @@ bool suits_cudnn(at::ScalarType dtype, const Heads& heads) {
   return dtype != at::kFloat && heads.head_width % 8 == 0 && heads.head_width <= 128;
 }
 bool suits_cudnn(const AttentionProblem& p) {
+  const bool second_aligned = !p.log_sum.defined() || p.keys.split.run(length_of(p)) % 4 == 0 || !p.keys.split.cuts();
   return suits_cudnn(p.qkv.scalar_type(), p.heads) && p.qkv.numel() > 0 && !p.first_keys.defined() &&
-         at_multiple_of_16(p.qkv) && at_multiple_of_16(p.out) && at_multiple_of_16(p.log_sum) &&
-         at_multiple_of_16(p.d_out) && at_multiple_of_16(p.d_qkv);
+         at_multiple_of_16(p.qkv) && at_multiple_of_16(p.out) && at_multiple_of_16(p.log_sum) && second_aligned &&
+         at_multiple_of_16(p.d_out) && at_multiple_of_16(p.d_qkv) && at_multiple_of_16(p.keys.keys_values) &&
+         at_multiple_of_16(p.d_keys_values);
 }
 
 CudnnPlan plan_of(CudnnPlan::Kind kind, at::ScalarType dtype, int64_t samples, int64_t length, const Heads& heads,
-                  float dropout) {
+                  float dropout, const ContextSplit& split, const QueryRun& run) {
+  const int64_t whole = split.cuts() ? split.ranks * length : 0, own = split.cuts() ? run.keys() : 0;
   return {.kind = kind,
           .dtype = dtype,
           .device = c10::cuda::current_device(),
           .samples = samples,
-          .length = length,
           .heads = heads.heads,
           .kv_heads = heads.kv_heads,
           .head_width = heads.head_width,
+          .queries = run.count,
+          .keys = run.keys(),
+          .length = length,
+          .whole = whole,
+          .gradient_keys = run.first > 0 ? whole : own,
           .dropout = dropout};
 }
-CudnnPlan plan_of(CudnnPlan::Kind kind, const AttentionProblem& p) {
-  return plan_of(kind, p.qkv.scalar_type(), samples_of(p), length_of(p), p.heads, p.dropout.p);
+CudnnPlan plan_of(CudnnPlan::Kind kind, const AttentionProblem& p, const QueryRun& run) {
+  return plan_of(kind, p.qkv.scalar_type(), samples_of(p), length_of(p), p.heads, p.dropout.p, p.keys.split, run);
+}
+std::vector<QueryRun> runs_of(const AttentionProblem& p) { return query_runs(length_of(p), p.keys.split); }
+
+bool has_plans(CudnnPlan::Kind kind, const AttentionProblem& p) {
+  return std::ranges::all_of(runs_of(p),
+                             [&](const QueryRun& run) { return cudnn_workspace(plan_of(kind, p, run)) >= 0; });
+}
+
+void run_plans(CudnnPlan::Kind kind, const AttentionProblem& p) {
+  for (const QueryRun& run : runs_of(p)) {
+    run_cudnn(plan_of(kind, p, run), p, run);
+    // The longer piece overwrites the gradients of the keys that it reads; the shorter one adds to them.
+    if (p.d_keys_values.defined() && run.first > 0)
+      p.d_keys_values.narrow(1, run.keys(), key_count_of(p) - run.keys()).zero_();
+  }
 }
 
 CudnnPlan::Kind backward_kind(bool deterministic) {
@@ -109,17 +139,30 @@ PlainAttention plain_problem(const AttentionProblem& p) {
                    .heads = h.heads,
                    .kv_heads = h.kv_heads,
                    .head_width = h.head_width,
+                   .keys = key_count_of(p),
+                   .run = p.keys.split.run(length_of(p)),
+                   .shift = {p.keys.split.shift(0, length_of(p)), p.keys.split.shift(1, length_of(p))},
                    .scale = 1 / std::sqrt(static_cast<float>(h.head_width))};
   a.aligned = h.head_width * p.qkv.element_size() % 16 == 0 && at_multiple_of_16(p.qkv) && at_multiple_of_16(p.d_out);
   a.q = vectors(p.qkv, 0, row, h.head_width);
   a.k = vectors(p.qkv, h.heads, row, h.head_width);
   a.v = vectors(p.qkv, h.heads + h.kv_heads, row, h.head_width);
+  const at::Tensor& whole = p.keys.keys_values;
+  if (whole.defined()) {
+    a.k = vectors(whole, 0, keys_row_of(h), h.head_width);
+    a.v = vectors(whole, h.kv_heads, keys_row_of(h), h.head_width);
+    a.aligned = a.aligned && at_multiple_of_16(whole);
+  }
   a.out = vectors(p.out, 0, out_row, h.head_width);
   if (p.d_out.defined()) {
     a.d_out = vectors(p.d_out, 0, out_row, h.head_width);
     a.d_q = vectors(p.d_qkv, 0, row, h.head_width);
     a.d_k = vectors(p.d_qkv, h.heads, row, h.head_width);
     a.d_v = vectors(p.d_qkv, h.heads + h.kv_heads, row, h.head_width);
+    if (whole.defined()) {
+      a.d_k = vectors(p.d_keys_values, 0, keys_row_of(h), h.head_width);
+      a.d_v = vectors(p.d_keys_values, h.kv_heads, keys_row_of(h), h.head_width);
+    }
     a.delta = reinterpret_cast<float*>(workspace(a.samples * a.heads * a.length * int64_t{sizeof(float)}));
   }
   if (p.log_sum.defined()) a.log_sum = p.log_sum.mutable_data_ptr<float>();
@@ -137,27 +180,40 @@ PlainAttention plain_problem(const AttentionProblem& p) {
 
 }  // namespace
 
-void write_cudnn_seed(int64_t* seed_and_offset, const Dropout& dropout) {
-  launch_cudnn_seed(seed_and_offset, dropout.site, dropout.first_head, dropout.now,
+std::vector<QueryRun> query_runs(int64_t length, const ContextSplit& split) {
+  if (!split.cuts()) return {{.first = 0, .count = length, .position = 0}};
+  const int64_t run = split.run(length);
+  const auto [first, second] = split.pieces(split.rank);
+  return {{.first = run, .count = run, .position = second * run}, {.first = 0, .count = run, .position = first * run}};
+}
+
+void write_cudnn_seed(int64_t* seed_and_offset, const Dropout& dropout, int64_t first_position) {
+  launch_cudnn_seed(seed_and_offset, dropout.site, dropout.first_head, first_position, dropout.now,
                     dropout.samples.const_data_ptr<int64_t>(), current_stream());
 }
 
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads heads, const Dropout& dropout,
-                       at::Tensor first_keys) {
-  const AttentionProblem p{
-      .qkv = qkv, .out = out, .log_sum = log_sum, .first_keys = first_keys, .heads = heads, .dropout = dropout};
+                       at::Tensor first_keys, const WholeKeys& keys) {
+  const AttentionProblem p{.qkv = qkv,
+                           .out = out,
+                           .log_sum = log_sum,
+                           .first_keys = first_keys,
+                           .heads = heads,
+                           .dropout = dropout,
+                           .keys = keys};
   check_problem(p);
   if (suits_cudnn(p)) {
-    const CudnnPlan plan = plan_of(log_sum.defined() ? CudnnPlan::Kind::forward : CudnnPlan::Kind::inference, p);
+    const CudnnPlan::Kind kind = log_sum.defined() ? CudnnPlan::Kind::forward : CudnnPlan::Kind::inference;
     // Without dropout, forward and backward may be split between cuDNN and the plain kernels.
-    const bool whole = dropout.p == 0 || cudnn_workspace(plan_of(CudnnPlan::Kind::backward, p)) >= 0;
-    if (whole && cudnn_workspace(plan) >= 0) return run_cudnn(plan, p);
+    const bool whole = dropout.p == 0 || has_plans(CudnnPlan::Kind::backward, p);
+    if (whole && has_plans(kind, p)) return run_plans(kind, p);
   }
   launch_forward(plain_problem(p), current_stream());
 }
 
 void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
-                        Heads heads, const Dropout& dropout, at::Tensor first_keys, bool deterministic) {
+                        Heads heads, const Dropout& dropout, at::Tensor first_keys, const WholeKeys& keys,
+                        at::Tensor d_keys_values, bool deterministic) {
   const AttentionProblem p{.qkv = qkv,
                            .out = out,
                            .log_sum = log_sum,
@@ -165,15 +221,18 @@ void attention_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::
                            .d_out = d_out,
                            .first_keys = first_keys,
                            .heads = heads,
-                           .dropout = dropout};
+                           .dropout = dropout,
+                           .keys = keys,
+                           .d_keys_values = d_keys_values};
   check_problem(p);
   PARTITA_CHECK(log_sum.defined(), "log_sum is missing");
   check_tensor(d_out, "d_out", out.sizes(), qkv.scalar_type());
   check_tensor(d_qkv, "d_qkv", qkv.sizes(), qkv.scalar_type());
+  if (keys.keys_values.defined())
+    check_tensor(d_keys_values, "d_keys_values", keys.keys_values.sizes(), qkv.scalar_type());
   if (suits_cudnn(p)) {
-    const CudnnPlan plan = plan_of(backward_kind(deterministic), p);
-    if (cudnn_workspace(plan) >= 0) return run_cudnn(plan, p);
-    if (dropout.p > 0 && cudnn_workspace(plan_of(CudnnPlan::Kind::backward, p)) >= 0)
+    if (has_plans(backward_kind(deterministic), p)) return run_plans(backward_kind(deterministic), p);
+    if (dropout.p > 0 && has_plans(CudnnPlan::Kind::backward, p))
       fail(
           "cuDNN has no repeatable backward of attention with dropout for {} samples of {}, {}/{} heads of {}: set "
           "deterministic or the dropout of attention to off",
@@ -200,20 +259,22 @@ void attention_cached(at::Tensor out, at::Tensor qkv, at::Tensor keys, at::Tenso
   append(a.k, kept_keys);
   append(a.v, kept_values);
   if (past == 0 && length > 1) return cuda::attention_forward(out, {}, qkv, heads, Dropout{});
-  a.k = kept_keys, a.v = kept_values, a.past = past;
+  a.k = kept_keys, a.v = kept_values;
+  a.keys = past + length, a.shift[0] = past;
   a.aligned = a.aligned && at_multiple_of_16(keys) && at_multiple_of_16(values);
   launch_forward(a, current_stream());
 }
 
 int64_t attention_workspace(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads, float dropout,
-                            bool deterministic) {
+                            bool deterministic, const ContextSplit& context) {
   const int64_t plain = samples * heads.heads * length * int64_t{sizeof(float)};
   if (!suits_cudnn(dtype, heads)) return plain;
   int64_t most = 0;
-  for (const auto kind : {CudnnPlan::Kind::forward, backward_kind(deterministic)}) {
-    const int64_t bytes = cudnn_workspace(plan_of(kind, dtype, samples, length, heads, dropout));
-    most = std::max(most, bytes >= 0 ? bytes : plain);
-  }
+  for (const auto kind : {CudnnPlan::Kind::forward, backward_kind(deterministic)})
+    for (const QueryRun& run : query_runs(length, context)) {
+      const int64_t bytes = cudnn_workspace(plan_of(kind, dtype, samples, length, heads, dropout, context, run));
+      most = std::max(most, bytes >= 0 ? bytes : plain);
+    }
   return most;
 }
 

@@ -90,6 +90,9 @@ __device__ void store_sums(T* to, const float* sums, float factor, int width) {
   }
 }
 
+// The last key that a query reads.
+__device__ int64_t position(const PlainAttention& a, int64_t query) { return query + a.shift[query < a.run ? 0 : 1]; }
+
 // Dropout's multiplier of a probability: 0 or keep_scale.
 class Multiplier {
  public:
@@ -100,7 +103,7 @@ class Multiplier {
   }
   __device__ float operator()(int64_t head, int64_t query, int64_t key) const {
     if (a_.threshold == 0) return 1;
-    const int64_t element = ((a_.first_head + head) * a_.length + query) * a_.length + key;
+    const int64_t element = ((a_.first_head + head) * a_.keys + position(a_, query)) * a_.keys + key;
     const PhiloxBlock block = dropout_block(key_, sample_, a_.site, element >> 3);
     // random16(block, element), without indexing, which would move the block to local memory.
     const auto lane = static_cast<uint32_t>(element & 7);
@@ -118,8 +121,8 @@ class Multiplier {
 // First key that a query reads; invalid values are clamped, so that they cannot cause out-of-bounds reads.
 __device__ int64_t first_key(const PlainAttention& a, int64_t sample, int64_t query) {
   if (a.first_keys == nullptr) return 0;
-  const int64_t first = a.first_keys[sample * a.length + query];
-  return first < 0 ? 0 : first > query ? query : first;
+  const int64_t first = a.first_keys[sample * a.length + query], last = position(a, query);
+  return first < 0 ? 0 : first > last ? last : first;
 }
 
 template <class T, int kChannels>
@@ -133,7 +136,7 @@ __global__ void forward_kernel(const PlainAttention a) {
   __syncthreads();
 
   const Multiplier multiplier(a, sample);
-  const int64_t end = a.past + query + 1;
+  const int64_t end = position(a, query) + 1;
   float most = -std::numeric_limits<float>::infinity(), total = 0, mine[kChannels] = {};
   for (int64_t begin = first_key(a, sample, query) + warp * kLanes; begin < end; begin += warps * kLanes) {
     const int64_t key = begin + lane;
@@ -190,7 +193,7 @@ __global__ void query_gradient_kernel(const PlainAttention a) {
 
   const Multiplier multiplier(a, sample);
   const float log_sum = a.log_sum[row];
-  const int64_t end = query + 1;
+  const int64_t end = position(a, query) + 1;
   float mine[kChannels] = {};
   for (int64_t begin = first_key(a, sample, query) + warp * kLanes; begin < end; begin += warps * kLanes) {
     const int64_t key = begin + lane;
@@ -222,12 +225,13 @@ __global__ void key_value_gradient_kernel(const PlainAttention a) {
 
   const Multiplier multiplier(a, sample);
   float d_k[kChannels] = {}, d_v[kChannels] = {};
-  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    for (int64_t begin = key + warp * kLanes; begin < a.length; begin += warps * kLanes) {
+  // Queries of consecutive positions, in one run or two.
+  const auto add_queries = [&](int64_t head, int64_t first, int64_t last) {
+    for (int64_t begin = first + warp * kLanes; begin < last; begin += warps * kLanes) {
       if (first_key(a, sample, begin) > key) break;  // first keys never decrease: no later query sees this key
       const int64_t query = begin + lane;
       float weight = 0, d_score = 0;
-      if (query < a.length && first_key(a, sample, query) <= key) {
+      if (query < last && first_key(a, sample, query) <= key) {
         const int64_t row = (sample * a.heads + head) * a.length + query;
         const float score = a.scale * dot(k, vector_of<const T>(a.q, sample, query, head), width, a.aligned);
         const float d_weight = dot(v, vector_of<const T>(a.d_out, sample, query, head), width, a.aligned);
@@ -235,12 +239,17 @@ __global__ void key_value_gradient_kernel(const PlainAttention a) {
         d_score = probability * (factor * d_weight - a.delta[row]);
         weight = probability * factor;
       }
-      const int count = static_cast<int>(min(static_cast<int64_t>(kLanes), a.length - begin));
+      const int count = static_cast<int>(min(static_cast<int64_t>(kLanes), last - begin));
       for (int i = 0; i < count; ++i) {
         add_row(d_k, __shfl_sync(kAllLanes, d_score, i), vector_of<const T>(a.q, sample, begin + i, head), width);
         add_row(d_v, __shfl_sync(kAllLanes, weight, i), vector_of<const T>(a.d_out, sample, begin + i, head), width);
       }
     }
+  };
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    add_queries(head, max(int64_t{0}, key - a.shift[0]), a.run);
+    add_queries(head, max(a.run, key - a.shift[1]), a.length);
+  }
   put(k_sums + warp * width, d_k, width);
   put(v_sums + warp * width, d_v, width);
   __syncthreads();
@@ -257,11 +266,13 @@ __global__ void append_kernel(HeadVectors from, HeadVectors to, int64_t length, 
   for (int64_t d = threadIdx.x; d < width; d += blockDim.x) target[d] = source[d];
 }
 
-__global__ void cudnn_seed_kernel(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
-                                  const int64_t* sample_ids) {
+__global__ void cudnn_seed_kernel(int64_t* to, uint32_t site, int64_t first_head, int64_t first_position,
+                                  const StepScalars* now, const int64_t* sample_ids) {
   uint64_t seed = mix(mix(now->seed) ^ static_cast<uint64_t>(now->step));
   seed = mix(seed ^ static_cast<uint64_t>(sample_ids[0]));
-  // cuDNN numbers the heads of every call from 0: without the first head, all ranks would drop the same elements.
+  if (first_position > 0) seed = mix(seed ^ static_cast<uint64_t>(first_position));
+  // cuDNN numbers the heads and queries of every call from 0: without the first of them, all ranks would drop the same
+  // elements.
   to[0] = static_cast<int64_t>(mix(seed ^ (static_cast<uint64_t>(first_head) << 32 | site)));
   to[1] = 0;
 }
@@ -304,7 +315,7 @@ constexpr unsigned kWarps = 4;
 // In generation a single query reads all keys: more warps, so that more reads are in flight.
 unsigned forward_warps(const PlainAttention& a) {
   if (a.length > 1) return kWarps;
-  return static_cast<unsigned>(std::min<int64_t>(16, std::max<int64_t>(kWarps, (a.past + 1) / 64)));
+  return static_cast<unsigned>(std::min<int64_t>(16, std::max<int64_t>(kWarps, a.keys / 64)));
 }
 
 }  // namespace
@@ -329,7 +340,7 @@ void launch_backward(const PlainAttention& a, cudaStream_t stream) {
     query_gradient_kernel<T, kChannels>
         <<<blocks(a.length, a.heads, a.samples), dim3(kLanes, kWarps), (2 + kWarps) * vector, stream>>>(a);
     key_value_gradient_kernel<T, kChannels>
-        <<<blocks(a.length, a.kv_heads, a.samples), dim3(kLanes, kWarps), (2 + 2 * kWarps) * vector, stream>>>(a);
+        <<<blocks(a.keys, a.kv_heads, a.samples), dim3(kLanes, kWarps), (2 + 2 * kWarps) * vector, stream>>>(a);
   });
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
@@ -344,9 +355,9 @@ void launch_append(PlainAttention::Type type, const HeadVectors& from, const Hea
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 
-void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
+void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, int64_t first_position, const StepScalars* now,
                        const int64_t* sample_ids, cudaStream_t stream) {
-  cudnn_seed_kernel<<<1, 1, 0, stream>>>(to, site, first_head, now, sample_ids);
+  cudnn_seed_kernel<<<1, 1, 0, stream>>>(to, site, first_head, first_position, now, sample_ids);
   PARTITA_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -1,5 +1,6 @@
 // Attention with cuDNN. The only file that includes cudnn-frontend, which takes more than a minute to compile.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cudnn_frontend.h>
 
@@ -63,8 +64,9 @@ class GraphMaker {
     Built built;
     fe::error_t error = plan();
     if (error.is_bad()) {
-      log::debug("cuDNN has no attention plan for {} samples of {}, {}/{} heads of {}: {}", plan_.samples, plan_.length,
-                 plan_.heads, plan_.kv_heads, plan_.head_width, error.get_message());
+      log::debug("cuDNN has no attention plan for {} samples of {} queries and {} keys, {}/{} heads of {}: {}",
+                 plan_.samples, plan_.queries, plan_.keys, plan_.heads, plan_.kv_heads, plan_.head_width,
+                 error.get_message());
       return built;
     }
     built.workspace = graph_->get_workspace_size();
@@ -83,35 +85,39 @@ class GraphMaker {
     return error;
   }
 
-  Tensor describe(const char* name, Uid uid, int64_t heads, int64_t width, std::vector<int64_t> stride,
-                  fe::DataType_t type = fe::DataType_t::NOT_SET) {
-    auto form = fe::graph::Tensor_attributes()
-                    .set_name(name)
-                    .set_uid(uid)
-                    .set_dim({plan_.samples, heads, plan_.length, width})
-                    .set_stride(std::move(stride));
-    if (type != fe::DataType_t::NOT_SET) form.set_data_type(type);
-    return graph_->tensor(form);
+  struct Form {
+    std::vector<int64_t> size, stride;
+  };
+  Tensor describe(const char* name, Uid uid, const Form& form, fe::DataType_t type = fe::DataType_t::NOT_SET) {
+    auto attributes =
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(form.size).set_stride(form.stride);
+    if (type != fe::DataType_t::NOT_SET) attributes.set_data_type(type);
+    return graph_->tensor(attributes);
   }
-  void mark_output(const Tensor& tensor, Uid uid, int64_t heads, int64_t width, std::vector<int64_t> stride) {
-    tensor->set_output(true)
-        .set_uid(uid)
-        .set_dim({plan_.samples, heads, plan_.length, width})
-        .set_stride(std::move(stride));
+  static void mark_output(const Tensor& tensor, Uid uid, const Form& form) {
+    tensor->set_output(true).set_uid(uid).set_dim(form.size).set_stride(form.stride);
   }
-  // Strides of [samples, heads, length, width] in memory laid out as [samples, length, row].
-  [[nodiscard]] std::vector<int64_t> strides(int64_t row) const {
-    return {plan_.length * row, plan_.head_width, row, 1};
+  // Vectors of some tokens of each sample, in memory laid out as [samples, length, row].
+  [[nodiscard]] Form vectors(int64_t heads, int64_t tokens, int64_t length, int64_t row) const {
+    return {{plan_.samples, heads, tokens, plan_.head_width}, {length * row, plan_.head_width, row, 1}};
   }
-  [[nodiscard]] std::vector<int64_t> packed() const {
-    return strides((plan_.heads + 2 * plan_.kv_heads) * plan_.head_width);
+  [[nodiscard]] int64_t packed_row() const { return (plan_.heads + 2 * plan_.kv_heads) * plan_.head_width; }
+  [[nodiscard]] Form queries() const { return vectors(plan_.heads, plan_.queries, plan_.length, packed_row()); }
+  [[nodiscard]] Form heads_of_out() const {
+    return vectors(plan_.heads, plan_.queries, plan_.length, plan_.heads * plan_.head_width);
   }
-  [[nodiscard]] std::vector<int64_t> heads_of_out() const { return strides(plan_.heads * plan_.head_width); }
-  [[nodiscard]] std::vector<int64_t> log_sums() const { return {plan_.heads * plan_.length, plan_.length, 1, 1}; }
+  // Keys or values: in qkv, or apart, with `length` tokens of each sample in memory.
+  [[nodiscard]] Form keys(int64_t length) const {
+    if (plan_.whole == 0) return vectors(plan_.kv_heads, plan_.keys, plan_.length, packed_row());
+    return vectors(plan_.kv_heads, plan_.keys, length, 2 * plan_.kv_heads * plan_.head_width);
+  }
+  [[nodiscard]] Form log_sums() const {
+    return {{plan_.samples, plan_.heads, plan_.queries, 1}, {plan_.heads * plan_.length, plan_.length, 1, 1}};
+  }
 
-  Tensor query() { return describe("q", kQ, plan_.heads, plan_.head_width, packed()); }
-  Tensor key() { return describe("k", kK, plan_.kv_heads, plan_.head_width, packed()); }
-  Tensor value() { return describe("v", kV, plan_.kv_heads, plan_.head_width, packed()); }
+  Tensor query() { return describe("q", kQ, queries()); }
+  Tensor key() { return describe("k", kK, keys(plan_.whole)); }
+  Tensor value() { return describe("v", kV, keys(plan_.whole)); }
   Tensor number(const char* name, Uid uid) {
     return graph_->tensor(fe::graph::Tensor_attributes()
                               .set_name(name)
@@ -122,7 +128,9 @@ class GraphMaker {
   }
   template <class Attributes>
   void set_common(Attributes& attributes) {
-    attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT);
+    // The last query reads the last key.
+    attributes.set_diagonal_alignment(plan_.keys > plan_.queries ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                                 : fe::DiagonalAlignment_t::TOP_LEFT);
     attributes.set_diagonal_band_right_bound(0);
     attributes.set_attn_scale(1 / std::sqrt(static_cast<float>(plan_.head_width)));
     if (plan_.dropout > 0) attributes.set_dropout(plan_.dropout, number("seed", kSeed), number("offset", kOffset));
@@ -133,9 +141,9 @@ class GraphMaker {
     attributes.set_generate_stats(plan_.kind == Kind::forward);
     set_common(attributes);
     auto [out, log_sum] = graph_->sdpa(query(), key(), value(), attributes);
-    mark_output(out, kOut, plan_.heads, plan_.head_width, heads_of_out());
+    mark_output(out, kOut, heads_of_out());
     if (plan_.kind == Kind::inference) return;
-    mark_output(log_sum, kLogSum, plan_.heads, 1, log_sums());
+    mark_output(log_sum, kLogSum, log_sums());
     log_sum->set_data_type(fe::DataType_t::FLOAT);
   }
 
@@ -143,13 +151,13 @@ class GraphMaker {
     auto attributes = fe::graph::SDPA_backward_attributes().set_name("attention_backward");
     attributes.set_deterministic_algorithm(plan_.kind == Kind::repeatable_backward);
     set_common(attributes);
-    const Tensor out = describe("out", kOut, plan_.heads, plan_.head_width, heads_of_out());
-    const Tensor d_out = describe("d_out", kDOut, plan_.heads, plan_.head_width, heads_of_out());
-    const Tensor log_sum = describe("log_sum", kLogSum, plan_.heads, 1, log_sums(), fe::DataType_t::FLOAT);
+    const Tensor out = describe("out", kOut, heads_of_out());
+    const Tensor d_out = describe("d_out", kDOut, heads_of_out());
+    const Tensor log_sum = describe("log_sum", kLogSum, log_sums(), fe::DataType_t::FLOAT);
     auto [d_q, d_k, d_v] = graph_->sdpa_backward(query(), key(), value(), out, d_out, log_sum, attributes);
-    mark_output(d_q, kDQ, plan_.heads, plan_.head_width, packed());
-    mark_output(d_k, kDK, plan_.kv_heads, plan_.head_width, packed());
-    mark_output(d_v, kDV, plan_.kv_heads, plan_.head_width, packed());
+    mark_output(d_q, kDQ, queries());
+    mark_output(d_k, kDK, keys(plan_.gradient_keys));
+    mark_output(d_v, kDV, keys(plan_.gradient_keys));
   }
 
   const CudnnPlan& plan_;
@@ -172,14 +180,28 @@ Plans& plans() {
   return *all;
 }
 
-// q, k and v start at different columns of one packed tensor.
-void add_packed(std::unordered_map<int64_t, void*>& pointers, const CudnnPlan& plan, const at::Tensor& packed, Uid q,
-                Uid k, Uid v) {
-  auto* begin = static_cast<std::byte*>(packed.mutable_data_ptr());
+std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
+
+// Where the query vectors of a run begin: in qkv, with q, k and v in each row, or in out.
+std::byte* first_query(const at::Tensor& rows, const QueryRun& run) {
+  return bytes_of(rows) + run.first * rows.size(2) * rows.element_size();
+}
+
+// q, k and v start at different columns of one packed tensor; k and v of whole sequences in `apart`, if not null.
+void add_packed(std::unordered_map<int64_t, void*>& pointers, const CudnnPlan& plan, const at::Tensor& packed,
+                std::byte* apart, const QueryRun& run, Uid q, Uid k, Uid v) {
   const int64_t width = plan.head_width * packed.element_size();
-  pointers[q] = begin;
-  pointers[k] = begin + plan.heads * width;
-  pointers[v] = begin + (plan.heads + plan.kv_heads) * width;
+  std::byte* keys = apart != nullptr ? apart : bytes_of(packed) + plan.heads * width;
+  pointers[q] = first_query(packed, run);
+  pointers[k] = keys;
+  pointers[v] = keys + plan.kv_heads * width;
+}
+
+// Bytes for gradients of keys and values that are added to those of an earlier call.
+int64_t added_bytes(const CudnnPlan& plan) {
+  if (!is_backward(plan) || plan.gradient_keys == plan.whole) return 0;
+  const int64_t bytes = plan.samples * plan.keys * 2 * plan.kv_heads * plan.head_width * 2;
+  return (bytes + 255) / 256 * 256;
 }
 
 }  // namespace
@@ -187,30 +209,36 @@ void add_packed(std::unordered_map<int64_t, void*>& pointers, const CudnnPlan& p
 int64_t cudnn_workspace(const CudnnPlan& plan) {
   const std::lock_guard lock(plans().mutex);
   const Built& built = plans().find(plan);
-  return built.graph ? built.workspace + kSeedBytes : -1;
+  return built.graph ? kSeedBytes + added_bytes(plan) + built.workspace : -1;
 }
 
-void run_cudnn(const CudnnPlan& plan, const AttentionProblem& p) {
+void run_cudnn(const CudnnPlan& plan, const AttentionProblem& p, const QueryRun& run) {
   const std::lock_guard lock(plans().mutex);
   const Built& built = plans().find(plan);
   PARTITA_CHECK(built.graph);
-  std::byte* memory = workspace(built.workspace + kSeedBytes);
+  const int64_t added = added_bytes(plan);
+  std::byte *memory = workspace(kSeedBytes + added + built.workspace), *apart = memory + kSeedBytes;
   std::unordered_map<int64_t, void*> pointers;
-  add_packed(pointers, plan, p.qkv, kQ, kK, kV);
-  pointers[kOut] = p.out.mutable_data_ptr();
-  if (plan.kind != Kind::inference) pointers[kLogSum] = p.log_sum.mutable_data_ptr();
+  const at::Tensor& whole = p.keys.keys_values;
+  add_packed(pointers, plan, p.qkv, whole.defined() ? bytes_of(whole) : nullptr, run, kQ, kK, kV);
+  pointers[kOut] = first_query(p.out, run);
+  if (plan.kind != Kind::inference) pointers[kLogSum] = p.log_sum.mutable_data_ptr<float>() + run.first;
   if (is_backward(plan)) {
-    pointers[kDOut] = p.d_out.mutable_data_ptr();
-    add_packed(pointers, plan, p.d_qkv, kDQ, kDK, kDV);
+    pointers[kDOut] = first_query(p.d_out, run);
+    std::byte* d_keys = added > 0 ? apart : whole.defined() ? bytes_of(p.d_keys_values) : nullptr;
+    add_packed(pointers, plan, p.d_qkv, d_keys, run, kDQ, kDK, kDV);
   }
   if (plan.dropout > 0) {
     auto* seed = reinterpret_cast<int64_t*>(memory);
-    write_cudnn_seed(seed, p.dropout);
+    write_cudnn_seed(seed, p.dropout, run.position);
     pointers[kSeed] = seed;
     pointers[kOffset] = seed + 1;
   }
-  fe::error_t error = built.graph->execute(handle(plan.device), pointers, memory + kSeedBytes);
+  fe::error_t error = built.graph->execute(handle(plan.device), pointers, apart + added);
   if (error.is_bad()) fail("cuDNN: attention failed: {}", error.get_message());
+  if (added == 0) return;
+  const at::Tensor d_keys = p.d_keys_values.narrow(1, 0, plan.keys);
+  d_keys.add_(at::from_blob(apart, d_keys.sizes(), d_keys.options()));
 }
 
 }  // namespace partita::internal::cuda

@@ -18,7 +18,9 @@ struct HeadVectors {
 struct PlainAttention {
   enum class Type : uint8_t { fp32, bf16, fp16 } type = Type::fp32;
   int64_t samples = 0, length = 0, heads = 0, kv_heads = 0, head_width = 0;
-  int64_t past = 0;  // keys and values before those of the first query
+  int64_t keys = 0;  // of a sample
+  // Position among the keys, less the index, of queries 0 to run - 1 and of those from `run` on.
+  int64_t run = 0, shift[2] = {0, 0};
   float scale = 1;
   bool aligned = false;  // all vectors are 16-byte aligned, with sizes that are multiples of 16 bytes
 
@@ -44,7 +46,7 @@ void launch_backward(const PlainAttention&, cudaStream_t);
 void launch_append(PlainAttention::Type, const HeadVectors& from, const HeadVectors& to, int64_t samples,
                    int64_t length, int64_t kv_heads, int64_t head_width, int64_t past, cudaStream_t);
 // Seed and offset of a cuDNN dropout mask.
-void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, const StepScalars* now,
+void launch_cudnn_seed(int64_t* to, uint32_t site, int64_t first_head, int64_t first_position, const StepScalars* now,
                        const int64_t* sample_ids, cudaStream_t);
 
 }  // namespace partita::internal::cuda

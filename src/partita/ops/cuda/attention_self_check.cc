@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cudnn.h>
 
@@ -23,13 +24,17 @@ namespace {
 // One attention pass with output memory of its own.
 struct Pass {
   at::Tensor out, log_sum, d_qkv;
+  at::Tensor d_keys;  // of whole sequences, or undefined
 
-  Pass(const at::Tensor& qkv, const at::Tensor& d_out, const at::Tensor& first_keys, Heads heads, bool deterministic)
+  Pass(const at::Tensor& qkv, const at::Tensor& d_out, const at::Tensor& first_keys, const WholeKeys& keys, Heads heads,
+       bool deterministic)
       : out(at::empty_like(d_out)),
         log_sum(at::empty({qkv.size(0), heads.heads, qkv.size(1)}, qkv.options().dtype(at::kFloat))),
-        d_qkv(at::empty_like(qkv)) {
-    cuda::attention_forward(out, log_sum, qkv, heads, Dropout{}, first_keys);
-    cuda::attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, Dropout{}, first_keys, deterministic);
+        d_qkv(at::zeros_like(qkv)) {
+    if (keys.keys_values.defined()) d_keys = at::empty_like(keys.keys_values);
+    cuda::attention_forward(out, log_sum, qkv, heads, Dropout{}, first_keys, keys);
+    cuda::attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, Dropout{}, first_keys, keys, d_keys,
+                             deterministic);
   }
 };
 
@@ -65,22 +70,29 @@ at::Tensor numbers(at::IntArrayRef shape, at::ScalarType dtype, std::string_view
 }  // namespace
 
 AttentionDifference attention_difference(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads,
-                                         bool deterministic, uint64_t seed) {
+                                         bool deterministic, uint64_t seed, const ContextSplit& context) {
   const int64_t width = heads.heads * heads.head_width, row = width + 2 * heads.kv_heads * heads.head_width;
   const at::Tensor qkv = numbers({samples, length, row}, dtype, "attention check, qkv", seed),
                    d_out = numbers({samples, length, width}, dtype, "attention check, d_out", seed);
-  const Pass library(qkv, d_out, {}, heads, deterministic);
+  WholeKeys keys{.keys_values = {}, .split = context};
+  if (context.cuts())
+    keys.keys_values = numbers({samples, context.ranks * length, row - width}, dtype, "attention check, keys", seed);
+  const Pass library(qkv, d_out, {}, keys, heads, deterministic);
   // Passing first keys, all 0 as by default, selects our own kernels. These are slow: one sample only.
   const auto last = [samples](const at::Tensor& all) { return all.narrow(0, samples - 1, 1); };
-  const Pass own(last(qkv), last(d_out), at::zeros({1, length}, qkv.options().dtype(at::kInt)), heads, deterministic);
-  return {.forward = difference(last(library.out), own.out, heads.head_width),
-          .backward = difference(last(library.d_qkv), own.d_qkv, heads.head_width)};
+  if (context.cuts()) keys.keys_values = last(keys.keys_values);
+  const Pass own(last(qkv), last(d_out), at::zeros({1, length}, qkv.options().dtype(at::kInt)), keys, heads,
+                 deterministic);
+  double backward = difference(last(library.d_qkv), own.d_qkv, heads.head_width);
+  if (context.cuts()) backward = std::max(backward, difference(last(library.d_keys), own.d_keys, heads.head_width));
+  return {.forward = difference(last(library.out), own.out, heads.head_width), .backward = backward};
 }
 
 double allowed_attention_difference(at::ScalarType dtype) { return dtype == at::kHalf ? 0.01 : 0.05; }
 
-void attention_self_check(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads, bool deterministic) {
-  const auto [forward, backward] = attention_difference(dtype, samples, length, heads, deterministic, 0);
+void attention_self_check(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads, bool deterministic,
+                          const ContextSplit& context) {
+  const auto [forward, backward] = attention_difference(dtype, samples, length, heads, deterministic, 0, context);
   const double allowed = allowed_attention_difference(dtype);
   if (!(forward <= allowed) || !(backward <= allowed))
     fail(
@@ -93,9 +105,9 @@ void attention_self_check(at::ScalarType dtype, int64_t samples, int64_t length,
 }
 
 int64_t reserve_workspace(at::ScalarType dtype, int64_t samples, int64_t length, Heads heads, float dropout,
-                          bool deterministic) {
+                          bool deterministic, const ContextSplit& context) {
   (void)workspace(
-      std::max(kMatmulWorkspace, attention_workspace(dtype, samples, length, heads, dropout, deterministic)));
+      std::max(kMatmulWorkspace, attention_workspace(dtype, samples, length, heads, dropout, deterministic, context)));
   return workspace_bytes();
 }
 

@@ -6,25 +6,26 @@
 namespace partita::internal::cuda {
 namespace {
 
-// The elements of the operand, by samples.
+// The elements of the operand, by runs of rows of consecutive positions: samples, or their two pieces on this rank.
 struct Elements {
-  int64_t per_sample;
-  int64_t skipped;  // of the first sample, before the operand
+  int64_t per_run;
+  int64_t skipped;  // of the first run, before the operand
   int64_t count;    // of the operand
+  int64_t columns;
 };
 
-// blockIdx.y: a sample of the operand, counted from row a.first_row, where the first sample begins. The elements of a
-// sample are contiguous, so packs coincide with Philox blocks for any C (kBlocks) if the operand begins with one.
+// blockIdx.y: a run of the operand, counted from row a.first_row, where the first run begins. The elements of a run are
+// contiguous, so packs coincide with Philox blocks for any C (kBlocks) if the operand and its runs begin with one.
 template <class T, bool kAdd, bool kAligned, bool kBlocks>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(T* out, const T* in, MaskArguments a, Elements elements) {
-  const int64_t start = blockIdx.y * elements.per_sample - elements.skipped;  // of the sample in the operand
+  const int64_t start = blockIdx.y * elements.per_run - elements.skipped;  // of the run in the operand
   const int64_t at = max(start, int64_t{0}) + 8 * (int64_t{blockIdx.x} * kThreads + threadIdx.x);
-  const int64_t count = min(start + elements.per_sample, elements.count) - at;
+  const int64_t count = min(start + elements.per_run, elements.count) - at;
   if (count <= 0) return;
   float x[8];
   widen(load<kAligned, 8>(in + at, count), x);
-  const Mask mask(a, blockIdx.y * a.length);
-  if (mask.drops()) mask.apply<kBlocks>(x, at - start);
+  const Mask mask(a, blockIdx.y * a.run);
+  if (mask.drops()) mask.apply<kBlocks>(x, mask.begin(elements.columns) + at - start);
   if constexpr (kAdd) {
     float before[8];
     widen(load<kAligned, 8>(out + at, count), before);
@@ -72,19 +73,19 @@ void drop(const at::Tensor& out, const at::Tensor& in, const Dropout& dropout) {
     PARTITA_LAUNCHED();
     return;
   }
-  Elements elements{.per_sample = N * C, .skipped = 0, .count = N * C};
-  int64_t samples = 1;
+  Elements elements{.per_run = N * C, .skipped = 0, .count = N * C, .columns = C};
+  int64_t runs = 1;
   if (mask.threshold > 0) {
-    const int64_t skipped_rows = mask.first_row % mask.length;
-    elements.per_sample = mask.length * C, elements.skipped = skipped_rows * C;
-    samples = divide_up(skipped_rows + N, mask.length);
+    const int64_t skipped_rows = mask.first_row % mask.run;
+    elements.per_run = mask.run * C, elements.skipped = skipped_rows * C;
+    runs = divide_up(skipped_rows + N, mask.run);
     mask.first_row -= static_cast<uint32_t>(skipped_rows);
   }
-  PARTITA_CHECK(samples <= 65535, "dropout of {} samples at once: at most 65535", samples);
-  const int64_t most = std::min(elements.per_sample, elements.count);
-  const dim3 grid(blocks_for(divide_up(most, 8)), static_cast<unsigned>(samples));
-  const bool blocks = elements.skipped % 8 == 0;
-  const bool whole = blocks && elements.per_sample % 8 == 0 && elements.count % 8 == 0 && aligned(out, in);
+  PARTITA_CHECK(runs <= 65535, "dropout of {} samples or pieces at once: at most 65535", runs);
+  const int64_t most = std::min(elements.per_run, elements.count);
+  const dim3 grid(blocks_for(divide_up(most, 8)), static_cast<unsigned>(runs));
+  const bool blocks = elements.skipped % 8 == 0 && (!dropout.context.cuts() || elements.per_run % 8 == 0);
+  const bool whole = blocks && elements.per_run % 8 == 0 && elements.count % 8 == 0 && aligned(out, in);
   with_type(dtype, [&]<class T>(T) {
     const auto launch = [&]<class Aligned, class Blocks>(Aligned, Blocks) {
       dropout_kernel<T, kAdd, Aligned::value, Blocks::value><<<grid, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(

@@ -19,6 +19,9 @@ struct MaskArguments {
   float scale = 1;
   uint32_t length = 1;     // rows per sample
   uint32_t first_row = 0;  // of the micro-batch: the operand's row 0
+  // Rows of a sample of consecutive positions: all, or half of them with context parallelism. What is added to the
+  // index in the sample of a row of the first and of the second half to get its position.
+  uint32_t run = 1, shift[2] = {0, 0};
 };
 
 // For activations [rows, C].
@@ -29,13 +32,16 @@ struct MaskArguments {
                 "dropout needs the step and the ids of the samples");
   check_tensor(dropout.samples, "samples", {dropout.samples.numel()}, at::kLong);
   const int64_t length = check_mask_rows(dropout, rows);
+  const ContextSplit& context = dropout.context;
   return {.now = dropout.now,
           .samples = dropout.samples.const_data_ptr<int64_t>(),
           .site = dropout.site,
           .threshold = dropout_threshold(dropout.p),
           .scale = dropout_scale(dropout.p),
           .length = static_cast<uint32_t>(length),
-          .first_row = static_cast<uint32_t>(dropout.first_row)};
+          .first_row = static_cast<uint32_t>(dropout.first_row),
+          .run = static_cast<uint32_t>(context.run(length)),
+          .shift = {static_cast<uint32_t>(context.shift(0, length)), static_cast<uint32_t>(context.shift(1, length))}};
 }
 
 // The 16 bits of an element whose position in the block is unknown at compile time. Avoids indexing, which would move
@@ -73,11 +79,12 @@ class Mask {
     key_ = dropout_key(a.now->seed, a.now->step);
     row += a.first_row;
     sample_ = a.samples[row / a.length];
-    place_ = row % a.length;
+    const uint32_t place = row % a.length;
+    position_ = place + a.shift[place < a.run ? 0 : 1];
   }
   [[nodiscard]] __device__ __forceinline__ bool drops() const { return threshold_ > 0; }
-  // Index within the sample of the row's first element.
-  [[nodiscard]] __device__ __forceinline__ int64_t begin(int64_t C) const { return place_ * C; }
+  // Index within the whole sample of the row's first element.
+  [[nodiscard]] __device__ __forceinline__ int64_t begin(int64_t C) const { return position_ * C; }
 
   template <bool kAligned>
   __device__ __forceinline__ void apply(float (&x)[8], int64_t first) const {
@@ -92,7 +99,7 @@ class Mask {
   uint32_t threshold_, site_;
   float scale_;
   PhiloxKey key_{};
-  int64_t sample_ = 0, place_ = 0;
+  int64_t sample_ = 0, position_ = 0;
 };
 
 }  // namespace partita::internal::cuda
