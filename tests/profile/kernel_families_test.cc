@@ -253,6 +253,7 @@ TEST(StepWork, IsARanksPart) {
 TEST(StepWork, IsAPartOfTheModel) {
   Config c;
   c.model = llama_1b().model;
+  c.precision.compute = DType::bf16;
   c.train.sequence_length = 128, c.train.micro_batch = 2, c.train.global_batch = 2;
   const auto floors = [&](int ranks, const UnitPlan& plan) { return family_floors(step_work(c, ranks, plan)); };
   const auto whole = floors(1, plan_of(c));
