@@ -283,6 +283,11 @@ if ((gpus >= 2)); then
   check "tensor with streams that are late" train_ranks 2 tensor-late "${layers[@]}" parallel.tensor=2 debug.poison=true \
     debug.delay_streams=200
   check "tensor with streams that are late: the same losses" same tensor-late tensor-true 0
+  check "context" train_ranks 2 context "${layers[@]}" parallel.context=2 debug.poison=true
+  check "context, like one GPU" same context four 1e-5
+  check "context with streams that are late" train_ranks 2 context-late "${layers[@]}" parallel.context=2 \
+    debug.delay_streams=200
+  check "context with streams that are late: the same losses" same context-late context 0
   for schedule in gpipe 1f1b interleaved looped_bfs zb_h1 interleaved_zero_bubble zbv dual_pipe_v; do
     check "pipeline, $schedule" train_ranks 2 "pipeline-$schedule" "${layers[@]}" parallel.pipeline=2 \
       parallel.schedule="$schedule" train.micro_batch=8 debug.check_messages=true debug.poison=true
