@@ -78,8 +78,9 @@ struct EngineCase {
 
 // The groups of a rank, as in Zero; null: one rank.
 struct ModelGroups {
-  Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr, *context = nullptr;
+  Communicator *tensor = nullptr, *key_value = nullptr, *pipeline = nullptr, *ends = nullptr;
   const PipelineEdges* edges = nullptr;
+  Communicator* context = nullptr;
 };
 
 inline ModelConfig model_of(const EngineCase& c) {

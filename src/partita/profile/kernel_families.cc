@@ -238,7 +238,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
                 .first_trained = first_trainable_block(plan)};
   const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
   work.tensor = c.parallel.tensor;
-  work.sequence = work.tensor > 1 && tensor_split(c, 0).splits_rows(c.train.micro_batch * c.train.sequence_length);
+  work.sequence = work.tensor > 1 && tensor_split(c, 0).splits_rows(tokens_of_micro_batch(c));
   if (c.parallel.pipeline > 1) keep_own(work, plan);
   int64_t trained = 0;
   for (const Unit& unit : plan.units)

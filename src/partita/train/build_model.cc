@@ -19,7 +19,7 @@ using namespace internal;
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
   const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
-  const int64_t data = data_ranks(c, ranks) * c.parallel.context;  // ranks that reduce gradients
+  const int64_t data = sharding_ranks(c, ranks);  // ranks that reduce gradients
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
