@@ -72,7 +72,8 @@ TEST(ContextParallelRuns, AreTheSameOnEveryLayout) {
           {"4", "--parallel.context=2", "--parallel.tensor=2", "--parallel.zero_stage=3"},
           {"4", "--parallel.context=2", "--parallel.zero_stage=3", "--debug.poison=true"},
           {"4", "--parallel.context=2", "--parallel.pipeline=2", "--parallel.zero_stage=2"}}) {
-      const std::filesystem::path run = folder / fmt::format("{}-{}", model.size(), ++number);
+      if (++number % 2 == static_cast<int>(model.size()) % 2) continue;  // each with one of the models
+      const std::filesystem::path run = folder / fmt::format("{}-{}", model.size(), number);
       const Result r = partita(train_command(
           std::stoi(layout[0]), run,
           settings(settings(model, {"--data.separate_documents=true"}), {layout.begin() + 1, layout.end()})));
