@@ -12,7 +12,6 @@
 #include "partita/base/file.h"
 #include "partita/base/printable.h"
 #include "partita/pipeline/open_weights.h"
-#include "partita/pipeline/schedules.h"
 #include "partita/pipeline/slots.h"
 #include "partita/pipeline/timeline.h"
 #include "partita/pipeline/timeline_svg.h"
@@ -70,9 +69,7 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
              blocks_text(first[s], first[s + 1], c.model.layers));
     times.stages.push_back({.forward = time, .input_gradient = time, .weight_gradient = time});
   }
-  ActionLists lists = pipeline_actions(shape);
-  if (c.parallel.open_weights >= 0)
-    for (ActionList& list : lists) list = cap_open_weights(list, static_cast<int>(c.parallel.open_weights));
+  const ActionLists lists = capped_actions(shape, static_cast<int>(c.parallel.open_weights));
   const Timeline timeline = simulate(lists, placement, times);
   const std::string title =
       fmt::format("{}, {} ranks, {} micro-batches", name_of(shape.schedule), shape.ranks, shape.micro_batches);
@@ -107,7 +104,7 @@ void add_schedule_command(CLI::App& app) {
   command->allow_extras();
   command->footer(
       "F0: forward of micro-batch 0; B0: its backward; I0 and W0: its input and weight gradients. Of two chunks per\n"
-      "rank, the second has small letters. Times are modelled: a layer takes 1, the head as much as the layers with "
+      "rank, the second has small letters. Times are modeled: a layer takes 1, the head as much as the layers with "
       "its\n"
       "FLOPs; a forward, an input gradient and a weight gradient take the same; messages take nothing.\n"
       "After 'partita train CONFIG --profile', the timeline of a step of that run is shown beneath.\n\n"

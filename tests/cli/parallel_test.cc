@@ -1,5 +1,5 @@
-// Tensor, context and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout continues,
-// and errors.
+// Tensor, context and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout
+// continues, and errors.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -189,7 +189,8 @@ TEST(Schedule, ShowsStagesAndTimes) {
               HasSubstr("--ranks 3 is not a multiple of parallel.tensor x context x pipeline, which is 2"));
 }
 
-// After a profiled run, `partita schedule` shows its step beneath the modeled one; another schedule is not confused with it.
+// After a profiled run, `partita schedule` shows its step beneath the modeled one; another schedule is not confused
+// with it.
 TEST(Schedule, ShowsTheMeasuredTimeline) {
   const TemporaryDirectory folder;
   const std::filesystem::path run = folder / "run", image = folder / "timeline.svg";

@@ -119,17 +119,14 @@ TEST(ContextParallel, EveryGradientIsTheSingleProcessGradient) {
   int number = 1;
   const auto self = test_world().self();
   for (const Kind& kind : kinds()) {
-    const auto step = [](Engine& engine, const EngineCase& c, int rank, int ranks) {
-      engine.step(test::rank_batches(c, 0, rank, ranks), {.learning_rate = 0, .clip = 0});
-    };
     for (const Layout& l : layouts(number++)) {
       const EngineCase one = whole_case(kind, l);
       const auto whole = test::make_engine(one, *self, *self);
-      step(*whole, one, 0, 1);
+      test::gradient_step(*whole, one, 0, 1);
       const MeshGroups groups = groups_of(kind, l);
       const EngineCase c = case_of(kind, l, groups);
       const auto engine = groups.engine(c);
-      step(*engine, c, groups.data->rank(), groups.data->size());
+      test::gradient_step(*engine, c, groups.data->rank(), groups.data->size());
       expect_same_values(*engine, *whole, text_of(kind, l), 2e-5);
     }
   }

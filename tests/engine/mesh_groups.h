@@ -53,4 +53,27 @@ struct MeshGroups {
   std::unique_ptr<PipelineEdges> edges;
 };
 
+// The bits of a run, on this rank: losses, norms, weights, optimizer states and the history of fp8 scales.
+inline std::vector<double> bits_of(const MeshGroups& groups, const EngineCase& c, int64_t steps) {
+  const auto engine = groups.engine(c);
+  std::vector<double> bits;
+  for (const StepResult& r : run_steps(*engine, c, groups.data->rank(), groups.data->size(), 0, steps)) {
+    bits.push_back(r.loss);
+    bits.push_back(r.grad_norm);
+  }
+  for (const OwnedBox& owned : engine->owned_boxes())
+    for (const at::Tensor& values : owned.values) {
+      const at::Tensor wide = values.to(at::kDouble);
+      bits.insert(bits.end(), wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel());
+    }
+  const std::vector<float> history = engine->amax_history();
+  bits.insert(bits.end(), history.begin(), history.end());
+  return bits;
+}
+
+// A step that changes no weight, and whose gradients are the first moments then.
+inline void gradient_step(Engine& engine, const EngineCase& c, int rank, int ranks) {
+  engine.step(rank_batches(c, 0, rank, ranks), {.learning_rate = 0, .clip = 0});
+}
+
 }  // namespace partita::internal::test

@@ -115,18 +115,15 @@ TEST(Pipeline, EveryGradientIsTheSingleProcessGradient) {
   int number = 3;
   const auto self = test_world().self();
   for (const Kind& kind : kinds()) {
-    const auto step = [](Engine& engine, const EngineCase& c, int rank, int ranks) {
-      return engine.step(test::rank_batches(c, 0, rank, ranks), {.learning_rate = 0, .clip = 0});
-    };
     EngineCase one = kind.c;
     one.samples = static_cast<int>(test::kGlobalBatch);
     const auto whole = test::make_engine(one, *self, *self);
-    step(*whole, one, 0, 1);
+    test::gradient_step(*whole, one, 0, 1);
     for (const Layout& l : layouts(number++)) {
       const MeshGroups groups({.tensor = l.tensor, .pipeline = l.pipeline}, test::model_of(kind.c));
       const EngineCase c = case_of(kind, l);
       const auto engine = groups.engine(c);
-      step(*engine, c, groups.data->rank(), groups.data->size());
+      test::gradient_step(*engine, c, groups.data->rank(), groups.data->size());
       expect_same_values(*engine, *whole, text_of(kind, l), 2e-5);
     }
   }

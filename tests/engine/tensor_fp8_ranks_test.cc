@@ -87,24 +87,6 @@ TEST(TensorFp8, FollowsTheSingleProcessRun) {
   }
 }
 
-// The bits of a run, on this rank: losses, norms, weights, optimizer states and the history of scales.
-std::vector<double> bits_of(const MeshGroups& groups, const EngineCase& c, int64_t steps) {
-  const auto engine = groups.engine(c);
-  std::vector<double> bits;
-  for (const StepResult& r : test::run_steps(*engine, c, groups.data->rank(), groups.data->size(), 0, steps)) {
-    bits.push_back(r.loss);
-    bits.push_back(r.grad_norm);
-  }
-  for (const OwnedBox& owned : engine->owned_boxes())
-    for (const at::Tensor& values : owned.values) {
-      const at::Tensor wide = values.to(at::kDouble);
-      bits.insert(bits.end(), wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel());
-    }
-  const std::vector<float> history = engine->amax_history();
-  bits.insert(bits.end(), history.begin(), history.end());
-  return bits;
-}
-
 TEST(TensorFp8, SequenceParallelismChangesNoBit) {
   for (const bool delayed : {false, true})
     for (const Kind& kind : kinds(delayed))
@@ -113,9 +95,9 @@ TEST(TensorFp8, SequenceParallelismChangesNoBit) {
         EngineCase c = kind.c;
         c.stage = 2;
         c.samples = tensor == 3 ? 48 : 16;  // whose rows the ranks divide
-        const std::vector<double> off = bits_of(groups, c, kSteps);
+        const std::vector<double> off = test::bits_of(groups, c, kSteps);
         c.sequence = true, c.poison = true;
-        EXPECT_TRUE(bits_of(groups, c, kSteps) == off) << kind.name << ", tensor " << tensor;
+        EXPECT_TRUE(test::bits_of(groups, c, kSteps) == off) << kind.name << ", tensor " << tensor;
       }
 }
 
@@ -134,10 +116,10 @@ TEST(TensorFp8, RecomputationChangesNoBit) {
         c.lora = {.rank = adapters, .targets = model == ModelKind::gpt2 ? "c_attn,c_fc" : "q_proj,down_proj"};
         c.frozen = [](const ParameterSpec& p) { return p.name.starts_with("layers.1."); };
         const MeshGroups groups({.tensor = test_world().size()}, test::model_of(c));
-        const std::vector<double> expected = bits_of(groups, c, 2);
+        const std::vector<double> expected = test::bits_of(groups, c, 2);
         for (const Recompute recompute : {Recompute::mlp, Recompute::full}) {
           c.recompute = recompute;
-          EXPECT_TRUE(bits_of(groups, c, 2) == expected)
+          EXPECT_TRUE(test::bits_of(groups, c, 2) == expected)
               << name_of(model) << ", delayed " << delayed << ", adapters " << adapters;
         }
       }

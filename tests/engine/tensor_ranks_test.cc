@@ -60,7 +60,8 @@ void each_layout(const Kind& kind, int number, Visit visit) {
     for (const bool sequence : {false, true})
       for (const int stage : {0, 1, 2, 3})
         for (const int micro_batches : {1, 3}) {
-          if (!full_products() && (stage + (sequence ? 2 : 0) + (micro_batches > 1 ? 1 : 0) + number) % 4 != 0) continue;
+          if (!full_products() && (stage + (sequence ? 2 : 0) + (micro_batches > 1 ? 1 : 0) + number) % 4 != 0)
+            continue;
           const MeshGroups groups({.tensor = tensor}, test::model_of(kind.c));
           EngineCase c = kind.c;
           c.stage = stage;
@@ -93,36 +94,17 @@ TEST(TensorParallel, IsTheSingleProcessRun) {
 TEST(TensorParallel, EveryGradientIsTheSingleProcessGradient) {
   int number = 0;
   for (const Kind& kind : kinds()) {
-    const auto step = [](Engine& engine, const EngineCase& c, int rank, int ranks) {
-      return engine.step(test::rank_batches(c, 0, rank, ranks), {.learning_rate = 0, .clip = 0});
-    };
     EngineCase one = kind.c;
     one.samples = static_cast<int>(kSamples);
     const auto alone = test_world().self();
     const auto whole = test::make_engine(one, *alone, *alone);
-    step(*whole, one, 0, 1);
+    test::gradient_step(*whole, one, 0, 1);
     each_layout(kind, number++, [&](const MeshGroups& groups, const EngineCase& c, const std::string& what) {
       const auto engine = groups.engine(c);
-      step(*engine, c, groups.data->rank(), groups.data->size());
+      test::gradient_step(*engine, c, groups.data->rank(), groups.data->size());
       expect_same_values(*engine, *whole, what, 2e-5);
     });
   }
-}
-
-// The bits of a run, on this rank: losses, norms, weights and optimizer states.
-std::vector<double> bits_of(const MeshGroups& groups, const EngineCase& c) {
-  const auto engine = groups.engine(c);
-  std::vector<double> bits;
-  for (const StepResult& r : test::run_steps(*engine, c, groups.data->rank(), groups.data->size(), 0, kSteps)) {
-    bits.push_back(r.loss);
-    bits.push_back(r.grad_norm);
-  }
-  for (const OwnedBox& owned : engine->owned_boxes())
-    for (const at::Tensor& values : owned.values) {
-      const at::Tensor wide = values.to(at::kDouble);
-      bits.insert(bits.end(), wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel());
-    }
-  return bits;
 }
 
 TEST(SequenceParallel, ChangesNoBit) {
@@ -135,9 +117,10 @@ TEST(SequenceParallel, ChangesNoBit) {
         c.stage = 2;
         c.micro_batches = 2;
         c.samples = tensor;  // whose rows the ranks divide
-        const std::vector<double> off = bits_of(groups, c);
+        const std::vector<double> off = test::bits_of(groups, c, kSteps);
         c.sequence = true;
-        EXPECT_TRUE(bits_of(groups, c) == off) << name << ", tensor " << tensor << ", " << name_of(compute);
+        EXPECT_TRUE(test::bits_of(groups, c, kSteps) == off)
+            << name << ", tensor " << tensor << ", " << name_of(compute);
       }
 }
 

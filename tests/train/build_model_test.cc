@@ -54,8 +54,10 @@ TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   }
   Config c = small_config();
   c.kernels.cuda_graph = Switch::on;
-  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }), HasSubstr("on the CPU with 1 data-parallel rank,"));
-  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }), HasSubstr("with 2 data-parallel ranks, 1 pipeline stage,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }),
+              HasSubstr("on the CPU with 1 data-parallel rank,"));
+  EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }),
+              HasSubstr("with 2 data-parallel ranks, 1 pipeline stage,"));
 }
 
 TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {

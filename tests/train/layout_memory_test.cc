@@ -60,8 +60,8 @@ Formula formula(const Layout& l, int64_t layers, bool first, bool last, int64_t 
   // MLP; two scales of norms per row, and one sum per row and head.
   const double saved = rows / t * (kHalf * (4 * h + 4 * h + 3 * f) + kFull * (2 + kHeads));
   const double head = rows / t * (kHalf * 2 * h + kFull);
-  // Operands that are not saved anyway: output gradients of down, output and qkv; with sequence parallelism the gathered
-  // inputs of gate_up and qkv.
+  // Operands that are not saved anyway: output gradients of down, output and qkv; with sequence parallelism the
+  // gathered inputs of gate_up and qkv.
   const double operands = rows * kHalf * (2 * h + 3 * h / t + (l.tensor > 1 ? 2 * h : 0));
   // ZeRO-3 gathers weights from the master weights, of which it rounds them: two layers at a time, and the tables.
   return {.weights = kHalf * (l.stage == 3 ? 2 * layer : all),

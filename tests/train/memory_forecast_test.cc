@@ -94,8 +94,8 @@ TEST(MemoryForecast, OfSeveralRanks) {
   EXPECT_GT(owner(of(0, 4), "gradients"), rounded * 3 / 2);
 }
 
-// Context parallelism: half of the tokens of each sample, and a part of the states; in one layer, the keys and values of
-// whole sequences twice.
+// Context parallelism: half of the tokens of each sample, and a part of the states; in one layer, the keys and values
+// of whole sequences twice.
 TEST(MemoryForecast, OfPiecesOfSequences) {
   Config c = config_of(5, 32, 61), half = c;
   c.parallel.context = 2;

@@ -3,9 +3,9 @@
 //   const ContextSplit split{.rank = 1, .ranks = 2};
 //   split.position(0, 6);  // 3: of 12 positions, this rank has pieces 1 and 2 of four, positions 3 to 5 and 6 to 8
 //
-// A sequence is cut into 2 x ranks equal pieces, of which rank i has pieces i and 2 x ranks - 1 - i: in causal attention
-// every rank then has the same number of queries and keys to multiply (the "zigzag" order of ring-flash-attention and
-// Megatron-LM).
+// A sequence is cut into 2 x ranks equal pieces, of which rank i has pieces i and 2 x ranks - 1 - i: in causal
+// attention every rank then has the same number of queries and keys to multiply (the "zigzag" order of
+// ring-flash-attention and Megatron-LM).
 #pragma once
 #include <array>
 #include <cstdint>

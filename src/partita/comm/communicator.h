@@ -46,16 +46,16 @@ class Communicator {
   // row r of out [size, n] <- sent[rank()] [n] of rank r; this rank's own row and tensor are not touched.
   [[nodiscard]] virtual Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) = 0;
   // Memory [bytes] of uint8, for the `out` of exchange, at the same place on all ranks: GPUs of one host then copy
-  // beside kernels that fill them. Valid as long as the communicator; given out again when no tensor refers to it,
+  // while kernels fill them. Valid as long as the communicator; given out again when no tensor refers to it,
   // which has to be at the same call on all ranks. Collective.
   [[nodiscard]] virtual at::Tensor shared_memory(int64_t bytes, at::Device) = 0;
-  // Of a group of two: makes room for messages of up to this many bytes, so that GPUs of one host copy them beside
-  // kernels, and send does not wait for receive. Returns the bytes of device memory that this takes. Collective.
+  // Of a group of two: makes room for messages of up to this many bytes, so that GPUs of one host copy them while
+  // kernels run, and send does not wait for receive. Returns the bytes of device memory that this takes. Collective.
   virtual int64_t reserve_messages(int64_t bytes, bool receives) = 0;
   // Returns when every rank has called it.
   virtual void barrier() = 0;
-  // Posts deferred messages; CPU: drives pending transfers. Call between GEMMs and between blocks. Cheap when nothing is
-  // pending.
+  // Posts deferred messages; CPU: drives pending transfers. Call between GEMMs and between blocks. Cheap when nothing
+  // is pending.
   virtual void progress() {}
 };
 

@@ -265,8 +265,8 @@ void validate_step(const Config& config, int64_t ranks);
 
 // Stages per rank of the pipeline, with parallel.virtual_stages 0 replaced.
 [[nodiscard]] int64_t pipeline_chunks(const Config& config);
-// parallel.stages: layers of each pipeline stage; empty: not given. Errors: not a number; not one per stage; their sum is
-// not the model's.
+// parallel.stages: layers of each pipeline stage; empty: not given. Errors: not a number; not one per stage; their sum
+// is not the model's.
 [[nodiscard]] std::vector<int64_t> stage_layers(const Config&);
 // Whether weight gradients of the pipeline are computed later than input gradients.
 [[nodiscard]] bool delays_weights(const Config&);

@@ -49,7 +49,8 @@ class Engine {
   StepResult step(std::span<const Batch> batches, const StepInput&);
   // Whether the passes of later steps are timed.
   void time_actions(bool);
-  // Of the last step's passes, in their order; empty if they were not timed. A pass begins when its inputs have arrived.
+  // Of the last step's passes, in their order; empty if they were not timed. A pass begins when its inputs have
+  // arrived.
   [[nodiscard]] std::vector<internal::TimedAction> action_times();
   // With EngineOptions::graph, whether forward and backward are recorded and replayed (on at the start). false: run
   // eagerly, so that kernels can be profiled and changed; discards the recording.

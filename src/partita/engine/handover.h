@@ -5,8 +5,9 @@
 //   handover.transfer(action)                               // a message
 //   handover.finish()                                       // at the end of the list
 //
-// Messages are in the order of the actions. They run beside the passes: a pass waits for what it reads, and a buffer is
-// written again when it has been sent. pipeline/messages.h places them such that this neither deadlocks nor needs tags.
+// Messages are in the order of the actions. They overlap with the passes: a pass waits for what it reads, and a buffer
+// is written again when it has been sent. pipeline/messages.h places them such that this neither deadlocks nor needs
+// tags.
 #pragma once
 #include <ATen/core/Tensor.h>
 

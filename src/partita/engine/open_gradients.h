@@ -1,10 +1,10 @@
-// Weight gradients that are computed later than input gradients, as zero-bubble pipelines do (P. Qi et al., "Zero bubble
-// pipeline parallelism", 2024): the operands of their products, which are open in between.
+// Weight gradients that are computed later than input gradients, as zero-bubble pipelines do (P. Qi et al., "Zero
+// bubble pipeline parallelism", 2024): the operands of their products, which are open in between.
 //
 //   OpenGradients open(plan.open_bytes, blocks, device);
-//   g = block.backward(w, g, context, saved, *open.collect(*store.open(b), action.open, b, &saved));   // input gradients
-//   ...
-//   open.compute(action.open, b, *store.open(b));                                                       // the rest
+//   g = block.backward(w, g, context, saved, *open.collect(*store.open(b), action.open, b, &saved));
+//   ...                                                                // input gradients are complete
+//   open.compute(action.open, b, *store.open(b));
 //
 // Gradients of vectors and tables, and those of fp8 matmuls, are computed at once.
 #pragma once

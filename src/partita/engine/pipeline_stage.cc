@@ -5,7 +5,6 @@
 #include "partita/engine/handover.h"
 #include "partita/pipeline/messages.h"
 #include "partita/pipeline/open_weights.h"
-#include "partita/pipeline/schedules.h"
 #include "partita/pipeline/slots.h"
 
 namespace partita::internal {
@@ -33,10 +32,8 @@ Action pass_of(const PipelineAction& a) {
 }  // namespace
 
 std::vector<Action> stage_actions(const PipelineShape& shape, int rank, int open_weights) {
-  ActionLists lists = pipeline_actions(shape);
-  if (open_weights >= 0)
-    for (ActionList& list : lists) list = cap_open_weights(list, open_weights);
-  const ActionList list = with_messages(lists, StagePlacement(shape))[static_cast<size_t>(rank)];
+  const ActionList list =
+      with_messages(capped_actions(shape, open_weights), StagePlacement(shape))[static_cast<size_t>(rank)];
   std::vector<Action> actions;
   for (const PipelineAction& a : list) actions.push_back(is_message(a.kind) ? message(a) : pass_of(a));
   // Slots and sets have memory for the blocks of one chunk.

@@ -2,7 +2,7 @@
 // attention alone, where each rank gathers the keys and values of whole sequences (as in A. Grattafiori et al., "The
 // Llama 3 herd of models", 2024), and gives the gradients of other ranks' keys and values back.
 //
-//   engine.step({take_pieces(batch, split)}, input);                          // every rank of the group, the same batch
+//   engine.step({take_pieces(batch, split)}, input);   // the same batch on every rank of the group
 //   WholeKeys all = context.gather(qkv, heads, whole, by_rank);
 //   ... attention_backward(..., all, d_whole) ...
 //   context.sum(d_qkv, d_whole, heads, by_rank);
@@ -28,8 +28,8 @@ class ContextParallel {
 
   [[nodiscard]] const ContextSplit& split() const { return split_; }
 
-  // Keys and values of whole sequences, from qkv [samples, length, ...] of every rank. They are in `whole`; `by_rank` is
-  // overwritten. Each has space for ranks * samples * length * 2 * kv_heads * head_width elements.
+  // Keys and values of whole sequences, from qkv [samples, length, ...] of every rank. They are in `whole`; `by_rank`
+  // is overwritten. Each has space for ranks * samples * length * 2 * kv_heads * head_width elements.
   [[nodiscard]] internal::WholeKeys gather(const at::Tensor& qkv, const internal::Heads&, const at::Tensor& whole,
                                            const at::Tensor& by_rank) const;
   // k and v of d_qkv = the sum over ranks, in rank order, of what d_whole [samples, ranks * length, ...] has for this

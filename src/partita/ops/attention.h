@@ -8,8 +8,8 @@
 // drops probabilities after the softmax; its element index is (head * length + query) * length + key, where the first
 // head of the operand is head dropout.first_head of the model. On the CPU, a group of heads with its key/value heads
 // gives bit for bit what these heads give among all; cuda/attention.h says what holds on a device.
-// Context parallelism: qkv, out, log_sum and first_keys have `length` positions of each sample, those of a rank's pieces,
-// and WholeKeys the keys and values of all positions, to which `first_keys` and the element index above refer.
+// Context parallelism: qkv, out, log_sum and first_keys have `length` positions of each sample, those of a rank's
+// pieces, and WholeKeys the keys and values of all positions, to which `first_keys` and the element index above refer.
 // Each thread needs workspace for a few times 64 x length scores, reused between calls. fp16, and bf16 on CPUs without
 // AVX-512, are widened to fp32 as a whole.
 #pragma once
@@ -25,13 +25,14 @@ struct Heads {
 };
 
 struct WholeKeys {
-  // [samples, split.ranks * length, 2 * kv_heads * head_width]: all k heads, then all v heads. Undefined: k and v of qkv.
+  // [samples, split.ranks * length, 2 * kv_heads * head_width]: all k heads, then all v heads. Undefined: k and v of
+  // qkv.
   at::Tensor keys_values;
   ContextSplit split;
 };
 
-// first_keys [samples, length] int32, or undefined: a query at position t attends to keys first_keys .. t, so that documents
-// packed into one sample do not see each other; fully masked key blocks are skipped. 0 <= first_keys <= t,
+// first_keys [samples, length] int32, or undefined: a query at position t attends to keys first_keys .. t, so that
+// documents packed into one sample do not see each other; fully masked key blocks are skipped. 0 <= first_keys <= t,
 // nondecreasing along a sample.
 void attention_forward(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads, const Dropout&,
                        at::Tensor first_keys = {}, const WholeKeys& = {});

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "partita/base/error.h"
+#include "partita/pipeline/schedules.h"
 
 namespace partita::internal {
 namespace {
@@ -49,6 +50,13 @@ ActionList cap_open_weights(std::span<const PipelineAction> list, int most) {
     out.push_back(action);
   }
   return out;
+}
+
+ActionLists capped_actions(const PipelineShape& shape, int most) {
+  ActionLists lists = pipeline_actions(shape);
+  if (most >= 0)
+    for (ActionList& list : lists) list = cap_open_weights(list, most);
+  return lists;
 }
 
 }  // namespace partita::internal

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "partita/pipeline/action.h"
+#include "partita/pipeline/shape.h"
 
 namespace partita::internal {
 
@@ -18,5 +19,8 @@ namespace partita::internal {
 // Those of a chunk keep their order. 0: input and weight gradients become whole backwards. Still a list that
 // check_actions accepts, together with those of other ranks. Error: negative `most`.
 [[nodiscard]] ActionList cap_open_weights(std::span<const PipelineAction>, int most);
+
+// pipeline_actions of the shape, each rank's list with at most `most`; -1: as many as the schedule has.
+[[nodiscard]] ActionLists capped_actions(const PipelineShape&, int most);
 
 }  // namespace partita::internal

@@ -29,13 +29,15 @@ struct BatchSizes {
 
 class BatchLoader {
  public:
-  // rank, ranks: data-parallel. Error: global_batch is not a multiple of micro_batch x ranks; names the nearest that are.
+  // rank, ranks: data-parallel. Error: global_batch is not a multiple of micro_batch x ranks; names the nearest that
+  // are.
   BatchLoader(std::shared_ptr<const SampleSource>, BatchSizes, int rank, int ranks);
   BatchLoader(std::shared_ptr<const SampleSource> samples, BatchSizes sizes, const Communicator& data)
       : BatchLoader(std::move(samples), sizes, data.rank(), data.size()) {}
 
   // This rank's micro-batches of the step that begins after `consumed_samples` samples: the same samples per step on
-  // any number of ranks, of which each takes its pieces. Views of buffers that the next call overwrites. Error: beyond the end of the source.
+  // any number of ranks, of which each takes its pieces. Views of buffers that the next call overwrites. Error: beyond
+  // the end of the source.
   [[nodiscard]] std::vector<Batch> read(int64_t consumed_samples);
 
   [[nodiscard]] int micro_batches() const { return static_cast<int>(buffers_.size()); }  // per step, on this rank

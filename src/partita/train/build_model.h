@@ -19,9 +19,9 @@ struct ModelBuild {
 };
 
 // An engine that trains the model with initial weights of options.seed, or infers where options.training is false, at
-// ZeRO stage 0 to 3 over mesh.data_context(). It computes on mesh.device(); options.device and options.width are taken from the
-// mesh and the model. The mesh outlives the engine; all ranks call it together. Errors: those of validate(ModelConfig),
-// make_zero and Engine; a mesh with pipeline parallelism, which is not built.
+// ZeRO stage 0 to 3 over mesh.data_context(). It computes on mesh.device(); options.device and options.width are taken
+// from the mesh and the model. The mesh outlives the engine; all ranks call it together. Errors: those of
+// validate(ModelConfig), make_zero and Engine; a mesh with pipeline parallelism, which is not built.
 [[nodiscard]] std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&, int zero_stage, EngineOptions,
                                                   const ModelBuild& = {});
 std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, EngineOptions,

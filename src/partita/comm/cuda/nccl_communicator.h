@@ -12,7 +12,7 @@
 // data as a reduce-scatter: NCCL's sums round half precision at every hop, in an order that depends on the ring.
 //
 // Between GPUs of one host, exchange with shared memory, and messages for which there is room, are made by copy engines
-// (comm/cuda/peer_memory.h), which take nothing from the kernels beside them.
+// (comm/cuda/peer_memory.h), which take no multiprocessors from kernels.
 //
 // Other messages are deferred until one of their events is waited for or another collective is called, and then
 // posted as one NCCL group, so that two ranks that both send first do not deadlock.

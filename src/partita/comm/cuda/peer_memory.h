@@ -1,5 +1,5 @@
 // Device memory into which the ranks of a group on one host write directly, by the copy engines of their GPUs. NCCL's
-// kernels need multiprocessors, which a large matmul occupies until its end; copies run beside it.
+// kernels need multiprocessors, which a large matmul occupies until its end; copies do not wait for it.
 //
 //   std::unique_ptr<PeerMemory> memory = PeerMemory::create(host, bytes);     // null: not possible here
 //   memory->exchange(offset, row_bytes, sent, stream);                        // as Communicator::exchange

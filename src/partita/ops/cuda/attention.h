@@ -5,8 +5,8 @@
 // widths up to 256.
 //
 // Dropout: the plain kernels drop the same elements as the CPU. cuDNN uses its own Philox over the elements of the
-// call, seeded from (seed, step, site, first head, first position, first sample): the same mask in recomputation, but a different one
-// if samples, sequences or heads are divided differently among ranks and micro-batches.
+// call, seeded from (seed, step, site, first head, first position, first sample): the same mask in recomputation, but a
+// different one if samples, sequences or heads are divided differently among ranks and micro-batches.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -45,8 +45,8 @@ struct CudnnPlan {
 
 // Bytes of workspace, or -1 if cuDNN has no plan. Cached.
 [[nodiscard]] int64_t cudnn_workspace(const CudnnPlan&);
-// Runs a plan for which cudnn_workspace() is not -1. Where gradient_keys is less than `whole`, the gradients of keys and
-// values are added to those in d_keys_values.
+// Runs a plan for which cudnn_workspace() is not -1. Where gradient_keys is less than `whole`, the gradients of keys
+// and values are added to those in d_keys_values.
 void run_cudnn(const CudnnPlan&, const AttentionProblem&, const QueryRun&);
 
 // Writes cuDNN's seed and offset of a dropout mask, two int64 on the device.
