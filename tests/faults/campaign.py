@@ -214,10 +214,15 @@ class Campaign:
                 # Of a program that the user started and that was killed itself the shell says so.
                 if not said and not whole and layout != "alone" and any(codes) and codes != [-signal.SIGKILL]:
                     self.fault(f"kill {layout}: a silent end, {codes}")
-                # The others name it.
+                # The others name it, unless they had finished when it was killed.
                 rank = next((r for r, process in enumerate(processes) if process.pid == ended), None)
-                if layout in ("sockets", "mesh") and rank is not None and any(codes) and f"rank {rank}" not in said:
-                    self.fault(f"kill {layout}: rank {rank} is not named: {codes}, {said}")
+                others = [code for r, code in enumerate(codes) if r != rank]
+                if layout in ("sockets", "mesh") and rank is not None and any(codes):
+                    named = rf"rank {rank}\b|did not connect in time: [\d, ]*\b{rank}\b"
+                    if any(others) and not re.search(named, said):
+                        self.fault(f"kill {layout}: rank {rank} is not named: {codes}, {said}")
+                    if not any(others) and "Finished step" not in said:
+                        self.fault(f"kill {layout}: rank {rank} was killed, the others ended early: {codes}, {said}")
             self.check(f"kill {layout}", layout, run, steps)
 
     @staticmethod
