@@ -1,8 +1,10 @@
 // Rewriting of command lines for CLI11, and errors on invalid ones: on a small program, in this process.
 #include "cli/command_line.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <random>
 

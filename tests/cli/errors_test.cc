@@ -1,7 +1,11 @@
 // Every error is a single line with exit code 1 (2 for wrong usage), and nothing is overwritten or lost.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 
+#include <sstream>
+
+#include "partita/base/file.h"
 #include "tests/cli/small_run.h"
 
 namespace partita::internal::test {

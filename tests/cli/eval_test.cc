@@ -1,10 +1,12 @@
 // partita eval and generate on a run: the results match the run's own, for any batch size and number of ranks.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "partita/base/file.h"
 #include "tests/cli/small_run.h"
 
 namespace partita::internal::test {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 
+#include "partita/base/file.h"
 #include "tests/cli/small_run.h"
 #include "tests/cli/tutorial.h"
 

@@ -1,4 +1,5 @@
 // Import and export of foreign model folders with the program: what an export preserves, and error messages.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -6,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 

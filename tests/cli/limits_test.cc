@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include "partita/base/file.h"
 #include "tests/cli/small_run.h"
 
 namespace partita::internal::test {

@@ -1,6 +1,9 @@
 // Trains all kinds of models, precisions, adapters and frozen parameters through the command line.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
@@ -35,7 +38,7 @@ TEST(Models, LlamaOnEveryLayoutIsTheSameRun) {
   const Result one = partita(train_command(1, folder / "one", kLlama));
   ASSERT_EQ(one.code, 0) << one.error;
   const auto lines = metrics(folder / "one");
-  EXPECT_LT(lines.back().at("loss").get<double>() + 0.3, lines.front().at("loss").get<double>());
+  EXPECT_LT(lines.back().at("loss") + 0.3, lines.front().at("loss"));
   for (int stage : {1, 3}) {
     const fs::path run = folder / std::to_string(stage);
     const Options options = {"--parallel.zero_stage=" + std::to_string(stage), "--memory.recompute=full",
@@ -54,14 +57,14 @@ TEST(Models, Fp16SkipsStepsUntilItsScaleFits) {
   const Result r = partita(train_command(2, folder / "run", options));
   ASSERT_EQ(r.code, 0) << r.error;
   const auto lines = metrics(folder / "run");
-  const int64_t skipped = lines.back().at("skipped_steps");
+  const auto skipped = static_cast<int64_t>(lines.back().at("skipped_steps"));
   EXPECT_GE(skipped, 1);
   EXPECT_LE(skipped, 8);
   EXPECT_EQ(lines[0].at("skipped_steps"), 1);
   EXPECT_EQ(lines[0].at("loss_scale"), 8388608);
   EXPECT_EQ(lines[0].at("lr"), lines[static_cast<size_t>(skipped)].at("lr"));  // the first update's
   EXPECT_GT(lines[static_cast<size_t>(skipped) + 1].at("lr"), lines[0].at("lr"));
-  EXPECT_LT(lines.back().at("loss").get<double>() + 0.2, lines[0].at("loss").get<double>());
+  EXPECT_LT(lines.back().at("loss") + 0.2, lines[0].at("loss"));
   EXPECT_THAT(r.error, HasSubstr("at loss scale 16777216, nothing was updated"));
   EXPECT_THAT(r.output, HasSubstr("loss scale: 8388608.0 |"));
 
@@ -88,7 +91,7 @@ TEST(Models, AdaptersAreTrainedBesideAFrozenModel) {
     EXPECT_THAT(one.output, HasSubstr("Number of trained parameters = "));
     const auto lines = metrics(folder / "one"), of_base = metrics(base);
     // It begins where the base ended.
-    EXPECT_LT(std::abs(lines[0].at("loss").get<double>() - of_base.back().at("loss").get<double>()), 0.5);
+    EXPECT_LT(std::abs(lines[0].at("loss") - of_base.back().at("loss")), 0.5);
     EXPECT_EQ(fingerprint(base), before);
 
     for (int stage : {0, 1, 2, 3}) {
@@ -132,8 +135,7 @@ TEST(Models, AdaptersOfAnotherRunAreTrainedOn) {
   EXPECT_THAT(config.output, HasSubstr("alpha = 32"));
   const Result r = partita(train_command(1, second, on));
   ASSERT_EQ(r.code, 0) << r.error;
-  EXPECT_LT(std::abs(metrics(second)[0].at("loss").get<double>() - metrics(first).back().at("loss").get<double>()),
-            0.5);
+  EXPECT_LT(std::abs(metrics(second)[0].at("loss") - metrics(first).back().at("loss")), 0.5);
 
   const fs::path taken = fs::canonical(base) / "checkpoints/step-00000012";
   for (const fs::path& run : {first, second}) {

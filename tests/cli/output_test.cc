@@ -1,6 +1,8 @@
 // For every command, lost output is a single-sentence error with exit code 1.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "partita/base/file.h"
 #include "tests/cli/small_run.h"
 
 namespace partita::internal::test {

@@ -1,5 +1,6 @@
 // Tensor, context and pipeline parallelism in whole runs: the same run on every layout, checkpoints that any layout
 // continues, and errors.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -80,6 +81,34 @@ TEST(ContextParallelRuns, AreTheSameOnEveryLayout) {
       ASSERT_EQ(r.code, 0) << r.error;
       expect_same_run(run, one, 1e-4);
     }
+  }
+}
+
+// Messages that leave up to half a millisecond late, and poison in what is free, change no bit.
+TEST(LateMessages, ChangeNoBit) {
+  const TemporaryDirectory folder;
+  int number = 0;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"3", "--parallel.zero_stage=3"},
+        {"4", "--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.schedule=zbv", "--memory.recompute=full",
+         "--model.layers=4"},
+        {"4", "--parallel.context=2", "--parallel.tensor=2", "--parallel.sequence=true"},
+        {"4", "--parallel.pipeline=2", "--parallel.schedule=interleaved", "--parallel.zero_stage=2",
+         "--model.layers=4"}}) {
+    std::vector<std::string> options(layout.begin() + 1, layout.end());
+    options.insert(options.end(), {"--train.steps=4", "--train.micro_batch=1", "--checkpoint.every=2"});
+    const std::filesystem::path plain = folder / fmt::format("{}-plain", ++number),
+                                late = folder / fmt::format("{}-late", number);
+    const Result on_time = partita(train_command(std::stoi(layout[0]), plain, options));
+    ASSERT_EQ(on_time.code, 0) << on_time.error;
+    options.insert(options.end(), {"--debug.delay_streams=500", "--debug.poison=true"});
+    const Result r = partita(train_command(std::stoi(layout[0]), late, options));
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_EQ(metrics(late), metrics(plain)) << layout[1];
+    const auto manifest = [](const std::filesystem::path& run) {
+      return read_file(run / "checkpoints" / "step-00000004" / "manifest.json");
+    };
+    EXPECT_EQ(manifest(late), manifest(plain)) << layout[1];
   }
 }
 

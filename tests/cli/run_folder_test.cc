@@ -1,10 +1,14 @@
 // A run folder: only one process writes to it, a new start resumes where the last one stopped, and existing data is
 // never lost.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <csignal>
+#include <thread>
 
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
@@ -69,7 +73,7 @@ TEST(RunFolder, ASecondStartIsRefused) {
     EXPECT_EQ(process.end(seconds(30)).code, 75);
     const auto lines = metrics(first);
     EXPECT_TRUE(fs::exists(first / "checkpoints" / fmt::format("step-{:08d}", lines.size())));
-    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i].at("step"), i + 1);
+    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i].at("step"), static_cast<double>(i + 1));
     EXPECT_FALSE(fs::exists(first / "run.lock"));
   }
 }

@@ -1,6 +1,7 @@
 // Runs the commands of docs/running.md in order.
 #include <gmock/gmock.h>
 
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/tutorial.h"
 

@@ -1,4 +1,5 @@
 // Host threads as seen by users: their number, and how they wait.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

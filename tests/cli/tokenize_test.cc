@@ -2,6 +2,10 @@
 // after they are killed.
 #include <gmock/gmock.h>
 
+#include <csignal>
+#include <cstdlib>
+
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 #include "tests/cli/tutorial.h"

@@ -1,6 +1,12 @@
 // Training from the command line: run, resume, stop, change of parallel layout.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "partita/base/file.h"
 #include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
@@ -30,7 +36,7 @@ TEST(Train, WritesARunAndLearns) {
   const auto lines = metrics(run);
   ASSERT_EQ(lines.size(), 12U);
   EXPECT_NEAR(lines.front().at("loss"), std::log(300.0), 0.3);
-  EXPECT_LT(lines.back().at("loss").get<double>() + 0.3, lines.front().at("loss").get<double>());
+  EXPECT_LT(lines.back().at("loss") + 0.3, lines.front().at("loss"));
   EXPECT_EQ(lines.back().at("consumed_samples"), 144);
   for (const char* file : {"config.toml", "versions.json", "tokenizer.json", "validation.jsonl"})
     EXPECT_TRUE(fs::exists(run / file)) << file;
@@ -234,9 +240,9 @@ TEST(Train, ScheduleInSamplesFollowsTheBatch) {
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_EQ(lines[4].at("consumed_samples"), 36);
   // Constant minus one step of 6 or 12 samples behind the warmup's line: the rate is proportional to the samples.
-  const double unit = lines[0].at("lr").get<double>() / 6;
-  EXPECT_NEAR(lines[3].at("lr").get<double>() / 24, unit, 1e-9);
-  EXPECT_NEAR(lines[4].at("lr").get<double>() / 36, unit, 1e-9);
+  const double unit = lines[0].at("lr") / 6;
+  EXPECT_NEAR(lines[3].at("lr") / 24, unit, 1e-9);
+  EXPECT_NEAR(lines[4].at("lr") / 36, unit, 1e-9);
 }
 
 }  // namespace

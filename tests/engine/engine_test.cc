@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "partita/base/error.h"
 #include "partita/comm/world.h"
 #include "partita/engine/initial_weights.h"
+#include "partita/ops/cross_entropy.h"
 #include "tests/engine/small_model.h"
 
 namespace partita::internal {

@@ -8,6 +8,7 @@
 #include "partita/comm/world.h"
 #include "partita/engine/engine.h"
 #include "partita/nn/linear.h"
+#include "partita/ops/cross_entropy.h"
 #include "tests/engine/small_model.h"
 
 namespace partita::internal {

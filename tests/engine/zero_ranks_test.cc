@@ -5,6 +5,7 @@
 #include <map>
 
 #include "partita/comm/recording.h"
+#include "partita/engine/initial_weights.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita::internal {
