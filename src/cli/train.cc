@@ -33,7 +33,8 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
   outlive_readers();
   TrainOutcome outcome;
   {
-    World world = World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds)});
+    World world = World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds),
+                                  .delay = std::chrono::microseconds(config.debug.delay_streams)});
     validate(config, world.size());
     outcome = train(config, world);
   }

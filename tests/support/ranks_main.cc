@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -55,7 +56,9 @@ bool on_any_rank(bool here) {
 
 int run(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  world = World::connect({.timeout = std::chrono::seconds(60)});
+  const char* delay = std::getenv("PARTITA_TEST_DELAY");  // microseconds: messages leave late by up to this
+  world = World::connect({.timeout = std::chrono::seconds(60),
+                          .delay = std::chrono::microseconds(delay == nullptr ? 0 : std::atoi(delay))});
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   testing::TestEventListener* printer = listeners.Release(listeners.default_result_printer());
   listeners.Append(new EarlyEnd);  // before the printer: ends of tests are told in reverse order

@@ -13,6 +13,7 @@
 #include "partita/base/error.h"
 #include "partita/base/failure.h"
 #include "partita/base/log.h"
+#include "partita/comm/delayed_transport.h"
 #include "partita/comm/launcher_watch.h"
 #include "partita/comm/mpi_transport.h"
 #include "partita/comm/mpirun_output.h"
@@ -71,6 +72,8 @@ World World::connect(const Options& options) {
   if (transport->rank() != launch.rank || transport->size() != launch.size)
     fail("the launcher says rank {} of {}, the connection rank {} of {}: is another MPI library's mpirun on PATH?",
          launch.rank, launch.size, transport->rank(), transport->size());
+  if (options.delay.count() > 0)
+    transport = make_delayed_transport(std::move(transport), options.delay, static_cast<uint64_t>(launch.rank));
   implementation->operations = std::make_shared<Operations>(std::move(transport), options.timeout);
   implementation->groups_with.resize(static_cast<size_t>(launch.size));
   implementation->exceptions = std::uncaught_exceptions();

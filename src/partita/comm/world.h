@@ -24,6 +24,8 @@ class World {
   struct Options {
     std::chrono::milliseconds timeout{
         600'000};  // a collective that takes longer ends the job and names the missing ranks
+    // Messages leave late, at random, by up to this: what does not wait for them shows. 0: at once.
+    std::chrono::microseconds delay{0};
   };
   // Called once by every process of the job. Errors: launcher variables are incomplete; a peer does not connect in
   // time.

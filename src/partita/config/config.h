@@ -191,7 +191,7 @@ struct RunConfig {
 
 struct DebugConfig {
   bool poison = false;          // fill released weight slots and fresh gradient buffers with NaN
-  int64_t delay_streams = 0;    // maximum random delay of streams, in microseconds; 0: off
+  int64_t delay_streams = 0;    // maximum random delay of streams and of CPUs' messages, in microseconds; 0: off
   bool self_check = true;       // check collectives against known answers at startup
   bool check_messages = false;  // stamp messages between pipeline stages, and compare the stamps
   bool check_memory = true;     // refuse to start a run that does not fit into free memory
