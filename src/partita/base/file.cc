@@ -182,15 +182,21 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   for (int attempt = 0; !file_; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-    file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!file_ && errno != EEXIST) fail("cannot write {}: {}", path_.string(), io_reason(errno));
+    int error = 0;
+    create_removable(temporary_, [&] {
+      file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      error = errno;
+      return static_cast<bool>(file_);
+    });
+    if (!file_ && error != EEXIST) fail("cannot write {}: {}", path_.string(), io_reason(error));
     // The lock shows that the writer is alive. A cleanup may have removed the file before it was locked; without lock
     // support, nothing is ever cleaned up.
     if (file_ &&
-        (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !is_still_at(file_, temporary_)))
+        (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 ? errno == EWOULDBLOCK : !is_still_at(file_, temporary_))) {
+      drop_removal(temporary_);
       file_ = {};
+    }
   }
-  add_removal(temporary_);
 }
 
 FileLock::FileLock(fs::path path) : path_(std::move(path)) {

@@ -51,6 +51,12 @@ void add_removal(const fs::path& path) {
   all.paths.insert(fs::absolute(path));
 }
 
+void create_removable(const fs::path& path, const std::function<bool()>& create) {
+  Removals& all = removals();
+  const std::lock_guard lock(all.mutex);
+  if (create()) all.paths.insert(fs::absolute(path));
+}
+
 void drop_removal(const fs::path& path) {
   Removals& all = removals();
   const std::lock_guard lock(all.mutex);
