@@ -40,6 +40,15 @@ extern const double tokens_per_second;
 
 [[nodiscard]] std::string sample(int64_t step);
 
+struct Item {
+  [[nodiscard]] std::string key() const;
+  [[nodiscard]] at::Tensor value() const;
+};
+extern struct Module {  // as a torch::nn::Module, without its headers
+  [[nodiscard]] std::vector<Item> named_parameters() const;
+  [[nodiscard]] at::Tensor loss(int64_t step);
+} module;
+
 class Sampler : public Hook {
   [[nodiscard]] int priority() const override { return 50; }
 };

@@ -45,6 +45,10 @@ mpirun -n 2 build/own_block 2>said || fail "own_block: $(<said)"
 awk -v a="$(loss 10 said)" -v b="$(loss 50 said)" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' ||
   fail "own_block: loss $(loss 10 said) at step 10, $(loss 50 said) at step 50: expected less than half"
 
+mpirun -n 2 build/zero_optimizer 2>said || fail "zero_optimizer: $(<said)"
+awk -v a="$(loss 0 said)" -v b="$(loss 300 said)" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' ||
+  fail "zero_optimizer: loss $(loss 0 said) at step 0, $(loss 300 said) at step 300: expected less than half"
+
 cat >run.toml <<'TOML'
 [model]
 layers = 1

@@ -191,6 +191,11 @@ void GradientStore::finish() {
       compute_.wait(zero_.ends->all_reduce(units_[u].slice, Reduce::sum, compute_));
 }
 
+void GradientStore::drop() {
+  for (Slot& s : slots_) finish_reduction(s);
+  for (UnitGradient& unit : units_) unit.acquired = unit.has_partial_sum = false;
+}
+
 void GradientStore::sum_of_squares(at::Tensor out) const {
   if (zero_.replica->rank() != 0) return;
   if (offload_) return offload_->add_squares(out);

@@ -46,6 +46,8 @@ class GradientStore {
   [[nodiscard]] std::unique_ptr<Grads> open(int block);
   void close(int block, bool last_micro_batch);
   void finish();
+  // Forgets what was written and reduced since the last finish, waiting for what is on its way.
+  void drop();
 
   // This rank's slice of the gradient summed over all ranks and micro-batches. Valid from finish until the next open,
   // or until memory that was passed in is reused. Undefined for frozen units.

@@ -1,0 +1,38 @@
+#include "partita/module/parameter_units.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace partita::internal {
+
+UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const UnitOptions& options, int64_t elements) {
+  UnitPlan plan;
+  std::vector<ParameterSpec> members;
+  int64_t count = 0;
+  const auto add = [&] {
+    if (members.empty()) return;
+    const int unit = static_cast<int>(plan.units.size());
+    plan.units.push_back({.name = fmt::format("unit {}", unit),
+                          .layout = make_layout(std::exchange(members, {}), options.ranks),
+                          .weight = options.weight,
+                          .gradient = options.matrix_gradient,
+                          .gradient_sum = options.matrix_gradient_sum,
+                          .pool = BufferPool::layers});
+    plan.units_of_block.push_back({unit});
+    plan.first_block.push_back(unit);
+    plan.last_block.push_back(unit);
+    std::vector<Placement>& block = plan.blocks.emplace_back();
+    for (int p = 0; p < static_cast<int>(plan.units.back().layout.parameters.size()); ++p) block.push_back({unit, p});
+    count = 0;
+  };
+  for (const ParameterSpec& p : parameters) {
+    members.push_back(p);
+    count += p.count();
+    if (count >= elements) add();
+  }
+  add();
+  return plan;
+}
+
+}  // namespace partita::internal

@@ -1,0 +1,104 @@
+// ZeRO for any torch::nn::Module: data-parallel training in which the ranks share the optimizer's states, and gradients
+// from stage 2 on.
+//
+//   // module: a torch::nn::Module, the same on every rank
+//   ZeroOptimizer optimizer(named(module), mesh, {.stage = 2, .learning_rate = 1e-3});
+//   for (int64_t step = 0; step < steps; ++step) {
+//     at::Tensor loss = module.loss(step);              // of this rank's samples
+//     loss.backward();                                  // reduces gradients while it runs
+//     const ZeroStep r = optimizer.step();              // clips, updates, and gives all ranks the weights
+//   }
+//
+// Stages 0 (plain data parallelism), 1 and 2 (shard/sharding.h). Weights begin as rank 0 has them. Gradients are
+// averaged over the ranks. They belong to the optimizer as soon as they are computed: a parameter's grad() is undefined
+// after backward, nothing may be done to it, and zero_grad has nothing to do.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/base/dtype.h"
+#include "partita/comm/mesh.h"
+#include "partita/optim/optimizer_options.h"
+
+namespace partita {
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Of a torch::nn::Module, in the order of registration.
+template <class Module>
+[[nodiscard]] std::vector<NamedParameter> named(const Module& module) {
+  std::vector<NamedParameter> all;
+  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
+  return all;
+}
+
+// Parameters with the same hyperparameters.
+struct ParameterGroup {
+  std::vector<NamedParameter> parameters;
+  OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};  // the defaults of torch::optim::AdamW
+  double learning_rate = 1e-3;
+};
+
+struct ZeroOptimizerOptions {
+  int stage = 1;  // 0 to 2
+  OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};
+  double learning_rate = 1e-3;
+  double max_norm = 1;  // gradients with a larger norm, over all parameters and ranks, are scaled to it; 0: never
+  // Backward passes of a step whose gradients are added. With stages 0 and 1 only the last one communicates. A step may
+  // have fewer.
+  int micro_batches = 1;
+  DType optimizer_dtype = DType::fp32;  // of master weights and states; or that of the parameters
+  bool overlap = true;                  // reduce gradients while backward goes on
+  int64_t unit_elements = 30'000'000;   // parameters are reduced in units of about this many elements
+};
+
+struct ZeroStep {
+  double grad_norm = 0;  // of the averaged gradient, before clipping
+  bool skipped = false;  // it was not finite: nothing changed
+};
+
+class ZeroOptimizer {
+ public:
+  // Collective; the mesh, whose ranks are all data parallel, must outlive this object. Parameters that occur twice are trained once; those that do not
+  // require a gradient are not, but begin as rank 0 has them, too. The parameters' storage moves into the optimizer's: create it when the model has
+  // its final device and dtype. Errors, with the parameter's name: a dtype other than fp32, bf16 and fp16; a device
+  // other than the mesh's; parameters that share memory; a parameter of another ZeroOptimizer; ranks whose parameters differ.
+  ZeroOptimizer(std::vector<NamedParameter>, const Mesh&, const ZeroOptimizerOptions& = {});
+  // Each group has hyperparameters of its own instead of those of the options.
+  ZeroOptimizer(std::vector<ParameterGroup>, const Mesh&, const ZeroOptimizerOptions& = {});
+  ~ZeroOptimizer();
+  ZeroOptimizer(const ZeroOptimizer&) = delete;
+  ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
+
+  // One update from the gradients of the backward passes since the last one. Collective. Errors: no backward pass; a
+  // parameter was moved, or has a gradient that did not come from backward.
+  ZeroStep step();
+  // The same after the closure, which computes the loss and calls backward.
+  ZeroStep step(const std::function<void()>& closure);
+  // Drops what backward passes since the last step have added. Collective.
+  void zero_grad();
+
+  void set_learning_rate(double);  // of all groups
+  void set_learning_rate(size_t group, double);
+  [[nodiscard]] double learning_rate(size_t group = 0) const;
+
+  struct Memory {  // bytes on this rank
+    int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;
+  };
+  [[nodiscard]] Memory memory() const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace partita

@@ -1,0 +1,339 @@
+// ZeroOptimizer is PyTorch's single process, at every stage and number of ranks.
+#include "partita/module/zero_optimizer.h"
+
+#include <gmock/gmock.h>
+
+#include "partita/base/error.h"
+#include "tests/module/small_module.h"
+#include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
+
+namespace partita::internal {
+namespace {
+
+using test::small_loss;
+using test::small_samples;
+using test::SmallModule;
+using testing::HasSubstr;
+
+constexpr int64_t kSamples = 3;      // of a rank and a pass
+constexpr int64_t kUnit = 100;       // elements: several units
+constexpr double kTolerance = 2e-6;  // relative to the largest of a parameter, after up to ten steps
+
+// All ranks, data parallel.
+const Mesh& mesh() {
+  static auto* all = new Mesh(test_world());  // as long as the world
+  return *all;
+}
+
+struct Kind {
+  std::string name;
+  OptimizerOptions ours;
+  double learning_rate;
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)> torchs;
+};
+
+std::vector<Kind> kinds() {
+  return {{"adamw",
+           {.beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1},
+           1e-2,
+           [](const auto& p) {
+             return std::make_unique<torch::optim::AdamW>(
+                 p, torch::optim::AdamWOptions(1e-2).betas({0.8, 0.95}).weight_decay(0.1));
+           }},
+          {"sgd", {.kind = OptimizerKind::sgd, .momentum = 0.9, .weight_decay = 0.01}, 2e-3, [](const auto& p) {
+             return std::make_unique<torch::optim::SGD>(
+                 p, torch::optim::SGDOptions(2e-3).momentum(0.9).weight_decay(0.01));
+           }}};
+}
+
+std::vector<torch::Tensor> trained(SmallModule& module) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& p : module->parameters()) {
+    const auto same = [&](const torch::Tensor& other) { return other.is_same(p); };
+    if (p.requires_grad() && std::none_of(all.begin(), all.end(), same)) all.push_back(p);
+  }
+  return all;
+}
+
+struct Reference {
+  SmallModule module{1};
+  std::vector<double> norms;
+};
+
+// One process with all samples. micro_batches: of a step; accumulated as means, as users do.
+Reference reference(const Kind& kind, int micro_batches, double max_norm, int64_t steps) {
+  Reference r;
+  std::vector<torch::Tensor> parameters = trained(r.module);
+  // What has no gradient is not decayed by torch, but its gradient is zero for ours.
+  for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
+  const auto optimizer = kind.torchs(parameters);
+  const int64_t samples = kSamples * test_world().size();
+  for (int64_t step = 0; step < steps; ++step) {
+    for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
+    for (int m = 0; m < micro_batches; ++m)
+      (small_loss(r.module, small_samples((step * micro_batches + m) * samples, samples)) / micro_batches).backward();
+    double squares = 0;
+    for (const torch::Tensor& p : parameters) squares += p.grad().to(torch::kDouble).square().sum().item<double>();
+    r.norms.push_back(std::sqrt(squares));
+    if (max_norm > 0) torch::nn::utils::clip_grad_norm_(parameters, max_norm);
+    optimizer->step();
+  }
+  return r;
+}
+
+void expect_same(SmallModule& found, SmallModule& expected, double tolerance, const std::string& what) {
+  const auto all = expected->named_parameters();
+  for (const auto& item : found->named_parameters()) {
+    if (item.value().numel() == 0) continue;
+    const torch::Tensor& e = all[item.key()];
+    const double largest = e.detach().abs().max().item<double>();
+    EXPECT_LE((item.value().detach().to(torch::kFloat) - e).abs().max().item<double>(), tolerance * largest)
+        << what << ", " << item.key();
+  }
+}
+
+TEST(ZeroOptimizer, IsTheSingleProcessRun) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const Kind& kind : kinds())
+    for (const int micro_batches : {1, 3})
+      for (const double max_norm : {0.0, 0.3}) {
+        Reference expected = reference(kind, micro_batches, max_norm, 10);
+        if (max_norm > 0) {
+          EXPECT_GT(expected.norms[0], max_norm);  // clips
+        }
+        for (const int stage : {0, 1, 2})
+          for (const bool overlap : {true, false}) {
+            const std::string what = fmt::format("{}, {} passes, norm {}, stage {}, overlap {}", kind.name,
+                                                 micro_batches, max_norm, stage, overlap);
+            SmallModule module(1 + rank);  // rank 0's weights count
+            ZeroOptimizer optimizer(named(*module), mesh(),
+                                    {.stage = stage,
+                                     .optimizer = kind.ours,
+                                     .learning_rate = kind.learning_rate,
+                                     .max_norm = max_norm,
+                                     .micro_batches = micro_batches,
+                                     .overlap = overlap,
+                                     .unit_elements = kUnit});
+            for (int64_t step = 0; step < 10; ++step) {
+              optimizer.zero_grad();
+              module->zero_grad();
+              for (int m = 0; m < micro_batches; ++m) {
+                const int64_t first = ((step * micro_batches + m) * ranks + rank) * kSamples;
+                (small_loss(module, small_samples(first, kSamples)) / micro_batches).backward();
+              }
+              const ZeroStep r = optimizer.step();
+              EXPECT_FALSE(r.skipped);
+              EXPECT_NEAR(r.grad_norm, expected.norms[static_cast<size_t>(step)],
+                          kTolerance * expected.norms[static_cast<size_t>(step)])
+                  << what << ", step " << step;
+            }
+            expect_same(module, expected.module, kTolerance, what);
+          }
+      }
+}
+
+// A pass whose gradients come in another order on each rank, or not at all.
+TEST(ZeroOptimizer, RanksMayUseOtherParameters) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const int stage : {0, 1, 2}) {
+    SmallModule module(1), whole(1);
+    const auto loss = [&](SmallModule& m, int of_rank) {
+      // Even ranks use the head alone, odd ones the first layer alone.
+      const torch::Tensor x = torch::full({2, 9}, 0.1 * (of_rank + 1)), y = torch::full({2, 15}, 0.2 * (of_rank + 1));
+      return of_rank % 2 == 0 ? m->last(x).square().mean() : m->first(y).square().mean();
+    };
+    ZeroOptimizer optimizer(named(*module), mesh(),
+                            {.stage = stage, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
+    std::vector<torch::Tensor> parameters = trained(whole);
+    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
+    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.01));
+    for (int step = 0; step < 4; ++step) {
+      loss(module, rank).backward();
+      optimizer.step();
+      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
+      for (int r = 0; r < ranks; ++r) (loss(whole, r) / ranks).backward();
+      expected.step();
+    }
+    expect_same(module, whole, kTolerance, fmt::format("stage {}", stage));
+  }
+}
+
+TEST(ZeroOptimizer, AStepMayHaveFewerPassesAndPassesMayBeDropped) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const int stage : {0, 1, 2}) {
+    SmallModule module(1), whole(1);
+    ZeroOptimizer optimizer(
+        named(*module), mesh(),
+        {.stage = stage, .learning_rate = 1e-2, .max_norm = 0, .micro_batches = 4, .unit_elements = kUnit});
+    const auto pass = [&](int64_t number) {
+      small_loss(module, small_samples((number * ranks + rank) * kSamples, kSamples)).backward();
+    };
+    std::vector<torch::Tensor> parameters = trained(whole);
+    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
+    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.01));
+    for (const int passes : {4, 2, 1, 3}) {
+      pass(90);
+      pass(91);
+      optimizer.zero_grad();
+      for (int p = 0; p < passes; ++p) pass(p);
+      optimizer.step();
+      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
+      for (int p = 0; p < passes; ++p)
+        small_loss(whole, small_samples(p * ranks * kSamples, ranks * kSamples)).backward();
+      expected.step();
+    }
+    expect_same(module, whole, kTolerance, fmt::format("stage {}", stage));
+  }
+}
+
+TEST(ZeroOptimizer, GroupsHaveRatesAndDecayOfTheirOwn) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const int stage : {0, 1, 2}) {
+    SmallModule module(1), whole(1);
+    const auto is_matrix = [](const torch::Tensor& p) { return p.dim() > 1; };
+    std::vector<ParameterGroup> groups(2);
+    groups[0].optimizer.weight_decay = 0.2, groups[1].optimizer.weight_decay = 0;
+    groups[0].learning_rate = 1e-2, groups[1].learning_rate = 3e-2;
+    for (const NamedParameter& p : named(*module)) groups[is_matrix(p.tensor) ? 0 : 1].parameters.push_back(p);
+    ZeroOptimizer optimizer(groups, mesh(), {.stage = stage, .max_norm = 0, .unit_elements = kUnit});
+    std::vector<torch::Tensor> matrices, vectors;
+    for (const torch::Tensor& p : trained(whole)) {
+      p.mutable_grad() = torch::zeros_like(p);
+      (is_matrix(p) ? matrices : vectors).push_back(p);
+    }
+    torch::optim::AdamW of_matrices(matrices, torch::optim::AdamWOptions(1e-2).weight_decay(0.2)),
+        of_vectors(vectors, torch::optim::AdamWOptions(3e-2).weight_decay(0));
+    for (int64_t step = 0; step < 6; ++step) {
+      if (step == 3) {
+        optimizer.set_learning_rate(1, 1e-3);
+        static_cast<torch::optim::AdamWOptions&>(of_vectors.param_groups()[0].options()).lr(1e-3);
+      }
+      small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+      optimizer.step();
+      of_matrices.zero_grad(false), of_vectors.zero_grad(false);
+      small_loss(whole, small_samples(step * ranks * kSamples, ranks * kSamples)).backward();
+      of_matrices.step(), of_vectors.step();
+    }
+    EXPECT_EQ(optimizer.learning_rate(1), 1e-3);
+    expect_same(module, whole, kTolerance, fmt::format("stage {}", stage));
+  }
+}
+
+// bf16 parameters with fp32 master weights follow fp32; what the user writes into parameters between steps goes on.
+TEST(ZeroOptimizer, HalfPrecisionHasMasterWeights) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const int stage : {0, 1, 2}) {
+    SmallModule module(1), whole(1);
+    module->to(torch::kBFloat16);
+    ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .learning_rate = 1e-3, .max_norm = 0});
+    std::vector<torch::Tensor> parameters = trained(whole);
+    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
+    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-3).weight_decay(0.01));
+    for (int64_t step = 0; step < 20; ++step) {
+      if (step == 10) {
+        torch::NoGradGuard none;
+        module->last->weight.fill_(0.25);
+        whole->last->weight.fill_(0.25);
+      }
+      small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+      optimizer.step();
+      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
+      small_loss(whole, small_samples(step * ranks * kSamples, ranks * kSamples)).backward();
+      expected.step();
+    }
+    const torch::Tensor moved = whole->last->weight.detach() - 0.25;
+    EXPECT_GT(moved.abs().max().item<double>(), 2e-3);
+    expect_same(module, whole, 0.02, fmt::format("stage {}", stage));
+  }
+}
+
+TEST(ZeroOptimizer, WhatIsNotFiniteOnOneRankChangesNothing) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const int stage : {0, 1, 2}) {
+    SmallModule module(1);
+    ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .unit_elements = kUnit});
+    const torch::Tensor before = module->last->weight.detach().clone();
+    const torch::Tensor loss = small_loss(module, small_samples(rank, 1));
+    (rank == ranks - 1 ? loss * INFINITY : loss).backward();
+    EXPECT_TRUE(optimizer.step().skipped);
+    EXPECT_TRUE(torch::equal(module->last->weight, before));
+    small_loss(module, small_samples(rank, 1)).backward();
+    EXPECT_FALSE(optimizer.step().skipped);
+    EXPECT_FALSE(torch::equal(module->last->weight, before));
+  }
+}
+
+// ZeRO's formulas for fp32 with AdamW: weights 4P; gradients 4P, or 4P / N and two units; states 8P / N.
+TEST(ZeroOptimizer, MemoryIsDivided) {
+  const int64_t ranks = test_world().size(), unit = 4096;
+  for (const int stage : {0, 1, 2}) {
+    torch::nn::Sequential module;
+    for (int i = 0; i < 8; ++i) module->push_back(torch::nn::Linear(torch::nn::LinearOptions(64, 192).bias(false)));
+    const int64_t elements = 8 * 64 * 192, shard = stage == 0 ? 1 : ranks;
+    ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .unit_elements = unit});
+    const ZeroOptimizer::Memory m = optimizer.memory();
+    EXPECT_EQ(m.weights, 4 * elements);
+    EXPECT_EQ(m.master, 0);
+    EXPECT_EQ(m.optimizer, 8 * elements / shard);
+    const int64_t own = stage == 0 || ranks == 1 ? 0 : 4 * elements / ranks;
+    if (stage == 2)
+      EXPECT_EQ(m.gradients, 4 * elements / ranks + 2 * 4 * 64 * 192);
+    else
+      EXPECT_EQ(m.gradients, 4 * elements + own);
+  }
+}
+
+TEST(ZeroOptimizer, WrongUseIsNamed) {
+  const auto of = [](SmallModule& module, const ZeroOptimizerOptions& options = {}) {
+    return error_message([&] { ZeroOptimizer(named(*module), mesh(), options); });
+  };
+  SmallModule module(1);
+  EXPECT_THAT(of(module, {.stage = 4}), HasSubstr("stage 4, expected 0, 1 or 2"));
+  EXPECT_THAT(of(module, {.micro_batches = 0}), HasSubstr("micro_batches 0, expected at least 1"));
+  EXPECT_THAT(of(module, {.optimizer_dtype = DType::bf16}), HasSubstr("optimizer_dtype bf16"));
+  {
+    SmallModule doubles(1);
+    doubles->to(torch::kDouble);
+    EXPECT_THAT(of(doubles), HasSubstr("is Double, expected fp32, bf16 or fp16"));
+  }
+  {
+    SmallModule shared(1);
+    shared->unused.set_data(shared->last->weight.detach().flatten().narrow(0, 2, 13));
+    EXPECT_THAT(of(shared), HasSubstr("share memory"));
+  }
+  {
+    SmallModule frozen(1);
+    for (torch::Tensor& p : frozen->parameters()) p.requires_grad_(false);
+    EXPECT_THAT(of(frozen), HasSubstr("no parameter requires a gradient"));
+  }
+  ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 1});
+  EXPECT_THAT(of(module), HasSubstr("belongs to another ZeroOptimizer"));
+  EXPECT_THAT(error_message([&] { optimizer.step(); }), HasSubstr("step without a backward pass"));
+  const auto backward = [&] { small_loss(module, small_samples(0, 1)).backward(); };
+  backward();
+  EXPECT_THAT(error_message(backward), HasSubstr("a backward pass too many, expected 1"));
+  optimizer.zero_grad();
+  backward();
+  module->last->weight.mutable_grad() = torch::ones_like(module->last->weight);
+  EXPECT_THAT(error_message([&] { optimizer.step(); }),
+              HasSubstr("last.weight has a gradient that did not come from backward"));
+  optimizer.zero_grad();
+  module->last->weight.set_data(module->last->weight.detach().clone());
+  backward();
+  EXPECT_THAT(error_message([&] { optimizer.step(); }), HasSubstr("the memory of parameter last.weight was exchanged"));
+}
+
+TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {
+  SmallModule module(1);
+  { ZeroOptimizer optimizer(named(*module), mesh()); }
+  small_loss(module, small_samples(0, 1)).backward();
+  EXPECT_TRUE(module->last->weight.grad().defined());
+  ZeroOptimizer again(named(*module), mesh());
+  module->zero_grad();
+  small_loss(module, small_samples(0, 1)).backward();
+  EXPECT_FALSE(again.step().skipped);
+}
+
+}  // namespace
+}  // namespace partita::internal
