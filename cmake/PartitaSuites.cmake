@@ -1,6 +1,6 @@
 # partita_suites(TARGET PREFIX [ALONE REGEX] [PROPERTIES ...]): one ctest test "PREFIX.SUITE" for each suite of a
-# GoogleTest program, asked from the program when ctest starts. Not one for each test, as gtest_discover_tests makes them:
-# every start of a program with torch takes half a second, and what a suite sets up is set up once.
+# GoogleTest program, asked from the program when ctest starts. Not one for each test, as gtest_discover_tests makes
+# them: every start of a program with torch takes half a second, and what a suite sets up is set up once.
 # ALONE: suites whose names match run beside no others under `ctest --parallel 2`.
 set(PARTITA_ADD_SUITES ${CMAKE_CURRENT_LIST_DIR}/AddSuites.cmake)
 

@@ -56,6 +56,28 @@ std::vector<torch::Tensor> trained(SmallModule& module) {
   return all;
 }
 
+// One process that AdamW of PyTorch trains. What has no gradient is not decayed by torch, but its gradient is zero for
+// ours: it begins with one.
+class Whole {
+ public:
+  explicit Whole(double learning_rate)
+      : parameters_(trained(module)),
+        optimizer_(parameters_, torch::optim::AdamWOptions(learning_rate).weight_decay(0.01)) {
+    for (const torch::Tensor& p : parameters_) p.mutable_grad() = torch::zeros_like(p);
+  }
+  // A step with the gradients that `backward` adds.
+  void step(const std::function<void()>& backward) {
+    optimizer_.zero_grad(/*set_to_none=*/false);
+    backward();
+    optimizer_.step();
+  }
+  SmallModule module{1};
+
+ private:
+  std::vector<torch::Tensor> parameters_;
+  torch::optim::AdamW optimizer_;
+};
+
 struct Reference {
   SmallModule module{1};
   std::vector<double> norms;
@@ -137,7 +159,8 @@ TEST(ZeroOptimizer, IsTheSingleProcessRun) {
 TEST(ZeroOptimizer, RanksMayUseOtherParameters) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2}) {
-    SmallModule module(1), whole(1);
+    SmallModule module(1);
+    Whole whole(1e-2);
     const auto loss = [&](SmallModule& m, int of_rank) {
       // Even ranks use the head alone, odd ones the first layer alone.
       const torch::Tensor x = torch::full({2, 9}, 0.1 * (of_rank + 1)), y = torch::full({2, 15}, 0.2 * (of_rank + 1));
@@ -145,45 +168,40 @@ TEST(ZeroOptimizer, RanksMayUseOtherParameters) {
     };
     ZeroOptimizer optimizer(named(*module), mesh(),
                             {.stage = stage, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
-    std::vector<torch::Tensor> parameters = trained(whole);
-    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
-    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.01));
     for (int step = 0; step < 4; ++step) {
       loss(module, rank).backward();
       optimizer.step();
-      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
-      for (int r = 0; r < ranks; ++r) (loss(whole, r) / ranks).backward();
-      expected.step();
+      whole.step([&] {
+        for (int r = 0; r < ranks; ++r) (loss(whole.module, r) / ranks).backward();
+      });
     }
-    expect_same(module, whole, kTolerance, fmt::format("stage {}", stage));
+    expect_same(module, whole.module, kTolerance, fmt::format("stage {}", stage));
   }
 }
 
 TEST(ZeroOptimizer, AStepMayHaveFewerPassesAndPassesMayBeDropped) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2}) {
-    SmallModule module(1), whole(1);
+    SmallModule module(1);
+    Whole whole(1e-2);
     ZeroOptimizer optimizer(
         named(*module), mesh(),
         {.stage = stage, .learning_rate = 1e-2, .max_norm = 0, .micro_batches = 4, .unit_elements = kUnit});
     const auto pass = [&](int64_t number) {
       small_loss(module, small_samples((number * ranks + rank) * kSamples, kSamples)).backward();
     };
-    std::vector<torch::Tensor> parameters = trained(whole);
-    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
-    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.01));
     for (const int passes : {4, 2, 1, 3}) {
       pass(90);
       pass(91);
       optimizer.zero_grad();
       for (int p = 0; p < passes; ++p) pass(p);
       optimizer.step();
-      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
-      for (int p = 0; p < passes; ++p)
-        small_loss(whole, small_samples(p * ranks * kSamples, ranks * kSamples)).backward();
-      expected.step();
+      whole.step([&] {
+        for (int p = 0; p < passes; ++p)
+          small_loss(whole.module, small_samples(p * ranks * kSamples, ranks * kSamples)).backward();
+      });
     }
-    expect_same(module, whole, kTolerance, fmt::format("stage {}", stage));
+    expect_same(module, whole.module, kTolerance, fmt::format("stage {}", stage));
   }
 }
 
@@ -224,27 +242,24 @@ TEST(ZeroOptimizer, GroupsHaveRatesAndDecayOfTheirOwn) {
 TEST(ZeroOptimizer, HalfPrecisionHasMasterWeights) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2}) {
-    SmallModule module(1), whole(1);
+    SmallModule module(1);
+    Whole whole(1e-3);
     module->to(torch::kBFloat16);
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .learning_rate = 1e-3, .max_norm = 0});
-    std::vector<torch::Tensor> parameters = trained(whole);
-    for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
-    torch::optim::AdamW expected(parameters, torch::optim::AdamWOptions(1e-3).weight_decay(0.01));
     for (int64_t step = 0; step < 20; ++step) {
       if (step == 10) {
         torch::NoGradGuard none;
         module->last->weight.fill_(0.25);
-        whole->last->weight.fill_(0.25);
+        whole.module->last->weight.fill_(0.25);
       }
       small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
       optimizer.step();
-      for (const torch::Tensor& p : parameters) p.mutable_grad().zero_();
-      small_loss(whole, small_samples(step * ranks * kSamples, ranks * kSamples)).backward();
-      expected.step();
+      whole.step(
+          [&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
     }
-    const torch::Tensor moved = whole->last->weight.detach() - 0.25;
+    const torch::Tensor moved = whole.module->last->weight.detach() - 0.25;
     EXPECT_GT(moved.abs().max().item<double>(), 2e-3);
-    expect_same(module, whole, 0.02, fmt::format("stage {}", stage));
+    expect_same(module, whole.module, 0.02, fmt::format("stage {}", stage));
   }
 }
 
@@ -289,6 +304,14 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
     return error_message([&] { ZeroOptimizer(named(*module), mesh(), options); });
   };
   SmallModule module(1);
+  EXPECT_THAT(error_message([&] {
+                ZeroOptimizer(std::vector<NamedParameter>{{"w", {}}}, mesh());
+              }),
+              HasSubstr("parameter w is undefined"));
+  EXPECT_THAT(error_message([&] {
+                ZeroOptimizer(std::vector<NamedParameter>{{"w", module->scale * 2}}, mesh());
+              }),
+              HasSubstr("w is not a parameter, but the result of an operation"));
   EXPECT_THAT(of(module, {.stage = 4}), HasSubstr("stage 4, expected 0, 1 or 2"));
   EXPECT_THAT(of(module, {.micro_batches = 0}), HasSubstr("micro_batches 0, expected at least 1"));
   EXPECT_THAT(of(module, {.optimizer_dtype = DType::bf16}), HasSubstr("optimizer_dtype bf16"));
@@ -322,6 +345,32 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
   module->last->weight.set_data(module->last->weight.detach().clone());
   backward();
   EXPECT_THAT(error_message([&] { optimizer.step(); }), HasSubstr("the memory of parameter last.weight was exchanged"));
+}
+
+TEST(ZeroOptimizer, SparseGradientsAreNamed) {
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(7, 3).sparse(true));
+  const ZeroOptimizer optimizer(named(*table), mesh());
+  const torch::Tensor ids = torch::arange(4);
+  EXPECT_THAT(error_message([&] { table(ids).sum().backward(); }),
+              HasSubstr("a gradient of parameter weight is sparse"));
+}
+
+// Also of frozen parameters, which are sent, too.
+TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
+  const int ranks = test_world().size();
+  if (ranks == 1) GTEST_SKIP() << "needs two ranks";
+  const bool is_last = test_world().rank() == ranks - 1;
+  for (const bool frozen : {false, true}) {
+    torch::nn::Sequential model(torch::nn::Linear(4, 2), torch::nn::Linear(2, is_last ? 3 : 2));
+    if (frozen)
+      for (torch::Tensor& p : model[1]->parameters()) p.requires_grad_(false);
+    EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*model), mesh()); }),
+                HasSubstr(fmt::format("the parameters of rank {} are not those of rank 0", ranks - 1)));
+  }
+  SmallModule module(1);
+  const Mesh tensor(test_world(), {.tensor = ranks});
+  EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), tensor); }),
+              HasSubstr("expected data parallelism alone"));
 }
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {

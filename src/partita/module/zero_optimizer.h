@@ -11,42 +11,19 @@
 //
 // Stages 0 (plain data parallelism), 1 and 2 (shard/sharding.h). Weights begin as rank 0 has them. Gradients are
 // averaged over the ranks. They belong to the optimizer as soon as they are computed: a parameter's grad() is undefined
-// after backward, nothing may be done to it, and zero_grad has nothing to do.
+// after backward, and nothing may be done to it. After a step they are gone; zero_grad is not needed.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "partita/base/dtype.h"
 #include "partita/comm/mesh.h"
+#include "partita/module/parameter_group.h"
 #include "partita/optim/optimizer_options.h"
 
 namespace partita {
-
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
-};
-
-// Of a torch::nn::Module, in the order of registration.
-template <class Module>
-[[nodiscard]] std::vector<NamedParameter> named(const Module& module) {
-  std::vector<NamedParameter> all;
-  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
-  return all;
-}
-
-// Parameters with the same hyperparameters.
-struct ParameterGroup {
-  std::vector<NamedParameter> parameters;
-  OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};  // the defaults of torch::optim::AdamW
-  double learning_rate = 1e-3;
-};
 
 struct ZeroOptimizerOptions {
   int stage = 1;  // 0 to 2

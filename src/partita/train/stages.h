@@ -13,7 +13,7 @@
 
 namespace partita::internal {
 
-// Modelled time of each block, in layers: the head takes as much as the layers with its FLOPs, the embedding nothing.
+// Modeled time of each block, in layers: the head takes as much as the layers with its FLOPs, the embedding nothing.
 [[nodiscard]] std::vector<double> block_times(const Config&);
 
 // Stages of about equal modeled time. Error: fewer blocks than stages.

@@ -1,0 +1,32 @@
+// Parameters of a user's module, by name and by hyperparameters.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "partita/optim/optimizer_options.h"
+
+namespace partita {
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Of a torch::nn::Module, in the order of registration.
+template <class Module>
+[[nodiscard]] std::vector<NamedParameter> named(const Module& module) {
+  std::vector<NamedParameter> all;
+  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
+  return all;
+}
+
+// Parameters with the same hyperparameters.
+struct ParameterGroup {
+  std::vector<NamedParameter> parameters;
+  OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};  // the defaults of torch::optim::AdamW
+  double learning_rate = 1e-3;
+};
+
+}  // namespace partita

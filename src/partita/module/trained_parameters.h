@@ -1,0 +1,21 @@
+// Which of the parameters that a user hands over are trained, and whether they can be.
+#pragma once
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "partita/comm/communicator.h"
+#include "partita/module/parameter_group.h"
+
+namespace partita::internal {
+
+// Leaves in the groups what is trained, each parameter once, and returns those that require no gradient. Errors, with
+// the parameter's name: undefined; on another device; not a leaf; a dtype other than fp32, bf16 and fp16; owned by
+// another optimizer; memory that it shares with another one; nothing is trained.
+std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>&, c10::Device);
+
+// Collective. Error, with a rank: its parameters are not those of rank 0, by name, dtype, shape, or whether they are
+// trained. A rank with another model would wait for collectives that the others do not make.
+void require_equal_on_ranks(const std::vector<ParameterGroup>&, Communicator&);
+
+}  // namespace partita::internal
