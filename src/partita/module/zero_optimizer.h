@@ -45,10 +45,11 @@ struct ZeroStep {
 
 class ZeroOptimizer {
  public:
-  // Collective; the mesh, whose ranks are all data parallel, must outlive this object. Parameters that occur twice are trained once; those that do not
-  // require a gradient are not, but begin as rank 0 has them, too. The parameters' storage moves into the optimizer's: create it when the model has
-  // its final device and dtype. Errors, with the parameter's name: a dtype other than fp32, bf16 and fp16; a device
-  // other than the mesh's; parameters that share memory; a parameter of another ZeroOptimizer; ranks whose parameters differ.
+  // Collective; the mesh, whose ranks are all data parallel, must outlive this object. Parameters that occur twice
+  // are trained once; those that do not require a gradient are not, but begin as rank 0 has them, too. The
+  // parameters' storage moves into the optimizer's: create it when the model has its final device and dtype. Errors,
+  // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
+  // that share memory; a parameter of another ZeroOptimizer; ranks whose parameters differ.
   ZeroOptimizer(std::vector<NamedParameter>, const Mesh&, const ZeroOptimizerOptions& = {});
   // Each group has hyperparameters of its own instead of those of the options.
   ZeroOptimizer(std::vector<ParameterGroup>, const Mesh&, const ZeroOptimizerOptions& = {});

@@ -1,0 +1,291 @@
+// What a configuration must satisfy, with the numbers that would.
+#include <gmock/gmock.h>
+
+#include "tests/config/valid_config.h"
+#include "tests/support/error_message.h"
+
+namespace partita::internal {
+namespace {
+
+using test::valid_config;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The message that validating the config after `change` gives.
+template <class Change>
+std::string message(Change change, int64_t ranks = 1) {
+  Config config = valid_config();
+  change(config);
+  return error_message([&] { validate(config, ranks); });
+}
+
+TEST(Validate, TakesAValidConfig) {
+  const auto nothing = [](Config&) {};
+  for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) EXPECT_EQ(message(nothing, ranks), "no error") << ranks;
+}
+
+TEST(Validate, NamesTheGlobalBatchesThatWork) {
+  const auto nothing = [](Config&) {};
+  EXPECT_EQ(message(nothing, 5),
+            "global_batch 24 is not divisible by 5 ranks x micro_batch 2: use a global_batch of 20 or 30");
+  EXPECT_THAT(message([](Config& c) { c.train.global_batch = 3; }, 4), HasSubstr("use a global_batch of 8"));
+}
+
+TEST(Validate, RefusesShapesThatDoNotFit) {
+  EXPECT_EQ(message([](Config& c) { c.model.hidden_size = 100, c.model.heads = 12; }),
+            "hidden_size 100 is not divisible by 12 heads: use 96 or 108");
+  EXPECT_THAT(message([](Config& c) { c.train.sequence_length = 65; }),
+              AllOf(HasSubstr("train.sequence_length 65"), HasSubstr("model.max_length 64")));
+}
+
+TEST(Validate, CutsThePipeline) {
+  const auto pipeline = [](int64_t ranks, PipelineSchedule schedule, int64_t virtual_stages, int64_t job) {
+    return message(
+        [=](Config& c) {
+          c.model.layers = 12;
+          c.parallel.pipeline = ranks, c.parallel.schedule = schedule, c.parallel.virtual_stages = virtual_stages;
+        },
+        job);
+  };
+  EXPECT_EQ(pipeline(2, PipelineSchedule::one_f_one_b, 0, 4), "no error");
+  EXPECT_EQ(pipeline(2, PipelineSchedule::interleaved, 3, 2), "no error");
+  EXPECT_EQ(pipeline(2, PipelineSchedule::zb_h1, 0, 2), "no error");
+  EXPECT_THAT(pipeline(2, PipelineSchedule::zbv, 3, 2), HasSubstr("zbv"));
+  EXPECT_THAT(pipeline(4, PipelineSchedule::interleaved, 4, 4), HasSubstr("the model has 12 layers: use fewer"));
+  EXPECT_EQ(pipeline(2, PipelineSchedule::gpipe, 0, 3),
+            "parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2");
+  Config c;
+  c.parallel.tensor = 2, c.parallel.pipeline = 3;
+  EXPECT_EQ(data_ranks(c, 12), 2);
+  c.parallel.schedule = PipelineSchedule::interleaved;
+  EXPECT_EQ(pipeline_chunks(c), 2);
+  EXPECT_EQ(error_message([&] { validate(c, 8); }),
+            "parallel.tensor is 2 and parallel.pipeline 3, the job has 8 ranks: start a multiple of 6");
+}
+
+TEST(Validate, ReadsStagesGivenByHand) {
+  const auto stages = [](const std::vector<std::string>& given, int64_t pipeline = 2) {
+    return message(
+        [&](Config& c) {
+          c.model.layers = 6;
+          c.parallel.pipeline = pipeline, c.parallel.stages = given;
+        },
+        pipeline);
+  };
+  EXPECT_EQ(stages({}), "no error");
+  EXPECT_EQ(stages({"6", "0"}), "no error");  // the head alone
+  EXPECT_EQ(stages({"2", "3"}), "parallel.stages are 5 layers, the model has 6");
+  EXPECT_THAT(stages({"2", "2", "2"}), HasSubstr("parallel.stages has 3 numbers, parallel.pipeline 2 x 1"));
+  EXPECT_THAT(stages({"2", "4 layers"}), HasSubstr("contains '4 layers': expected numbers of layers, as in [8, 8]"));
+  EXPECT_THAT(stages({"7", "-1"}), HasSubstr("contains '-1'"));
+  EXPECT_THAT(stages({"3", "0", "3"}, 3), HasSubstr("stage 1 has no layer"));
+  EXPECT_THAT(stages({"6"}, 1), HasSubstr("parallel.stages without a pipeline"));
+  Config c;
+  c.parallel.pipeline = 2;
+  EXPECT_FALSE(delays_weights(c));
+  c.parallel.schedule = PipelineSchedule::zbv;
+  EXPECT_TRUE(delays_weights(c));
+  c.parallel.open_weights = 0;
+  EXPECT_FALSE(delays_weights(c));
+}
+
+TEST(Validate, ComparesDataRanksWithTheJob) {
+  EXPECT_EQ(message([](Config& c) { c.parallel.data = 2; }, 2), "no error");
+  EXPECT_THAT(message([](Config& c) { c.parallel.data = 4; }, 2),
+              AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, 4), "no error");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 3; }, 4),
+            "parallel.data is 3, the job has 4 ranks, and parallel.tensor is 2: start 6, or use 0 for all there are");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.context = 2, c.parallel.data = 3; }, 8),
+            "parallel.data is 3, the job has 8 ranks, and parallel.tensor x context is 4: start 12, or use 0 for all "
+            "there are");
+}
+
+TEST(Validate, CutsSequencesOverContextRanks) {
+  const auto context = [](int64_t ranks, int64_t length, int64_t job) {
+    return message([=](Config& c) { c.parallel.context = ranks, c.train.sequence_length = length; }, job);
+  };
+  EXPECT_EQ(context(2, 64, 2), "no error");
+  EXPECT_EQ(context(2, 64, 6), "no error");
+  EXPECT_EQ(context(3, 60, 6), "no error");
+  EXPECT_EQ(context(3, 64, 3),
+            "train.sequence_length is 64 with parallel.context 3: it is cut into 6 equal pieces, use 60 or 66");
+  EXPECT_EQ(context(4, 7, 4),
+            "train.sequence_length is 7 with parallel.context 4: it is cut into 8 equal pieces, use 8");
+  EXPECT_EQ(context(2, 64, 3), "parallel.context is 2, the job has 3 ranks: start a multiple of 2");
+  EXPECT_THAT(context(1'000'000'000, 64, 3), HasSubstr("start a multiple of 1000000000"));
+  EXPECT_THAT(
+      message([](Config& c) { c.parallel.tensor = c.parallel.context = c.parallel.pipeline = 1'000'000'000; }, 2),
+      HasSubstr("are more ranks than can be counted"));
+  // Rows that sequence parallelism divides are those of a rank's pieces.
+  const auto rows = [](int64_t length) {
+    return message(
+        [=](Config& c) {
+          c.parallel.context = 2, c.parallel.tensor = 4, c.parallel.sequence = Switch::on;
+          c.train.micro_batch = 1, c.train.global_batch = 1, c.train.sequence_length = length;
+          c.model.heads = 4;
+        },
+        8);
+  };
+  EXPECT_EQ(rows(64), "no error");
+  EXPECT_THAT(rows(60), HasSubstr("30 tokens a micro-batch (train.micro_batch x sequence_length / parallel.context)"));
+  Config c;
+  c.parallel.tensor = 2, c.parallel.context = 3, c.train.sequence_length = 60, c.train.micro_batch = 4;
+  EXPECT_EQ(data_ranks(c, 12), 2);
+  EXPECT_EQ(sharding_ranks(c, 12), 6);
+  EXPECT_EQ(tokens_of_sample(c), 20);
+  EXPECT_EQ(tokens_of_micro_batch(c), 80);
+  EXPECT_EQ(context_split(c, 1), (ContextSplit{.rank = 1, .ranks = 3}));
+}
+
+TEST(Validate, SplitsHeadsOverTensorRanks) {
+  const auto tensor = [](int64_t heads, int64_t kv_heads, int64_t ranks) {
+    return message(
+        [=](Config& c) {
+          c.model.kind = ModelKind::llama;
+          c.model.heads = heads, c.model.kv_heads = kv_heads, c.model.head_width = 4;
+          c.parallel.tensor = ranks;
+        },
+        ranks);
+  };
+  EXPECT_EQ(tensor(6, 0, 4), "no error");  // heads that do not divide
+  EXPECT_EQ(tensor(6, 2, 4), "no error");  // ranks that share a key/value head
+  EXPECT_EQ(tensor(6, 2, 6), "no error");
+  EXPECT_EQ(tensor(6, 0, 7), "parallel.tensor is 7, the model has 6 heads: use at most 6");
+  EXPECT_EQ(tensor(8, 2, 10),
+            "parallel.tensor is 10, the model has 8 heads, 4 for each of 2 key/value heads: use at most 8");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2; }, 3),
+            "parallel.tensor is 2, the job has 3 ranks: start a multiple of 2");
+  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 4; }, 2),
+            "parallel.tensor is 4, the job has 2 ranks: start a multiple of 4");
+}
+
+TEST(Validate, SplitsRowsOverTensorRanks) {
+  const auto sequence = [](int64_t samples, int64_t tensor) {
+    return message(
+        [=](Config& c) {
+          c.parallel.tensor = tensor, c.parallel.sequence = Switch::on;
+          c.train.micro_batch = samples, c.train.global_batch = 2 * samples, c.train.sequence_length = 63;
+        },
+        tensor);
+  };
+  EXPECT_EQ(sequence(2, 2), "no error");
+  EXPECT_THAT(sequence(1, 2),
+              AllOf(HasSubstr("parallel.sequence is true with 63 tokens"), HasSubstr("a multiple of 2")));
+  EXPECT_THAT(sequence(2, 1), HasSubstr("parallel.sequence is true, parallel.tensor 1"));
+  Config c;
+  c.parallel.tensor = 2;
+  EXPECT_TRUE(tensor_split(c, 1).sequence);
+  EXPECT_EQ(tensor_split(c, 1).rank, 1);
+  c.parallel.sequence = Switch::off;
+  EXPECT_FALSE(tensor_split(c, 1).sequence);
+  EXPECT_EQ(data_ranks(c, 6), 3);
+}
+
+TEST(Validate, ChecksTheSchedule) {
+  EXPECT_THAT(message([](Config& c) { c.optimizer.min_learning_rate = 1; }), HasSubstr("min_learning_rate 1"));
+  EXPECT_THAT(message([](Config& c) { c.schedule.warmup = 101; }),
+              HasSubstr("warmup of 101 steps is longer than the whole schedule of 100"));
+  EXPECT_EQ(message([](Config& c) { c.schedule.warmup = 101, c.schedule.unit = ScheduleUnit::samples; }), "no error");
+  const auto wsd = [](int64_t warmup, int64_t fall) {
+    return [=](Config& c) {
+      c.schedule.kind = ScheduleKind::warmup_stable_decay;
+      c.schedule.warmup = warmup, c.schedule.wsd_decay = fall;
+    };
+  };
+  EXPECT_EQ(message(wsd(50, 50)), "no error");
+  EXPECT_THAT(message(wsd(51, 50)), HasSubstr("together longer than the whole schedule of 100 steps"));
+}
+
+TEST(Validate, NeedsDataAndADirectory) {
+  EXPECT_THAT(message([](Config& c) { c.data.path = ""; }), HasSubstr("data.path is not set"));
+  EXPECT_EQ(message([](Config& c) { c.data.tokenizer = ""; }), "no error");  // the vocabulary's size is given
+  EXPECT_THAT(message([](Config& c) { c.data.tokenizer = "", c.model.vocab_size = 0; }),
+              HasSubstr("data.tokenizer is not set"));
+  EXPECT_THAT(message([](Config& c) { c.run.directory = ""; }), HasSubstr("run.directory is empty"));
+  EXPECT_THAT(message([](Config& c) { c.checkpoint.resume = ""; }), HasSubstr("checkpoint.resume is empty"));
+}
+
+TEST(Validate, ChecksTheSplit) {
+  EXPECT_THAT(message([](Config& c) { c.data.split = "0,1,1"; }), HasSubstr("nothing for training"));
+  EXPECT_THAT(message([](Config& c) { c.data.split = "1,0,0"; }), HasSubstr("nothing for validation"));
+  EXPECT_EQ(message([](Config& c) { c.data.split = "1,0,0", c.eval.every = 0; }), "no error");
+  EXPECT_NE(message([](Config& c) { c.data.split = "1,x,0"; }), "no error");
+}
+
+TEST(Validate, ChecksPrecisions) {
+  const auto types = [](DType precision, DType states, Fp8Recipe fp8) {
+    return message(
+        [=](Config& c) { c.precision.compute = precision, c.precision.states = states, c.precision.fp8 = fp8; });
+  };
+  EXPECT_EQ(types(DType::bf16, DType::bf16, Fp8Recipe::current), "no error");
+  for (const DType precision : {DType::fp32, DType::fp16}) {
+    EXPECT_THAT(types(precision, DType::bf16, Fp8Recipe::off), HasSubstr("states in bf16 need compute in bf16"));
+    EXPECT_THAT(types(precision, DType::fp32, Fp8Recipe::delayed),
+                HasSubstr("precision.fp8 is delayed, precision.compute"));
+  }
+}
+
+TEST(Validate, ComparesLayersWithTheModel) {
+  const auto layers = [](int64_t full, int64_t offloaded) {
+    return message([=](Config& c) {
+      c.memory.recompute_full_layers = c.model.layers + full;
+      c.memory.offload_activations = c.model.layers + offloaded;
+    });
+  };
+  EXPECT_EQ(layers(0, 0), "no error");
+  EXPECT_THAT(layers(1, 0), HasSubstr("memory.recompute_full_layers is"));
+  EXPECT_THAT(layers(0, 1), HasSubstr("memory.offload_activations is"));
+}
+
+TEST(Validate, ChecksTheLossScale) {
+  EXPECT_EQ(message([](Config& c) { c.loss_scale.initial = c.loss_scale.lowest = 16777216; }), "no error");
+  EXPECT_THAT(message([](Config& c) { c.loss_scale.initial = 33554432; }),
+              HasSubstr("loss_scale.initial is 33554432: it never rises above 16777216"));
+  EXPECT_THAT(message([](Config& c) { c.loss_scale.lowest = 131072; }), HasSubstr("loss_scale.lowest 131072 is more"));
+}
+
+TEST(Validate, ChecksPrompts) {
+  const auto prompts = [](auto change) {
+    return message([&](Config& c) {
+      c.data.format = DataFormat::prompts;
+      c.data.path = "train.jsonl";
+      change(c);
+    });
+  };
+  EXPECT_EQ(prompts([](Config&) {}), "no error");
+  EXPECT_EQ(prompts([](Config& c) { c.data.packing = true; }), "no error");
+  EXPECT_THAT(message([](Config& c) { c.data.packing = true; }),
+              HasSubstr("data.packing is true: samples of token files"));
+  EXPECT_THAT(prompts([](Config& c) { c.data.path = ""; }),
+              HasSubstr("data.path is not set: give a file of JSON lines"));
+  EXPECT_THAT(prompts([](Config& c) { c.data.tokenizer = ""; }), HasSubstr("give the tokenizer.json of the model"));
+  EXPECT_EQ(prompts([](Config& c) { c.data.tokenizer = "", c.from = "gpt2"; }), "no error");
+  EXPECT_THAT(prompts([](Config& c) { c.data.prompt_key = "completion"; }), HasSubstr("both \"completion\""));
+  EXPECT_EQ(prompts([](Config& c) { c.data.split = "1", c.data.validation = "valid.jsonl"; }), "no error");
+}
+
+// What a step alone asks for: no data, no run directory, but sizes that fit.
+TEST(ValidateStep, AsksForNoMoreThanTheStep) {
+  Config config = valid_config();
+  config.data = {};
+  config.run.directory.clear();
+  EXPECT_EQ(error_message([&] { validate_step(config, 2); }), "no error");
+  EXPECT_THAT(error_message([&] { validate(config, 2); }), HasSubstr("data.path"));
+  const auto refused = [&](auto change) {
+    Config wrong = config;
+    change(wrong);
+    const std::string message = error_message([&] { validate_step(wrong, 2); });
+    EXPECT_EQ(message, error_message([&] { validate(wrong, 2); }));
+    return message;
+  };
+  EXPECT_THAT(refused([](Config& c) { c.memory.recompute_full_layers = 3; }),
+              HasSubstr("memory.recompute_full_layers is 3, the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.memory.offload_activations = 5; }), HasSubstr("the model has 2 layers"));
+  EXPECT_THAT(refused([](Config& c) { c.precision.states = DType::bf16; }), HasSubstr("states in bf16 need compute"));
+  EXPECT_THAT(refused([](Config& c) { c.train.sequence_length = 65; }), HasSubstr("max_length"));
+  EXPECT_THAT(refused([](Config& c) { c.train.global_batch = 23; }), HasSubstr("global_batch 23"));
+}
+
+}  // namespace
+}  // namespace partita::internal
