@@ -95,8 +95,10 @@ class Check {
     for (const int64_t n : {1000, 100'000, 1000}) {
       (void)edges.reserve(4 * n, false);
       const at::Tensor sent = at::full({n}, 10.0 * host_.rank() + 1, busy_.options()), got = at::zeros_like(sent);
-      stream_.wait(edges.receive(got, other, stream_));
-      stream_.wait(edges.send(sent, other, stream_));
+      // In an order in which they could also run one after another: their streams may share a queue of the hardware.
+      const Event left = edges.send(sent, other, stream_), arrived = edges.receive(got, other, stream_);
+      stream_.wait(arrived);
+      stream_.wait(left);
       add(got.eq(10.0 * other + 1).all().item<bool>(), fmt::format("pipeline edges [{}]", n));
     }
   }
@@ -109,7 +111,9 @@ class Check {
  private:
   void add(bool passed, const std::string& name) {
     (passed ? passed_ : failed_) += 1;
-    if (!passed) fmt::print("FAIL rank {} of {}: {}\n", host_.rank(), host_.size(), name);
+    if (passed) return;
+    fmt::print("FAIL rank {} of {}: {}\n", host_.rank(), host_.size(), name);
+    std::fflush(stdout);  // what comes next may hang
   }
   void expect_same(const std::string& name, const at::Tensor& found, const at::Tensor& expected) {
     const at::Tensor on_host = found.cpu();
@@ -348,13 +352,13 @@ int run(const std::string& what) {
   std::iota(ranks.begin(), ranks.end(), 0);
   if (what == "hang") return check_hang(world, world.group("dp", ranks));
   const auto host = world.group("host", ranks);
-  NcclCommunicator device(world.group("dp", ranks), {});
+  NcclCommunicator device(world.group("dp", ranks), {.timeout = 30s});
   Check check(*host, device);
   if (what != "time") check.all();
   if (what != "time" && world.size() == 2) {
-    NcclCommunicator pair(world.group("pair", ranks), {});
+    NcclCommunicator pair(world.group("pair", ranks), {.timeout = 30s});
     check.messages(pair);
-    const PipelineEdges edges(world, ranks, c10::Device(c10::kCUDA, c10::cuda::current_device()));
+    const PipelineEdges edges(world, ranks, c10::Device(c10::kCUDA, c10::cuda::current_device()), 30s);
     check.edges(edges);
   }
   if (what != "check") {

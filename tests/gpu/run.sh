@@ -31,7 +31,7 @@ check() {
   else
     failed=$((failed + 1))
     echo "FAILED  $name"
-    tail -n 12 "$work/said" | sed 's/^/        /'
+    { grep -m 20 '^FAIL' "$work/said"; tail -n 8 "$work/said"; } | sed 's/^/        /'
   fi
 }
 
@@ -293,6 +293,10 @@ if ((gpus >= 2)); then
       parallel.schedule="$schedule" train.micro_batch=8 debug.check_messages=true debug.poison=true
     check "pipeline, $schedule, like one GPU" same "pipeline-$schedule" four 1e-5
   done
+  check "pipeline of Llama" train_ranks 2 pipeline-llama "${llama[@]}" model.layers=4 parallel.pipeline=2 \
+    parallel.schedule=interleaved_zero_bubble
+  check "four layers of Llama" train llama-four "${llama[@]}" model.layers=4
+  check "pipeline of Llama, like one GPU" same pipeline-llama llama-four 1e-5
   check "pipeline with streams that are late" train_ranks 2 pipeline-late "${layers[@]}" parallel.pipeline=2 \
     parallel.schedule=zbv train.micro_batch=8 debug.poison=true debug.delay_streams=200
   check "pipeline with streams that are late: the same losses" same pipeline-late pipeline-zbv 0

@@ -131,14 +131,18 @@ void check_context(Report& report, at::ScalarType dtype, const Case& c, const Co
                    on_out = to_device(nan(out.sizes(), dtype)), on_log_sum = to_device(nan(log_sum.sizes()));
   cuda::attention_forward(on_out, on_log_sum, on_qkv, c.heads, dropped_on_device, on_first_keys, on_all);
   expect_rounded(report, name, on_out, out, typical(dtype), allowed(dtype));
-  expect_close(report, name + " log_sum", on_log_sum, log_sum, dtype == at::kFloat ? 1e-5 : 1e-3);
+  const int64_t run = split.run(c.length);
+  const at::Tensor run_after_run =
+      at::cat({log_sum.narrow(2, 0, run).reshape({-1}), log_sum.narrow(2, run, c.length - run).reshape({-1})});
+  expect_close(report, name + " log_sum", on_log_sum.view({-1}), run_after_run, dtype == at::kFloat ? 1e-5 : 1e-3);
   for (const bool deterministic : {false, true}) {
     const at::Tensor on_d_qkv = to_device(nan(qkv.sizes(), dtype)), on_d_keys = to_device(nan(keys.sizes(), dtype));
     cuda::attention_backward(on_d_qkv, to_device(d_out), on_out, on_log_sum, on_qkv, c.heads, dropped_on_device,
                              on_first_keys, on_all, on_d_keys, deterministic);
     const std::string how = name + (deterministic ? " repeatable backward" : " backward");
+    // Queries of early positions only, apart from keys and values: twice the typical error of all together.
     expect_rounded(report, how, on_d_qkv.narrow(2, 0, q).contiguous(), d_qkv.narrow(2, 0, q).contiguous(),
-                   typical(dtype), allowed(dtype));
+                   2 * typical(dtype), allowed(dtype));
     expect_rounded(report, how + " of keys", on_d_keys, d_keys, 2 * typical(dtype), allowed(dtype));
   }
 }

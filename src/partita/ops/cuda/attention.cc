@@ -63,7 +63,8 @@ bool suits_cudnn(at::ScalarType dtype, const Heads& heads) {
   return dtype != at::kFloat && heads.head_width % 8 == 0 && heads.head_width <= 128;
 }
 bool suits_cudnn(const AttentionProblem& p) {
-  const bool second_aligned = !p.log_sum.defined() || p.keys.split.run(length_of(p)) % 4 == 0 || !p.keys.split.cuts();
+  const int64_t sums_of_first_run = samples_of(p) * p.heads.heads * p.keys.split.run(length_of(p));
+  const bool second_aligned = !p.log_sum.defined() || sums_of_first_run % 4 == 0 || !p.keys.split.cuts();
   return suits_cudnn(p.qkv.scalar_type(), p.heads) && p.qkv.numel() > 0 && !p.first_keys.defined() &&
          at_multiple_of_16(p.qkv) && at_multiple_of_16(p.out) && at_multiple_of_16(p.log_sum) && second_aligned &&
          at_multiple_of_16(p.d_out) && at_multiple_of_16(p.d_qkv) && at_multiple_of_16(p.keys.keys_values) &&

@@ -93,6 +93,13 @@ __device__ void store_sums(T* to, const float* sums, float factor, int width) {
 // The last key that a query reads.
 __device__ int64_t position(const PlainAttention& a, int64_t query) { return query + a.shift[query < a.run ? 0 : 1]; }
 
+// Place of a query in log_sum and delta.
+__device__ int64_t place_of(const PlainAttention& a, int64_t sample, int64_t head, int64_t query) {
+  const int64_t row = sample * a.heads + head;
+  if (query < a.run) return row * a.run + query;
+  return a.samples * a.heads * a.run + row * (a.length - a.run) + query - a.run;
+}
+
 // Dropout's multiplier of a probability: 0 or keep_scale.
 class Multiplier {
  public:
@@ -168,7 +175,7 @@ __global__ void forward_kernel(const PlainAttention a) {
     out[d] = static_cast<T>(sum / all_total);
   }
   if (a.log_sum != nullptr && thread_of_block() == 0)
-    a.log_sum[(sample * a.heads + head) * a.length + query] = all_most + logf(all_total);
+    a.log_sum[place_of(a, sample, head, query)] = all_most + logf(all_total);
 }
 
 // The gradient of a query, and the sum of d_out * out, which the key/value kernel needs too.
@@ -178,7 +185,7 @@ __global__ void query_gradient_kernel(const PlainAttention a) {
   const int width = static_cast<int>(a.head_width), warps = static_cast<int>(blockDim.y);
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
   const int64_t query = blockIdx.x, head = blockIdx.y, sample = blockIdx.z, kv_head = head / (a.heads / a.kv_heads);
-  const int64_t row = (sample * a.heads + head) * a.length + query;
+  const int64_t place = place_of(a, sample, head, query);
   float *q = shared, *d_out = q + width, *sums = d_out + width;
   fetch(q, vector_of<const T>(a.q, sample, query, head), width);
   fetch(d_out, vector_of<const T>(a.d_out, sample, query, head), width);
@@ -189,10 +196,10 @@ __global__ void query_gradient_kernel(const PlainAttention a) {
   float delta = 0;
   for (int d = lane; d < width; d += kLanes) delta = fmaf(d_out[d], static_cast<float>(out[d]), delta);
   delta = sum_of_warp(delta);
-  if (thread_of_block() == 0) a.delta[row] = delta;
+  if (thread_of_block() == 0) a.delta[place] = delta;
 
   const Multiplier multiplier(a, sample);
-  const float log_sum = a.log_sum[row];
+  const float log_sum = a.log_sum[place];
   const int64_t end = position(a, query) + 1;
   float mine[kChannels] = {};
   for (int64_t begin = first_key(a, sample, query) + warp * kLanes; begin < end; begin += warps * kLanes) {
@@ -232,11 +239,11 @@ __global__ void key_value_gradient_kernel(const PlainAttention a) {
       const int64_t query = begin + lane;
       float weight = 0, d_score = 0;
       if (query < last && first_key(a, sample, query) <= key) {
-        const int64_t row = (sample * a.heads + head) * a.length + query;
+        const int64_t place = place_of(a, sample, head, query);
         const float score = a.scale * dot(k, vector_of<const T>(a.q, sample, query, head), width, a.aligned);
         const float d_weight = dot(v, vector_of<const T>(a.d_out, sample, query, head), width, a.aligned);
-        const float probability = expf(score - a.log_sum[row]), factor = multiplier(head, query, key);
-        d_score = probability * (factor * d_weight - a.delta[row]);
+        const float probability = expf(score - a.log_sum[place]), factor = multiplier(head, query, key);
+        d_score = probability * (factor * d_weight - a.delta[place]);
         weight = probability * factor;
       }
       const int count = static_cast<int>(min(static_cast<int64_t>(kLanes), last - begin));

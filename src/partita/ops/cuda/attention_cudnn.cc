@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cudnn_frontend.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <map>
@@ -25,6 +26,7 @@ using Kind = CudnnPlan::Kind;
 // Ids of the tensors in a graph.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLogSum, kDOut, kDQ, kDK, kDV, kSeed, kOffset };
 
+constexpr int64_t kLongSequence = 512;  // queries from which on the lack of a plan is worth a warning
 constexpr int64_t kSeedBytes = 256;  // seed and offset, before cuDNN's own workspace
 
 bool is_backward(const CudnnPlan& plan) {
@@ -64,9 +66,7 @@ class GraphMaker {
     Built built;
     fe::error_t error = plan();
     if (error.is_bad()) {
-      log::debug("cuDNN has no attention plan for {} samples of {} queries and {} keys, {}/{} heads of {}: {}",
-                 plan_.samples, plan_.queries, plan_.keys, plan_.heads, plan_.kv_heads, plan_.head_width,
-                 error.get_message());
+      report_missing(error.get_message());
       return built;
     }
     built.workspace = graph_->get_workspace_size();
@@ -75,6 +75,19 @@ class GraphMaker {
   }
 
  private:
+  // Warns once: where the backward pass has no plan, the forward pass of the same shape often has none either.
+  void report_missing(const std::string& reason) const {
+    const std::string message = fmt::format(
+        "cuDNN has no {} pass of attention for {} samples of {} queries and {} keys, {}/{} heads of {} channels{} ({}): "
+        "Partita's own kernels run, which are slow for long sequences",
+        is_backward(plan_) ? "backward" : "forward", plan_.samples, plan_.queries, plan_.keys, plan_.heads,
+        plan_.kv_heads, plan_.head_width, plan_.dropout > 0 ? " with dropout" : "", reason);
+    static bool warned = false;
+    const bool warn = plan_.queries >= kLongSequence && !warned;
+    warned = warned || warn;
+    log::write(warn ? log::Level::warn : log::Level::debug, message);
+  }
+
   fe::error_t plan() {
     cudnnHandle_t the_handle = handle(plan_.device);
     fe::error_t error = graph_->validate();
@@ -112,7 +125,7 @@ class GraphMaker {
     return vectors(plan_.kv_heads, plan_.keys, length, 2 * plan_.kv_heads * plan_.head_width);
   }
   [[nodiscard]] Form log_sums() const {
-    return {{plan_.samples, plan_.heads, plan_.queries, 1}, {plan_.heads * plan_.length, plan_.length, 1, 1}};
+    return {{plan_.samples, plan_.heads, plan_.queries, 1}, {plan_.heads * plan_.queries, plan_.queries, 1, 1}};
   }
 
   Tensor query() { return describe("q", kQ, queries()); }
@@ -222,7 +235,7 @@ void run_cudnn(const CudnnPlan& plan, const AttentionProblem& p, const QueryRun&
   const at::Tensor& whole = p.keys.keys_values;
   add_packed(pointers, plan, p.qkv, whole.defined() ? bytes_of(whole) : nullptr, run, kQ, kK, kV);
   pointers[kOut] = first_query(p.out, run);
-  if (plan.kind != Kind::inference) pointers[kLogSum] = p.log_sum.mutable_data_ptr<float>() + run.first;
+  if (plan.kind != Kind::inference) pointers[kLogSum] = p.log_sum.mutable_data_ptr<float>() + run.first * plan.samples * plan.heads;
   if (is_backward(plan)) {
     pointers[kDOut] = first_query(p.d_out, run);
     std::byte* d_keys = added > 0 ? apart : whole.defined() ? bytes_of(p.d_keys_values) : nullptr;

@@ -25,8 +25,9 @@ struct PlainAttention {
   bool aligned = false;  // all vectors are 16-byte aligned, with sizes that are multiples of 16 bytes
 
   HeadVectors q, k, v, out, d_q, d_k, d_v, d_out;
-  float* log_sum = nullptr;             // [samples, heads, length]; optional
-  float* delta = nullptr;               // [samples, heads, length]: scratch of backward
+  // [samples, heads, queries] of each run, one run after the other.
+  float* log_sum = nullptr;             // optional
+  float* delta = nullptr;               // scratch of backward
   const int32_t* first_keys = nullptr;  // [samples, length]; null: all 0
 
   uint32_t threshold = 0;  // dropout threshold; 0: none

@@ -12,7 +12,9 @@ namespace partita::internal::cuda {
 // The checked operands of one call.
 struct AttentionProblem {
   at::Tensor qkv, out;
-  at::Tensor log_sum;           // may be undefined
+  // Where context parallelism gives two runs: [samples, heads, queries] of the shorter run, then of the longer one, as
+  // cuDNN's backward reads only packed ones. May be undefined.
+  at::Tensor log_sum;
   at::Tensor d_qkv{}, d_out{};  // backward only
   at::Tensor first_keys{};      // undefined: all 0
   Heads heads{};
