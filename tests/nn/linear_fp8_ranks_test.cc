@@ -30,30 +30,34 @@ struct Setting {
   bool measured = false;  // the kernels that produce x and d_y measure them
   bool adapter = false;
   Scaling scaling = Scaling::current;
+  bool pieces = false;  // the matmuls are made in runs of rows
 };
 
 std::string text_of(const Setting& s) {
-  return fmt::format("{} split, sequence {}, measured {}, adapter {}, scaling {}",
+  return fmt::format("{} split, sequence {}, measured {}, adapter {}, scaling {}, pieces {}",
                      s.split == Split::rows ? "row" : "column", s.sequence, s.measured, s.adapter,
-                     static_cast<int>(s.scaling));
+                     static_cast<int>(s.scaling), s.pieces);
 }
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   for (const Split split : {Split::rows, Split::columns})
     for (const bool sequence : {false, true})
-      for (const bool adapter : {false, true}) {
-        for (const bool measured : {false, true}) all.push_back({split, sequence, measured, adapter});
-        for (const Scaling scaling : {Scaling::first_step, Scaling::delayed})
-          all.push_back({split, sequence, true, adapter, scaling});
-      }
+      for (const bool adapter : {false, true})
+        for (const bool pieces : {false, true}) {
+          for (const bool measured : {false, true})
+            all.push_back({split, sequence, measured, adapter, Scaling::current, pieces});
+          for (const Scaling scaling : {Scaling::first_step, Scaling::delayed})
+            all.push_back({split, sequence, true, adapter, scaling, pieces});
+        }
   return all;
 }
 
-// Parts of unlike size on 2, 3 and 4 ranks, all of them multiples of 16. 48 rows: their parts need not be.
+// Parts of unlike size on 2, 3 and 4 ranks, all of them multiples of 16. So are the parts of 192 rows, which are made in
+// pieces, and not all of those of 48.
 LinearOptions options_of(const Setting& s, const TensorSplit& tensor) {
   const bool rows = s.split == Split::rows;
-  return {.shape = {.samples = 3, .length = 16},
+  return {.shape = {.samples = s.pieces ? 12 : 3, .length = 16},
           .in = rows ? 48 : 112,
           .parts = rows ? std::vector<ParameterPart>{{.name = "mlp.gate", .rows = 80, .quantum = 16},
                                                      {.name = "mlp.up", .rows = 112, .quantum = 16}}
@@ -153,8 +157,10 @@ class RankCase : public LinearCase {
   std::optional<TensorParallel> parallel_;
 };
 
-TensorSplit split_of(const Communicator& group, bool sequence) {
-  return {.rank = group.rank(), .ranks = group.size(), .sequence = sequence};
+TensorSplit split_of(const Communicator& group, const Setting& s) {
+  TensorSplit split{.rank = group.rank(), .ranks = group.size(), .sequence = s.sequence};
+  if (s.pieces) split.least_piece = 16;
+  return split;
 }
 
 // Relative to the largest.
@@ -169,7 +175,7 @@ TEST(Fp8LinearRanks, ScalesAndBytesAreThoseOfOneProcess) {
   for (const Setting& s : settings())
     for (const bool up : {true, false}) {  // the last rank has the largest values, or the first
       const std::string what = text_of(s);
-      RankCase whole(s, {}, nullptr, up), part(s, split_of(*group, s.sequence), group.get(), up);
+      RankCase whole(s, {}, nullptr, up), part(s, split_of(*group, s), group.get(), up);
       ASSERT_TRUE(part.linear->is_fp8(part.rows())) << what;
       const int64_t rows = whole.rows(), in = whole.options.in, out = whole.out();
       const at::Tensor x = ramp(whole.random(in, 1, 5), up), d_y = ramp(whole.random(out, 2, 0.01), up);
@@ -201,7 +207,7 @@ TEST(Fp8LinearRanks, TheLargestMeasureIsThatOfOneProcess) {
   CpuStream stream;
   for (const Setting& s : settings()) {
     if (s.scaling == Scaling::current) continue;
-    RankCase whole(s, {}, nullptr, true), part(s, split_of(*group, s.sequence), group.get(), true);
+    RankCase whole(s, {}, nullptr, true), part(s, split_of(*group, s), group.get(), true);
     const at::Tensor x = ramp(whole.random(whole.options.in, 1, 5), true),
                      d_y = ramp(whole.random(whole.out(), 2, 0.01), true);
     whole.run(x, d_y);
@@ -217,14 +223,14 @@ TEST(Fp8LinearRanks, ExchangeAtMostOnceInEachPass) {
   if (all->size() == 1) return;
   RecordingCommunicator group(*all);
   for (const Setting& s : settings()) {
-    RankCase part(s, split_of(group, s.sequence), &group, true);
+    RankCase part(s, split_of(group, s), &group, true);
     const at::Tensor x = part.random(part.options.in, 1, 5), d_y = part.random(part.out(), 2, 0.01);
     group.clear();
     part.run(x, d_y);
     int64_t exchanges = 0;
     for (const CollectiveRecord& record : group.records()) exchanges += record.dtype == at::kInt ? 1 : 0;
-    const bool rows = s.split == Split::rows, sums_rows = s.sequence && s.measured && s.scaling == Scaling::current;
-    EXPECT_EQ(exchanges, s.scaling == Scaling::delayed ? 0 : 1 + (rows || sums_rows ? 1 : 0)) << text_of(s);
+    const bool parts_of_gradient = s.split == Split::rows || s.sequence;
+    EXPECT_EQ(exchanges, s.scaling == Scaling::delayed ? 0 : 1 + (parts_of_gradient ? 1 : 0)) << text_of(s);
   }
 }
 
@@ -233,7 +239,8 @@ TEST(Fp8LinearRanks, WhatIsNotFiniteOnOneRankIsSoOnAll) {
   const auto group = test_world().group("tensor", test_ranks());
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     for (const bool measured : {false, true}) {
-      RankCase part({.split = Split::columns, .measured = measured}, split_of(*group, false), group.get(), true);
+      const Setting setting{.split = Split::columns, .measured = measured};
+      RankCase part(setting, split_of(*group, setting), group.get(), true);
       const at::Tensor x = part.random(part.options.in, 1, 5), d_y = part.random(part.out(), 2, 0.01);
       x.narrow(1, part.options.in - 1, 1).fill_(bad);  // the last rank's
       part.run(x, d_y);

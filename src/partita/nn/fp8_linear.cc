@@ -36,6 +36,11 @@ at::Tensor Fp8Linear::temporary(const Context& context, int index, int64_t rows,
   return memory.narrow(0, 0, rows * columns).view({rows, columns}).view(format);
 }
 
+at::Tensor Fp8Linear::temporary(const Context& context, int index, const RowRun& run, int64_t columns,
+                                at::ScalarType format) const {
+  return temporary(context, index, run.begin + run.count, columns, format).narrow(0, run.begin, run.count);
+}
+
 at::Tensor Fp8Linear::input_amax(const Context& context, const Saved& saved) const {
   if (context.scales.defined()) return {};
   return scale(context, saved, kInput).narrow(0, kFp8Expected, 1);
@@ -49,9 +54,8 @@ void Fp8Linear::measure(Scale which, const at::Tensor& x, const Context& context
   fp8_measure(scale(context, saved, which).narrow(0, kFp8Expected, 1), x);
 }
 
-bool Fp8Linear::is_part(bool columns, bool by_producer, int64_t rows, const Context& context) {
-  if (context.tensor == nullptr) return false;
-  return columns || (by_producer && context.tensor->split().splits_rows(rows));
+bool Fp8Linear::is_part(bool columns, int64_t rows, const Context& context) {
+  return context.tensor != nullptr && (columns || context.tensor->split().splits_rows(rows));
 }
 
 at::Tensor Fp8Linear::quantize(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x, bool again,
@@ -65,42 +69,67 @@ void Fp8Linear::save_input(const at::Tensor& x, const Context& context, const Sa
   quantize({}, transposed(saved), kInput, x, true, context, saved);
 }
 
-void Fp8Linear::forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
-                        const Context& context, const Saved& saved, bool save_input, bool recomputing) const {
-  const int64_t n = x.size(0);
-  const at::Tensor rows = temporary(context, kRows, n, sizes_.in, at::kFloat8_e4m3fn),
-                   matrix = temporary(context, kMatrix, sizes_.out, sizes_.in, at::kFloat8_e4m3fn);
+void Fp8Linear::set_scales(const at::Tensor& x, const at::Tensor& w, int64_t rows, const Context& context,
+                           const Saved& saved, bool recomputing) const {
   if (!recomputing && unknown(context)) {
-    const bool by_producer = measured_ && !context.scales.defined();
-    if (!by_producer) measure(kInput, x, context, saved);
+    if (!measured_ || context.scales.defined()) measure(kInput, x, context, saved);
     measure(kWeight, w, context, saved);
-    const bool part = is_part(split_ == Split::columns, by_producer, n, context);
+    const bool part = is_part(split_ == Split::columns, rows, context);
     // All numbers of a scale are magnitudes, each equal on all ranks or an amax, so that it is exchanged as a whole.
     if (context.tensor != nullptr) context.tensor->largest(scales(context, saved, part ? kInput : kWeight, kWeight));
   }
-  const at::Tensor x_scale =
-      quantize(rows, save_input ? transposed(saved) : at::Tensor(), kInput, x, recomputing, context, saved);
-  const at::Tensor w_scale = quantize(matrix, {}, kWeight, w, recomputing, context, saved);
-  fp8_matmul(y, {rows, x_scale}, {matrix, w_scale}, false, bias);
+  quantize(temporary(context, kMatrix, sizes_.out, sizes_.in, at::kFloat8_e4m3fn), {}, kWeight, w, recomputing, context,
+           saved);
 }
 
-void Fp8Linear::backward(const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& w, const Target& d_w,
-                         const Context& context, const Saved& saved, at::Tensor d_scale) const {
-  const int64_t n = d_y.size(0);
-  const bool trained = d_w.gradient.defined(), by_producer = d_scale.defined();
-  const at::Tensor rows = temporary(context, kRows, n, sizes_.out, at::kFloat8_e5m2);
-  const at::Tensor columns = trained ? temporary(context, kTransposed, sizes_.out, n, at::kFloat8_e5m2) : at::Tensor();
-  if (!by_producer) {
+void Fp8Linear::quantize_input(const at::Tensor& x, const RowRun& run, bool transposed, const Context& context,
+                               const Saved& saved, bool recomputing) const {
+  quantize(temporary(context, kRows, run, sizes_.in, at::kFloat8_e4m3fn),
+           transposed ? this->transposed(saved) : at::Tensor(), kInput, x, recomputing, context, saved);
+}
+
+void Fp8Linear::multiply_input(const at::Tensor& y, const RowRun& run, const at::Tensor& bias, const Context& context,
+                               const Saved& saved) const {
+  const at::Tensor rows = temporary(context, kRows, run, sizes_.in, at::kFloat8_e4m3fn),
+                   matrix = temporary(context, kMatrix, sizes_.out, sizes_.in, at::kFloat8_e4m3fn);
+  fp8_matmul(y, {rows, scale(context, saved, kInput)}, {matrix, scale(context, saved, kWeight)}, false, bias);
+}
+
+at::Tensor Fp8Linear::set_gradient_scale(const at::Tensor& d_y, const at::Tensor& w, int64_t rows,
+                                         const Context& context, const Saved& saved, at::Tensor d_scale) const {
+  if (!d_scale.defined()) {
     d_scale = scale(context, saved, kGradient);
     if (unknown(context)) measure(kGradient, d_y, context, saved);
   }
-  if (unknown(context) && is_part(split_ != Split::columns, by_producer, n, context)) context.tensor->largest(d_scale);
-  fp8_quantize(rows, columns, d_scale, d_y, context.scales.defined() && context.mode == Mode::train);
-  if (trained)
-    fp8_matmul(d_w.gradient, {columns, d_scale}, {transposed(saved), scale(context, saved, kInput)}, d_w.accumulate);
-  const at::Tensor matrix = temporary(context, kMatrix, sizes_.in, sizes_.out, at::kFloat8_e4m3fn);
-  const at::Tensor w_scale = quantize({}, matrix, kWeight, w, true, context, saved);
-  fp8_matmul(d_x, {rows, d_scale}, {matrix, w_scale}, false);
+  if (unknown(context) && is_part(split_ != Split::columns, rows, context)) context.tensor->largest(d_scale);
+  quantize({}, temporary(context, kMatrix, sizes_.in, sizes_.out, at::kFloat8_e4m3fn), kWeight, w, true, context,
+           saved);
+  return d_scale;
+}
+
+void Fp8Linear::quantize_gradient(const at::Tensor& d_y, const RowRun& run, bool transposed, const at::Tensor& d_scale,
+                                  const Context& context) const {
+  fp8_quantize(temporary(context, kRows, run, sizes_.out, at::kFloat8_e5m2),
+               transposed ? temporary(context, kTransposed, sizes_.out, run.count, at::kFloat8_e5m2) : at::Tensor(),
+               d_scale, d_y, context.scales.defined() && context.mode == Mode::train);
+}
+
+void Fp8Linear::transpose_gradient(const at::Tensor& d_y, const at::Tensor& d_scale, const Context& context) const {
+  fp8_quantize({}, temporary(context, kTransposed, sizes_.out, d_y.size(0), at::kFloat8_e5m2), d_scale, d_y);
+}
+
+void Fp8Linear::multiply_gradient(const at::Tensor& d_x, const RowRun& run, const at::Tensor& d_scale,
+                                  const Context& context, const Saved& saved) const {
+  const at::Tensor rows = temporary(context, kRows, run, sizes_.out, at::kFloat8_e5m2),
+                   matrix = temporary(context, kMatrix, sizes_.in, sizes_.out, at::kFloat8_e4m3fn);
+  fp8_matmul(d_x, {rows, d_scale}, {matrix, scale(context, saved, kWeight)}, false);
+}
+
+void Fp8Linear::weight_gradient(const Target& d_w, const at::Tensor& d_scale, const Context& context,
+                                const Saved& saved) const {
+  const at::Tensor x = transposed(saved),
+                   columns = temporary(context, kTransposed, sizes_.out, x.size(1), at::kFloat8_e5m2);
+  fp8_matmul(d_w.gradient, {columns, d_scale}, {x, scale(context, saved, kInput)}, d_w.accumulate);
 }
 
 void Fp8Linear::add_scratch(int64_t rows, int64_t widest_in, int64_t widest_out, int64_t largest,

@@ -8,6 +8,8 @@
 // where it can. Delayed scaling: Context::scales holds the scales, from the amax of earlier steps, and quantizing a
 // tensor also measures it for later ones.
 //
+// Matmuls of y and d_x can be made in runs of rows, so that others are exchanged meanwhile.
+//
 // Tensor parallelism: a tensor has one scale, from its amax over all ranks, so that every rank rounds it alike and a
 // value is rounded as in one process. Where ranks have different parts of a tensor they exchange its amax before it is
 // used: at most once in forward, for x and W together, and once in backward, for d_y. (A key/value head that several
@@ -51,15 +53,32 @@ class Fp8Linear {
   [[nodiscard]] at::Tensor input_amax(const Context&, const Saved&) const;
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&) const;
 
-  // y [N, out], x [N, in], w [out, in], bias [out] or undefined. save_input: backward reads x transposed.
-  void forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context&,
-               const Saved&, bool save_input, bool recomputing) const;
-  // Quantizes x again into its slot, with the scale of forward.
+  // Forward, for x [N, in], y [N, out] and w [out, in]: set_scales, then quantize_input of all rows, in one or several
+  // runs, and multiply_input of runs that are quantized. x of set_scales: all that this rank has before other ranks'
+  // rows arrive. transposed: also quantizes x transposed into its slot, in a run of all rows. recomputing: with the
+  // scales of forward, which are not measured again.
+  void set_scales(const at::Tensor& x, const at::Tensor& w, int64_t rows, const Context&, const Saved&,
+                  bool recomputing) const;
+  void quantize_input(const at::Tensor& x, const RowRun&, bool transposed, const Context&, const Saved&,
+                      bool recomputing) const;
+  void multiply_input(const at::Tensor& y, const RowRun&, const at::Tensor& bias, const Context&, const Saved&) const;
+  // Quantizes x [N, in] again into the slot of x transposed, with the scale of forward.
   void save_input(const at::Tensor& x, const Context&, const Saved&) const;
-  // Overwrites d_x [N, in] and writes d_w from d_y [N, out] and the saved x transposed. d_scale: the scale of d_y, with
-  // its amax already measured; undefined: measured here.
-  void backward(const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& w, const Target& d_w, const Context&,
-                const Saved&, at::Tensor d_scale) const;
+
+  // Backward, for d_y [N, out] and d_x [N, in]: set_gradient_scale returns the scale of d_y for the other calls. d_y:
+  // as x of set_scales. d_scale: with its amax already measured; undefined: measured here.
+  [[nodiscard]] at::Tensor set_gradient_scale(const at::Tensor& d_y, const at::Tensor& w, int64_t rows, const Context&,
+                                              const Saved&, at::Tensor d_scale) const;
+  // Quantizes a run of rows for multiply_gradient; transposed: all rows also for weight_gradient.
+  void quantize_gradient(const at::Tensor& d_y, const RowRun&, bool transposed, const at::Tensor& d_scale,
+                         const Context&) const;
+  // Quantizes all rows for weight_gradient only.
+  void transpose_gradient(const at::Tensor& d_y, const at::Tensor& d_scale, const Context&) const;
+  // Overwrites a run of rows of d_x.
+  void multiply_gradient(const at::Tensor& d_x, const RowRun&, const at::Tensor& d_scale, const Context&,
+                         const Saved&) const;
+  // Of x in its slot, all rows.
+  void weight_gradient(const Target& d_w, const at::Tensor& d_scale, const Context&, const Saved&) const;
 
   // Temporaries that the linears of a layer share: rows x the widest of x and y, rows x the widest y, the largest W.
   static void add_scratch(int64_t rows, int64_t widest_in, int64_t widest_out, int64_t largest,
@@ -73,11 +92,12 @@ class Fp8Linear {
     return scales(context, saved, which, which);
   }
   [[nodiscard]] at::Tensor transposed(const Saved&) const;
+  // The matrix [rows, columns] in a temporary, and a run of rows of one with as many columns.
   [[nodiscard]] at::Tensor temporary(const Context&, int index, int64_t rows, int64_t columns, at::ScalarType) const;
+  [[nodiscard]] at::Tensor temporary(const Context&, int index, const RowRun&, int64_t columns, at::ScalarType) const;
   void measure(Scale, const at::Tensor& x, const Context&, const Saved&) const;
-  // Whether the amax of a tensor with N rows is of a part of it. columns: this rank has some of its columns.
-  // by_producer: measured by the kernel that produced it, which had the rows of the stream on this rank.
-  static bool is_part(bool columns, bool by_producer, int64_t rows, const Context&);
+  // Whether other ranks have other parts of a tensor of this many rows. columns: this rank has some of its columns.
+  static bool is_part(bool columns, int64_t rows, const Context&);
   // Quantizes x into rows [N, C] and columns [C, N], each of which may be undefined, and returns the scale. again: as
   // before in this micro-batch.
   at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, bool again, const Context&,

@@ -139,7 +139,7 @@ at::Tensor Linear::gather_rows(at::Tensor stream, const Context& context) const 
 at::Tensor Linear::gather_rows(const at::Tensor& stream, const Context& context, bool again, const UseRows& use) const {
   const TensorParallel::Gathering gathering = start_gather(stream, context);
   const at::Tensor& all = gathering.rows;
-  const TensorSplit::Pieces pieces = tensor_.pieces(all.size(0));
+  const TensorSplit::Pieces pieces = pieces_of(all.size(0), context);
   const bool arrives = !all.is_same(stream), whole = pieces.others.empty();
   if (arrives && whole) context.tensor->wait(gathering);
   use(pieces.own, arrives && !whole ? stream : rows_of(all, pieces.own));
@@ -158,10 +158,14 @@ std::optional<RowSum> Linear::start_sum(const at::Tensor& partial, const Context
   return RowSum(*context.tensor, partial);
 }
 
+TensorSplit::Pieces Linear::pieces_of(int64_t rows, const Context& context) const {
+  if (context.tensor == nullptr) return {.own = {0, rows}, .others = {}};
+  return tensor_.pieces(rows, is_fp8(rows) ? kFp8Quantum : 1);
+}
+
 void Linear::use_rows(int64_t rows, std::optional<RowSum>& sum, bool send, const Context& context,
-                      const std::function<void(const RowRun&)>& use) {
-  const TensorSplit::Pieces pieces = context.tensor == nullptr ? TensorSplit::Pieces{.own = {0, rows}, .others = {}}
-                                                               : context.tensor->split().pieces(rows);
+                      const std::function<void(const RowRun&)>& use) const {
+  const TensorSplit::Pieces pieces = pieces_of(rows, context);
   for (const RowRun& run : pieces.others) use(run);
   if (sum && send && !pieces.others.empty()) sum->others_ready();
   use(pieces.own);
@@ -236,10 +240,7 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
   if (!by_rows()) sum = start_sum(own, context);
   const bool send = adapters_.empty();  // they add to what is sent
   if (is_fp8(rows)) {
-    if (by_rows()) x = gather_rows(x, context);
-    fp8_->forward(own, x, parameter(spec_.weight), bias, context, saved, saves_input(rows, context, saved, recomputing),
-                  recomputing);
-    if (sum && send) sum->all_ready();
+    x = forward_fp8(parameter(spec_.weight), bias, own, x, sum, context, saved, recomputing);
   } else if (by_rows()) {
     x = gather_rows(x, context, !adapters_.empty(), [&](const RowRun& run, const at::Tensor& part) {
       linear_forward(rows_of(own, run), part, parameter(spec_.weight), bias);
@@ -258,6 +259,72 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
   sum->finish(y);
 }
 
+at::Tensor Linear::forward_fp8(const at::Tensor& w, const at::Tensor& bias, const at::Tensor& y, const at::Tensor& x,
+                               std::optional<RowSum>& sum, const Context& context, const Saved& saved,
+                               bool recomputing) const {
+  const int64_t rows = y.size(0);
+  const bool transposed = saves_input(rows, context, saved, recomputing);
+  const auto multiply = [&](const RowRun& run) {
+    fp8_->multiply_input(rows_of(y, run), run, bias, context, saved);
+  };
+  if (by_rows()) {
+    const bool here = x.size(0) == rows;
+    bool begun = false;  // when rows of other ranks are on their way
+    return gather_rows(x, context, !adapters_.empty(), [&](const RowRun& run, const at::Tensor& part) {
+      if (!std::exchange(begun, true)) {
+        fp8_->set_scales(x, w, rows, context, saved, recomputing);
+        if (here) fp8_->quantize_input(x, {0, rows}, transposed, context, saved, recomputing);
+      }
+      if (!here) fp8_->quantize_input(part, run, false, context, saved, recomputing);
+      multiply(run);
+    });
+  }
+  fp8_->set_scales(x, w, rows, context, saved, recomputing);
+  fp8_->quantize_input(x, {0, rows}, transposed, context, saved, recomputing);
+  use_rows(rows, sum, adapters_.empty(), context, multiply);
+  return x;
+}
+
+void Linear::backward_fp8(const at::Tensor& w, const at::Tensor& d_x, at::Tensor& d_y, at::Tensor& x,
+                          std::optional<RowSum>& sum, const Context& context, const Saved& saved, Grads& grads,
+                          at::Tensor d_scale) const {
+  const int64_t rows = d_x.size(0);
+  const Target d_w = grads.target(spec_.weight);
+  const bool trained = d_w.gradient.defined();
+  const auto multiply = [&](const RowRun& run) {
+    fp8_->multiply_gradient(rows_of(d_x, run), run, d_scale, context, saved);
+  };
+  if (by_rows()) {  // x arrives under the matmul of d_x, which is summed under that of the weight
+    const TensorParallel::Gathering gathering = start_gather(x, context);
+    d_scale = fp8_->set_gradient_scale(d_y, w, rows, context, saved, std::move(d_scale));
+    fp8_->quantize_gradient(d_y, {0, rows}, trained, d_scale, context);
+    // Without other ranks d_x may alias x.
+    if (context.tensor == nullptr && trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);
+    use_rows(rows, sum, adapters_.empty(), context, multiply);
+    if (context.tensor != nullptr) {
+      context.tensor->wait(gathering);
+      x = gathering.rows;
+      if (trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);
+    }
+  } else {
+    const at::Tensor given = d_y;
+    const bool here = d_y.size(0) == rows, whole = here || pieces_of(rows, context).others.empty();
+    bool begun = false;  // when rows of other ranks are on their way
+    d_y = gather_rows(d_y, context, true, [&](const RowRun& run, const at::Tensor& part) {
+      if (!std::exchange(begun, true)) {
+        d_scale = fp8_->set_gradient_scale(given, w, rows, context, saved, std::move(d_scale));
+        if (here) fp8_->quantize_gradient(given, {0, rows}, trained, d_scale, context);
+        if (trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);  // d_x may alias x
+      }
+      if (!here) fp8_->quantize_gradient(part, run, trained && whole, d_scale, context);
+      multiply(run);
+    });
+    if (trained && !whole) fp8_->transpose_gradient(d_y, d_scale, context);
+  }
+  if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
+  if (trained) fp8_->weight_gradient(d_w, d_scale, context, saved);
+}
+
 void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) const {
   if (adapters_.empty()) return;
   if (by_rows()) x = gather_rows(x, context);
@@ -274,12 +341,7 @@ void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, C
   if (by_rows()) sum = start_sum(own, context);
   const bool send = adapters_.empty();  // they add to what is sent
   if (is_fp8(rows)) {
-    (by_rows() ? x : d_y) = gather_rows(by_rows() ? x : d_y, context);
-    if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
-    const Target d_w = grads.target(spec_.weight);
-    if (!keeps_transposed(rows) && d_w.gradient.defined()) fp8_->save_input(x, context, saved);
-    fp8_->backward(own, d_y, weight, d_w, context, saved, std::move(d_scale));
-    if (sum && send) sum->all_ready();
+    backward_fp8(weight, own, d_y, x, sum, context, saved, grads, std::move(d_scale));
   } else if (context.tensor == nullptr) {  // d_x may alias x
     if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
     grads.matmul(spec_.weight, d_y, x);

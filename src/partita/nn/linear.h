@@ -135,8 +135,16 @@ class Linear {
   // The sum of it over the ranks; null: this rank computes whole blocks.
   [[nodiscard]] std::optional<RowSum> start_sum(const at::Tensor& partial, const Context&) const;
   // Calls use(run) for runs that make up all rows: those of other ranks first, which are sent to them if `send`.
-  static void use_rows(int64_t rows, std::optional<RowSum>&, bool send, const Context&,
-                       const std::function<void(const RowRun&)>& use);
+  void use_rows(int64_t rows, std::optional<RowSum>&, bool send, const Context&,
+                const std::function<void(const RowRun&)>& use) const;
+  [[nodiscard]] TensorSplit::Pieces pieces_of(int64_t rows, const Context&) const;
+  // The matmuls of W in fp8, of which y and d_x are this rank's own terms. forward_fp8 returns x with all rows if there
+  // are adapters; backward_fp8 gives x and d_y all rows.
+  [[nodiscard]] at::Tensor forward_fp8(const at::Tensor& w, const at::Tensor& bias, const at::Tensor& y,
+                                       const at::Tensor& x, std::optional<RowSum>&, const Context&, const Saved&,
+                                       bool recomputing) const;
+  void backward_fp8(const at::Tensor& w, const at::Tensor& d_x, at::Tensor& d_y, at::Tensor& x, std::optional<RowSum>&,
+                    const Context&, const Saved&, Grads&, at::Tensor d_scale) const;
   // Whether x transposed in fp8 is kept for backward, instead of x. Not where x is gathered from parts of its rows: a
   // rank keeps its part, and gathers again.
   [[nodiscard]] bool keeps_transposed(int64_t rows) const {

@@ -35,15 +35,16 @@ struct TensorSplit {
   [[nodiscard]] int64_t first_row(int64_t rows) const { return splits_rows(rows) ? rows / ranks * rank : 0; }
   [[nodiscard]] bool splits_rows(int64_t rows) const { return sequence && ranks > 1 && rows % ranks == 0; }
 
-  // This rank's part of the rows, and those before and after it; all are its own if parts would be too short. The same
-  // with and without sequence parallelism, so that matmuls have the same bits.
+  // This rank's part of the rows, and those before and after it; all are its own if parts would be too short, or not of
+  // a multiple of `quantum` rows. The same with and without sequence parallelism, so that matmuls have the same bits.
   struct Pieces {
     RowRun own;
     std::vector<RowRun> others;
   };
-  [[nodiscard]] Pieces pieces(int64_t rows) const {
+  [[nodiscard]] Pieces pieces(int64_t rows, int64_t quantum = 1) const {
     const int64_t part = rows / ranks, begin = part * rank, end = begin + part;
-    if (ranks == 1 || rows % ranks != 0 || part < least_piece) return {.own = {0, rows}, .others = {}};
+    if (ranks == 1 || rows % ranks != 0 || part < least_piece || part % quantum != 0)
+      return {.own = {0, rows}, .others = {}};
     Pieces pieces{.own = {begin, part}, .others = {}};
     if (begin > 0) pieces.others.push_back({0, begin});
     if (end < rows) pieces.others.push_back({end, rows - end});

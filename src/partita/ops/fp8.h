@@ -22,6 +22,9 @@ namespace partita::internal {
 // Elements per scale, and their indices. cuBLASLt requires the inverse to be 16-byte aligned.
 inline constexpr int64_t kFp8Scale = 8, kFp8Expected = 0, kFp8Measured = 1, kFp8Inverse = 4;
 
+// Extents of fp8 matmuls are multiples of this.
+inline constexpr int64_t kFp8Quantum = 16;
+
 // Whether all three matmuls of a linear can run in fp8: x [rows, in], w [out, in], each extent a multiple of 16.
 [[nodiscard]] bool fp8_fits(int64_t rows, int64_t in, int64_t out);
 
