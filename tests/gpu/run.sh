@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks on the GPUs of this machine what others cannot: kernels, collectives, and training as a user starts it. A line
-# a check, and a last one with the sums; the exit code is 1 where one failed. A minute, without network.
+# a check, and a last one with the sums; the exit code is 1 where one failed. Six minutes with two GPUs, without network.
 #
 #   tests/gpu/run.sh                                             after 'make build'
 #   PARTITA=/opt/partita PROGRAMS=/opt/checks tests/gpu/run.sh   programs that were built elsewhere; needs python3
@@ -283,6 +283,17 @@ if ((gpus >= 2)); then
   check "tensor with streams that are late" train_ranks 2 tensor-late "${layers[@]}" parallel.tensor=2 debug.poison=true \
     debug.delay_streams=200
   check "tensor with streams that are late: the same losses" same tensor-late tensor-true 0
+  for scales in current delayed; do
+    eight=("${layers[@]}" precision.compute=bf16 kernels.deterministic=true precision.fp8="$scales")
+    check "four layers, 8 bits, $scales" train "four-$scales" "${eight[@]}"
+    for sequence in true false; do
+      check "tensor in pieces, 8 bits, $scales, sequence $sequence" train_ranks 2 "pieces-$scales-$sequence" \
+        "${eight[@]}" parallel.tensor=2 parallel.sequence="$sequence" debug.poison=true
+    done
+    check "tensor in pieces, 8 bits, $scales: like one GPU" same "pieces-$scales-true" "four-$scales" 0.02
+    check "tensor in pieces, 8 bits, $scales: the same without sequence parallelism" same "pieces-$scales-true" \
+      "pieces-$scales-false" 0
+  done
   check "context" train_ranks 2 context "${layers[@]}" parallel.context=2 debug.poison=true
   check "context, like one GPU" same context four 1e-5
   check "context with streams that are late" train_ranks 2 context-late "${layers[@]}" parallel.context=2 \
