@@ -106,7 +106,11 @@ CASES = [
     pipeline("llama-7b", 2, "interleaved_zero_bubble", "zbv"),
     pipeline("llama-7b", 2, "zbv", "zbv"),
     pipeline("llama-1.1b", 2, "interleaved_zero_bubble", "1f1b"),
+    pipeline("llama-1.1b", 2, "zbv", "1f1b"),
     pipeline("gpt2-1.5b", 2, "interleaved_zero_bubble", "1f1b"),
+    pipeline("gpt2-1.5b", 2, "zbv", "1f1b"),
+    Case("llama-7b-context2", "llama-7b", zero(3, "--parallel.context=2", "--train.sequence_length=32768",
+                                               "--train.micro_batch=1", recompute("full")), None, 2, 4, 2),
 ]
 
 
