@@ -124,7 +124,7 @@ TEST(ZeroOptimizer, IsTheSingleProcessRun) {
         if (max_norm > 0) {
           EXPECT_GT(expected.norms[0], max_norm);  // clips
         }
-        for (const int stage : {0, 1, 2})
+        for (const int stage : {0, 1, 2, 3})
           for (const bool overlap : {true, false}) {
             const std::string what = fmt::format("{}, {} passes, norm {}, stage {}, overlap {}", kind.name,
                                                  micro_batches, max_norm, stage, overlap);
@@ -181,7 +181,7 @@ TEST(ZeroOptimizer, RanksMayUseOtherParameters) {
 
 TEST(ZeroOptimizer, AStepMayHaveFewerPassesAndPassesMayBeDropped) {
   const int rank = test_world().rank(), ranks = test_world().size();
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
     Whole whole(1e-2);
     ZeroOptimizer optimizer(
@@ -207,7 +207,7 @@ TEST(ZeroOptimizer, AStepMayHaveFewerPassesAndPassesMayBeDropped) {
 
 TEST(ZeroOptimizer, GroupsHaveRatesAndDecayOfTheirOwn) {
   const int rank = test_world().rank(), ranks = test_world().size();
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1), whole(1);
     const auto is_matrix = [](const torch::Tensor& p) { return p.dim() > 1; };
     std::vector<ParameterGroup> groups(2);
@@ -241,7 +241,7 @@ TEST(ZeroOptimizer, GroupsHaveRatesAndDecayOfTheirOwn) {
 // bf16 parameters with fp32 master weights follow fp32; what the user writes into parameters between steps goes on.
 TEST(ZeroOptimizer, HalfPrecisionHasMasterWeights) {
   const int rank = test_world().rank(), ranks = test_world().size();
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
     Whole whole(1e-3);
     module->to(torch::kBFloat16);
@@ -265,7 +265,7 @@ TEST(ZeroOptimizer, HalfPrecisionHasMasterWeights) {
 
 TEST(ZeroOptimizer, WhatIsNotFiniteOnOneRankChangesNothing) {
   const int rank = test_world().rank(), ranks = test_world().size();
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .unit_elements = kUnit});
     const torch::Tensor before = module->last->weight.detach().clone();
@@ -279,20 +279,27 @@ TEST(ZeroOptimizer, WhatIsNotFiniteOnOneRankChangesNothing) {
   }
 }
 
-// ZeRO's formulas for fp32 with AdamW: weights 4P; gradients 4P, or 4P / N and two units; states 8P / N.
+// ZeRO's formulas for fp32 with AdamW: weights 4P, or 4P / N and three units; gradients 4P, or 4P / N and two units;
+// states 8P / N.
 TEST(ZeroOptimizer, MemoryIsDivided) {
   const int64_t ranks = test_world().size(), unit = 4096;
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     torch::nn::Sequential module;
-    for (int i = 0; i < 8; ++i) module->push_back(torch::nn::Linear(torch::nn::LinearOptions(64, 192).bias(false)));
+    for (int i = 0; i < 8; ++i)
+      module->push_back(
+          torch::nn::Linear(torch::nn::LinearOptions(i % 2 == 0 ? 64 : 192, i % 2 == 0 ? 192 : 64).bias(false)));
     const int64_t elements = 8 * 64 * 192, shard = stage == 0 ? 1 : ranks;
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .unit_elements = unit});
+    for (int step = 0; step < 3; ++step) {
+      module->forward(torch::ones({2, 64})).sum().backward();
+      optimizer.step();
+    }
     const ZeroOptimizer::Memory m = optimizer.memory();
-    EXPECT_EQ(m.weights, 4 * elements);
+    EXPECT_EQ(m.weights, stage == 3 ? 4 * elements / ranks + 3 * 4 * 64 * 192 : 4 * elements);
     EXPECT_EQ(m.master, 0);
     EXPECT_EQ(m.optimizer, 8 * elements / shard);
     const int64_t own = stage == 0 || ranks == 1 ? 0 : 4 * elements / ranks;
-    if (stage == 2)
+    if (stage >= 2)
       EXPECT_EQ(m.gradients, 4 * elements / ranks + 2 * 4 * 64 * 192);
     else
       EXPECT_EQ(m.gradients, 4 * elements + own);
@@ -312,7 +319,7 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
                 ZeroOptimizer(std::vector<NamedParameter>{{"w", module->scale * 2}}, mesh());
               }),
               HasSubstr("w is not a parameter, but the result of an operation"));
-  EXPECT_THAT(of(module, {.stage = 4}), HasSubstr("stage 4, expected 0, 1 or 2"));
+  EXPECT_THAT(of(module, {.stage = 4}), HasSubstr("stage 4, expected 0, 1, 2 or 3"));
   EXPECT_THAT(of(module, {.micro_batches = 0}), HasSubstr("micro_batches 0, expected at least 1"));
   EXPECT_THAT(of(module, {.optimizer_dtype = DType::bf16}), HasSubstr("optimizer_dtype bf16"));
   {
@@ -371,6 +378,67 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
   const Mesh tensor(test_world(), {.tensor = ranks});
   EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), tensor); }),
               HasSubstr("expected data parallelism alone"));
+}
+
+// Whatever a program does with parameters of which a rank has a slice: views that it keeps, reads between steps, copies
+// of all, and operations on many at once.
+TEST(ZeroOptimizer, ShardedWeightsAreThereWhereTheyAreRead) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  SmallModule module(1 + rank);
+  Whole whole(1e-2);
+  ZeroOptimizer optimizer(named(*module), mesh(),
+                          {.stage = 3, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
+  const torch::Tensor kept = module->first->weight.t();
+  for (int64_t step = 0; step < 4; ++step) {
+    const torch::Tensor bytes = torch::cat({module->last->weight.detach().flatten(), module->unused.detach()}, 0);
+    EXPECT_EQ(bytes.numel(), module->last->weight.numel() + 13);
+    small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+    optimizer.step();
+    whole.step([&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
+    EXPECT_LE((kept.detach() - whole.module->first->weight.detach().t()).abs().max().item<double>(), kTolerance);
+    const auto norms = at::_foreach_norm(module->parameters());  // of all units at once
+    const torch::Tensor scale = whole.module->scale.detach();
+    EXPECT_NEAR(norms[0].item<double>(), scale.abs().item<double>(), kTolerance) << "of the first parameter";
+  }
+  const std::vector<NamedParameter> copies = optimizer.weights();
+  EXPECT_EQ(copies.size(), trained(whole.module).size());
+  const auto expected = whole.module->named_parameters();
+  for (const NamedParameter& copy : copies) {
+    if (copy.tensor.numel() == 0) continue;
+    EXPECT_LE((copy.tensor - expected[copy.name].detach()).abs().max().item<double>(), 1e-5) << copy.name;
+  }
+}
+
+// Values written before the first step and between steps, also through views, are those of all later steps.
+TEST(ZeroOptimizer, ShardedWeightsTakeWhatIsWritten) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const torch::ScalarType type : {torch::kFloat, torch::kBFloat16}) {
+    SmallModule module(1);
+    Whole whole(1e-3);
+    module->to(type);
+    ZeroOptimizer optimizer(named(*module), mesh(),
+                            {.stage = 3, .learning_rate = 1e-3, .max_norm = 0, .unit_elements = kUnit});
+    const auto write = [](SmallModule& to) {
+      torch::NoGradGuard none;
+      to->first->weight.mul_(2);
+      to->last->weight.narrow(0, 3, 5).fill_(0.125);
+      to->embedding->weight.detach().t().add_(0.25);
+    };
+    for (int64_t step = 0; step < 6; ++step) {
+      if (step % 3 == 0) write(module), write(whole.module);
+      small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+      optimizer.step();
+      whole.step(
+          [&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
+    }
+    expect_same(module, whole.module, type == torch::kFloat ? kTolerance : 0.02, c10::toString(type));
+  }
+}
+
+TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {
+  SmallModule module(1);
+  { ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 3}); }
+  EXPECT_THAT(error_message([&] { (void)module->last->weight.sum(); }), HasSubstr("is used after the optimizer, which held its values"));
 }
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {

@@ -14,7 +14,8 @@ int64_t slice_bytes(const Unit& unit, DType dtype) { return unit.layout.slice_co
 int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const ParameterOptions& options) {
   const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
   int64_t total = 0;
-  for (size_t s = 0; s < slots.slot_count.size(); ++s) total += slots.slot_count[s] * size_of(slots.slot_dtype[s]);
+  for (size_t s = 0; s < slots.slot_count.size() && !options.weights_on_demand; ++s)
+    total += slots.slot_count[s] * size_of(slots.slot_dtype[s]);
   // With shared slots a unit's slice is stored outside them, unless gathers read its master weights.
   for (const Unit& unit : plan.units)
     if (sharding.weights && unit.pool != BufferPool::persistent && !options.has_master_on_device(unit))

@@ -17,9 +17,10 @@ struct ParameterOptions {
   DType states = DType::fp32;   // master weights and optimizer states; equal to compute: no master weights
   int micro_batches = 1;        // accumulated per step
   OptimizerOptions optimizer;
-  bool training = true;         // false: no gradients and no optimizer states
-  bool states_on_host = false;  // master weights, optimizer states and gradients; updated by the host
-  bool poison = false;          // fill evicted weights and fresh gradient buffers with NaN
+  bool training = true;            // false: no gradients and no optimizer states
+  bool states_on_host = false;     // master weights, optimizer states and gradients; updated by the host
+  bool weights_on_demand = false;  // WeightStore::Options::on_demand
+  bool poison = false;             // fill evicted weights and fresh gradient buffers with NaN
   at::Device device = at::kCPU;
 
   // Whether the unit has separate master weights on the device.

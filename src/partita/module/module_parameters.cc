@@ -30,11 +30,10 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
     fail("ZeroOptimizer: optimizer_dtype {} with parameters of {}: expected fp32 or {}", name_of(options.states),
          name_of(weight), name_of(weight));
   std::vector<ParameterSpec> specs;
-  std::map<std::string, at::Tensor> by_name, values;
+  std::map<std::string, at::Tensor> by_name;
   for (const NamedParameter& p : parameters) {
     if (!by_name.emplace(p.name, p.tensor).second) fail("ZeroOptimizer: two parameters are called {}", p.name);
     specs.push_back({.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true});
-    values.emplace(p.name, initial(p.tensor));
   }
   // What several passes add, and what is summed over ranks, is fp32.
   const bool adds = options.micro_batches > 1 && !zero.sharding.gradients;
@@ -55,19 +54,63 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
                                                                 .states = options.states,
                                                                 .micro_batches = options.micro_batches,
                                                                 .optimizer = options.optimizer,
+                                                                .weights_on_demand = zero.sharding.weights,
                                                                 .device = options.device},
                                                ShardedParameters::GradientMemory{}, nullptr, compute, communication);
-  store_->set([&](const ParameterSpec& spec, const Box& box, const at::Tensor& out) {
-    out.copy_(elements(values.at(spec.name), box));
-  });
+  if (zero.sharding.weights)
+    on_demand_ = std::make_unique<WeightsOnDemand>(
+        plan_, store_->weights(), options.device,
+        [this](int unit, std::span<const at::Tensor> values) { take_changes(first_of_unit(unit), values); }, compute);
+  fill(initial);
+}
+
+void ModuleParameters::fill(const std::function<at::Tensor(const at::Tensor& parameter)>& initial) {
+  versions_.resize(parameters_.size());
+  memory_.resize(parameters_.size());
+  std::vector<at::Tensor> on_demand;
+  if (on_demand_)
+    for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u)
+      for (size_t i = 0; i < plan_.units[static_cast<size_t>(u)].layout.parameters.size(); ++i)
+        on_demand.push_back(on_demand_->parameter(u, static_cast<int>(i), parameters_[first_of_unit(u) + i].tensor));
+  // One parameter at a time is there in full beside the module's own, whose memory ZeRO-3 gives back meanwhile. A rank
+  // reads its own slices only, but all take part in each parameter.
+  size_t next = 0;
+  at::Tensor value;
+  const auto proceed = [&] {
+    value = initial(parameters_[next].tensor);
+    if (on_demand_) adopt(next, on_demand[next]);
+    ++next;
+  };
+  for (const OwnedBox& owned : store_->owned_boxes()) {
+    while (next == 0 || parameters_[next - 1].name != owned.parameter->name) proceed();
+    owned.values[0].copy_(elements(value, owned.box));
+  }
+  while (next < parameters_.size()) proceed();
+  store_->publish();
+  if (on_demand_) return;
+  next = 0;
   use_weights([&](std::span<const at::Tensor> views) {
-    for (const at::Tensor& view : views) {
-      const at::Tensor& parameter = parameters_[memory_.size()].tensor;
-      parameter.set_data(view);
-      versions_.push_back(parameter._version());
-      memory_.push_back(parameter.const_data_ptr());
-    }
+    for (const at::Tensor& view : views) adopt(next++, view);
   });
+}
+
+void ModuleParameters::adopt(size_t parameter, const at::Tensor& data) {
+  const at::Tensor& tensor = parameters_[parameter].tensor;
+  OperandWatch::set_data(tensor, data);
+  versions_[parameter] = tensor._version();
+  memory_[parameter] = tensor.storage().unsafeGetStorageImpl();
+}
+
+size_t ModuleParameters::first_of_unit(int unit) const {
+  size_t first = 0;
+  for (int u = 0; u < unit; ++u) first += plan_.units[static_cast<size_t>(u)].layout.parameters.size();
+  return first;
+}
+
+ParameterMemory ModuleParameters::memory() const {
+  ParameterMemory memory = store_->memory();
+  if (on_demand_) memory.weights += on_demand_->bytes();
+  return memory;
 }
 
 // The full weights of all units, in the order of parameters().
@@ -95,7 +138,7 @@ void ModuleParameters::require_untouched() const {
           "ZeroOptimizer: parameter {} has a gradient that did not come from backward: ZeroOptimizer takes, reduces "
           "and clips gradients itself, nothing else may",
           parameter.name);
-    if (parameter.tensor.const_data_ptr() != memory_[p])
+    if (parameter.tensor.storage().unsafeGetStorageImpl() != memory_[p])
       fail(
           "ZeroOptimizer: the memory of parameter {} was exchanged, by to(), set_data or load: create the optimizer "
           "after that, and copy values in place",
@@ -104,14 +147,24 @@ void ModuleParameters::require_untouched() const {
 }
 
 void ModuleParameters::take_changes() {
+  if (on_demand_) return on_demand_->evict_all();
+  std::vector<at::Tensor> values;
+  for (const NamedParameter& p : parameters_) values.push_back(p.tensor.detach());
+  take_changes(0, values);
+}
+
+void ModuleParameters::take_changes(size_t first, std::span<const at::Tensor> values) {
   std::map<std::string, at::Tensor> changed;
-  for (size_t p = 0; p < parameters_.size(); ++p)
-    if (parameters_[p].tensor._version() != versions_[p])
-      changed.emplace(parameters_[p].name, parameters_[p].tensor.detach());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const NamedParameter& p = parameters_[first + i];
+    const int64_t version = p.tensor._version();
+    if (std::exchange(versions_[first + i], version) != version) changed.emplace(p.name, values[i]);
+  }
   if (changed.empty()) return;
   for (const OwnedBox& owned : store_->owned_boxes())
     if (const auto found = changed.find(owned.parameter->name); found != changed.end())
       owned.values[0].copy_(elements(found->second, owned.box));
+  if (on_demand_) store_->publish();  // the next gather reads slices in the weights' dtype
 }
 
 void ModuleParameters::update(const StepScalars& now) {
@@ -121,6 +174,7 @@ void ModuleParameters::update(const StepScalars& now) {
 }
 
 void ModuleParameters::settle() {
+  if (on_demand_) return on_demand_->end_step();
   use_weights([](std::span<const at::Tensor>) {});
   for (size_t p = 0; p < parameters_.size(); ++p) versions_[p] = parameters_[p].tensor._version();
 }

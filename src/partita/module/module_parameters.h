@@ -1,5 +1,6 @@
 // Parameters of one group and one dtype: their units, and what shard/ and engine/ store and update of them. The user's
-// parameters become views of the full weights, so that an update is seen through them.
+// parameters become views of the full weights, so that an update is seen through them; with ZeRO-3 these are there only
+// while operations read them (weights_on_demand.h).
 //
 //   ModuleParameters part(parameters, zero, options, initial, compute, communication);
 //   part.write(unit, index, gradient);  part.gradients().close(unit, last);   // in backward
@@ -16,6 +17,7 @@
 
 #include "partita/engine/sharded_parameters.h"
 #include "partita/module/parameter_group.h"
+#include "partita/module/weights_on_demand.h"
 #include "partita/ops/step_memory.h"
 #include "partita/shard/use_plan.h"
 #include "partita/shard/zero.h"
@@ -31,7 +33,8 @@ class ModuleParameters {
     int64_t unit_elements = 1;
     at::Device device = at::kCPU;
   };
-  // `initial` gives the values to begin with. The streams must outlive this object. Errors: states in neither fp32 nor
+  // `initial` gives the values to begin with, of one parameter after the other, in an order that is the same on all
+  // ranks. The streams must outlive this object. Errors: states in neither fp32 nor
   // the parameters' dtype; a name that occurs twice; those of make_optimizer.
   ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&,
                    const std::function<at::Tensor(const at::Tensor& parameter)>& initial, Stream& compute,
@@ -43,20 +46,27 @@ class ModuleParameters {
   [[nodiscard]] const std::vector<Unit>& units() const { return plan_.units; }
   [[nodiscard]] const SlotPlan& gradient_slots() const { return gradient_slots_; }
   [[nodiscard]] GradientStore& gradients() { return store_->gradients(); }
-  [[nodiscard]] ParameterMemory memory() const { return store_->memory(); }
+  [[nodiscard]] ParameterMemory memory() const;
 
   // Adds the gradient of a parameter, given by its place in the unit.
   void write(int unit, int parameter, const at::Tensor& gradient);
   // Error: a parameter has a gradient, or other memory than it was given.
   void require_untouched() const;
-  // Values that the user has written since the last step, into master weights of another dtype.
+  // Values that the user has written since the last step, into this rank's slices. With ZeRO-3 all full weights leave.
   void take_changes();
   void update(const StepScalars&);
-  // Waits for the updated weights of all ranks.
+  // Waits for the updated weights of all ranks; with ZeRO-3 these are gathered when they are used.
   void settle();
 
  private:
+  // Values in full, of a rank's part of which the user's parameters become views.
+  void fill(const std::function<at::Tensor(const at::Tensor& parameter)>& initial);
   void use_weights(const std::function<void(std::span<const at::Tensor>)>& visit);
+  // The parameter of this number is a view of its weights from now on.
+  void adopt(size_t parameter, const at::Tensor& data);
+  // Keeps what the user wrote into the parameters from number `first` on, whose values these are.
+  void take_changes(size_t first, std::span<const at::Tensor> values);
+  [[nodiscard]] size_t first_of_unit(int unit) const;
 
   std::vector<NamedParameter> parameters_;
   UnitPlan plan_;
@@ -64,8 +74,9 @@ class ModuleParameters {
   SlotPlan gradient_slots_;
   std::unique_ptr<ShardedParameters> store_;
   StepMemory now_;
-  std::vector<int64_t> versions_;    // [parameter]: of its values, as the last step left them
-  std::vector<const void*> memory_;  // [parameter]: of its values
+  std::vector<int64_t> versions_;                // [parameter]: of its values, as the last step left them
+  std::vector<const c10::StorageImpl*> memory_;  // [parameter]: of its values
+  std::unique_ptr<WeightsOnDemand> on_demand_;   // null: full weights stay. First to go: it calls the others
 };
 
 }  // namespace partita::internal

@@ -2,9 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <utility>
 
 namespace partita::internal {
+namespace {
+
+// The module's part of a parameter's name: those of one module are used together.
+std::string_view module_of(std::string_view parameter) {
+  const size_t point = parameter.rfind('.');
+  return point == std::string_view::npos ? std::string_view() : parameter.substr(0, point);
+}
+
+}  // namespace
 
 UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const UnitOptions& options, int64_t elements) {
   UnitPlan plan;
@@ -27,9 +37,9 @@ UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const U
     count = 0;
   };
   for (const ParameterSpec& p : parameters) {
+    if (count >= elements && module_of(p.name) != module_of(members.back().name)) add();
     members.push_back(p);
     count += p.count();
-    if (count >= elements) add();
   }
   add();
   return plan;

@@ -18,7 +18,7 @@ using namespace internal;
 namespace {
 
 const ZeroOptimizerOptions& valid(const ZeroOptimizerOptions& options) {
-  if (options.stage < 0 || options.stage > 2) fail("ZeroOptimizer: stage {}, expected 0, 1 or 2", options.stage);
+  if (options.stage < 0 || options.stage > 3) fail("ZeroOptimizer: stage {}, expected 0, 1, 2 or 3", options.stage);
   if (options.micro_batches < 1) fail("ZeroOptimizer: micro_batches {}, expected at least 1", options.micro_batches);
   if (options.unit_elements < 1) fail("ZeroOptimizer: unit_elements {}, expected at least 1", options.unit_elements);
   if (!(options.max_norm >= 0)) fail("ZeroOptimizer: max_norm {}, expected at least 0", options.max_norm);
@@ -268,6 +268,14 @@ ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
 }
 
 void ZeroOptimizer::zero_grad() { implementation_->drop(); }
+
+std::vector<NamedParameter> ZeroOptimizer::weights() const {
+  std::vector<NamedParameter> all;
+  for (const auto& part : implementation_->parts_)
+    for (const NamedParameter& p : part->parameters())
+      all.push_back({p.name, p.tensor.detach().to(at::TensorOptions(at::kCPU), /*non_blocking=*/false, /*copy=*/true)});
+  return all;
+}
 
 void ZeroOptimizer::set_learning_rate(double rate) {
   for (ParameterGroup& group : implementation_->groups_) group.learning_rate = rate;

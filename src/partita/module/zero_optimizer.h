@@ -1,5 +1,5 @@
-// ZeRO for any torch::nn::Module: data-parallel training in which the ranks share the optimizer's states, and gradients
-// from stage 2 on.
+// ZeRO for any torch::nn::Module: data-parallel training in which the ranks share the optimizer's states, gradients
+// from stage 2 on, and weights with stage 3.
 //
 //   // module: a torch::nn::Module, the same on every rank
 //   ZeroOptimizer optimizer(named(module), mesh, {.stage = 2, .learning_rate = 1e-3});
@@ -9,9 +9,15 @@
 //     const ZeroStep r = optimizer.step();              // clips, updates, and gives all ranks the weights
 //   }
 //
-// Stages 0 (plain data parallelism), 1 and 2 (shard/sharding.h). Weights begin as rank 0 has them. Gradients are
-// averaged over the ranks. They belong to the optimizer as soon as they are computed: a parameter's grad() is undefined
-// after backward, and nothing may be done to it. After a step they are gone; zero_grad is not needed.
+// Stages 0 (plain data parallelism) to 3 (shard/sharding.h). Weights begin as rank 0 has them. Gradients are averaged
+// over the ranks. They belong to the optimizer as soon as they are computed: a parameter's grad() is undefined after
+// backward, and nothing may be done to it. After a step they are gone; zero_grad is not needed.
+//
+// With stage 3 each rank keeps a slice of every parameter. Any operation of torch that
+// has a parameter among its operands, in forward, in backward or elsewhere, gathers it first, with the others of its
+// unit; up to three units are there at once, the next one of the last step's order ahead. So all ranks must use the
+// parameters in the same order. Pointers into a parameter (data_ptr) hold for no time, torch::save finds no values:
+// save what weights() returns. After the optimizer the parameters have no values.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,7 +32,7 @@
 namespace partita {
 
 struct ZeroOptimizerOptions {
-  int stage = 1;  // 0 to 2
+  int stage = 1;  // 0 to 3
   OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};
   double learning_rate = 1e-3;
   double max_norm = 1;  // gradients with a larger norm, over all parameters and ranks, are scaled to it; 0: never
@@ -64,6 +70,9 @@ class ZeroOptimizer {
   ZeroStep step(const std::function<void()>& closure);
   // Drops what backward passes since the last step have added. Collective.
   void zero_grad();
+
+  // All trained parameters, copied into host memory. Collective with stage 3.
+  [[nodiscard]] std::vector<NamedParameter> weights() const;
 
   void set_learning_rate(double);  // of all groups
   void set_learning_rate(size_t group, double);

@@ -264,9 +264,7 @@ at::Tensor Linear::forward_fp8(const at::Tensor& w, const at::Tensor& bias, cons
                                bool recomputing) const {
   const int64_t rows = y.size(0);
   const bool transposed = saves_input(rows, context, saved, recomputing);
-  const auto multiply = [&](const RowRun& run) {
-    fp8_->multiply_input(rows_of(y, run), run, bias, context, saved);
-  };
+  const auto multiply = [&](const RowRun& run) { fp8_->multiply_input(rows_of(y, run), run, bias, context, saved); };
   if (by_rows()) {
     const bool here = x.size(0) == rows;
     bool begun = false;  // when rows of other ranks are on their way

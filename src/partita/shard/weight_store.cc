@@ -16,7 +16,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
       communication_(communication),
       written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
-  for (size_t s = 0; s < slot_plan_.slot_count.size(); ++s)
+  for (size_t s = 0; s < slot_plan_.slot_count.size() && !options_.on_demand; ++s)
     slots_.push_back({.buffer = flat_zeros(slot_plan_.slot_count[s], slot_plan_.slot_dtype[s], options_.device),
                       .unit = -1,
                       .version = -1,
@@ -25,12 +25,13 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const bool from_master = u < options_.masters.size() && options_.masters[u].defined();
     if (slice_in_slot(u))
-      slices_.push_back(own_part(static_cast<int>(u), slot(static_cast<int>(u))));  // gathered in place
+      slices_.push_back(own_part(static_cast<int>(u), slot(static_cast<int>(u)).buffer));  // gathered in place
     else
       slices_.push_back(from_master
                             ? at::Tensor()
                             : flat_zeros(plan.units[u].layout.slice_count(), plan.units[u].weight, options_.device));
   }
+  if (options_.on_demand) return;
   std::vector<std::vector<at::Tensor>> of_unit;
   for (size_t u = 0; u < plan.units.size(); ++u)
     of_unit.push_back(parameter_views(plan.units[u].layout, slot(static_cast<int>(u)).buffer));
@@ -41,27 +42,30 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
   }
 }
 
-at::Tensor WeightStore::own_part(int unit, const Slot& held) const {
+at::Tensor WeightStore::own_part(int unit, const at::Tensor& buffer) const {
   const int64_t count = plan_.units[static_cast<size_t>(unit)].layout.slice_count();
-  return held.buffer.narrow(0, zero_.shard->rank() * count, count);
+  return buffer.narrow(0, zero_.shard->rank() * count, count);
 }
 
-void WeightStore::gather(int unit, Slot& target) {
-  const Layout& layout = plan_.units[static_cast<size_t>(unit)].layout;
-  target.unit = unit;
-  target.version = versions_[static_cast<size_t>(unit)];
-  if (!is_gathered(plan_.units[static_cast<size_t>(unit)], zero_.sharding)) {
-    target.ready = written_[static_cast<size_t>(unit)];
-    return;
-  }
-  communication_.wait(target.free);
+Event WeightStore::gather(int unit, const at::Tensor& memory, const Event& free) {
+  communication_.wait(free);
   communication_.wait(written_[static_cast<size_t>(unit)]);
   at::Tensor mine = slice(unit);
   if (!mine.defined()) {
-    mine = own_part(unit, target);
+    mine = own_part(unit, memory);
     communication_.run([&] { cast(mine, options_.masters[static_cast<size_t>(unit)]); });
   }
-  target.ready = zero_.shard->all_gather(target.buffer.narrow(0, 0, layout.count), mine, communication_);
+  return zero_.shard->all_gather(memory.narrow(0, 0, plan_.units[static_cast<size_t>(unit)].layout.count), mine,
+                                 communication_);
+}
+
+void WeightStore::gather(int unit, Slot& target) {
+  target.unit = unit;
+  target.version = versions_[static_cast<size_t>(unit)];
+  if (is_gathered(plan_.units[static_cast<size_t>(unit)], zero_.sharding))
+    target.ready = gather(unit, target.buffer, target.free);
+  else
+    target.ready = written_[static_cast<size_t>(unit)];
 }
 
 void WeightStore::ensure(int unit) {
@@ -111,7 +115,7 @@ void WeightStore::release() {
 void WeightStore::publish(int unit, const Event& written) {
   ++versions_[static_cast<size_t>(unit)];
   written_[static_cast<size_t>(unit)] = written;
-  if (!slot_plan_.shared(unit)) ensure(unit);
+  if (!options_.on_demand && !slot_plan_.shared(unit)) ensure(unit);
 }
 
 int64_t WeightStore::bytes() const {

@@ -36,6 +36,7 @@ class WeightStore {
     // [unit], or empty: this rank's slice of the master weights on the device. If defined and the unit is gathered for
     // each use, gathers round the master weights, and no slice in the weight dtype is stored.
     std::vector<at::Tensor> masters;
+    bool on_demand = false;  // no slots: gather() instead of begin to release
   };
   // `plan` must outlive the store.
   WeightStore(const UnitPlan& plan, const Zero&, Options, Stream& compute, Stream& communication);
@@ -46,6 +47,10 @@ class WeightStore {
   [[nodiscard]] std::span<const at::Tensor> use(int block, Pass);
   void prefetch();
   void release();
+
+  // With on_demand: gathers the current weights of a unit into memory [layout.count], which is `free` then; returns when
+  // they are there. Collective.
+  [[nodiscard]] Event gather(int unit, const at::Tensor& memory, const Event& free);
 
   // This rank's slice of the unit in the weight dtype, written by the optimizer before publish. Undefined if gathers
   // read the master weights.
@@ -70,8 +75,8 @@ class WeightStore {
   [[nodiscard]] const UsePlan::Turn& turn() const;
   void ensure(int unit);  // the slot holds the current version, or its gather is issued
   void gather(int unit, Slot&);
-  // This rank's slice of the slot's buffer.
-  [[nodiscard]] at::Tensor own_part(int unit, const Slot&) const;
+  // This rank's slice of a buffer that holds the unit.
+  [[nodiscard]] at::Tensor own_part(int unit, const at::Tensor& buffer) const;
   [[nodiscard]] bool slice_in_slot(size_t unit) const {
     return !zero_.sharding.weights || plan_.units[unit].pool == BufferPool::persistent;
   }

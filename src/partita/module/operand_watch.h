@@ -1,0 +1,50 @@
+// Calls back before and after each operation of torch that has a watched tensor, or a view of one, among its operands:
+// in forward, in backward, and wherever else. So memory can be filled just before it is read, in any module.
+//
+//   OperandWatch watch({.before = [&](std::span<const int> numbers) { fill(numbers); }, .after = ...});
+//   c10::Storage storage = watch.add(number, bytes, device);         // without memory
+//   parameter.set_data(OperandWatch::view(storage, like, offset));
+//
+// Watched tensors carry a dispatch key whose fallback, for all operations, is the callback. Views inherit the key and
+// share the storage, so that what autograd saves is watched, too. Results do not inherit it.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace partita::internal {
+
+class OperandWatch {
+ public:
+  // Numbers of the storages among the operands, ascending. before may fail, and the operation with it. after is called
+  // where before was, also if the operation failed. Operations inside of one are not reported.
+  struct Calls {
+    std::function<void(std::span<const int> numbers)> before, after;
+  };
+  // after_end: the error of operations on the storages when this object is gone.
+  OperandWatch(Calls, std::string after_end);
+  ~OperandWatch();
+  OperandWatch(const OperandWatch&) = delete;
+  OperandWatch& operator=(const OperandWatch&) = delete;
+
+  // A storage of this size without memory; its owner sets that with set_memory.
+  [[nodiscard]] c10::Storage add(int number, int64_t bytes, at::Device);
+  static void set_memory(const c10::Storage&, void* memory);  // null: none
+  // A contiguous tensor of the shape and dtype of `like`, from element `offset` of the storage.
+  [[nodiscard]] static at::Tensor view(const c10::Storage&, const at::Tensor& like, int64_t offset);
+  // tensor.set_data(data), which is not reported.
+  static void set_data(const at::Tensor& tensor, const at::Tensor& data);
+
+  struct Registry;  // of all watched storages: for the fallback
+
+ private:
+  Calls calls_;
+  std::string after_end_;
+  std::vector<c10::Storage> storages_;
+};
+
+}  // namespace partita::internal

@@ -1,0 +1,66 @@
+// ZeRO-3 for modules whose code is the user's: full weights exist while operations read them. A unit's parameters are
+// views of a storage that gets memory, gathered from the ranks' slices, when an operation has one of them among its
+// operands, and loses it when others are used (unit_residency.h).
+//
+//   WeightsOnDemand weights(plan, store, device, written, compute);
+//   OperandWatch::set_data(parameter, weights.parameter(unit, index, parameter));
+//   ... forward, backward ...
+//   weights.evict_all();                   // before the slices are updated
+//   weights.end_step();
+//
+// All ranks must use the parameters in the same order: gathers are collective.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "partita/module/operand_watch.h"
+#include "partita/module/unit_residency.h"
+#include "partita/shard/weight_store.h"
+
+namespace partita::internal {
+
+class WeightsOnDemand {
+ public:
+  // Called with the full weights of a unit, a tensor for each parameter, before they are given up.
+  using Leaving = std::function<void(int unit, std::span<const at::Tensor> parameters)>;
+  // All must outlive this object. `store` gathers on demand (WeightStore::Options::on_demand).
+  WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Stream& compute);
+  // Parameters have no memory from then on.
+  ~WeightsOnDemand();
+  WeightsOnDemand(const WeightsOnDemand&) = delete;
+  WeightsOnDemand& operator=(const WeightsOnDemand&) = delete;
+
+  // What a parameter's data becomes.
+  [[nodiscard]] at::Tensor parameter(int unit, int index, const at::Tensor& like) const;
+  void evict_all();
+  void end_step() { residency_.end_step(); }
+
+  [[nodiscard]] int64_t bytes() const;  // of full weights, and of memory that is kept for them
+
+ private:
+  struct Memory {
+    at::Tensor buffer;  // undefined: none
+    Event event;        // of a unit: gathered; of free memory: no longer read
+    bool awaited = false;
+  };
+  void act(const std::vector<UnitResidency::Action>&);
+  void gather(int unit);
+  void evict(int unit);
+  [[nodiscard]] Memory memory_for(int64_t count, DType);
+
+  const UnitPlan& plan_;
+  WeightStore& store_;
+  at::Device device_;
+  Leaving leaving_;
+  Stream& compute_;
+  UnitResidency residency_;
+  std::vector<Memory> units_;  // [unit]
+  std::vector<Memory> free_;
+  std::vector<c10::Storage> storages_;  // [unit]
+  OperandWatch watch_;                  // first to go
+};
+
+}  // namespace partita::internal
