@@ -66,7 +66,7 @@ def medium_sharded(stage, peer):
 
 def tensor(model, cards, peer, ours=(), batch=8):
     """Tensor and sequence parallelism over all cards."""
-    name = f"{model}-tensor{cards}" + "".join("-fp8" for key in ours if "fp8" in key)
+    name = f"{model}-tensor{cards}" + "".join({FP8[0]: "-fp8", DELAYED[0]: "-fp8-delayed"}.get(key, "") for key in ours)
     return Case(name, model, [f"--parallel.tensor={cards}", *ours],
                 None if peer is None else ["--tp", str(cards), "--batch", str(batch), *peer], cards, steps=10, warmup=3,
                 script="parallel_peer.py")
@@ -89,6 +89,8 @@ CASES = [
     Case("llama-1.1b-fp8", "llama-1.1b", FP8, []),
     Case("llama-1.1b-fp8-delayed", "llama-1.1b", DELAYED, []),
     large("llama-7b", ["--precision.states=bf16", recompute("mlp")], [], 1),
+    Case("llama-7b-16384", "llama-7b", ["--precision.states=bf16", "--train.sequence_length=16384",
+                                        "--train.micro_batch=1", recompute("full")], None, 1, 4, 2),
     large("llama-7b-host", ["--memory.offload_optimizer=true", recompute("full")], None, 1),
     large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
     large("llama-7b-free", zero(3, recompute("mlp")),
@@ -100,11 +102,13 @@ CASES = [
     medium_sharded(0, ["--strategy", "ddp", "--bucket-mb", "100"]),
     tensor("llama-7b", 2, ["--async-tp"], batch=4),
     tensor("llama-7b", 2, ["--async-tp"], FP8, batch=4),
+    tensor("llama-7b", 2, ["--async-tp"], DELAYED, batch=4),
     tensor("llama-1.1b", 2, []),
     tensor("gpt2-1.5b", 2, None),  # its 25 heads do not divide there
     pipeline("llama-7b", 2, "1f1b", "1f1b"),
     pipeline("llama-7b", 2, "interleaved_zero_bubble", "zbv"),
     pipeline("llama-7b", 2, "zbv", "zbv"),
+    pipeline("llama-1.1b", 2, "1f1b", "1f1b"),
     pipeline("llama-1.1b", 2, "interleaved_zero_bubble", "1f1b"),
     pipeline("llama-1.1b", 2, "zbv", "1f1b"),
     pipeline("gpt2-1.5b", 2, "interleaved_zero_bubble", "1f1b"),

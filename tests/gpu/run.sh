@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks on the GPUs of this machine what others cannot: kernels, collectives, and training as a user starts it. A line
-# a check, and a last one with the sums; the exit code is 1 where one failed. Six minutes with two GPUs, without network.
+# a check, and a last one with the sums; the exit code is 1 where one failed. Six minutes with two GPUs; no network.
 #
 #   tests/gpu/run.sh                                             after 'make build'
 #   PARTITA=/opt/partita PROGRAMS=/opt/checks tests/gpu/run.sh   programs that were built elsewhere; needs python3
@@ -271,8 +271,8 @@ if ((gpus >= 2)); then
   done
   check "pipeline, 8 bits, delayed" train_ranks 2 pipeline-eight "${bits[@]}" parallel.pipeline=2 precision.fp8=delayed
   check "pipeline, 8 bits, delayed: close to bf16" same pipeline-eight bits 0.02
-  # Matmuls of 1024 rows per rank are made in pieces, between which copy engines exchange rows.
-  layers=(model.layers=4 model.attention_dropout=0.1 train.micro_batch=32 train.global_batch=64)
+  # Matmuls of 1024 rows per rank are made in pieces, between which copy engines exchange rows; recorded graphs use NCCL.
+  layers=(model.layers=4 model.attention_dropout=0.1 train.micro_batch=32 train.global_batch=64 kernels.cuda_graph=false)
   check "four layers" train four "${layers[@]}"
   for sequence in true false; do
     check "tensor, sequence $sequence" train_ranks 2 "tensor-$sequence" "${layers[@]}" parallel.tensor=2 \
@@ -280,22 +280,36 @@ if ((gpus >= 2)); then
     check "tensor, sequence $sequence, like one GPU" same "tensor-$sequence" four 1e-5
   done
   check "tensor: the same losses without sequence parallelism" same tensor-true tensor-false 0
+  check "tensor, recorded" train_ranks 2 tensor-recorded "${layers[@]}" parallel.tensor=2 kernels.cuda_graph=true
+  check "tensor, recorded: the same losses" same tensor-recorded tensor-true 0
   check "tensor with streams that are late" train_ranks 2 tensor-late "${layers[@]}" parallel.tensor=2 debug.poison=true \
     debug.delay_streams=200
   check "tensor with streams that are late: the same losses" same tensor-late tensor-true 0
   for scales in current delayed; do
-    eight=("${layers[@]}" precision.compute=bf16 kernels.deterministic=true precision.fp8="$scales")
+    eight=("${layers[@]}" model.attention_dropout=0 precision.compute=bf16 kernels.deterministic=true
+      precision.fp8="$scales")
     check "four layers, 8 bits, $scales" train "four-$scales" "${eight[@]}"
     for sequence in true false; do
       check "tensor in pieces, 8 bits, $scales, sequence $sequence" train_ranks 2 "pieces-$scales-$sequence" \
         "${eight[@]}" parallel.tensor=2 parallel.sequence="$sequence" debug.poison=true
     done
-    check "tensor in pieces, 8 bits, $scales: like one GPU" same "pieces-$scales-true" "four-$scales" 0.02
+    check "tensor in pieces, 8 bits, $scales: like one GPU" same "pieces-$scales-true" "four-$scales" 0.002
+    check "tensor in pieces, 8 bits, $scales, with streams that are late" train_ranks 2 "pieces-$scales-late" \
+      "${eight[@]}" parallel.tensor=2 debug.delay_streams=200
+    check "tensor in pieces, 8 bits, $scales, with streams that are late: the same losses" same "pieces-$scales-late" \
+      "pieces-$scales-true" 0
     check "tensor in pieces, 8 bits, $scales: the same without sequence parallelism" same "pieces-$scales-true" \
       "pieces-$scales-false" 0
   done
   check "context" train_ranks 2 context "${layers[@]}" parallel.context=2 debug.poison=true
   check "context, like one GPU" same context four 1e-5
+  half=("${layers[@]}" model.attention_dropout=0 precision.compute=bf16 kernels.deterministic=true)
+  check "four layers in bf16" train four-half "${half[@]}"
+  for recompute in none full; do
+    check "context in bf16, recompute $recompute" train_ranks 2 "context-$recompute" "${half[@]}" parallel.context=2 \
+      memory.recompute="$recompute"
+    check "context in bf16, recompute $recompute, like one GPU" same "context-$recompute" four-half 0.002
+  done
   check "context with streams that are late" train_ranks 2 context-late "${layers[@]}" parallel.context=2 \
     debug.delay_streams=200
   check "context with streams that are late: the same losses" same context-late context 0

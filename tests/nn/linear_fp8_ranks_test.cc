@@ -53,8 +53,8 @@ std::vector<Setting> settings() {
   return all;
 }
 
-// Parts of unlike size on 2, 3 and 4 ranks, all of them multiples of 16. So are the parts of 192 rows, which are made in
-// pieces, and not all of those of 48.
+// Parts of unlike size on 2, 3 and 4 ranks, all of them multiples of 16. The parts of 192 rows are made in pieces; those
+// of 48 are not on 2 and 4 ranks, where they are no multiples of 16.
 LinearOptions options_of(const Setting& s, const TensorSplit& tensor) {
   const bool rows = s.split == Split::rows;
   return {.shape = {.samples = s.pieces ? 12 : 3, .length = 16},
@@ -158,9 +158,7 @@ class RankCase : public LinearCase {
 };
 
 TensorSplit split_of(const Communicator& group, const Setting& s) {
-  TensorSplit split{.rank = group.rank(), .ranks = group.size(), .sequence = s.sequence};
-  if (s.pieces) split.least_piece = 16;
-  return split;
+  return {.rank = group.rank(), .ranks = group.size(), .sequence = s.sequence, .least_piece = 1};
 }
 
 // Relative to the largest.

@@ -140,9 +140,9 @@ void check_context(Report& report, at::ScalarType dtype, const Case& c, const Co
     cuda::attention_backward(on_d_qkv, to_device(d_out), on_out, on_log_sum, on_qkv, c.heads, dropped_on_device,
                              on_first_keys, on_all, on_d_keys, deterministic);
     const std::string how = name + (deterministic ? " repeatable backward" : " backward");
-    // Queries of early positions only, apart from keys and values: twice the typical error of all together.
+    // Query gradients alone, without those of keys and values: of few positions, their typical error is larger.
     expect_rounded(report, how, on_d_qkv.narrow(2, 0, q).contiguous(), d_qkv.narrow(2, 0, q).contiguous(),
-                   2 * typical(dtype), allowed(dtype));
+                   (c.length <= 8 ? 2 : 1) * typical(dtype), allowed(dtype));
     expect_rounded(report, how + " of keys", on_d_keys, d_keys, 2 * typical(dtype), allowed(dtype));
   }
 }

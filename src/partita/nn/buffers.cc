@@ -30,8 +30,8 @@ std::vector<at::Tensor> carve(at::Tensor memory, std::span<const BufferSpec> spe
   std::vector<at::Tensor> views;
   int64_t offset = 0;
   for (const BufferSpec& spec : specs) {
-    // Captured by the deleter: a view keeps the memory alive. The device is given because from_blob would ask CUDA to
-    // which one the address belongs, and that of an empty buffer behind the last one belongs to none.
+    // Captured by the deleter: a view keeps the memory alive. from_blob would otherwise ask CUDA which device the
+    // address belongs to; that of an empty buffer at the end belongs to none.
     views.push_back(at::from_blob(
         static_cast<std::byte*>(memory.data_ptr()) + offset, spec.shape, [memory](void*) {},
         memory.options().dtype(scalar_type(spec.dtype)), memory.device()));

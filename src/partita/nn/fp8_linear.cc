@@ -58,11 +58,10 @@ bool Fp8Linear::is_part(bool columns, int64_t rows, const Context& context) {
   return context.tensor != nullptr && (columns || context.tensor->split().splits_rows(rows));
 }
 
-at::Tensor Fp8Linear::quantize(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x, bool again,
-                               const Context& context, const Saved& saved) const {
-  const at::Tensor factor = scale(context, saved, which);
-  fp8_quantize(rows, columns, factor, x, !again && context.scales.defined() && context.mode == Mode::train);
-  return factor;
+void Fp8Linear::quantize(at::Tensor rows, at::Tensor columns, Scale which, const at::Tensor& x, bool again,
+                         const Context& context, const Saved& saved) const {
+  fp8_quantize(rows, columns, scale(context, saved, which), x,
+               !again && context.scales.defined() && context.mode == Mode::train);
 }
 
 void Fp8Linear::save_input(const at::Tensor& x, const Context& context, const Saved& saved) const {
@@ -82,10 +81,10 @@ void Fp8Linear::set_scales(const at::Tensor& x, const at::Tensor& w, int64_t row
            saved);
 }
 
-void Fp8Linear::quantize_input(const at::Tensor& x, const RowRun& run, bool transposed, const Context& context,
+void Fp8Linear::quantize_input(const at::Tensor& x, const RowRun& run, bool and_transposed, const Context& context,
                                const Saved& saved, bool recomputing) const {
   quantize(temporary(context, kRows, run, sizes_.in, at::kFloat8_e4m3fn),
-           transposed ? this->transposed(saved) : at::Tensor(), kInput, x, recomputing, context, saved);
+           and_transposed ? transposed(saved) : at::Tensor(), kInput, x, recomputing, context, saved);
 }
 
 void Fp8Linear::multiply_input(const at::Tensor& y, const RowRun& run, const at::Tensor& bias, const Context& context,
@@ -107,10 +106,10 @@ at::Tensor Fp8Linear::set_gradient_scale(const at::Tensor& d_y, const at::Tensor
   return d_scale;
 }
 
-void Fp8Linear::quantize_gradient(const at::Tensor& d_y, const RowRun& run, bool transposed, const at::Tensor& d_scale,
-                                  const Context& context) const {
+void Fp8Linear::quantize_gradient(const at::Tensor& d_y, const RowRun& run, bool and_transposed,
+                                  const at::Tensor& d_scale, const Context& context) const {
   fp8_quantize(temporary(context, kRows, run, sizes_.out, at::kFloat8_e5m2),
-               transposed ? temporary(context, kTransposed, sizes_.out, run.count, at::kFloat8_e5m2) : at::Tensor(),
+               and_transposed ? temporary(context, kTransposed, sizes_.out, run.count, at::kFloat8_e5m2) : at::Tensor(),
                d_scale, d_y, context.scales.defined() && context.mode == Mode::train);
 }
 

@@ -8,7 +8,7 @@
 // where it can. Delayed scaling: Context::scales holds the scales, from the amax of earlier steps, and quantizing a
 // tensor also measures it for later ones.
 //
-// Matmuls of y and d_x can be made in runs of rows, so that others are exchanged meanwhile.
+// Matmuls of y and d_x can be made in runs of rows, so that other rows travel meanwhile.
 //
 // Tensor parallelism: a tensor has one scale, from its amax over all ranks, so that every rank rounds it alike and a
 // value is rounded as in one process. Where ranks have different parts of a tensor they exchange its amax before it is
@@ -54,23 +54,25 @@ class Fp8Linear {
   [[nodiscard]] at::Tensor gradient_scale(const Context&, const Saved&) const;
 
   // Forward, for x [N, in], y [N, out] and w [out, in]: set_scales, then quantize_input of all rows, in one or several
-  // runs, and multiply_input of runs that are quantized. x of set_scales: all that this rank has before other ranks'
-  // rows arrive. transposed: also quantizes x transposed into its slot, in a run of all rows. recomputing: with the
-  // scales of forward, which are not measured again.
+  // runs, and multiply_input of runs that are quantized. Until the last of them no other linear of the layer may run.
+  // set_scales is collective; its x is all that this rank has before other ranks' rows arrive. and_transposed: also
+  // quantizes x transposed into its slot, in a run of all rows. recomputing: with the scales of forward, which are not
+  // measured again.
   void set_scales(const at::Tensor& x, const at::Tensor& w, int64_t rows, const Context&, const Saved&,
                   bool recomputing) const;
-  void quantize_input(const at::Tensor& x, const RowRun&, bool transposed, const Context&, const Saved&,
+  void quantize_input(const at::Tensor& x, const RowRun&, bool and_transposed, const Context&, const Saved&,
                       bool recomputing) const;
   void multiply_input(const at::Tensor& y, const RowRun&, const at::Tensor& bias, const Context&, const Saved&) const;
   // Quantizes x [N, in] again into the slot of x transposed, with the scale of forward.
   void save_input(const at::Tensor& x, const Context&, const Saved&) const;
 
-  // Backward, for d_y [N, out] and d_x [N, in]: set_gradient_scale returns the scale of d_y for the other calls. d_y:
-  // as x of set_scales. d_scale: with its amax already measured; undefined: measured here.
+  // Backward, for d_y [N, out] and d_x [N, in]: set_gradient_scale, which is collective, returns the scale of d_y for
+  // the other calls. No other linear of the layer may run until weight_gradient. d_y: as x of set_scales. d_scale: with
+  // its amax already measured; undefined: measured here.
   [[nodiscard]] at::Tensor set_gradient_scale(const at::Tensor& d_y, const at::Tensor& w, int64_t rows, const Context&,
                                               const Saved&, at::Tensor d_scale) const;
-  // Quantizes a run of rows for multiply_gradient; transposed: all rows also for weight_gradient.
-  void quantize_gradient(const at::Tensor& d_y, const RowRun&, bool transposed, const at::Tensor& d_scale,
+  // Quantizes a run of rows for multiply_gradient; and_transposed: all rows, also for weight_gradient.
+  void quantize_gradient(const at::Tensor& d_y, const RowRun&, bool and_transposed, const at::Tensor& d_scale,
                          const Context&) const;
   // Quantizes all rows for weight_gradient only.
   void transpose_gradient(const at::Tensor& d_y, const at::Tensor& d_scale, const Context&) const;
@@ -96,12 +98,12 @@ class Fp8Linear {
   [[nodiscard]] at::Tensor temporary(const Context&, int index, int64_t rows, int64_t columns, at::ScalarType) const;
   [[nodiscard]] at::Tensor temporary(const Context&, int index, const RowRun&, int64_t columns, at::ScalarType) const;
   void measure(Scale, const at::Tensor& x, const Context&, const Saved&) const;
-  // Whether other ranks have other parts of a tensor of this many rows. columns: this rank has some of its columns.
+  // Whether ranks have different parts of a tensor of this many rows: of its columns, if `columns`, or of its rows.
   static bool is_part(bool columns, int64_t rows, const Context&);
-  // Quantizes x into rows [N, C] and columns [C, N], each of which may be undefined, and returns the scale. again: as
-  // before in this micro-batch.
-  at::Tensor quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, bool again, const Context&,
-                      const Saved&) const;
+  // Quantizes x into rows [N, C] and columns [C, N], each of which may be undefined. again: as before in this
+  // micro-batch.
+  void quantize(at::Tensor rows, at::Tensor columns, Scale, const at::Tensor& x, bool again, const Context&,
+                const Saved&) const;
 
   Sizes sizes_;
   Split split_;

@@ -267,7 +267,8 @@ at::Tensor Linear::forward_fp8(const at::Tensor& w, const at::Tensor& bias, cons
   const auto multiply = [&](const RowRun& run) { fp8_->multiply_input(rows_of(y, run), run, bias, context, saved); };
   if (by_rows()) {
     const bool here = x.size(0) == rows;
-    bool begun = false;  // when rows of other ranks are on their way
+    bool begun = false;
+    // Rows of other ranks are on their way when the scales are exchanged.
     return gather_rows(x, context, !adapters_.empty(), [&](const RowRun& run, const at::Tensor& part) {
       if (!std::exchange(begun, true)) {
         fp8_->set_scales(x, w, rows, context, saved, recomputing);
@@ -296,30 +297,26 @@ void Linear::backward_fp8(const at::Tensor& w, const at::Tensor& d_x, at::Tensor
     const TensorParallel::Gathering gathering = start_gather(x, context);
     d_scale = fp8_->set_gradient_scale(d_y, w, rows, context, saved, std::move(d_scale));
     fp8_->quantize_gradient(d_y, {0, rows}, trained, d_scale, context);
-    // Without other ranks d_x may alias x.
-    if (context.tensor == nullptr && trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);
     use_rows(rows, sum, adapters_.empty(), context, multiply);
-    if (context.tensor != nullptr) {
-      context.tensor->wait(gathering);
-      x = gathering.rows;
-      if (trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);
-    }
+    if (context.tensor != nullptr) context.tensor->wait(gathering);
+    x = gathering.rows;
   } else {
     const at::Tensor given = d_y;
-    const bool here = d_y.size(0) == rows, whole = here || pieces_of(rows, context).others.empty();
-    bool begun = false;  // when rows of other ranks are on their way
+    const bool here = d_y.size(0) == rows;
+    bool begun = false, transposed = here;
     d_y = gather_rows(d_y, context, true, [&](const RowRun& run, const at::Tensor& part) {
       if (!std::exchange(begun, true)) {
         d_scale = fp8_->set_gradient_scale(given, w, rows, context, saved, std::move(d_scale));
         if (here) fp8_->quantize_gradient(given, {0, rows}, trained, d_scale, context);
-        if (trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);  // d_x may alias x
       }
-      if (!here) fp8_->quantize_gradient(part, run, trained && whole, d_scale, context);
+      transposed = transposed || run.count == rows;
+      if (!here) fp8_->quantize_gradient(part, run, trained && transposed, d_scale, context);
       multiply(run);
     });
-    if (trained && !whole) fp8_->transpose_gradient(d_y, d_scale, context);
+    if (trained && !transposed) fp8_->transpose_gradient(d_y, d_scale, context);
   }
   if (spec_.bias >= 0) bias_backward(d_y, grads.target(spec_.bias));
+  if (trained && !keeps_transposed(rows)) fp8_->save_input(x, context, saved);
   if (trained) fp8_->weight_gradient(d_w, d_scale, context, saved);
 }
 

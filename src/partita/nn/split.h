@@ -35,8 +35,8 @@ struct TensorSplit {
   [[nodiscard]] int64_t first_row(int64_t rows) const { return splits_rows(rows) ? rows / ranks * rank : 0; }
   [[nodiscard]] bool splits_rows(int64_t rows) const { return sequence && ranks > 1 && rows % ranks == 0; }
 
-  // This rank's part of the rows, and those before and after it; all are its own if parts would be too short, or not of
-  // a multiple of `quantum` rows. The same with and without sequence parallelism, so that matmuls have the same bits.
+  // This rank's part of the rows, and those before and after it; all are its own if parts would be too short, or not a
+  // multiple of `quantum` rows. The same with and without sequence parallelism, so that matmuls have the same bits.
   struct Pieces {
     RowRun own;
     std::vector<RowRun> others;

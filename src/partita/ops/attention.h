@@ -3,7 +3,7 @@
 //   qkv [samples, length, (heads + 2 * kv_heads) * head_width]: all q heads, then all k heads, then all v heads
 //   out [samples, length, heads * head_width];  fp32, bf16 or fp16
 //   log_sum [samples, heads, length] fp32: log of the softmax denominator of the scaled scores, for backward; may be
-//     undefined
+//     undefined. With WholeKeys the order of its elements is the device's own.
 // Query head h reads key/value head h / (heads / kv_heads). Scores are scaled by 1/sqrt(head_width). dropout.p > 0
 // drops probabilities after the softmax; its element index is (head * length + query) * length + key, where the first
 // head of the operand is head dropout.first_head of the model. On the CPU, a group of heads with its key/value heads

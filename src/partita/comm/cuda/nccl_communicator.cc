@@ -365,7 +365,9 @@ at::Tensor NcclCommunicator::shared_memory(int64_t bytes, at::Device device) {
     if (s.tensor.storage().use_count() == 1 && s.memory->bytes() >= bytes) return s.tensor.narrow(0, 0, bytes);
   auto memory = size() > 1 ? PeerMemory::create(*host_, bytes) : nullptr;
   if (!memory) return at::empty({bytes}, options);
-  const at::Tensor tensor = at::from_blob(memory->data(), {bytes}, [](void*) {}, options, device);
+  // The device is given: from_blob asks CUDA for it, which fails for no bytes.
+  const at::Tensor tensor = at::from_blob(
+      memory->data(), {bytes}, [](void*) {}, options, device);
   shared_.push_back({std::move(memory), tensor});
   return tensor;
 }

@@ -45,7 +45,9 @@ void check_factor(const Fp8& f, const char* name, int64_t k) {
 
 }  // namespace
 
-bool fp8_fits(int64_t rows, int64_t in, int64_t out) { return rows % 16 == 0 && in % 16 == 0 && out % 16 == 0; }
+bool fp8_fits(int64_t rows, int64_t in, int64_t out) {
+  return rows % kFp8Quantum == 0 && in % kFp8Quantum == 0 && out % kFp8Quantum == 0;
+}
 
 float fp8_scale(float amax, at::ScalarType format) {
   if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
@@ -83,7 +85,8 @@ void fp8_quantize(at::Tensor rows, at::Tensor columns, at::Tensor scale, at::Ten
   const at::Tensor& some = rows.defined() ? rows : columns;
   PARTITA_CHECK(is_fp8(some), "dtype {}, expected Float8_e4m3fn or Float8_e5m2", at::toString(some.scalar_type()));
   const int64_t R = x.size(0), C = x.size(1);
-  PARTITA_CHECK(R % 16 == 0 && C % 16 == 0 && R > 0 && C > 0, "x is [{}, {}]: expected multiples of 16", R, C);
+  PARTITA_CHECK(R % kFp8Quantum == 0 && C % kFp8Quantum == 0 && R > 0 && C > 0,
+                "x is [{}, {}]: expected multiples of {}", R, C, kFp8Quantum);
   PARTITA_DISPATCH(x, fp8_quantize(rows, columns, scale, x, measure));
   const at::ScalarType format = some.scalar_type();
   check_tensor(x, "x", {R, C}, x.scalar_type());
@@ -115,7 +118,7 @@ void fp8_matmul(at::Tensor out, const Fp8& a, const Fp8& b, bool accumulate, at:
                 "a and b must be matrices");
   const int64_t m = a.values.size(0), k = a.values.size(1), n = b.values.size(0);
   PARTITA_CHECK(m > 0 && k > 0 && n > 0 && fp8_fits(m, k, n),
-                "a product of [{}, {}] and [{}, {}]: expected multiples of 16", m, k, n, b.values.size(1));
+                "a product of [{}, {}] and [{}, {}]: expected multiples of {}", m, k, n, b.values.size(1), kFp8Quantum);
   PARTITA_CHECK(is_fp8(a.values) && is_fp8(b.values), "a and b must be of 8-bit values");
   PARTITA_CHECK(a.values.scalar_type() == at::kFloat8_e4m3fn || b.values.scalar_type() == at::kFloat8_e4m3fn,
                 "a and b are both E5M2: one must be E4M3");

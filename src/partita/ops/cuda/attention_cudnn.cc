@@ -27,7 +27,7 @@ using Kind = CudnnPlan::Kind;
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLogSum, kDOut, kDQ, kDK, kDV, kSeed, kOffset };
 
 constexpr int64_t kLongSequence = 512;  // queries from which on the lack of a plan is worth a warning
-constexpr int64_t kSeedBytes = 256;  // seed and offset, before cuDNN's own workspace
+constexpr int64_t kSeedBytes = 256;     // seed and offset, before cuDNN's own workspace
 
 bool is_backward(const CudnnPlan& plan) {
   return plan.kind == Kind::backward || plan.kind == Kind::repeatable_backward;
@@ -75,15 +75,17 @@ class GraphMaker {
   }
 
  private:
-  // Warns once: where the backward pass has no plan, the forward pass of the same shape often has none either.
+  // Warns once per process: where the backward pass has no plan, the forward pass of the same shape often has none
+  // either. Without a repeatable backward pass with dropout, training ends with an error of its own.
   void report_missing(const std::string& reason) const {
     const std::string message = fmt::format(
-        "cuDNN has no {} pass of attention for {} samples of {} queries and {} keys, {}/{} heads of {} channels{} ({}): "
-        "Partita's own kernels run, which are slow for long sequences",
+        "cuDNN has no {} pass of attention for {} samples of {} queries and {} keys, {}/{} heads of {} channels{}: "
+        "Partita's own kernels run, which are slow for long sequences ({})",
         is_backward(plan_) ? "backward" : "forward", plan_.samples, plan_.queries, plan_.keys, plan_.heads,
         plan_.kv_heads, plan_.head_width, plan_.dropout > 0 ? " with dropout" : "", reason);
     static bool warned = false;
-    const bool warn = plan_.queries >= kLongSequence && !warned;
+    const bool ends = plan_.kind == Kind::repeatable_backward && plan_.dropout > 0;
+    const bool warn = plan_.queries >= kLongSequence && !warned && !ends;
     warned = warned || warn;
     log::write(warn ? log::Level::warn : log::Level::debug, message);
   }
@@ -235,7 +237,8 @@ void run_cudnn(const CudnnPlan& plan, const AttentionProblem& p, const QueryRun&
   const at::Tensor& whole = p.keys.keys_values;
   add_packed(pointers, plan, p.qkv, whole.defined() ? bytes_of(whole) : nullptr, run, kQ, kK, kV);
   pointers[kOut] = first_query(p.out, run);
-  if (plan.kind != Kind::inference) pointers[kLogSum] = p.log_sum.mutable_data_ptr<float>() + run.first * plan.samples * plan.heads;
+  if (plan.kind != Kind::inference)
+    pointers[kLogSum] = p.log_sum.mutable_data_ptr<float>() + run.first * plan.samples * plan.heads;
   if (is_backward(plan)) {
     pointers[kDOut] = first_query(p.d_out, run);
     std::byte* d_keys = added > 0 ? apart : whole.defined() ? bytes_of(p.d_keys_values) : nullptr;

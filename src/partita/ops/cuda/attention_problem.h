@@ -12,8 +12,8 @@ namespace partita::internal::cuda {
 // The checked operands of one call.
 struct AttentionProblem {
   at::Tensor qkv, out;
-  // Where context parallelism gives two runs: [samples, heads, queries] of the shorter run, then of the longer one, as
-  // cuDNN's backward reads only packed ones. May be undefined.
+  // With context parallelism: [samples, heads, queries] of the rank's first piece, then of its second, because cuDNN's
+  // backward reads only packed sums. May be undefined.
   at::Tensor log_sum;
   at::Tensor d_qkv{}, d_out{};  // backward only
   at::Tensor first_keys{};      // undefined: all 0
