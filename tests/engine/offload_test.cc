@@ -61,18 +61,20 @@ struct Types {
 TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (const Types types : {Types{DType::fp32, DType::fp32}, {DType::bf16, DType::fp32}, {DType::bf16, DType::bf16}})
-      for (int micro_batches : {1, 3})
-        for (int stage : {0, 1, 2, 3})
-          expect_same_training({.kind = kind,
-                                .stage = stage,
-                                .micro_batches = micro_batches,
-                                .fp32_gradients = true,
-                                .compute = types.compute,
-                                .states = types.states,
-                                .offload = {.optimizer = true}},
-                               std::string(name_of(types.compute)) + " with states in " +
-                                   std::string(name_of(types.states)) + ", stage " + std::to_string(stage) + ", " +
-                                   std::to_string(micro_batches) + " micro-batches");
+      for (int stage : {0, 1, 2, 3}) {
+        // Each stage with one and with several micro-batches, of one of the kinds.
+        const int micro_batches = (kind == ModelKind::gpt2) == (stage % 2 == 0) ? 1 : 3;
+        expect_same_training({.kind = kind,
+                              .stage = stage,
+                              .micro_batches = micro_batches,
+                              .fp32_gradients = true,
+                              .compute = types.compute,
+                              .states = types.states,
+                              .offload = {.optimizer = true}},
+                             std::string(name_of(types.compute)) + " with states in " +
+                                 std::string(name_of(types.states)) + ", stage " + std::to_string(stage) + ", " +
+                                 std::to_string(micro_batches) + " micro-batches");
+      }
 }
 
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
@@ -98,13 +100,12 @@ TEST_F(OffloadTest, ActivationsGiveTheSameBits) {
   for (ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (Recompute recompute : {Recompute::none, Recompute::mlp, Recompute::full})
       for (int layers : {1, 3, 4, 9})
-        for (int micro_batches : {1, 2})
-          expect_same_training({.kind = kind,
-                                .micro_batches = micro_batches,
-                                .recompute = recompute,
-                                .compute = DType::bf16,
-                                .offload = {.optimizer = layers == 4, .activations = layers}},
-                               std::to_string(layers) + " layers, recompute " + name_of(recompute));
+        expect_same_training({.kind = kind,
+                              .micro_batches = (kind == ModelKind::gpt2) == (layers < 4) ? 1 : 2,
+                              .recompute = recompute,
+                              .compute = DType::bf16,
+                              .offload = {.optimizer = layers == 4, .activations = layers}},
+                             std::to_string(layers) + " layers, recompute " + name_of(recompute));
   const auto first_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.");
   };

@@ -49,6 +49,15 @@ mpirun -n 2 build/zero_optimizer 2>said || fail "zero_optimizer: $(<said)"
 awk -v a="$(loss 0 said)" -v b="$(loss 300 said)" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' ||
   fail "zero_optimizer: loss $(loss 0 said) at step 0, $(loss 300 said) at step 300: expected less than half"
 
+# The same losses at every stage, with a slice of the weights at stage 3.
+for stage in 1 2 3; do
+  mpirun -n 2 build/transformer $stage 2>"said$stage" || fail "transformer, stage $stage: $(<"said$stage")"
+  awk -v a="$(loss 0 "said$stage")" -v b="$(loss 120 "said$stage")" -v c="$(loss 120 said1)" \
+    'BEGIN { exit !(a > 3 && b > 0 && b < a / 3 && (b - c) ^ 2 < 1e-6) }' ||
+    fail "transformer, stage $stage: loss $(loss 0 "said$stage") at step 0, $(loss 120 "said$stage") at step 120: \
+expected about 3.4, then less than a third of it, and as at stage 1, $(loss 120 said1)"
+done
+
 cat >run.toml <<'TOML'
 [model]
 layers = 1

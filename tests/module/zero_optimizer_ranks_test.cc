@@ -1,30 +1,13 @@
 // ZeroOptimizer is PyTorch's single process, at every stage and number of ranks.
-#include "partita/module/zero_optimizer.h"
-
-#include <gmock/gmock.h>
-
 #include "partita/base/error.h"
-#include "tests/module/small_module.h"
+#include "tests/module/zero_case.h"
 #include "tests/support/error_message.h"
-#include "tests/support/ranks.h"
 
 namespace partita::internal {
 namespace {
 
-using test::small_loss;
-using test::small_samples;
-using test::SmallModule;
+using namespace test;
 using testing::HasSubstr;
-
-constexpr int64_t kSamples = 3;      // of a rank and a pass
-constexpr int64_t kUnit = 100;       // elements: several units
-constexpr double kTolerance = 2e-6;  // relative to the largest of a parameter, after up to ten steps
-
-// All ranks, data parallel.
-const Mesh& mesh() {
-  static auto* all = new Mesh(test_world());  // as long as the world
-  return *all;
-}
 
 struct Kind {
   std::string name;
@@ -46,37 +29,6 @@ std::vector<Kind> kinds() {
                  p, torch::optim::SGDOptions(2e-3).momentum(0.9).weight_decay(0.01));
            }}};
 }
-
-std::vector<torch::Tensor> trained(SmallModule& module) {
-  std::vector<torch::Tensor> all;
-  for (const torch::Tensor& p : module->parameters()) {
-    const auto same = [&](const torch::Tensor& other) { return other.is_same(p); };
-    if (p.requires_grad() && std::none_of(all.begin(), all.end(), same)) all.push_back(p);
-  }
-  return all;
-}
-
-// One process that AdamW of PyTorch trains. What has no gradient is not decayed by torch, but its gradient is zero for
-// ours: it begins with one.
-class Whole {
- public:
-  explicit Whole(double learning_rate)
-      : parameters_(trained(module)),
-        optimizer_(parameters_, torch::optim::AdamWOptions(learning_rate).weight_decay(0.01)) {
-    for (const torch::Tensor& p : parameters_) p.mutable_grad() = torch::zeros_like(p);
-  }
-  // A step with the gradients that `backward` adds.
-  void step(const std::function<void()>& backward) {
-    optimizer_.zero_grad(/*set_to_none=*/false);
-    backward();
-    optimizer_.step();
-  }
-  SmallModule module{1};
-
- private:
-  std::vector<torch::Tensor> parameters_;
-  torch::optim::AdamW optimizer_;
-};
 
 struct Reference {
   SmallModule module{1};
@@ -102,17 +54,6 @@ Reference reference(const Kind& kind, int micro_batches, double max_norm, int64_
     optimizer->step();
   }
   return r;
-}
-
-void expect_same(SmallModule& found, SmallModule& expected, double tolerance, const std::string& what) {
-  const auto all = expected->named_parameters();
-  for (const auto& item : found->named_parameters()) {
-    if (item.value().numel() == 0) continue;
-    const torch::Tensor& e = all[item.key()];
-    const double largest = e.detach().abs().max().item<double>();
-    EXPECT_LE((item.value().detach().to(torch::kFloat) - e).abs().max().item<double>(), tolerance * largest)
-        << what << ", " << item.key();
-  }
 }
 
 TEST(ZeroOptimizer, IsTheSingleProcessRun) {
@@ -378,67 +319,6 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
   const Mesh tensor(test_world(), {.tensor = ranks});
   EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), tensor); }),
               HasSubstr("expected data parallelism alone"));
-}
-
-// Whatever a program does with parameters of which a rank has a slice: views that it keeps, reads between steps, copies
-// of all, and operations on many at once.
-TEST(ZeroOptimizer, ShardedWeightsAreThereWhereTheyAreRead) {
-  const int rank = test_world().rank(), ranks = test_world().size();
-  SmallModule module(1 + rank);
-  Whole whole(1e-2);
-  ZeroOptimizer optimizer(named(*module), mesh(),
-                          {.stage = 3, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
-  const torch::Tensor kept = module->first->weight.t();
-  for (int64_t step = 0; step < 4; ++step) {
-    const torch::Tensor bytes = torch::cat({module->last->weight.detach().flatten(), module->unused.detach()}, 0);
-    EXPECT_EQ(bytes.numel(), module->last->weight.numel() + 13);
-    small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
-    optimizer.step();
-    whole.step([&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
-    EXPECT_LE((kept.detach() - whole.module->first->weight.detach().t()).abs().max().item<double>(), kTolerance);
-    const auto norms = at::_foreach_norm(module->parameters());  // of all units at once
-    const torch::Tensor scale = whole.module->scale.detach();
-    EXPECT_NEAR(norms[0].item<double>(), scale.abs().item<double>(), kTolerance) << "of the first parameter";
-  }
-  const std::vector<NamedParameter> copies = optimizer.weights();
-  EXPECT_EQ(copies.size(), trained(whole.module).size());
-  const auto expected = whole.module->named_parameters();
-  for (const NamedParameter& copy : copies) {
-    if (copy.tensor.numel() == 0) continue;
-    EXPECT_LE((copy.tensor - expected[copy.name].detach()).abs().max().item<double>(), 1e-5) << copy.name;
-  }
-}
-
-// Values written before the first step and between steps, also through views, are those of all later steps.
-TEST(ZeroOptimizer, ShardedWeightsTakeWhatIsWritten) {
-  const int rank = test_world().rank(), ranks = test_world().size();
-  for (const torch::ScalarType type : {torch::kFloat, torch::kBFloat16}) {
-    SmallModule module(1);
-    Whole whole(1e-3);
-    module->to(type);
-    ZeroOptimizer optimizer(named(*module), mesh(),
-                            {.stage = 3, .learning_rate = 1e-3, .max_norm = 0, .unit_elements = kUnit});
-    const auto write = [](SmallModule& to) {
-      torch::NoGradGuard none;
-      to->first->weight.mul_(2);
-      to->last->weight.narrow(0, 3, 5).fill_(0.125);
-      to->embedding->weight.detach().t().add_(0.25);
-    };
-    for (int64_t step = 0; step < 6; ++step) {
-      if (step % 3 == 0) write(module), write(whole.module);
-      small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
-      optimizer.step();
-      whole.step(
-          [&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
-    }
-    expect_same(module, whole.module, type == torch::kFloat ? kTolerance : 0.02, c10::toString(type));
-  }
-}
-
-TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {
-  SmallModule module(1);
-  { ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 3}); }
-  EXPECT_THAT(error_message([&] { (void)module->last->weight.sum(); }), HasSubstr("is used after the optimizer, which held its values"));
 }
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {

@@ -48,6 +48,12 @@ class ShardedParameters {
   void finish_update() const { shards_.finish(); }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return shards_.optimizer_state_names(); }
 
+  // This rank's slice of the unit's master weights on the device; the weights themselves, if there are no others.
+  [[nodiscard]] at::Tensor master(int unit) const {
+    const at::Tensor& master = masters_[static_cast<size_t>(unit)];
+    return master.defined() ? master : weights_.slice(unit);
+  }
+
   [[nodiscard]] std::vector<ParameterSpec> specs() const;  // each parameter once, in the order of the units
   [[nodiscard]] ParameterMemory memory() const;            // measured; equal to predict_parameter_memory
 

@@ -8,23 +8,11 @@
 #include "partita/module/parameter_units.h"
 
 namespace partita::internal {
-namespace {
-
-// The elements of a box, row by row, of a tensor of the whole parameter.
-at::Tensor elements(const at::Tensor& parameter, const Box& box) {
-  const Box whole = whole_box(parameter.sizes());
-  return parameter.reshape({whole.rows, whole.columns})
-      .narrow(0, box.row, box.rows)
-      .narrow(1, box.column, box.columns)
-      .reshape({-1});
-}
-
-}  // namespace
 
 ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters, const Zero& zero,
                                    const Options& options, const std::function<at::Tensor(const at::Tensor&)>& initial,
                                    Stream& compute, Stream& communication)
-    : now_(options.device) {
+    : states_(options.states), sliced_(zero.sharding.ranks > 1), now_(options.device) {
   const DType weight = dtype_of(parameters.front().tensor);
   if (options.states != DType::fp32 && options.states != weight)
     fail("ZeroOptimizer: optimizer_dtype {} with parameters of {}: expected fp32 or {}", name_of(options.states),
@@ -83,7 +71,7 @@ void ModuleParameters::fill(const std::function<at::Tensor(const at::Tensor& par
   };
   for (const OwnedBox& owned : store_->owned_boxes()) {
     while (next == 0 || parameters_[next - 1].name != owned.parameter->name) proceed();
-    owned.values[0].copy_(elements(value, owned.box));
+    owned.values[0].copy_(elements_of(value, owned.box));
   }
   while (next < parameters_.size()) proceed();
   store_->publish();
@@ -163,7 +151,7 @@ void ModuleParameters::take_changes(size_t first, std::span<const at::Tensor> va
   if (changed.empty()) return;
   for (const OwnedBox& owned : store_->owned_boxes())
     if (const auto found = changed.find(owned.parameter->name); found != changed.end())
-      owned.values[0].copy_(elements(found->second, owned.box));
+      owned.values[0].copy_(elements_of(found->second, owned.box));
   if (on_demand_) store_->publish();  // the next gather reads slices in the weights' dtype
 }
 
@@ -171,6 +159,17 @@ void ModuleParameters::update(const StepScalars& now) {
   now_.host = now;
   now_.publish();
   store_->update(now_);
+}
+
+void ModuleParameters::gather_state(Communicator& data, StateDict& state) {
+  take_changes();
+  internal::gather_state(*store_, states_, data, sliced_, state);
+}
+
+void ModuleParameters::take_state(const StateDict& state) {
+  if (on_demand_) on_demand_->evict_all();
+  internal::take_state(*store_, state);
+  store_->publish();
 }
 
 void ModuleParameters::settle() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "partita/engine/sharded_parameters.h"
+#include "partita/module/module_state.h"
 #include "partita/module/parameter_group.h"
 #include "partita/module/weights_on_demand.h"
 #include "partita/ops/step_memory.h"
@@ -46,6 +47,7 @@ class ModuleParameters {
   [[nodiscard]] const std::vector<Unit>& units() const { return plan_.units; }
   [[nodiscard]] const SlotPlan& gradient_slots() const { return gradient_slots_; }
   [[nodiscard]] GradientStore& gradients() { return store_->gradients(); }
+  [[nodiscard]] ShardedParameters& store() { return *store_; }
   [[nodiscard]] ParameterMemory memory() const;
 
   // Adds the gradient of a parameter, given by its place in the unit.
@@ -55,6 +57,9 @@ class ModuleParameters {
   // Values that the user has written since the last step, into this rank's slices. With ZeRO-3 all full weights leave.
   void take_changes();
   void update(const StepScalars&);
+  // The state as whole tensors (module_state.h). take_state is followed by settle.
+  void gather_state(Communicator& data, StateDict&);
+  void take_state(const StateDict&);
   // Waits for the updated weights of all ranks; with ZeRO-3 these are gathered when they are used.
   void settle();
 
@@ -68,6 +73,8 @@ class ModuleParameters {
   void take_changes(size_t first, std::span<const at::Tensor> values);
   [[nodiscard]] size_t first_of_unit(int unit) const;
 
+  DType states_;
+  bool sliced_;  // ranks have different parts
   std::vector<NamedParameter> parameters_;
   UnitPlan plan_;
   UsePlan uses_;

@@ -67,25 +67,21 @@ struct OperandWatch::Registry {
     return used;
   }
 
-  class Reported {
-   public:
-    explicit Reported(Used used) : used_(std::move(used)) {
-      for (const auto& [watch, numbers] : used_) watch->calls_.before(numbers);
-    }
-    ~Reported() {
-      for (const auto& [watch, numbers] : used_) watch->calls_.after(numbers);
-    }
-    Reported(const Reported&) = delete;
-    Reported& operator=(const Reported&) = delete;
+  static void report_end(const Used& used) {
+    for (const auto& [watch, numbers] : used) watch->calls_.after(numbers);
+  }
 
-   private:
-    Used used_;
-  };
-
-  static void run(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-    const Reported reported(get().find(torch::jit::last(*stack, operation.schema().arguments().size())));
-    const c10::impl::ExcludeDispatchKeyGuard inside(kKey);
-    operation.callBoxed(stack);
+  // Operations inside of this one are reported, too: a backward pass is one.
+  static void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    const Used used = get().find(torch::jit::last(*stack, operation.schema().arguments().size()));
+    for (const auto& [watch, numbers] : used) watch->calls_.before(numbers);
+    try {
+      operation.redispatchBoxed(keys.remove(kKey), stack);
+    } catch (...) {
+      report_end(used);
+      throw;
+    }
+    report_end(used);
   }
 };
 

@@ -21,7 +21,7 @@ namespace partita::internal {
 class OperandWatch {
  public:
   // Numbers of the storages among the operands, ascending. before may fail, and the operation with it. after is called
-  // where before was, also if the operation failed. Operations inside of one are not reported.
+  // where before was, also if the operation failed. An operation may run others, which are reported in between.
   struct Calls {
     std::function<void(std::span<const int> numbers)> before, after;
   };

@@ -1,15 +1,18 @@
 #include "partita/module/zero_optimizer.h"
 
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/device/device_stream.h"
 #include "partita/module/backward_order.h"
 #include "partita/module/gradient_hooks.h"
+#include "partita/module/gradient_norm.h"
 #include "partita/module/module_parameters.h"
 #include "partita/module/trained_parameters.h"
 
@@ -17,10 +20,18 @@ namespace partita {
 using namespace internal;
 namespace {
 
+// Keys of a StateDict, beside those of parameters.
+constexpr const char *kSteps = "zero_optimizer/steps", *kUpdates = "zero_optimizer/updates";
+
+// Has no states: torch's optimizer keeps its own.
+constexpr OptimizerOptions kNone{.kind = OptimizerKind::sgd, .momentum = 0, .weight_decay = 0};
+
 const ZeroOptimizerOptions& valid(const ZeroOptimizerOptions& options) {
   if (options.stage < 0 || options.stage > 3) fail("ZeroOptimizer: stage {}, expected 0, 1, 2 or 3", options.stage);
   if (options.micro_batches < 1) fail("ZeroOptimizer: micro_batches {}, expected at least 1", options.micro_batches);
   if (options.unit_elements < 1) fail("ZeroOptimizer: unit_elements {}, expected at least 1", options.unit_elements);
+  if (options.norm_type != 1 && options.norm_type != 2 && options.norm_type != std::numeric_limits<double>::infinity())
+    fail("ZeroOptimizer: norm_type {}, expected 1, 2 or infinity", options.norm_type);
   if (!(options.max_norm >= 0)) fail("ZeroOptimizer: max_norm {}, expected at least 0", options.max_norm);
   return options;
 }
@@ -48,8 +59,13 @@ struct ZeroOptimizer::Implementation {
   void reduce_rest(bool last);
 
   ZeroStep step();
+  StateDict state_dict();
+  void load_state_dict(const StateDict&);
   void learn_order();
   void drop();
+  void require_own_rates() const {
+    if (torch_) fail("ZeroOptimizer: set_learning_rate with an optimizer of torch: set the rate of that optimizer");
+  }
 
   ZeroOptimizerOptions options_;
   std::vector<ParameterGroup> groups_;
@@ -67,8 +83,8 @@ struct ZeroOptimizer::Implementation {
   bool in_pass_ = false;      // between the first gradient of a pass and its end
   bool knows_order_ = false;  // the order is that of a pass, not the first guess
   int64_t steps_ = 0, updates_ = 0;
-  at::Tensor squares_;                    // [1] double
-  std::unique_ptr<GradientHooks> hooks_;  // first to go: the others are called by it
+  std::unique_ptr<TorchOptimizer> torch_;  // null: the parts update themselves
+  std::unique_ptr<GradientHooks> hooks_;   // first to go: the others are called by it
 };
 
 ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups, const Mesh& mesh,
@@ -79,8 +95,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       zero_(make_zero(valid(options).stage, mesh)),
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
-      communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)),
-      squares_(at::zeros({1}, at::TensorOptions(at::kDouble).device(device_))) {
+      communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)) {
   if (data_.size() != mesh.layout().ranks())
     fail("ZeroOptimizer: a mesh with tensor, context or pipeline parallelism, expected data parallelism alone");
   require_equal_on_ranks(groups_, data_);
@@ -89,6 +104,11 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
   for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
   number_units();
   hook();
+  if (!options_.torch_optimizer) return;
+  std::vector<TorchOptimizer::Part> parts;
+  for (size_t p = 0; p < parts_.size(); ++p)
+    parts.push_back({&parts_[p]->store(), static_cast<int>(parts_[p]->units().size()), group_of_part_[p]});
+  torch_ = std::make_unique<TorchOptimizer>(options_.torch_optimizer, std::move(parts), groups_.size());
 }
 
 at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter) {
@@ -106,7 +126,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
     if (of_type.empty()) continue;
     const ModuleParameters::Options options{.states = options_.optimizer_dtype,
                                             .micro_batches = options_.micro_batches,
-                                            .optimizer = groups_[group].optimizer,
+                                            .optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer,
                                             .unit_elements = options_.unit_elements,
                                             .device = device_};
     parts_.push_back(std::make_unique<ModuleParameters>(
@@ -218,18 +238,18 @@ ZeroStep ZeroOptimizer::Implementation::step() {
     reduce_rest(true);  // the last pass did not know that it was the last
   }
   passes_ = 0;
-  squares_.zero_();
+  std::vector<GradientStore*> gradients;
   for (const auto& part : parts_) {
     part->take_changes();
     part->gradients().finish();
-    part->gradients().sum_of_squares(squares_);
+    gradients.push_back(&part->gradients());
   }
-  compute_->wait(data_.all_reduce(squares_, Reduce::sum, *compute_));
   const double ranks = data_.size();
-  ZeroStep result{.grad_norm = std::sqrt(squares_.to(at::kCPU).data_ptr<double>()[0]) / ranks};
+  ZeroStep result{.grad_norm = gradient_norm(gradients, options_.norm_type, data_, *compute_, device_) / ranks};
   result.skipped = !std::isfinite(result.grad_norm);
   const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (result.grad_norm + 1e-6)) : 1.0;
-  for (size_t p = 0; p < parts_.size(); ++p)
+  if (torch_ && !result.skipped) torch_->step(clip / ranks);
+  for (size_t p = 0; p < parts_.size() && !torch_; ++p)
     parts_[p]->update({.step = steps_,
                        .update = updates_,
                        .learning_rate = static_cast<float>(groups_[group_of_part_[p]].learning_rate),
@@ -239,6 +259,32 @@ ZeroStep ZeroOptimizer::Implementation::step() {
   if (!result.skipped) ++updates_;
   for (const auto& part : parts_) part->settle();
   return result;
+}
+
+StateDict ZeroOptimizer::Implementation::state_dict() {
+  if (torch_)
+    fail("ZeroOptimizer: state_dict with an optimizer of torch: save that optimizer on each rank, and weights()");
+  StateDict state;
+  for (const auto& part : parts_) part->gather_state(data_, state);
+  if (data_.rank() == 0) {
+    state[kSteps] = at::scalar_tensor(steps_, at::kLong);
+    state[kUpdates] = at::scalar_tensor(updates_, at::kLong);
+  }
+  return state;
+}
+
+void ZeroOptimizer::Implementation::load_state_dict(const StateDict& state) {
+  if (torch_) fail("ZeroOptimizer: load_state_dict with an optimizer of torch: load that optimizer on each rank");
+  const auto number = [&](const char* key) {
+    const auto found = state.find(key);
+    if (found == state.end()) fail("ZeroOptimizer: the state has no {}", key);
+    return found->second.item<int64_t>();
+  };
+  drop();
+  steps_ = number(kSteps);
+  updates_ = number(kUpdates);
+  for (const auto& part : parts_) part->take_state(state);
+  for (const auto& part : parts_) part->settle();
 }
 
 void ZeroOptimizer::Implementation::drop() {
@@ -269,6 +315,10 @@ ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
 
 void ZeroOptimizer::zero_grad() { implementation_->drop(); }
 
+StateDict ZeroOptimizer::state_dict() { return implementation_->state_dict(); }
+
+void ZeroOptimizer::load_state_dict(const StateDict& state) { implementation_->load_state_dict(state); }
+
 std::vector<NamedParameter> ZeroOptimizer::weights() const {
   std::vector<NamedParameter> all;
   for (const auto& part : implementation_->parts_)
@@ -278,10 +328,12 @@ std::vector<NamedParameter> ZeroOptimizer::weights() const {
 }
 
 void ZeroOptimizer::set_learning_rate(double rate) {
+  implementation_->require_own_rates();
   for (ParameterGroup& group : implementation_->groups_) group.learning_rate = rate;
 }
 
 void ZeroOptimizer::set_learning_rate(size_t group, double rate) {
+  implementation_->require_own_rates();
   implementation_->groups_.at(group).learning_rate = rate;
 }
 

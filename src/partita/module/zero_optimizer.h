@@ -26,7 +26,9 @@
 
 #include "partita/base/dtype.h"
 #include "partita/comm/mesh.h"
+#include "partita/module/module_state.h"
 #include "partita/module/parameter_group.h"
+#include "partita/module/torch_optimizer.h"
 #include "partita/optim/optimizer_options.h"
 
 namespace partita {
@@ -35,17 +37,22 @@ struct ZeroOptimizerOptions {
   int stage = 1;  // 0 to 3
   OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};
   double learning_rate = 1e-3;
-  double max_norm = 1;  // gradients with a larger norm, over all parameters and ranks, are scaled to it; 0: never
+  double max_norm = 1;   // gradients with a larger norm, over all parameters and ranks, are scaled to it; 0: never
+  double norm_type = 2;  // p of the norm: 1, 2, or infinity for the largest element
   // Backward passes of a step whose gradients are added. With stages 0 and 1 only the last one communicates. A step may
   // have fewer.
   int micro_batches = 1;
   DType optimizer_dtype = DType::fp32;  // of master weights and states; or that of the parameters
   bool overlap = true;                  // reduce gradients while backward goes on
   int64_t unit_elements = 30'000'000;   // parameters are reduced in units of about this many elements
+  // Not empty: this optimizer updates the weights instead, on every rank those of its slices (torch_optimizer.h); its
+  // hyperparameters are its own. The rest is as usual: clipping, and steps with gradients that are not finite.
+  //   .torch_optimizer = [](const auto& groups) { return std::make_shared<torch::optim::RMSprop>(groups[0]); }
+  MakeTorchOptimizer torch_optimizer = {};
 };
 
 struct ZeroStep {
-  double grad_norm = 0;  // of the averaged gradient, before clipping
+  double grad_norm = 0;  // of the averaged gradient, before clipping: with p of norm_type
   bool skipped = false;  // it was not finite: nothing changed
 };
 
@@ -70,6 +77,13 @@ class ZeroOptimizer {
   ZeroStep step(const std::function<void()>& closure);
   // Drops what backward passes since the last step have added. Collective.
   void zero_grad();
+
+  // Master weights, states of the optimizer and numbers of steps, whole and in host memory, on rank 0; empty on the others.
+  // Collective.
+  [[nodiscard]] StateDict state_dict();
+  // Goes on from it, whatever number of ranks and stage it comes from; each rank passes the same. Errors: a key is
+  // missing, or has another shape.
+  void load_state_dict(const StateDict&);
 
   // All trained parameters, copied into host memory. Collective with stage 3.
   [[nodiscard]] std::vector<NamedParameter> weights() const;

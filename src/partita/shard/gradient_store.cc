@@ -203,6 +203,14 @@ void GradientStore::sum_of_squares(at::Tensor out) const {
     for (const FlatRun& run : unit.counted) internal::sum_of_squares(unit.slice.narrow(0, run.begin, run.count), out);
 }
 
+std::vector<at::Tensor> GradientStore::counted() const {
+  std::vector<at::Tensor> parts;
+  if (zero_.replica->rank() != 0) return parts;
+  for (const UnitGradient& unit : units_)
+    for (const FlatRun& run : unit.counted) parts.push_back(unit.slice.narrow(0, run.begin, run.count));
+  return parts;
+}
+
 int64_t GradientStore::bytes() const {
   int64_t total = 0;
   for (const Slot& s : slots_) total += bytes_of(s.buffer) + bytes_of(s.receive_buffer);

@@ -1,0 +1,15 @@
+// The norm of gradients whose slices are on several ranks.
+#pragma once
+#include <span>
+
+#include "partita/comm/communicator.h"
+#include "partita/shard/gradient_store.h"
+
+namespace partita::internal {
+
+// Of the reduced gradients in all stores, after finish, over all ranks of `data`; p is 1, 2 or infinity. Not finite if
+// an element on any rank is not. Collective.
+[[nodiscard]] double gradient_norm(std::span<GradientStore* const>, double p, Communicator& data, Stream& compute,
+                                   at::Device);
+
+}  // namespace partita::internal

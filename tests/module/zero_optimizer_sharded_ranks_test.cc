@@ -1,0 +1,82 @@
+// ZeroOptimizer with stage 3: weights are there where a program reads them.
+#include <ATen/ops/_foreach_norm.h>
+
+#include "partita/base/error.h"
+#include "tests/module/zero_case.h"
+#include "tests/support/error_message.h"
+
+namespace partita::internal {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+// Whatever a program does with parameters of which a rank has a slice: views that it keeps, reads between steps, copies
+// of all, and operations on many at once.
+TEST(ZeroOptimizer, ShardedWeightsAreThereWhereTheyAreRead) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  SmallModule module(1 + rank);
+  Whole whole(1e-2);
+  ZeroOptimizer optimizer(named(*module), mesh(),
+                          {.stage = 3, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
+  const torch::Tensor kept = module->first->weight.t();
+  for (int64_t step = 0; step < 4; ++step) {
+    const torch::Tensor bytes = torch::cat({module->last->weight.detach().flatten(), module->unused.detach()}, 0);
+    EXPECT_EQ(bytes.numel(), module->last->weight.numel() + 13);
+    small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+    optimizer.step();
+    whole.step([&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
+    EXPECT_LE((kept.detach() - whole.module->first->weight.detach().t()).abs().max().item<double>(), kTolerance);
+    const auto norms = at::_foreach_norm(module->parameters());  // of all units at once
+    const torch::Tensor scale = whole.module->scale.detach();
+    EXPECT_NEAR(norms[0].item<double>(), scale.abs().item<double>(), kTolerance) << "of the first parameter";
+  }
+  // A backward pass as an operation on some of the parameters.
+  std::vector<torch::Tensor> some;
+  for (const torch::Tensor& p : module->first->parameters()) some.push_back(p);
+  small_loss(module, small_samples(rank, 2)).backward({}, std::nullopt, false, some);
+  optimizer.zero_grad();
+  const std::vector<NamedParameter> copies = optimizer.weights();
+  EXPECT_EQ(copies.size(), trained(whole.module).size());
+  const auto expected = whole.module->named_parameters();
+  for (const NamedParameter& copy : copies) {
+    if (copy.tensor.numel() == 0) continue;
+    EXPECT_LE((copy.tensor - expected[copy.name].detach()).abs().max().item<double>(), 1e-5) << copy.name;
+  }
+}
+
+// Values written before the first step and between steps, also through views, are those of all later steps.
+TEST(ZeroOptimizer, ShardedWeightsTakeWhatIsWritten) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  for (const torch::ScalarType type : {torch::kFloat, torch::kBFloat16}) {
+    SmallModule module(1);
+    Whole whole(1e-3);
+    module->to(type);
+    ZeroOptimizer optimizer(named(*module), mesh(),
+                            {.stage = 3, .learning_rate = 1e-3, .max_norm = 0, .unit_elements = kUnit});
+    const auto write = [](SmallModule& to) {
+      torch::NoGradGuard none;
+      to->first->weight.mul_(2);
+      to->last->weight.narrow(0, 3, 5).fill_(0.125);
+      to->embedding->weight.detach().t().add_(0.25);
+    };
+    for (int64_t step = 0; step < 6; ++step) {
+      if (step % 3 == 0) write(module), write(whole.module);
+      small_loss(module, small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
+      optimizer.step();
+      whole.step(
+          [&] { small_loss(whole.module, small_samples(step * ranks * kSamples, ranks * kSamples)).backward(); });
+    }
+    expect_same(module, whole.module, type == torch::kFloat ? kTolerance : 0.02, c10::toString(type));
+  }
+}
+
+TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {
+  SmallModule module(1);
+  { ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 3}); }
+  EXPECT_THAT(error_message([&] { (void)module->last->weight.sum(); }),
+              HasSubstr("is used after the optimizer, which held its values"));
+}
+
+}  // namespace
+}  // namespace partita::internal
