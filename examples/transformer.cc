@@ -2,6 +2,8 @@
 #include <partita/partita.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 using namespace partita;
 namespace nn = torch::nn;
 
@@ -55,7 +57,7 @@ int main(int count, char** arguments) try {
   torch::manual_seed(100 + world.rank());
   for (int step = 0; step <= 120; ++step) {
     const torch::Tensor tokens = batch(16).to(mesh.device());
-    model->zero_grad();
+    model->zero_grad();  // allowed, though a step leaves no gradients
     const torch::Tensor logits = model->forward(tokens.narrow(1, 0, kLongest));
     const torch::Tensor loss = torch::nn::functional::cross_entropy(
         logits.reshape({-1, kVocabulary}), tokens.narrow(1, 1, kLongest).reshape({-1}),
@@ -63,6 +65,13 @@ int main(int count, char** arguments) try {
     loss.backward();
     optimizer.step();
     if (world.rank() == 0 && step % 40 == 0) log::info("step {}: loss {:.4f}", step, loss.item<double>());
+  }
+  // Whole tensors on rank 0, from whatever slices the ranks have.
+  const StateDict state = optimizer.state_dict();
+  if (world.rank() == 0) {
+    std::vector<torch::Tensor> weights;
+    for (const NamedParameter& p : named(*model)) weights.push_back(state.at(p.name));
+    torch::save(weights, "transformer.pt");
   }
   const ZeroOptimizer::Memory memory = optimizer.memory();
   if (world.rank() == 0)

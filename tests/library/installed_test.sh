@@ -56,6 +56,8 @@ for stage in 1 2 3; do
     'BEGIN { exit !(a > 3 && b > 0 && b < a / 3 && (b - c) ^ 2 < 1e-6) }' ||
     fail "transformer, stage $stage: loss $(loss 0 "said$stage") at step 0, $(loss 120 "said$stage") at step 120: \
 expected about 3.4, then less than a third of it, and as at stage 1, $(loss 120 said1)"
+  [[ -s transformer.pt ]] || fail "transformer, stage $stage: no transformer.pt"
+  rm transformer.pt
 done
 
 cat >run.toml <<'TOML'

@@ -260,6 +260,13 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
                 ZeroOptimizer(std::vector<NamedParameter>{{"w", module->scale * 2}}, mesh());
               }),
               HasSubstr("w is not a parameter, but the result of an operation"));
+  EXPECT_THAT(error_message([&] {
+                std::vector<ParameterGroup> groups(2);
+                groups[0].parameters = {{"0.weight", module->last->weight}};
+                groups[1].parameters = {{"0.weight", module->first->weight}};
+                ZeroOptimizer(groups, mesh());
+              }),
+              HasSubstr("two parameters are called 0.weight"));
   EXPECT_THAT(of(module, {.stage = 4}), HasSubstr("stage 4, expected 0, 1, 2 or 3"));
   EXPECT_THAT(of(module, {.micro_batches = 0}), HasSubstr("micro_batches 0, expected at least 1"));
   EXPECT_THAT(of(module, {.optimizer_dtype = DType::bf16}), HasSubstr("optimizer_dtype bf16"));

@@ -31,7 +31,7 @@ TEST(ZeroOptimizer, ShardedWeightsAreThereWhereTheyAreRead) {
     const torch::Tensor scale = whole.module->scale.detach();
     EXPECT_NEAR(norms[0].item<double>(), scale.abs().item<double>(), kTolerance) << "of the first parameter";
   }
-  // A backward pass as an operation on some of the parameters.
+  // A pass for some of the parameters.
   std::vector<torch::Tensor> some;
   for (const torch::Tensor& p : module->first->parameters()) some.push_back(p);
   small_loss(module, small_samples(rank, 2)).backward({}, std::nullopt, false, some);
@@ -69,6 +69,30 @@ TEST(ZeroOptimizer, ShardedWeightsTakeWhatIsWritten) {
     }
     expect_same(module, whole.module, type == torch::kFloat ? kTolerance : 0.02, c10::toString(type));
   }
+}
+
+// Units of the same size that are gathered one for another.
+TEST(ZeroOptimizer, ShardedWeightsInAnotherOrderAreAnError) {
+  const int rank = test_world().rank(), ranks = test_world().size();
+  if (ranks == 1) GTEST_SKIP() << "needs two ranks";
+  torch::nn::Sequential model;
+  for (int i = 0; i < 2; ++i) model->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
+  ZeroOptimizer optimizer(named(*model), mesh(), {.stage = 3, .unit_elements = 64});
+  const auto layer = [&](int i) { return model[static_cast<size_t>(rank == ranks - 1 ? 1 - i : i)]; };
+  torch::Tensor x = torch::ones({2, 8});
+  for (int i = 0; i < 2; ++i) x = layer(i)->as<torch::nn::Linear>()->forward(x);
+  x.sum().backward();
+  EXPECT_THAT(error_message([&] { optimizer.step(); }), HasSubstr("ranks used the parameters in different orders"));
+}
+
+// An operation on all of them leaves no more memory behind than is needed otherwise.
+TEST(ZeroOptimizer, ShardedWeightsOfManyUnitsLeave) {
+  torch::nn::Sequential model;
+  for (int i = 0; i < 8; ++i) model->push_back(torch::nn::Linear(torch::nn::LinearOptions(64, 64).bias(false)));
+  ZeroOptimizer optimizer(named(*model), mesh(), {.stage = 3, .unit_elements = 64});
+  EXPECT_EQ(at::_foreach_norm(model->parameters()).size(), 8U);
+  const int64_t unit = 4 * 64 * 64;
+  EXPECT_EQ(optimizer.memory().weights, 8 * unit / test_world().size() + 3 * unit);
 }
 
 TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {

@@ -1,5 +1,6 @@
 #include "partita/module/gradient_hooks.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -38,12 +39,13 @@ GradientHooks::~GradientHooks() {
 bool GradientHooks::is_taken(const at::Tensor& tensor) { return post_acc_grad_hooks(tensor) != nullptr; }
 
 void GradientHooks::take(size_t parameter, const at::Tensor& tensor) {
+  const at::NoGradGuard none;  // the gradient of a pass with create_graph has a graph of its own
   if (const int pass = torch::autograd::get_current_graph_task_id(); pass != pass_) {
     calls_.began();
     pass_ = pass;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { calls_.ended(); });
   }
-  const at::Tensor gradient = tensor.grad();
+  const at::Tensor gradient = tensor.grad().detach();
   tensor.mutable_grad().reset();
   calls_.arrived(parameter, gradient);
 }

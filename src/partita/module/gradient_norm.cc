@@ -22,7 +22,7 @@ double gradient_norm(std::span<GradientStore* const> stores, double p, Communica
   }
   const at::Tensor largest = at::zeros_like(total);
   for (const GradientStore* store : stores)
-    for (const at::Tensor& part : store->counted()) {
+    for (const at::Tensor& part : store->counted_slices()) {
       if (part.numel() == 0) continue;
       const at::Tensor magnitudes = part.abs();
       total.add_(magnitudes.sum(at::kDouble));

@@ -1,5 +1,7 @@
 #include "partita/module/module_parameters.h"
 
+#include <ATen/ops/where.h>
+
 #include <map>
 #include <utility>
 
@@ -10,8 +12,7 @@
 namespace partita::internal {
 
 ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters, const Zero& zero,
-                                   const Options& options, const std::function<at::Tensor(const at::Tensor&)>& initial,
-                                   Stream& compute, Stream& communication)
+                                   const Options& options, Stream& compute, Stream& communication)
     : states_(options.states), sliced_(zero.sharding.ranks > 1), now_(options.device) {
   const DType weight = dtype_of(parameters.front().tensor);
   if (options.states != DType::fp32 && options.states != weight)
@@ -20,7 +21,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   std::vector<ParameterSpec> specs;
   std::map<std::string, at::Tensor> by_name;
   for (const NamedParameter& p : parameters) {
-    if (!by_name.emplace(p.name, p.tensor).second) fail("ZeroOptimizer: two parameters are called {}", p.name);
+    by_name.emplace(p.name, p.tensor);
     specs.push_back({.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true});
   }
   // What several passes add, and what is summed over ranks, is fp32.
@@ -48,11 +49,17 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   if (zero.sharding.weights)
     on_demand_ = std::make_unique<WeightsOnDemand>(
         plan_, store_->weights(), options.device,
-        [this](int unit, std::span<const at::Tensor> values) { take_changes(first_of_unit(unit), values); }, compute);
-  fill(initial);
+        [this](int unit, std::span<const at::Tensor> values) {
+          std::map<std::string, at::Tensor> written;
+          for (size_t i = 0; i < values.size(); ++i)
+            written.emplace(parameters_[first_of_unit(unit) + i].name, values[i]);
+          keep(written);
+          store_->weights().publish(unit);
+        },
+        compute);
 }
 
-void ModuleParameters::fill(const std::function<at::Tensor(const at::Tensor& parameter)>& initial) {
+void ModuleParameters::adopt(const Initial& initial) {
   versions_.resize(parameters_.size());
   memory_.resize(parameters_.size());
   std::vector<at::Tensor> on_demand;
@@ -66,7 +73,7 @@ void ModuleParameters::fill(const std::function<at::Tensor(const at::Tensor& par
   at::Tensor value;
   const auto proceed = [&] {
     value = initial(parameters_[next].tensor);
-    if (on_demand_) adopt(next, on_demand[next]);
+    if (on_demand_) set_data(next, on_demand[next]);
     ++next;
   };
   for (const OwnedBox& owned : store_->owned_boxes()) {
@@ -78,11 +85,11 @@ void ModuleParameters::fill(const std::function<at::Tensor(const at::Tensor& par
   if (on_demand_) return;
   next = 0;
   use_weights([&](std::span<const at::Tensor> views) {
-    for (const at::Tensor& view : views) adopt(next++, view);
+    for (const at::Tensor& view : views) set_data(next++, view);
   });
 }
 
-void ModuleParameters::adopt(size_t parameter, const at::Tensor& data) {
+void ModuleParameters::set_data(size_t parameter, const at::Tensor& data) {
   const at::Tensor& tensor = parameters_[parameter].tensor;
   OperandWatch::set_data(tensor, data);
   versions_[parameter] = tensor._version();
@@ -134,25 +141,26 @@ void ModuleParameters::require_untouched() const {
   }
 }
 
-void ModuleParameters::take_changes() {
+void ModuleParameters::collect_changes() {
   if (on_demand_) return on_demand_->evict_all();
-  std::vector<at::Tensor> values;
-  for (const NamedParameter& p : parameters_) values.push_back(p.tensor.detach());
-  take_changes(0, values);
+  std::map<std::string, at::Tensor> changed;
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (parameters_[p].tensor._version() != versions_[p])
+      changed.emplace(parameters_[p].name, parameters_[p].tensor.detach());
+  if (!changed.empty()) keep(changed);
 }
 
-void ModuleParameters::take_changes(size_t first, std::span<const at::Tensor> values) {
-  std::map<std::string, at::Tensor> changed;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const NamedParameter& p = parameters_[first + i];
-    const int64_t version = p.tensor._version();
-    if (std::exchange(versions_[first + i], version) != version) changed.emplace(p.name, values[i]);
+// A master weight of another dtype that rounds to what is there stays: a write into a part changes no more than that.
+void ModuleParameters::keep(const std::map<std::string, at::Tensor>& values) {
+  for (const OwnedBox& owned : store_->owned_boxes()) {
+    const auto found = values.find(owned.parameter->name);
+    if (found == values.end()) continue;
+    const at::Tensor value = elements_of(found->second, owned.box), &master = owned.values[0];
+    if (value.scalar_type() == master.scalar_type())
+      master.copy_(value);
+    else
+      master.copy_(at::where(master.to(value.scalar_type()).eq(value), master, value.to(master.scalar_type())));
   }
-  if (changed.empty()) return;
-  for (const OwnedBox& owned : store_->owned_boxes())
-    if (const auto found = changed.find(owned.parameter->name); found != changed.end())
-      owned.values[0].copy_(elements_of(found->second, owned.box));
-  if (on_demand_) store_->publish();  // the next gather reads slices in the weights' dtype
 }
 
 void ModuleParameters::update(const StepScalars& now) {
@@ -162,7 +170,7 @@ void ModuleParameters::update(const StepScalars& now) {
 }
 
 void ModuleParameters::gather_state(Communicator& data, StateDict& state) {
-  take_changes();
+  collect_changes();
   internal::gather_state(*store_, states_, data, sliced_, state);
 }
 

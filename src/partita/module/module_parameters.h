@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,11 +36,9 @@ class ModuleParameters {
     int64_t unit_elements = 1;
     at::Device device = at::kCPU;
   };
-  // `initial` gives the values to begin with, of one parameter after the other, in an order that is the same on all
-  // ranks. The streams must outlive this object. Errors: states in neither fp32 nor
-  // the parameters' dtype; a name that occurs twice; those of make_optimizer.
-  ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&,
-                   const std::function<at::Tensor(const at::Tensor& parameter)>& initial, Stream& compute,
+  // The streams must outlive this object. Nothing happens to the parameters until adopt. Errors: states in neither fp32
+  // nor the parameters' dtype; those of make_optimizer.
+  ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&, Stream& compute,
                    Stream& communication);
   ModuleParameters(const ModuleParameters&) = delete;
   ModuleParameters& operator=(const ModuleParameters&) = delete;
@@ -49,13 +49,21 @@ class ModuleParameters {
   [[nodiscard]] GradientStore& gradients() { return store_->gradients(); }
   [[nodiscard]] ShardedParameters& store() { return *store_; }
   [[nodiscard]] ParameterMemory memory() const;
+  // With ZeRO-3: see WeightsOnDemand. 0: without.
+  [[nodiscard]] uint64_t order() const { return on_demand_ ? on_demand_->order() : 0; }
+
+  // The parameters become views of what is stored here. `initial` gives the values to begin with, of one parameter
+  // after the other, in an order that is the same on all ranks. Once.
+  using Initial = std::function<at::Tensor(const at::Tensor& parameter)>;
+  void adopt(const Initial&);
 
   // Adds the gradient of a parameter, given by its place in the unit.
   void write(int unit, int parameter, const at::Tensor& gradient);
   // Error: a parameter has a gradient, or other memory than it was given.
   void require_untouched() const;
-  // Values that the user has written since the last step, into this rank's slices. With ZeRO-3 all full weights leave.
-  void take_changes();
+  // Takes the values that the user has written since the last step into this rank's slices. With ZeRO-3 all full
+  // weights leave.
+  void collect_changes();
   void update(const StepScalars&);
   // The state as whole tensors (module_state.h). take_state is followed by settle.
   void gather_state(Communicator& data, StateDict&);
@@ -64,13 +72,11 @@ class ModuleParameters {
   void settle();
 
  private:
-  // Values in full, of a rank's part of which the user's parameters become views.
-  void fill(const std::function<at::Tensor(const at::Tensor& parameter)>& initial);
   void use_weights(const std::function<void(std::span<const at::Tensor>)>& visit);
   // The parameter of this number is a view of its weights from now on.
-  void adopt(size_t parameter, const at::Tensor& data);
-  // Keeps what the user wrote into the parameters from number `first` on, whose values these are.
-  void take_changes(size_t first, std::span<const at::Tensor> values);
+  void set_data(size_t parameter, const at::Tensor& data);
+  // Values by name, of whole parameters.
+  void keep(const std::map<std::string, at::Tensor>& values);
   [[nodiscard]] size_t first_of_unit(int unit) const;
 
   DType states_;

@@ -48,8 +48,8 @@ void gather_state(const ShardedParameters& parameters, DType dtype, Communicator
   }
 }
 
-void take_state(const ShardedParameters& parameters, const StateDict& state) {
-  // All of them on every rank, so that all ranks fail where one does.
+size_t require_state(const ShardedParameters& parameters, const StateDict& state) {
+  size_t count = 0;
   for (const ParameterSpec& spec : parameters.specs())
     for (const std::string& key : keys_of(parameters, spec.name)) {
       const auto found = state.find(key);
@@ -57,7 +57,12 @@ void take_state(const ShardedParameters& parameters, const StateDict& state) {
       if (found->second.sizes() != at::IntArrayRef(spec.shape))
         fail("ZeroOptimizer: {} has shape [{}] in the state, expected [{}]", key,
              fmt::join(found->second.sizes(), ", "), fmt::join(spec.shape, ", "));
+      ++count;
     }
+  return count;
+}
+
+void take_state(const ShardedParameters& parameters, const StateDict& state) {
   for (const OwnedBox& owned : parameters.owned_boxes()) {
     const std::vector<std::string> keys = keys_of(parameters, owned.parameter->name);
     for (size_t v = 0; v < keys.size(); ++v) owned.values[v].copy_(elements_of(state.at(keys[v]), owned.box));

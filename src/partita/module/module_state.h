@@ -18,10 +18,12 @@ using StateDict = std::map<std::string, at::Tensor>;
 
 namespace partita::internal {
 
-// Adds the parameters, whose states are of this dtype, to `state` on rank 0 of `data`, in host memory. sliced: ranks have
-// different parts. Collective.
+// Adds the parameters, whose states are of this dtype, to `state` on rank 0 of `data`, in host memory. sliced: ranks
+// have different slices. Collective.
 void gather_state(const ShardedParameters&, DType states, Communicator& data, bool sliced, StateDict& state);
-// Takes this rank's parts; the weights must be published after. Error: one is missing, or has another shape.
+// The number of keys that belong to the parameters. Error, on every rank: one is missing, or has another shape.
+size_t require_state(const ShardedParameters&, const StateDict&);
+// Takes this rank's parts; the weights must be published after.
 void take_state(const ShardedParameters&, const StateDict&);
 
 // The elements of a box, row by row, of a tensor of the whole parameter.

@@ -16,7 +16,8 @@
 namespace partita::internal {
 namespace {
 
-// The only key that any tensor may have and that no part of torch uses; it comes before all others.
+// A key that any tensor may have and that no part of torch uses (torch 2.11): it is meant for torch's own tests, and
+// comes before all keys that have kernels.
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 template <class Visit>
@@ -41,52 +42,91 @@ struct OperandWatch::Registry {
   };
   std::mutex mutex;
   std::unordered_map<const c10::StorageImpl*, Place> places;
+  int64_t watches = 0;  // that have been made
 
   static Registry& get() {
     static auto* registry = new Registry;  // never destroyed: tensors may outlive static objects
     return *registry;
   }
 
-  using Used = std::map<OperandWatch*, std::vector<int>>;
-  Used find(at::ArrayRef<c10::IValue> operands) {
+  struct Numbers {
+    OperandWatch* watch;
+    std::vector<int> used, written;
+  };
+  // In the order in which the watches were made, which is the same in all processes that run one program.
+  using Used = std::map<int64_t, Numbers>;
+  Used find(const std::vector<c10::Argument>& arguments, at::ArrayRef<c10::IValue> operands) {
     Used used;
     const std::lock_guard lock(mutex);
-    for (const c10::IValue& operand : operands)
-      visit_tensors(operand, [&](const at::Tensor& tensor) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const c10::AliasInfo* alias = arguments[i].alias_info();
+      const bool written = alias != nullptr && alias->isWrite();
+      if (alias != nullptr && !written) continue;  // a view is made, or what reads the operand is reported itself
+      visit_tensors(operands[i], [&](const at::Tensor& tensor) {
         if (!tensor.defined() || !tensor.key_set().has(kKey) || !tensor.has_storage()) return;
         const auto found = places.find(tensor.storage().unsafeGetStorageImpl());
         if (found == places.end()) return;
-        if (found->second.watch == nullptr) fail("{}", found->second.after_end);
-        used[found->second.watch].push_back(found->second.number);
+        const auto& [watch, number, after_end, storage] = found->second;
+        if (watch == nullptr) fail("{}", after_end);
+        Numbers& of_watch = used.try_emplace(watch->order_, Numbers{watch, {}, {}}).first->second;
+        of_watch.used.push_back(number);
+        if (written) of_watch.written.push_back(number);
       });
-    for (auto& [watch, numbers] : used) {
-      std::ranges::sort(numbers);
-      const auto repeated = std::ranges::unique(numbers);
-      numbers.erase(repeated.begin(), repeated.end());
     }
+    for (auto& [order, numbers] : used)
+      for (std::vector<int>* list : {&numbers.used, &numbers.written}) {
+        std::ranges::sort(*list);
+        const auto repeated = std::ranges::unique(*list);
+        list->erase(repeated.begin(), repeated.end());
+      }
     return used;
   }
 
-  static void report_end(const Used& used) {
-    for (const auto& [watch, numbers] : used) watch->calls_.after(numbers);
-  }
-
-  // Operations inside of this one are reported, too: a backward pass is one.
-  static void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-    const Used used = get().find(torch::jit::last(*stack, operation.schema().arguments().size()));
-    for (const auto& [watch, numbers] : used) watch->calls_.before(numbers);
-    try {
-      operation.redispatchBoxed(keys.remove(kKey), stack);
-    } catch (...) {
-      report_end(used);
-      throw;
+  // Calls `after` for each watch whose `before` was called, whatever fails.
+  class Report {
+   public:
+    void before(const Numbers& numbers) {
+      reported_.push_back(&numbers);
+      numbers.watch->calls_.before(numbers.used);
     }
-    report_end(used);
+    void after() {
+      while (!reported_.empty()) {
+        const Numbers& numbers = *reported_.back();
+        reported_.pop_back();
+        numbers.watch->calls_.after(numbers.used, numbers.written);
+      }
+    }
+    ~Report() {
+      while (!reported_.empty()) try {
+          after();
+        } catch (...) {  // the operation's own error is on its way
+        }
+    }
+    Report() = default;
+    Report(const Report&) = delete;
+    Report& operator=(const Report&) = delete;
+
+   private:
+    std::vector<const Numbers*> reported_;
+  };
+
+  // Operations inside of this one are reported, too: composite ones, such as linear, only call others.
+  static void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    const std::vector<c10::Argument>& arguments = operation.schema().arguments();
+    const Used used = get().find(arguments, torch::jit::last(*stack, arguments.size()));
+    Report report;
+    for (const auto& [order, numbers] : used) report.before(numbers);
+    operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+    report.after();
   }
 };
 
 OperandWatch::OperandWatch(Calls calls, std::string after_end)
-    : calls_(std::move(calls)), after_end_(std::move(after_end)) {}
+    : calls_(std::move(calls)), after_end_(std::move(after_end)) {
+  Registry& registry = Registry::get();
+  const std::lock_guard lock(registry.mutex);
+  order_ = registry.watches++;
+}
 
 OperandWatch::~OperandWatch() {
   Registry& registry = Registry::get();

@@ -1,16 +1,19 @@
 // Calls back before and after each operation of torch that has a watched tensor, or a view of one, among its operands:
 // in forward, in backward, and wherever else. So memory can be filled just before it is read, in any module.
 //
-//   OperandWatch watch({.before = [&](std::span<const int> numbers) { fill(numbers); }, .after = ...});
+//   OperandWatch watch({.before = [&](std::span<const int> numbers) { fill(numbers); }, .after = ...}, "is gone");
 //   c10::Storage storage = watch.add(number, bytes, device);         // without memory
-//   parameter.set_data(OperandWatch::view(storage, like, offset));
+//   OperandWatch::set_data(parameter, OperandWatch::view(storage, parameter, offset));
 //
 // Watched tensors carry a dispatch key whose fallback, for all operations, is the callback. Views inherit the key and
-// share the storage, so that what autograd saves is watched, too. Results do not inherit it.
+// share the storage, so that what autograd saves is watched, too; other results do not inherit it. Making a view is not
+// reported, nor is what does not go through torch's dispatcher, such as data_ptr. Operations on watched tensors come
+// from one thread at a time.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -20,10 +23,11 @@ namespace partita::internal {
 
 class OperandWatch {
  public:
-  // Numbers of the storages among the operands, ascending. before may fail, and the operation with it. after is called
-  // where before was, also if the operation failed. An operation may run others, which are reported in between.
+  // Numbers of the storages among the operands, and among those that are written, ascending. before may fail, and the
+  // operation with it; after is called then, too. An operation may run others, which are reported in between.
   struct Calls {
-    std::function<void(std::span<const int> numbers)> before, after;
+    std::function<void(std::span<const int> used)> before;
+    std::function<void(std::span<const int> used, std::span<const int> written)> after;
   };
   // after_end: the error of operations on the storages when this object is gone.
   OperandWatch(Calls, std::string after_end);
@@ -44,6 +48,7 @@ class OperandWatch {
  private:
   Calls calls_;
   std::string after_end_;
+  int64_t order_;  // among all watches
   std::vector<c10::Storage> storages_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace partita::internal {
 
-// Consecutive parameters, until a unit has `elements`, and all of the module, by its name, that the last one is of; each
-// unit is used by a block of its own, of the same number.
+// Consecutive parameters, until a unit has `elements` and all parameters of the module, by name, that its last one
+// belongs to. Each unit is used by a block of its own, of the same number.
 [[nodiscard]] UnitPlan plan_parameter_units(std::span<const ParameterSpec>, const UnitOptions&, int64_t elements);
 
 }  // namespace partita::internal

@@ -23,15 +23,25 @@ TorchOptimizer::TorchOptimizer(const MakeTorchOptimizer& make, std::vector<Part>
   if (optimizer_ == nullptr) fail("ZeroOptimizer: ZeroOptimizerOptions::torch_optimizer made no optimizer");
 }
 
-void TorchOptimizer::step(double scale) {
+void TorchOptimizer::step(double scale, bool skip) {
+  if (!skip) {
+    // fp32 gradients are scaled in place: this is their last use.
+    set_gradients([scale](const at::Tensor& gradient) { return gradient.to(at::kFloat).mul_(scale); });
+    try {
+      optimizer_->step();
+    } catch (...) {
+      set_gradients({});
+      throw;
+    }
+    set_gradients({});
+  }
+  for (const Part& part : parts_) part.parameters->publish();
+}
+
+void TorchOptimizer::set_gradients(const std::function<at::Tensor(const at::Tensor&)>& of) {
   for (const Part& part : parts_)
     for (int u = 0; u < part.units; ++u)
-      part.parameters->master(u).mutable_grad() = part.parameters->gradients().gradient(u).to(at::kFloat).mul(scale);
-  optimizer_->step();
-  for (const Part& part : parts_) {
-    for (int u = 0; u < part.units; ++u) part.parameters->master(u).mutable_grad().reset();
-    part.parameters->publish();
-  }
+      part.parameters->master(u).mutable_grad() = of ? of(part.parameters->gradients().gradient(u)) : at::Tensor();
 }
 
 }  // namespace partita::internal

@@ -32,10 +32,13 @@ class TorchOptimizer {
   };
   TorchOptimizer(const MakeTorchOptimizer&, std::vector<Part>, size_t groups);
 
-  // From the finished gradients, times `scale`; publishes the weights.
-  void step(double scale);
+  // From the finished gradients, times `scale`; skip: none. Publishes the weights.
+  void step(double scale, bool skip);
 
  private:
+  // Empty: takes the gradients away.
+  void set_gradients(const std::function<at::Tensor(const at::Tensor& gradient)>& of);
+
   std::vector<Part> parts_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
 };

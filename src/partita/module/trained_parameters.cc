@@ -48,12 +48,14 @@ void require_memory_apart(const std::vector<ParameterGroup>& groups) {
 std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c10::Device device) {
   std::vector<NamedParameter> frozen;
   std::set<const void*> seen;
+  std::set<std::string> names;
   bool trains = false;
   for (ParameterGroup& group : groups)
     for (const NamedParameter& p : std::exchange(group.parameters, {})) {
       require_defined(p, device);
       if (!seen.insert(p.tensor.unsafeGetTensorImpl()).second) continue;
       if (p.tensor.requires_grad()) require_trainable(p);
+      if (!names.insert(p.name).second) fail("ZeroOptimizer: two parameters are called {}", p.name);
       trains = trains || p.tensor.requires_grad();
       (p.tensor.requires_grad() ? group.parameters : frozen).push_back(p);
     }
@@ -62,13 +64,18 @@ std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c1
   return frozen;
 }
 
-void require_equal_on_ranks(const std::vector<ParameterGroup>& groups, Communicator& ranks) {
+void require_equal_on_ranks(const std::vector<ParameterGroup>& groups, const std::string& options,
+                            Communicator& ranks) {
+  for (const std::string& other : gather_strings(ranks, options))
+    if (other != options) fail("ZeroOptimizer: options differ between ranks: {}, and {}", options, other);
   std::string mine;
-  for (const ParameterGroup& group : groups)
+  for (const ParameterGroup& group : groups) {
+    mine += "group\n";
     for (const NamedParameter& p : group.parameters)
       if (p.tensor.defined())
         mine += fmt::format("{} {} {} {}\n", p.name, at::toString(p.tensor.scalar_type()),
                             fmt::join(p.tensor.sizes(), " "), p.tensor.requires_grad());
+  }
   const std::vector<std::string> all = gather_strings(ranks, mine);
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != all[0])

@@ -11,11 +11,12 @@ namespace partita::internal {
 
 // Leaves in the groups what is trained, each parameter once, and returns those that require no gradient. Errors, with
 // the parameter's name: undefined; on another device; not a leaf; a dtype other than fp32, bf16 and fp16; owned by
-// another optimizer; memory that it shares with another one; nothing is trained.
+// another optimizer; a name or memory that it shares with another one; nothing is trained.
 std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>&, c10::Device);
 
-// Collective. Error, with a rank: its parameters are not those of rank 0, by name, dtype, shape, or whether they are
-// trained. A rank with another model would wait for collectives that the others do not make.
-void require_equal_on_ranks(const std::vector<ParameterGroup>&, Communicator&);
+// Collective. Errors: ranks have other options, as a text; with a rank: its parameters are not those of rank 0, by
+// group, name, dtype, shape, or whether they are trained. A rank with another model would wait for collectives that the
+// others do not make.
+void require_equal_on_ranks(const std::vector<ParameterGroup>&, const std::string& options, Communicator&);
 
 }  // namespace partita::internal

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "partita/base/error.h"
+
 namespace partita::internal {
 namespace {
+
+constexpr size_t kMostNoted = 1 << 16;  // many evaluations may pass without a step
 
 bool contains(const std::vector<int>& all, int unit) { return std::ranges::find(all, unit) != all.end(); }
 
@@ -25,7 +29,7 @@ void UnitResidency::evict_down_to(size_t count, std::vector<Action>& actions) {
 
 void UnitResidency::note(int unit) {
   if (!noted_.empty() && noted_.back() == unit) return;
-  noted_.push_back(unit);
+  if (noted_.size() < kMostNoted) noted_.push_back(unit);
   const auto found = std::find(expected_.begin() + static_cast<std::ptrdiff_t>(place_), expected_.end(), unit);
   if (found != expected_.end()) place_ = static_cast<size_t>(found - expected_.begin()) + 1;
 }
@@ -66,6 +70,7 @@ std::vector<UnitResidency::Action> UnitResidency::release(std::span<const int> u
 }
 
 std::vector<UnitResidency::Action> UnitResidency::clear() {
+  PARTITA_CHECK(in_use_.empty(), "unit {} is in use", in_use_.front());
   std::vector<Action> actions;
   evict_down_to(0, actions);
   return actions;

@@ -1,6 +1,6 @@
 // Which units have their weights gathered while a program uses them in an order that only its run shows. Pure.
 //
-//   UnitResidency residency(units, 3);
+//   UnitResidency residency(3);
 //   for each operation:
 //     for (const auto& action : residency.use(units)) ...    // evicts and gathers: now they are all there
 //     ...
@@ -29,7 +29,7 @@ class UnitResidency {
   // An operation uses these units, which stay until release.
   [[nodiscard]] std::vector<Action> use(std::span<const int> units);
   [[nodiscard]] std::vector<Action> release(std::span<const int> units);
-  // Evicts everything; nothing may be in use.
+  // Evicts everything. Error: something is in use.
   [[nodiscard]] std::vector<Action> clear();
   void end_step();
 

@@ -1,8 +1,12 @@
 #include "partita/module/weights_on_demand.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "partita/base/error.h"
+#include "partita/base/random.h"
 #include "partita/device/scalar_type.h"
 #include "partita/shard/flat_buffer.h"
 
@@ -23,15 +27,13 @@ WeightsOnDemand::WeightsOnDemand(const UnitPlan& plan, WeightStore& store, at::D
       compute_(compute),
       residency_(kHeldUnits),
       units_(plan.units.size()),
-      watch_({.before =
-                  [this](std::span<const int> units) {
-                    act(residency_.use(units));
-                    for (const int u : units) {
-                      Memory& memory = units_[static_cast<size_t>(u)];
-                      if (!std::exchange(memory.awaited, true)) compute_.wait(memory.event);
-                    }
-                  },
-              .after = [this](std::span<const int> units) { act(residency_.release(units)); }},
+      watch_({.before = [this](std::span<const int> units) { use(units); },
+              .after =
+                  [this](std::span<const int> units, std::span<const int> written) {
+                    if (failed_) return;
+                    for (const int u : written) units_[static_cast<size_t>(u)].written = true;
+                    act(residency_.release(units));
+                  }},
              "ZeroOptimizer: a parameter of stage 3 is used after the optimizer, which held its values: copy them with "
              "weights() before") {
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -41,8 +43,10 @@ WeightsOnDemand::WeightsOnDemand(const UnitPlan& plan, WeightStore& store, at::D
 
 WeightsOnDemand::~WeightsOnDemand() {
   for (const c10::Storage& storage : storages_) OperandWatch::set_memory(storage, nullptr);
-  for (Memory& memory : units_)
-    if (memory.buffer.defined() && !memory.awaited) memory.event.wait();
+  for (Memory& memory : units_) try {
+      if (memory.buffer.defined() && !memory.awaited) memory.event.wait();
+    } catch (...) {  // other ranks have failed, which is reported elsewhere
+    }
 }
 
 at::Tensor WeightsOnDemand::parameter(int unit, int index, const at::Tensor& like) const {
@@ -51,39 +55,55 @@ at::Tensor WeightsOnDemand::parameter(int unit, int index, const at::Tensor& lik
 }
 
 void WeightsOnDemand::act(const std::vector<UnitResidency::Action>& actions) {
+  if (failed_) fail("ZeroOptimizer: an earlier gather of weights failed");
+  failed_ = true;  // until all is done
   for (const auto& [kind, unit] : actions) kind == UnitResidency::Action::Kind::gather ? gather(unit) : evict(unit);
+  failed_ = false;
 }
 
-// Free memory of this size; if there is none, what is free of other sizes is given back first.
-WeightsOnDemand::Memory WeightsOnDemand::memory_for(int64_t count, DType dtype) {
-  const auto fits = [&](const Memory& m) {
-    return m.buffer.numel() == count && m.buffer.scalar_type() == scalar_type(dtype);
-  };
-  const auto found = std::ranges::find_if(free_, fits);
-  if (found != free_.end()) {
-    Memory memory = std::move(*found);
-    free_.erase(found);
-    return memory;
+// Memory is shown when it is complete: until then, a read that is not reported is an error of torch.
+void WeightsOnDemand::use(std::span<const int> units) {
+  act(residency_.use(units));
+  for (const int unit : units) {
+    Memory& memory = units_[static_cast<size_t>(unit)];
+    if (memory.awaited) continue;
+    compute_.wait(memory.event);
+    memory.awaited = true;
+    OperandWatch::set_memory(storages_[static_cast<size_t>(unit)], memory.buffer.mutable_data_ptr());
   }
-  free_.clear();
-  return {.buffer = flat_zeros(count, dtype, device_), .event = compute_.record()};
+}
+
+// The smallest free memory that is large enough, or new.
+WeightsOnDemand::Memory WeightsOnDemand::memory_for(int64_t count, DType dtype) {
+  auto best = free_.end();
+  for (auto m = free_.begin(); m != free_.end(); ++m)
+    if (m->buffer.numel() >= count && (best == free_.end() || m->buffer.numel() < best->buffer.numel())) best = m;
+  if (best == free_.end()) {
+    free_.clear();
+    return {.buffer = at::empty({count}, at::TensorOptions(scalar_type(dtype)).device(device_)),
+            .event = compute_.record()};
+  }
+  Memory memory = std::move(*best);
+  free_.erase(best);
+  return memory;
 }
 
 void WeightsOnDemand::gather(int unit) {
   const Unit& u = plan_.units[static_cast<size_t>(unit)];
   Memory memory = memory_for(u.layout.count, u.weight);
   memory.event = store_.gather(unit, memory.buffer, memory.event);
-  memory.awaited = false;
-  OperandWatch::set_memory(storages_[static_cast<size_t>(unit)], memory.buffer.mutable_data_ptr());
   units_[static_cast<size_t>(unit)] = std::move(memory);
+  order_ = mix(order_ ^ static_cast<uint64_t>(unit + 1));
 }
 
 void WeightsOnDemand::evict(int unit) {
+  OperandWatch::set_memory(storages_[static_cast<size_t>(unit)], nullptr);
   Memory memory = std::exchange(units_[static_cast<size_t>(unit)], {});
   if (!memory.awaited) compute_.wait(memory.event);
-  leaving_(unit, parameter_views(plan_.units[static_cast<size_t>(unit)].layout, memory.buffer));
-  OperandWatch::set_memory(storages_[static_cast<size_t>(unit)], nullptr);
-  free_.push_back({.buffer = std::move(memory.buffer), .event = compute_.record()});
+  if (memory.written) leaving_(unit, parameter_views(plan_.units[static_cast<size_t>(unit)].layout, memory.buffer));
+  const auto there = [](const Memory& m) { return m.buffer.defined(); };
+  if (std::ranges::count_if(units_, there) + std::ssize(free_) < kHeldUnits)
+    free_.push_back({.buffer = std::move(memory.buffer), .event = compute_.record()});
 }
 
 void WeightsOnDemand::evict_all() { act(residency_.clear()); }

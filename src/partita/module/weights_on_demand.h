@@ -2,13 +2,14 @@
 // views of a storage that gets memory, gathered from the ranks' slices, when an operation has one of them among its
 // operands, and loses it when others are used (unit_residency.h).
 //
-//   WeightsOnDemand weights(plan, store, device, written, compute);
+//   WeightsOnDemand weights(plan, store, device, leaving, compute);
 //   OperandWatch::set_data(parameter, weights.parameter(unit, index, parameter));
 //   ... forward, backward ...
 //   weights.evict_all();                   // before the slices are updated
 //   weights.end_step();
 //
-// All ranks must use the parameters in the same order: gathers are collective.
+// All ranks must use the parameters in the same order: gathers are collective. Operations run on the stream that was
+// current when this object was made.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +25,8 @@ namespace partita::internal {
 
 class WeightsOnDemand {
  public:
-  // Called with the full weights of a unit, a tensor for each parameter, before they are given up.
+  // Called with the full weights of a unit, a tensor for each parameter, before they are given up, if an operation has
+  // written into them.
   using Leaving = std::function<void(int unit, std::span<const at::Tensor> parameters)>;
   // All must outlive this object. `store` gathers on demand (WeightStore::Options::on_demand).
   WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Stream& compute);
@@ -38,6 +40,8 @@ class WeightsOnDemand {
   void evict_all();
   void end_step() { residency_.end_step(); }
 
+  // A number for the sequence of units that were gathered: the same on ranks that used them in the same order.
+  [[nodiscard]] uint64_t order() const { return order_; }
   [[nodiscard]] int64_t bytes() const;  // of full weights, and of memory that is kept for them
 
  private:
@@ -45,7 +49,9 @@ class WeightsOnDemand {
     at::Tensor buffer;  // undefined: none
     Event event;        // of a unit: gathered; of free memory: no longer read
     bool awaited = false;
+    bool written = false;
   };
+  void use(std::span<const int> units);
   void act(const std::vector<UnitResidency::Action>&);
   void gather(int unit);
   void evict(int unit);
@@ -59,6 +65,8 @@ class WeightsOnDemand {
   UnitResidency residency_;
   std::vector<Memory> units_;  // [unit]
   std::vector<Memory> free_;
+  uint64_t order_ = 0;
+  bool failed_ = false;
   std::vector<c10::Storage> storages_;  // [unit]
   OperandWatch watch_;                  // first to go
 };

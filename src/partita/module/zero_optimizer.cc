@@ -1,6 +1,8 @@
 #include "partita/module/zero_optimizer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/random.h"
 #include "partita/device/device_stream.h"
 #include "partita/module/backward_order.h"
 #include "partita/module/gradient_hooks.h"
@@ -50,6 +53,7 @@ struct ZeroOptimizer::Implementation {
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
   void number_units();
   void hook();
+  void require_same_order();
 
   // Backward.
   void begin_pass();
@@ -98,17 +102,38 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)) {
   if (data_.size() != mesh.layout().ranks())
     fail("ZeroOptimizer: a mesh with tensor, context or pipeline parallelism, expected data parallelism alone");
-  require_equal_on_ranks(groups_, data_);
-  for (const NamedParameter& frozen : take_trained(groups_, device_))
-    frozen.tensor.detach().copy_(of_rank_0(frozen.tensor));
+  require_equal_on_ranks(groups_,
+                         fmt::format("stage {}, {} passes, units of {}, {}, {}", options.stage, options.micro_batches,
+                                     options.unit_elements, name_of(options.optimizer_dtype),
+                                     options.torch_optimizer ? "an optimizer of torch" : "an optimizer of ours"),
+                         data_);
+  const at::NoGradGuard none;
+  const std::vector<NamedParameter> all_frozen = take_trained(groups_, device_);
   for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
+  if (options_.torch_optimizer) {
+    std::vector<TorchOptimizer::Part> parts;
+    for (size_t p = 0; p < parts_.size(); ++p)
+      parts.push_back({&parts_[p]->store(), static_cast<int>(parts_[p]->units().size()), group_of_part_[p]});
+    torch_ = std::make_unique<TorchOptimizer>(options_.torch_optimizer, std::move(parts), groups_.size());
+  }
+  // From here on the model is changed.
+  for (const NamedParameter& frozen : all_frozen) frozen.tensor.copy_(of_rank_0(frozen.tensor));
+  for (const auto& part : parts_) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
   number_units();
   hook();
-  if (!options_.torch_optimizer) return;
-  std::vector<TorchOptimizer::Part> parts;
-  for (size_t p = 0; p < parts_.size(); ++p)
-    parts.push_back({&parts_[p]->store(), static_cast<int>(parts_[p]->units().size()), group_of_part_[p]});
-  torch_ = std::make_unique<TorchOptimizer>(options_.torch_optimizer, std::move(parts), groups_.size());
+}
+
+// Weights would be gathered one for another.
+void ZeroOptimizer::Implementation::require_same_order() {
+  if (!zero_.sharding.weights) return;
+  uint64_t order = 0;
+  for (const auto& part : parts_) order = mix(order ^ part->order());
+  const auto mine = static_cast<int64_t>(order >> 1);
+  const at::Tensor largest = at::tensor({mine, -mine}, at::kLong);
+  CpuStream stream;
+  data_.all_reduce(largest, Reduce::max, stream).wait();
+  if (largest[0].item<int64_t>() != mine || largest[1].item<int64_t>() != -mine)
+    fail("ZeroOptimizer: ranks used the parameters in different orders, which stage 3 does not allow");
 }
 
 at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter) {
@@ -129,8 +154,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
                                             .optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer,
                                             .unit_elements = options_.unit_elements,
                                             .device = device_};
-    parts_.push_back(std::make_unique<ModuleParameters>(
-        of_type, zero_, options, [this](const at::Tensor& p) { return of_rank_0(p); }, *compute_, *communication_));
+    parts_.push_back(std::make_unique<ModuleParameters>(of_type, zero_, options, *compute_, *communication_));
     group_of_part_.push_back(group);
   }
 }
@@ -231,6 +255,8 @@ void ZeroOptimizer::Implementation::learn_order() {
 
 ZeroStep ZeroOptimizer::Implementation::step() {
   if (passes_ == 0) fail("ZeroOptimizer: step without a backward pass since the last one");
+  const at::NoGradGuard none;
+  require_same_order();
   for (const auto& part : parts_) part->require_untouched();
   if (!knows_order_) learn_order();
   if (passes_ < options_.micro_batches && !zero_.sharding.gradients) {
@@ -240,7 +266,7 @@ ZeroStep ZeroOptimizer::Implementation::step() {
   passes_ = 0;
   std::vector<GradientStore*> gradients;
   for (const auto& part : parts_) {
-    part->take_changes();
+    part->collect_changes();
     part->gradients().finish();
     gradients.push_back(&part->gradients());
   }
@@ -248,7 +274,7 @@ ZeroStep ZeroOptimizer::Implementation::step() {
   ZeroStep result{.grad_norm = gradient_norm(gradients, options_.norm_type, data_, *compute_, device_) / ranks};
   result.skipped = !std::isfinite(result.grad_norm);
   const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (result.grad_norm + 1e-6)) : 1.0;
-  if (torch_ && !result.skipped) torch_->step(clip / ranks);
+  if (torch_) torch_->step(clip / ranks, result.skipped);
   for (size_t p = 0; p < parts_.size() && !torch_; ++p)
     parts_[p]->update({.step = steps_,
                        .update = updates_,
@@ -262,8 +288,7 @@ ZeroStep ZeroOptimizer::Implementation::step() {
 }
 
 StateDict ZeroOptimizer::Implementation::state_dict() {
-  if (torch_)
-    fail("ZeroOptimizer: state_dict with an optimizer of torch: save that optimizer on each rank, and weights()");
+  const at::NoGradGuard none;
   StateDict state;
   for (const auto& part : parts_) part->gather_state(data_, state);
   if (data_.rank() == 0) {
@@ -274,15 +299,21 @@ StateDict ZeroOptimizer::Implementation::state_dict() {
 }
 
 void ZeroOptimizer::Implementation::load_state_dict(const StateDict& state) {
-  if (torch_) fail("ZeroOptimizer: load_state_dict with an optimizer of torch: load that optimizer on each rank");
+  const at::NoGradGuard none;
   const auto number = [&](const char* key) {
     const auto found = state.find(key);
     if (found == state.end()) fail("ZeroOptimizer: the state has no {}", key);
     return found->second.item<int64_t>();
   };
+  const int64_t steps = number(kSteps), updates = number(kUpdates);
+  size_t keys = 2;
+  for (const auto& part : parts_) keys += require_state(part->store(), state);
+  if (keys != state.size())
+    fail("ZeroOptimizer: the state has {} keys, expected {}: it is of another model, or of another optimizer",
+         state.size(), keys);
   drop();
-  steps_ = number(kSteps);
-  updates_ = number(kUpdates);
+  steps_ = steps;
+  updates_ = updates;
   for (const auto& part : parts_) part->take_state(state);
   for (const auto& part : parts_) part->settle();
 }

@@ -13,11 +13,15 @@
 // over the ranks. They belong to the optimizer as soon as they are computed: a parameter's grad() is undefined after
 // backward, and nothing may be done to it. After a step they are gone; zero_grad is not needed.
 //
-// With stage 3 each rank keeps a slice of every parameter. Any operation of torch that
-// has a parameter among its operands, in forward, in backward or elsewhere, gathers it first, with the others of its
-// unit; up to three units are there at once, the next one of the last step's order ahead. So all ranks must use the
-// parameters in the same order. Pointers into a parameter (data_ptr) hold for no time, torch::save finds no values:
-// save what weights() returns. After the optimizer the parameters have no values.
+// With stage 3 a rank keeps a slice of every trained parameter. An operation of torch that reads a parameter, or a view
+// of one, gathers it first, with the others of its unit, in forward, in backward or elsewhere; up to three units of
+// each group and dtype are there at once, the next one in the last step's order ahead. So:
+// - All ranks use the parameters in the same order, also in reads between steps.
+// - Code that reads memory itself (data_ptr, kernels of your own) must be an operator that is registered with torch.
+// - torch::save of the module fails: save what weights() or state_dict() returns.
+// - One thread at a time uses the module, on the stream that was current when the optimizer was made.
+// - After the optimizer's end the parameters have no values.
+// Backward passes within passes (checkpointing that runs backward inside of it) are not supported with any stage.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -47,6 +51,7 @@ struct ZeroOptimizerOptions {
   int64_t unit_elements = 30'000'000;   // parameters are reduced in units of about this many elements
   // Not empty: this optimizer updates the weights instead, on every rank those of its slices (torch_optimizer.h); its
   // hyperparameters are its own. The rest is as usual: clipping, and steps with gradients that are not finite.
+  // Hyperparameters of groups are not used.
   //   .torch_optimizer = [](const auto& groups) { return std::make_shared<torch::optim::RMSprop>(groups[0]); }
   MakeTorchOptimizer torch_optimizer = {};
 };
@@ -78,11 +83,12 @@ class ZeroOptimizer {
   // Drops what backward passes since the last step have added. Collective.
   void zero_grad();
 
-  // Master weights, states of the optimizer and numbers of steps, whole and in host memory, on rank 0; empty on the others.
-  // Collective.
+  // Master weights, states of the optimizer and numbers of steps, whole and in host memory, on rank 0; empty on the
+  // others. Frozen parameters, buffers, learning rates, and the states of an optimizer of torch are not in it: such an
+  // optimizer is saved on each rank, and fits the same ranks, stage and units only. Collective.
   [[nodiscard]] StateDict state_dict();
   // Goes on from it, whatever number of ranks and stage it comes from; each rank passes the same. Errors: a key is
-  // missing, or has another shape.
+  // missing or unknown, or has another shape; then nothing has changed. Collective.
   void load_state_dict(const StateDict&);
 
   // All trained parameters, copied into host memory. Collective with stage 3.
@@ -90,7 +96,7 @@ class ZeroOptimizer {
 
   void set_learning_rate(double);  // of all groups
   void set_learning_rate(size_t group, double);
-  [[nodiscard]] double learning_rate(size_t group = 0) const;
+  [[nodiscard]] double learning_rate(size_t group = 0) const;  // unused with an optimizer of torch
 
   struct Memory {  // bytes on this rank
     int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;

@@ -197,18 +197,16 @@ void GradientStore::drop() {
 }
 
 void GradientStore::sum_of_squares(at::Tensor out) const {
-  if (zero_.replica->rank() != 0) return;
-  if (offload_) return offload_->add_squares(out);
-  for (const UnitGradient& unit : units_)
-    for (const FlatRun& run : unit.counted) internal::sum_of_squares(unit.slice.narrow(0, run.begin, run.count), out);
+  if (offload_ && zero_.replica->rank() == 0) return offload_->add_squares(out);
+  for (const at::Tensor& slice : counted_slices()) internal::sum_of_squares(slice, out);
 }
 
-std::vector<at::Tensor> GradientStore::counted() const {
-  std::vector<at::Tensor> parts;
-  if (zero_.replica->rank() != 0) return parts;
+std::vector<at::Tensor> GradientStore::counted_slices() const {
+  std::vector<at::Tensor> slices;
+  if (zero_.replica->rank() != 0 || offload_) return slices;
   for (const UnitGradient& unit : units_)
-    for (const FlatRun& run : unit.counted) parts.push_back(unit.slice.narrow(0, run.begin, run.count));
-  return parts;
+    for (const FlatRun& run : unit.counted) slices.push_back(unit.slice.narrow(0, run.begin, run.count));
+  return slices;
 }
 
 int64_t GradientStore::bytes() const {

@@ -59,8 +59,8 @@ class GradientStore {
   // Adds the squared norm of what this rank counts of its slices: summed over all data-parallel and tensor-parallel
   // ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
-  // What this rank counts in norms, not offloaded.
-  [[nodiscard]] std::vector<at::Tensor> counted() const;
+  // What sum_of_squares adds; not with offload.
+  [[nodiscard]] std::vector<at::Tensor> counted_slices() const;
 
   [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device
   [[nodiscard]] int64_t host_bytes() const;  // offloaded slices

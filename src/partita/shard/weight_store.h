@@ -48,8 +48,8 @@ class WeightStore {
   void prefetch();
   void release();
 
-  // With on_demand: gathers the current weights of a unit into memory [layout.count], which is `free` then; returns when
-  // they are there. Collective.
+  // With on_demand: gathers the current weights of a unit into the first layout.count elements of `memory`, once it is
+  // `free`; the event is their arrival. Collective.
   [[nodiscard]] Event gather(int unit, const at::Tensor& memory, const Event& free);
 
   // This rank's slice of the unit in the weight dtype, written by the optimizer before publish. Undefined if gathers
