@@ -30,7 +30,7 @@ class Watched {
                       if (!written.empty()) note("wrote", written);
                       for (const int u : used) show(u, false);
                     }},
-               name + " is gone") {}
+               name_ + " is gone") {}
   torch::Tensor add(const torch::Tensor& values) {
     const int number = static_cast<int>(values_.size());
     values_.push_back(values.contiguous());
