@@ -327,6 +327,23 @@ TEST(ConfigSchema, ListsAreArraysOrWords) {
   EXPECT_THAT(list, ElementsAre("2", "z", "1", "w"));
   schema.read_overrides(std::vector<std::string>{"--data.blend="});
   EXPECT_THAT(list, ElementsAre());
+  for (const std::vector<std::string>& same : {std::vector<std::string>{"--data.blend=[2,\"z\", 1, w]"},
+                                               {"--data.blend=2,z,1,w"},
+                                               {"--data.blend", "[2, z, 1, w]"},
+                                               {"--data.blend", "[2,", "z,", "1,", "w]", "--data.after=5"},
+                                               {"--data.blend", "2,", "z,", "1,", "w"}}) {
+    list.clear();
+    schema.read_overrides(same);
+    EXPECT_THAT(list, ElementsAre("2", "z", "1", "w")) << same[0];
+  }
+  schema.read_toml("[data]\nblend = \"3 a, 4 b\"\n", "d.toml");
+  EXPECT_THAT(list, ElementsAre("3", "a", "4", "b"));
+  EXPECT_EQ(error_message([&] { schema.read_overrides(std::vector<std::string>{"--data.blend=[1,2"}); }),
+            "command line: data.blend = [1,2: expected a list of strings and numbers: write [A, B], A,B or \"A B\"");
+  EXPECT_THAT(error_message([&] {
+                schema.read_overrides(std::vector<std::string>{"--data.blend", "1,", ",", "2"});
+              }),
+              HasSubstr("data.blend = 1, , 2: expected a list"));
   EXPECT_THAT(error_message([&] { schema.read_toml("[data]\nblend = [[1]]\n", "c.toml"); }),
               HasSubstr("c.toml:2: data.blend = an array that holds something else: expected a list"));
   EXPECT_THAT(error_message([&] { schema.read_toml("[data]\nblend = 1\n", "c.toml"); }), HasSubstr("expected a list"));

@@ -216,7 +216,8 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
       fail("{0}: {1} has no value: write --{1}={2}", kLocationKeys, field.key, placeholder(field));
     }
     // A single word may hold the whole list, as after an equals sign.
-    set(field, words.size() > 1 ? ConfigValue(std::move(words)) : read_as(field, text, kLocationKeys), kLocationKeys);
+    set(field, words.size() > 1 ? read_list_as(field, words, kLocationKeys) : read_as(field, text, kLocationKeys),
+        kLocationKeys);
     remember(sources, field, kLocationKeys);
   };
   try {

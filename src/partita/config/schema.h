@@ -91,8 +91,8 @@ class ConfigSchema {
   ConfigSchema& field(std::string name, bool& target, std::string meaning);
   ConfigSchema& field(std::string name, std::string& target, std::string meaning);
   ConfigSchema& field(std::string name, std::filesystem::path& target, std::string meaning);
-  // TOML: an array of strings and numbers. Command line: several words, "--data.blend 0.7 a 0.3 b", or all of them in
-  // one argument. Numbers are kept as text.
+  // TOML: an array of strings and numbers. Command line: the same, or items with commas or spaces between them, in one
+  // word or in several (list_text.h). Numbers are kept as text.
   ConfigSchema& field(std::string name, ConfigList& target, std::string meaning);
   ConfigSchema& field(std::string name, int64_t& target, Range range, std::string meaning);
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);

@@ -1,20 +1,24 @@
 #include "partita/config/value.h"
 
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <optional>
-#include <sstream>
+#include <string_view>
 
 #include "partita/base/error.h"
 #include "partita/base/nearest.h"
 #include "partita/base/number.h"
+#include "partita/config/list_text.h"
 
 namespace partita::internal {
 
 namespace {
+
+constexpr const char* kListForms = ": write [A, B], A,B or \"A B\"";
 
 template <class... Cases>
 struct Overload : Cases... {
@@ -51,13 +55,6 @@ std::string toml_array(const ConfigList& items) {
   std::string out = "[";
   for (const std::string& item : items) out += (out.size() > 1 ? ", " : "") + toml_string(item);
   return out + "]";
-}
-
-ConfigList words_of(std::string_view text) {
-  ConfigList words;
-  std::istringstream stream{std::string(text)};
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
 }
 
 // The shortest text that reads back to the same double, always recognizable as a float.
@@ -117,8 +114,11 @@ size_t as_choice(const ConfigField& field, const ConfigChoice& choice, const Con
 }
 
 ConfigList as_list(const ConfigField& field, const ConfigValue& value, std::string_view where) {
-  if (const std::string* text = std::get_if<std::string>(&value)) return words_of(*text);
-  return as<ConfigList>(field, value, where);
+  const std::string* text = std::get_if<std::string>(&value);
+  if (text == nullptr) return as<ConfigList>(field, value, where);
+  const std::optional<ConfigList> items = read_list(std::string_view(*text));
+  if (!items) wrong_value(field, where, *text, kListForms);
+  return *items;
 }
 
 // Strips TOML quotes: '"bf16"' on a command line copied from a file.
@@ -163,6 +163,12 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
                       [&](ConfigList* target) { *target = as_list(field, value, where); },
                       [&](const ConfigChoice& choice) { choice.set(as_choice(field, choice, value, where)); }},
              field.target);
+}
+
+ConfigValue read_list_as(const ConfigField& field, std::span<const std::string> words, std::string_view where) {
+  std::optional<ConfigList> items = read_list(words);
+  if (!items) wrong_value(field, where, fmt::format("{}", fmt::join(words, " ")), kListForms);
+  return *std::move(items);
 }
 
 ConfigValue read_as(const ConfigField& field, const std::string& text, std::string_view where) {

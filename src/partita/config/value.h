@@ -2,6 +2,7 @@
 //
 //   set(field, read_as(field, "12", "command line"), "command line");
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,10 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
 // Parses the text of an override for this field. Text that does not parse as the field's type stays a string, which
 // set() rejects.
 [[nodiscard]] ConfigValue read_as(const ConfigField& field, const std::string& text, std::string_view where);
+
+// The same of the words of a list.
+[[nodiscard]] ConfigValue read_list_as(const ConfigField& field, std::span<const std::string> words,
+                                       std::string_view where);
 
 // "WHERE: KEY = FOUND: expected an integer of at least 1HINT"
 [[noreturn]] void wrong_value(const ConfigField& field, std::string_view where, std::string_view found,
