@@ -172,7 +172,8 @@ TEST(Models, WrongCombinationsAreNamed) {
   const std::string base = std::string(PARTITA_SOURCE_DIR) + "/tests/golden/hf/llama_mha";
   EXPECT_THAT(error({"--model.from=" + base}), HasSubstr("model.layers is 2 there and 3 here"));
   EXPECT_THAT(error({"--model.from=/nowhere"}), HasSubstr("/nowhere"));
-  EXPECT_THAT(error(with(kLlama, {"--model.kv_heads=3"})), HasSubstr("4 do not divide among 3 key/value heads"));
+  EXPECT_THAT(error(with(kLlama, {"--model.kv_heads=3"})),
+              HasSubstr("model.kv_heads 3 does not divide model.heads 4: use 1, 2 or 4"));
 }
 
 }  // namespace

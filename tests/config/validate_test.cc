@@ -26,8 +26,9 @@ TEST(Validate, TakesAValidConfig) {
 
 TEST(Validate, NamesTheGlobalBatchesThatWork) {
   const auto nothing = [](Config&) {};
-  EXPECT_EQ(message(nothing, 5),
-            "global_batch 24 is not divisible by 5 ranks x micro_batch 2: use a global_batch of 20 or 30");
+  EXPECT_EQ(
+      message(nothing, 5),
+      "global_batch 24 is not divisible by 5 data-parallel ranks x micro_batch 2: use a global_batch of 20 or 30");
   EXPECT_THAT(message([](Config& c) { c.train.global_batch = 3; }, 4), HasSubstr("use a global_batch of 8"));
 }
 
@@ -51,16 +52,24 @@ TEST(Validate, CutsThePipeline) {
   EXPECT_EQ(pipeline(2, PipelineSchedule::interleaved, 3, 2), "no error");
   EXPECT_EQ(pipeline(2, PipelineSchedule::zb_h1, 0, 2), "no error");
   EXPECT_THAT(pipeline(2, PipelineSchedule::zbv, 3, 2), HasSubstr("zbv"));
-  EXPECT_THAT(pipeline(4, PipelineSchedule::interleaved, 4, 4), HasSubstr("the model has 12 layers: use fewer"));
+  EXPECT_THAT(pipeline(4, PipelineSchedule::interleaved, 4, 4),
+              HasSubstr("parallel.pipeline 4 x 4 stages per rank are 16 stages, the model has 12 layers: lower "
+                        "parallel.pipeline or parallel.virtual_stages"));
   EXPECT_EQ(pipeline(2, PipelineSchedule::gpipe, 0, 3),
-            "parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2");
+            "parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2 ranks (partita launch -n 2 ...)");
+  // What the model does not permit is no matter of the number of ranks.
+  EXPECT_EQ(pipeline(13, PipelineSchedule::gpipe, 0, 2),
+            "parallel.pipeline is 13, the model has 12 layers: use at most that");
+  EXPECT_THAT(pipeline(2, PipelineSchedule::one_f_one_b, 10'000, 1), HasSubstr("1f1b has 1 stage per rank, not 10000"));
   Config c;
   c.parallel.tensor = 2, c.parallel.pipeline = 3;
   EXPECT_EQ(data_ranks(c, 12), 2);
   c.parallel.schedule = PipelineSchedule::interleaved;
   EXPECT_EQ(pipeline_chunks(c), 2);
   EXPECT_EQ(error_message([&] { validate(c, 8); }),
-            "parallel.tensor is 2 and parallel.pipeline 3, the job has 8 ranks: start a multiple of 6");
+            "parallel.tensor is 2 and parallel.pipeline 3, the job has 8 ranks: start a multiple of 6 ranks (partita "
+            "launch -n 6 "
+            "...)");
 }
 
 TEST(Validate, ReadsStagesGivenByHand) {
@@ -74,12 +83,15 @@ TEST(Validate, ReadsStagesGivenByHand) {
   };
   EXPECT_EQ(stages({}), "no error");
   EXPECT_EQ(stages({"6", "0"}), "no error");  // the head alone
-  EXPECT_EQ(stages({"2", "3"}), "parallel.stages are 5 layers, the model has 6");
-  EXPECT_THAT(stages({"2", "2", "2"}), HasSubstr("parallel.stages has 3 numbers, parallel.pipeline 2 x 1"));
-  EXPECT_THAT(stages({"2", "4 layers"}), HasSubstr("contains '4 layers': expected numbers of layers, as in [8, 8]"));
+  EXPECT_EQ(stages({"0", "6"}), "no error");  // the embedding alone
+  EXPECT_EQ(stages({"2", "3"}), "parallel.stages sums to 5 layers, but the model has 6: make them add up to 6");
+  EXPECT_THAT(stages({"1", "9223372036854775807"}), HasSubstr("make them add up to 6"));
+  EXPECT_EQ(stages({"2", "2", "2"}),
+            "parallel.stages has 3 numbers: expected 2 numbers, one per stage (parallel.pipeline 2)");
+  EXPECT_EQ(stages({"2", "4 layers"}),
+            "parallel.stages contains '4 layers': expected a list of integers, the layers of each stage, as in [8, 8]");
   EXPECT_THAT(stages({"7", "-1"}), HasSubstr("contains '-1'"));
   EXPECT_THAT(stages({"3", "0", "3"}, 3), HasSubstr("stage 1 has no layer"));
-  EXPECT_THAT(stages({"6"}, 1), HasSubstr("parallel.stages without a pipeline"));
   Config c;
   c.parallel.pipeline = 2;
   EXPECT_FALSE(delays_weights(c));
@@ -89,16 +101,52 @@ TEST(Validate, ReadsStagesGivenByHand) {
   EXPECT_FALSE(delays_weights(c));
 }
 
+TEST(Validate, NeedsAPipelineForWhatDescribesOne) {
+  EXPECT_EQ(message([](Config& c) {
+              c.parallel.stages = {"1", "1"};
+            }),
+            "parallel.stages is [1, 1] without a pipeline: set parallel.pipeline, or leave parallel.stages out");
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::interleaved, PipelineSchedule::zbv, PipelineSchedule::gpipe})
+    EXPECT_EQ(
+        message([&](Config& c) { c.parallel.schedule = schedule; }),
+        fmt::format("parallel.schedule is {} without a pipeline: set parallel.pipeline, or leave parallel.schedule "
+                    "out",
+                    name_of(schedule)));
+  EXPECT_THAT(message([](Config& c) { c.parallel.virtual_stages = 2; }),
+              HasSubstr("parallel.virtual_stages is 2 without a pipeline: set parallel.pipeline"));
+  EXPECT_THAT(message([](Config& c) { c.parallel.open_weights = 0; }),
+              HasSubstr("parallel.open_weights is 0 without a pipeline: set parallel.pipeline"));
+}
+
+TEST(Validate, DoesNotOffloadFromAPipeline) {
+  const auto offload = [](bool optimizer) {
+    return message(
+        [&](Config& c) {
+          c.parallel.pipeline = 2;
+          if (optimizer)
+            c.memory.offload_optimizer = true;
+          else
+            c.memory.offload_activations = 1;
+        },
+        2);
+  };
+  EXPECT_EQ(offload(true),
+            "memory.offload_optimizer with parallel.pipeline 2: these two do not work together yet: use one of them");
+  EXPECT_THAT(offload(false), HasSubstr("memory.offload_activations with parallel.pipeline 2"));
+}
+
 TEST(Validate, ComparesDataRanksWithTheJob) {
   EXPECT_EQ(message([](Config& c) { c.parallel.data = 2; }, 2), "no error");
   EXPECT_THAT(message([](Config& c) { c.parallel.data = 4; }, 2),
               AllOf(HasSubstr("parallel.data is 4"), HasSubstr("2 ranks")));
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, 4), "no error");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.data = 3; }, 4),
-            "parallel.data is 3, the job has 4 ranks, and parallel.tensor is 2: start 6, or use 0 for all there are");
+            "parallel.data is 3, the job has 4 ranks, and parallel.tensor is 2: start 6 ranks, or set "
+            "parallel.data=0");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2, c.parallel.context = 2, c.parallel.data = 3; }, 8),
-            "parallel.data is 3, the job has 8 ranks, and parallel.tensor x context is 4: start 12, or use 0 for all "
-            "there are");
+            "parallel.data is 3, the job has 8 ranks, and parallel.tensor x context is 4: start 12 ranks, or set "
+            "parallel.data=0");
 }
 
 TEST(Validate, CutsSequencesOverContextRanks) {
@@ -109,11 +157,14 @@ TEST(Validate, CutsSequencesOverContextRanks) {
   EXPECT_EQ(context(2, 64, 6), "no error");
   EXPECT_EQ(context(3, 60, 6), "no error");
   EXPECT_EQ(context(3, 64, 3),
-            "train.sequence_length is 64 with parallel.context 3: it is cut into 6 equal pieces, use 60 or 66");
+            "train.sequence_length is 64 with parallel.context 3: it must be a multiple of 6 (2 x parallel.context): "
+            "use 60 or 66");
   EXPECT_EQ(context(4, 7, 4),
-            "train.sequence_length is 7 with parallel.context 4: it is cut into 8 equal pieces, use 8");
-  EXPECT_EQ(context(2, 64, 3), "parallel.context is 2, the job has 3 ranks: start a multiple of 2");
-  EXPECT_THAT(context(1'000'000'000, 64, 3), HasSubstr("start a multiple of 1000000000"));
+            "train.sequence_length is 7 with parallel.context 4: it must be a multiple of 8 (2 x parallel.context): "
+            "use 8");
+  EXPECT_EQ(context(2, 64, 3),
+            "parallel.context is 2, the job has 3 ranks: start a multiple of 2 ranks (partita launch -n 2 ...)");
+  EXPECT_THAT(context(1'000'000'000, 64, 3), HasSubstr("a multiple of 2000000000"));
   EXPECT_THAT(
       message([](Config& c) { c.parallel.tensor = c.parallel.context = c.parallel.pipeline = 1'000'000'000; }, 2),
       HasSubstr("are more ranks than can be counted"));
@@ -128,7 +179,10 @@ TEST(Validate, CutsSequencesOverContextRanks) {
         8);
   };
   EXPECT_EQ(rows(64), "no error");
-  EXPECT_THAT(rows(60), HasSubstr("30 tokens a micro-batch (train.micro_batch x sequence_length / parallel.context)"));
+  EXPECT_THAT(
+      rows(60),
+      HasSubstr("30 tokens per micro-batch (train.micro_batch x sequence_length / parallel.context) do not divide "
+                "over 4 tensor-parallel ranks: use a multiple of 4"));
   Config c;
   c.parallel.tensor = 2, c.parallel.context = 3, c.train.sequence_length = 60, c.train.micro_batch = 4;
   EXPECT_EQ(data_ranks(c, 12), 2);
@@ -155,9 +209,9 @@ TEST(Validate, SplitsHeadsOverTensorRanks) {
   EXPECT_EQ(tensor(8, 2, 10),
             "parallel.tensor is 10, the model has 8 heads, 4 for each of 2 key/value heads: use at most 8");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2; }, 3),
-            "parallel.tensor is 2, the job has 3 ranks: start a multiple of 2");
+            "parallel.tensor is 2, the job has 3 ranks: start a multiple of 2 ranks (partita launch -n 2 ...)");
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 4; }, 2),
-            "parallel.tensor is 4, the job has 2 ranks: start a multiple of 4");
+            "parallel.tensor is 4, the model has 3 heads: use at most 3");
 }
 
 TEST(Validate, SplitsRowsOverTensorRanks) {
@@ -170,9 +224,10 @@ TEST(Validate, SplitsRowsOverTensorRanks) {
         tensor);
   };
   EXPECT_EQ(sequence(2, 2), "no error");
-  EXPECT_THAT(sequence(1, 2),
-              AllOf(HasSubstr("parallel.sequence is true with 63 tokens"), HasSubstr("a multiple of 2")));
-  EXPECT_THAT(sequence(2, 1), HasSubstr("parallel.sequence is true, parallel.tensor 1"));
+  EXPECT_THAT(sequence(1, 2), AllOf(HasSubstr("parallel.sequence is true, and 63 tokens per micro-batch"),
+                                    HasSubstr("a multiple of 2")));
+  EXPECT_THAT(sequence(2, 1), AllOf(HasSubstr("parallel.sequence is true, parallel.tensor 1"),
+                                    HasSubstr("set parallel.tensor, or parallel.sequence=auto")));
   Config c;
   c.parallel.tensor = 2;
   EXPECT_TRUE(tensor_split(c, 1).sequence);

@@ -218,7 +218,7 @@ TEST(HfConfig, RefusesWhatItWouldComputeDifferently) {
       {kLlama2, {{"num_hidden_layers", 3.5}}, "num_hidden_layers is 3.5"},
       {kLlama2, {{"rms_norm_eps", "1e-5"}}, "rms_norm_eps is \"1e-5\", supported: a number"},
       {kLlama2, {{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, supported: true or false"},
-      {kLlama2, {{"num_key_value_heads", 5}}, "32 do not divide among 5"},
+      {kLlama2, {{"num_key_value_heads", 5}}, "5 does not divide model.heads 32"},
       {kLlama2, {{"vocab_size", 0}}, "the vocabulary of 0"},
       {kLlama2, {{"hidden_size", 4100}}, "hidden_size 4100 is not divisible by 32 heads"},
   };

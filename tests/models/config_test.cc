@@ -111,7 +111,8 @@ TEST(ModelConfig, RefusesWhatNoLlamaHas) {
     return message(m);
   };
   EXPECT_EQ(changed([](ModelConfig&) {}), "no error");
-  EXPECT_THAT(changed([](ModelConfig& m) { m.kv_heads = 3; }), HasSubstr("4 do not divide among 3 key/value heads"));
+  EXPECT_THAT(changed([](ModelConfig& m) { m.kv_heads = 3; }),
+              HasSubstr("model.kv_heads 3 does not divide model.heads 4: use 1, 2 or 4"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.kv_heads = -1; }), HasSubstr("model.kv_heads is -1"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.head_width = 5; }), HasSubstr("turn pairs"));
   EXPECT_THAT(changed([](ModelConfig& m) { m.rope_theta = 0.5; }), HasSubstr("model.rope_theta is 0.5"));

@@ -25,19 +25,21 @@ TEST(PipelineShape, Errors) {
   EXPECT_EQ(error_of({PipelineSchedule::one_f_one_b, 0, 1, 1}),
             "a pipeline has at least one rank, not 0: choose a positive number");
   EXPECT_EQ(error_of({PipelineSchedule::one_f_one_b, 1, -1, 1}),
-            "a pipeline has at least one chunk per rank, not -1: choose a positive number");
+            "a pipeline has at least one stage per rank, not -1: choose a positive number");
   EXPECT_EQ(error_of({PipelineSchedule::one_f_one_b, 1, 1, 0}),
             "a pipeline has at least one micro-batch, not 0: choose a positive number");
   EXPECT_EQ(error_of({PipelineSchedule::one_f_one_b, 2, 3, 1}),
-            "pipeline schedule 1f1b has 1 chunk per rank, not 3: set 1, or use schedule interleaved");
+            "pipeline schedule 1f1b has 1 stage per rank, not 3: set virtual_stages=1, or use schedule interleaved");
   EXPECT_EQ(error_of({PipelineSchedule::gpipe, 2, 2, 1}),
-            "pipeline schedule gpipe has 1 chunk per rank, not 2: set 1, or use schedule looped_bfs");
+            "pipeline schedule gpipe has 1 stage per rank, not 2: set virtual_stages=1, or use schedule looped_bfs");
   EXPECT_EQ(error_of({PipelineSchedule::zb_h1, 2, 2, 1}),
-            "pipeline schedule zb_h1 has 1 chunk per rank, not 2: set 1, or use schedule interleaved_zero_bubble");
+            "pipeline schedule zb_h1 has 1 stage per rank, not 2: set virtual_stages=1, or use schedule "
+            "interleaved_zero_bubble");
   EXPECT_EQ(error_of({PipelineSchedule::zbv, 2, 1, 1}),
-            "pipeline schedule zbv has 2 chunks per rank, not 1: set 2, or use schedule interleaved_zero_bubble");
+            "pipeline schedule zbv has 2 stages per rank, not 1: set virtual_stages=2, or use schedule "
+            "interleaved_zero_bubble");
   EXPECT_EQ(error_of({PipelineSchedule::dual_pipe_v, 2, 3, 1}),
-            "pipeline schedule dual_pipe_v has 2 chunks per rank, not 3: set 2, or use schedule "
+            "pipeline schedule dual_pipe_v has 2 stages per rank, not 3: set virtual_stages=2, or use schedule "
             "interleaved_zero_bubble");
 }
 

@@ -1,15 +1,18 @@
 #include "partita/config/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "partita/base/error.h"
+#include "partita/base/number.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/blend.h"
 #include "partita/data/split.h"
@@ -58,8 +61,9 @@ void validate_tensor(const Config& c) {
   const int64_t rows = tokens_of_micro_batch(c);
   if (c.parallel.sequence == Switch::on && rows % tensor != 0)
     fail(
-        "parallel.sequence is true with {} tokens a micro-batch (train.micro_batch x sequence_length{}) over "
-        "parallel.tensor {} ranks: use a multiple of {}, or parallel.sequence=auto",
+        "parallel.sequence is true, and {} tokens per micro-batch (train.micro_batch x sequence_length{}) do not "
+        "divide "
+        "over {} tensor-parallel ranks: use a multiple of {}, or parallel.sequence=auto",
         rows, c.parallel.context > 1 ? " / parallel.context" : "", tensor, tensor);
 }
 
@@ -68,34 +72,48 @@ void validate_context(const Config& c) {
   const int64_t context = c.parallel.context, length = c.train.sequence_length, parts = 2 * context;
   if (context == 1 || length % parts == 0) return;
   const int64_t below = length / parts * parts;
-  fail("train.sequence_length is {} with parallel.context {}: it is cut into {} equal pieces, use {}{}", length,
-       context, parts, below > 0 ? fmt::format("{} or ", below) : std::string(), below + parts);
+  fail(
+      "train.sequence_length is {} with parallel.context {}: it must be a multiple of {} (2 x parallel.context): use "
+      "{}{}",
+      length, context, parts, below > 0 ? fmt::format("{} or ", below) : std::string(), below + parts);
 }
 
-void validate_pipeline(const Config& c, int64_t ranks) {
+// Keys that say how a pipeline works are errors without one: ignored, they would only seem to.
+void require_pipeline(const ParallelConfig& p) {
+  const auto check = [](bool given, const char* key, const auto& value) {
+    if (given)
+      fail("parallel.{} is {} without a pipeline: set parallel.pipeline, or leave parallel.{} out", key, value, key);
+  };
+  const ParallelConfig defaults;
+  check(p.schedule != defaults.schedule, "schedule", name_of(p.schedule));
+  check(p.virtual_stages != defaults.virtual_stages, "virtual_stages", p.virtual_stages);
+  check(p.stages != defaults.stages, "stages", fmt::format("[{}]", fmt::join(p.stages, ", ")));
+  check(p.open_weights != defaults.open_weights, "open_weights", p.open_weights);
+}
+
+// Schedule, stages and layers fit together, whatever the number of ranks.
+void validate_pipeline(const Config& c) {
   const ParallelConfig& p = c.parallel;
-  if (p.pipeline == 1) {
-    if (!p.stages.empty()) fail("parallel.stages without a pipeline: set parallel.pipeline, or leave it out");
-    return;
+  if (p.pipeline == 1) return require_pipeline(p);
+  const int64_t chunks = pipeline_chunks(c), stages = p.pipeline * chunks;
+  // Of one rank: whether the schedule has this many stages per rank.
+  check_shape({.schedule = p.schedule, .chunks = static_cast<int>(chunks)});
+  if (stages > c.model.layers) {
+    if (chunks == 1) fail("parallel.pipeline is {}, the model has {} layers: use at most that", stages, c.model.layers);
+    fail(
+        "parallel.pipeline {} x {} stages per rank are {} stages, the model has {} layers: lower parallel.pipeline or "
+        "parallel.virtual_stages",
+        p.pipeline, chunks, stages, c.model.layers);
   }
-  check_shape({.schedule = p.schedule,
-               .ranks = static_cast<int>(p.pipeline),
-               .chunks = static_cast<int>(pipeline_chunks(c)),
-               .micro_batches = static_cast<int>(accumulation_steps(c, ranks))});
-  const int64_t stages = p.pipeline * pipeline_chunks(c);
-  if (stages > c.model.layers)
-    fail("parallel.pipeline {} x {} stages per rank are {} stages, the model has {} layers: use fewer", p.pipeline,
-         pipeline_chunks(c), stages, c.model.layers);
   (void)stage_layers(c);
   if (c.memory.offload_optimizer || c.memory.offload_activations > 0)
-    fail("memory.offload_{} with parallel.pipeline {}: not built yet, leave one of them out",
+    fail("memory.offload_{} with parallel.pipeline {}: these two do not work together yet: use one of them",
          c.memory.offload_optimizer ? "optimizer" : "activations", p.pipeline);
 }
 
-void validate_parallel(const Config& c, int64_t ranks) {
+// Tensor, context and pipeline parallelism divide the ranks of the job.
+void validate_ranks(const Config& c, int64_t ranks) {
   const ParallelConfig& p = c.parallel;
-  require_product({{"parallel.tensor", p.tensor}, {"parallel.context", p.context}, {"parallel.pipeline", p.pipeline}},
-                  "ranks");
   int64_t model = 1;
   std::string given, product;
   for (const auto& [name, size] :
@@ -106,16 +124,35 @@ void validate_parallel(const Config& c, int64_t ranks) {
     product += fmt::format("{}{}", product.empty() ? "parallel." : " x ", name);
   }
   if (model > ranks || ranks % model != 0)
-    fail("{}, the job has {} rank{}: start a multiple of {}", given, ranks, ranks == 1 ? "" : "s", model);
+    fail("{}, the job has {} rank{}: start a multiple of {} ranks (partita launch -n {} ...)", given, ranks,
+         ranks == 1 ? "" : "s", model, model);
   if (p.data != 0 && p.data != ranks / model)
-    fail("parallel.data is {}, the job has {} rank{}{}: start {}, or use 0 for all there are", p.data, ranks,
+    fail("parallel.data is {}, the job has {} rank{}{}: start {} rank{}, or set parallel.data=0", p.data, ranks,
          ranks == 1 ? "" : "s", model > 1 ? fmt::format(", and {} is {}", product, model) : std::string(),
-         p.data * model);
+         p.data * model, p.data * model == 1 ? "" : "s");
+}
+
+// What the model permits comes first: it does not depend on how many ranks were started.
+void validate_parallel(const Config& c, int64_t ranks) {
+  const ParallelConfig& p = c.parallel;
+  require_product({{"parallel.tensor", p.tensor},
+                   {"parallel.context", p.context},
+                   {"parallel.pipeline", p.pipeline},
+                   {"parallel.data", std::max<int64_t>(p.data, 1)}},
+                  "ranks");
   if (p.sequence == Switch::on && p.tensor == 1)
-    fail("parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks");
+    fail(
+        "parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks; set "
+        "parallel.tensor, or parallel.sequence=auto");
   validate_context(c);
   validate_tensor(c);
-  validate_pipeline(c, ranks);
+  validate_pipeline(c);
+  validate_ranks(c, ranks);
+  if (p.pipeline > 1)
+    check_shape({.schedule = p.schedule,
+                 .ranks = static_cast<int>(p.pipeline),
+                 .chunks = static_cast<int>(pipeline_chunks(c)),
+                 .micro_batches = static_cast<int>(accumulation_steps(c, ranks))});
 }
 
 void validate_precision(const Config& c) {
@@ -262,23 +299,31 @@ std::vector<int64_t> stage_layers(const Config& c) {
   const std::vector<std::string>& given = c.parallel.stages;
   if (given.empty()) return {};
   const int64_t stages = c.parallel.pipeline * pipeline_chunks(c);
-  if (std::ssize(given) != stages)
-    fail("parallel.stages has {} numbers, parallel.pipeline {} x {} ranges of layers per rank are {} stages: one each",
-         given.size(), c.parallel.pipeline, pipeline_chunks(c), stages);
   std::vector<int64_t> layers;
-  int64_t sum = 0;
   for (const std::string& text : given) {
-    int64_t count = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || end != text.data() + text.size() || count < 0)
-      fail("parallel.stages contains '{}': expected numbers of layers, as in [8, 8]", text);
-    layers.push_back(count);
-    sum += count;
+    const std::optional<int64_t> count = parse_number<int64_t>(text);
+    if (!count || *count < 0)
+      fail("parallel.stages contains '{}': expected a list of integers, the layers of each stage, as in [8, 8]", text);
+    layers.push_back(*count);
   }
+  if (std::ssize(layers) != stages)
+    fail("parallel.stages has {} number{}: expected {} numbers, one per stage (parallel.pipeline {}{})", layers.size(),
+         layers.size() == 1 ? "" : "s", stages, c.parallel.pipeline,
+         pipeline_chunks(c) > 1 ? fmt::format(" x {} stages per rank", pipeline_chunks(c)) : std::string());
   // The embedding is before the first stage's layers, the head after the last one's: only these may have none.
-  for (size_t s = 1; s + 1 < layers.size(); ++s)
-    if (layers[s] == 0) fail("parallel.stages: stage {} has no layer, expected at least 1", s);
-  if (sum != c.model.layers) fail("parallel.stages are {} layers, the model has {}", sum, c.model.layers);
+  int64_t sum = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] == 0 && i > 0 && i + 1 < layers.size())
+      fail(
+          "parallel.stages: stage {} has no layer: only the first stage, with the embedding, and the last one, with "
+          "the head, may have none",
+          i);
+    // Sums that overflow are wrong, too.
+    if (__builtin_add_overflow(sum, layers[i], &sum)) sum = std::numeric_limits<int64_t>::max();
+  }
+  if (sum != c.model.layers)
+    fail("parallel.stages sums to {} layer{}, but the model has {}: make them add up to {}", sum, sum == 1 ? "" : "s",
+         c.model.layers, c.model.layers);
   return layers;
 }
 

@@ -102,9 +102,10 @@ void bind_train(ConfigSchema& s, TrainConfig& t) {
   s.section("train", "the training loop")
       .field("steps", t.steps, at_least(1), "number of optimizer steps")
       .field("sequence_length", t.sequence_length, at_least(1), "tokens per sample; at most model.max_length")
-      .field("micro_batch", t.micro_batch, at_least(1), "samples per rank in one forward and backward pass")
+      .field("micro_batch", t.micro_batch, at_least(1),
+             "samples per data-parallel rank in one forward and backward pass")
       .field("global_batch", t.global_batch, at_least(1),
-             "samples per step over all ranks: ranks x micro_batch x gradient accumulation steps")
+             "samples per step: data-parallel ranks x micro_batch x gradient accumulation steps")
       .field("freeze", t.freeze, "parameters that are not trained, comma-separated patterns: embedding.*,layers.0.*")
       .field("seed", t.seed, at_least(0), "seed of initial weights and dropout")
       .field("threads", t.threads, at_least(0),
@@ -197,29 +198,35 @@ void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
 void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
   s.section("parallel", "distribution over ranks")
       .field("zero_stage", p.zero_stage, between(0, 3),
-             "0: every rank holds everything; 1: optimizer states are sharded; 2: also gradients; 3: also weights")
-      .field("data", p.data, at_least(0), "data-parallel ranks; 0: all that the others leave")
+             "what is divided over the data- and context-parallel ranks. 0: nothing; 1: optimizer states; 2: also "
+             "gradients; 3: "
+             "also weights")
+      .field("data", p.data, at_least(0),
+             "data-parallel ranks; 0: the ranks of the job divided by tensor x context x pipeline")
       .field("tensor", p.tensor, at_least(1),
              "tensor-parallel ranks, which compute each layer together; consecutive ranks, which should be on one "
              "machine")
       .field(
           "context", p.context, at_least(1),
-          "context-parallel ranks, which have pieces of the same sequences; 2 x context divides train.sequence_length")
+          "context-parallel ranks, which have pieces of the same sequences; train.sequence_length is a multiple of 2 x "
+          "context")
       .choice(
           "sequence", p.sequence,
           "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; "
           "auto: if the ranks divide the tokens of a micro-batch")
       .field("pipeline", p.pipeline, at_least(1),
-             "pipeline ranks, each of which computes a range of layers for one micro-batch after the other")
+             "pipeline ranks, each of which computes one or more stages (consecutive layers) for one micro-batch after "
+             "the other")
       .choice("schedule", p.schedule,
               "order of a pipeline's forward and backward passes: 1f1b; interleaved, with less waiting and more "
               "messages; gpipe and looped_bfs, which keep the activations of all micro-batches; zb_h1, "
               "interleaved_zero_bubble, zbv and dual_pipe_v, which wait least and delay weight gradients")
       .field("virtual_stages", p.virtual_stages, at_least(0),
-             "ranges of layers per pipeline rank; 0: 1 for gpipe, 1f1b and zb_h1, else 2")
+             "stages per pipeline rank, a stage being consecutive layers; 0: 1 for gpipe, 1f1b and zb_h1, else 2")
       .field("stages", p.stages,
-             "layers of each range, in order, as in [7, 9]; empty: such that all take the same time, with the head "
-             "counted")
+             "layers of each stage, in order, as in [7, 9]; only the first stage, with the embedding, and the last "
+             "one, with "
+             "the head, may have 0; empty: such that all take the same time, with the head counted")
       .field("open_weights", p.open_weights, between(-1, 1000000),
              "most micro-batches per rank whose weight gradients are delayed; fewer take less memory and wait more; 0: "
              "none; -1: as many as the schedule delays")

@@ -1,5 +1,7 @@
 #include "partita/models/config.h"
 
+#include <fmt/ranges.h>
+
 #include <string_view>
 
 #include "partita/base/error.h"
@@ -49,9 +51,19 @@ void validate_gpt2(const ModelConfig& m) {
     fail("model.rope_theta {} or another key of rotary positions is set: gpt2 has none", m.rope_theta);
 }
 
+// "1, 2 or 4": the divisors of 4.
+std::string divisors_text(int64_t number) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= number; ++d)
+    if (number % d == 0) divisors.push_back(d);
+  const int64_t last = divisors.back();
+  divisors.pop_back();
+  return divisors.empty() ? fmt::format("{}", last) : fmt::format("{} or {}", fmt::join(divisors, ", "), last);
+}
+
 void validate_llama(const ModelConfig& m) {
   if (m.heads % m.key_value_heads() != 0)
-    fail("model.heads {} do not divide among {} key/value heads: use a divisor of {}", m.heads, m.kv_heads, m.heads);
+    fail("model.kv_heads {} does not divide model.heads {}: use {}", m.kv_heads, m.heads, divisors_text(m.heads));
   if (m.head_size() % 2 != 0)
     fail("a head of {} channels: rotary positions turn pairs, use an even model.head_width", m.head_size());
   if (!(m.rope_theta > 1)) fail("model.rope_theta is {}: expected more than 1", m.rope_theta);

@@ -39,17 +39,19 @@ void check_at_least_one(const char* what, int value) {
 
 void check_shape(const PipelineShape& shape) {
   check_at_least_one("rank", shape.ranks);
-  check_at_least_one("chunk per rank", shape.chunks);
+  check_at_least_one("stage per rank", shape.chunks);
   check_at_least_one("micro-batch", shape.micro_batches);
   const Chunks expected = chunks_of(shape.schedule);
   if (expected.count > 0 && shape.chunks != expected.count)
-    fail("pipeline schedule {} has {} chunk{} per rank, not {}: set {}, or use schedule {}", name_of(shape.schedule),
-         expected.count, expected.count == 1 ? "" : "s", shape.chunks, expected.count, expected.instead);
+    fail("pipeline schedule {} has {} stage{} per rank, not {}: set virtual_stages={}, or use schedule {}",
+         name_of(shape.schedule), expected.count, expected.count == 1 ? "" : "s", shape.chunks, expected.count,
+         expected.instead);
   // One factor at a time: the product of three may not fit into 64 bits.
   const int64_t stages = int64_t{shape.ranks} * shape.chunks;
   if (stages > kMostForwards || stages * shape.micro_batches > kMostForwards)
     fail(
-        "a pipeline step has at most {} forward passes, not those of {} ranks x {} chunks x {} micro-batches: use "
+        "a pipeline step has at most {} forward passes, not those of {} ranks x {} stages per rank x {} micro-batches: "
+        "use "
         "fewer micro-batches, each of more samples",
         kMostForwards, shape.ranks, shape.chunks, shape.micro_batches);
 }
