@@ -26,6 +26,7 @@
 #include "partita/base/log.h"
 #include "partita/base/mapping_guard.h"
 #include "partita/base/printable.h"
+#include "partita/base/rank_text.h"
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/world.h"
 
@@ -48,10 +49,8 @@ Launch launch_of_process() {
 int report(const std::string& message, int code) {
   const Launch launch = launch_of_process();
   if (launch.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-  if (launch.size > 1)
-    std::fprintf(stderr, "partita: rank %d: %s\n", launch.rank, printable(message).c_str());
-  else
-    std::fprintf(stderr, "partita: %s\n", printable(message).c_str());
+  const std::string text = launch.size > 1 ? of_rank(launch.rank, message) : message;
+  std::fprintf(stderr, "partita: %s\n", printable(text).c_str());
   std::fflush(nullptr);
   if (launch.size > 1) World::abort(code, message);  // other ranks may be waiting for this one
   return code;

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/failure.h"
+#include "partita/base/rank_text.h"
 #include "partita/checkpoint/damage.h"
 
 namespace partita {
@@ -25,7 +26,7 @@ std::vector<std::string> agree(Peers& peers, const std::function<std::string()>&
   const auto failed = std::ranges::find_if(all, [](const std::string& text) { return text.front() != '='; });
   if (failed != all.end()) {
     std::string message = failed->substr(1);
-    if (peers.size() > 1) message = fmt::format("rank {}: {}", failed - all.begin(), message);
+    if (peers.size() > 1) message = of_rank(static_cast<int>(failed - all.begin()), message);
     if (std::ranges::any_of(all, [](const std::string& text) { return text.front() == '!'; })) throw Error(message);
     throw Damaged(message);
   }
