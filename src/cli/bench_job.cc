@@ -19,6 +19,7 @@
 #include "partita/ops/deterministic.h"
 #include "partita/profile/matmul_tuning.h"
 #include "partita/profile/profile.h"
+#include "partita/train/layout_text.h"
 #include "partita/train/memory_forecast.h"
 
 namespace partita::cli {
@@ -85,6 +86,12 @@ BenchJob::BenchJob(const BenchArguments& a)
     batches.push_back(
         take_pieces(random_batch(config, static_cast<uint64_t>(mesh.data().rank() + mesh.data().size() * m)),
                     context_split(config, mesh.position().context)));
+  // The first step may take minutes.
+  const TrainConfig& t = config.train;
+  log::info(
+      "timing {}, {} layers of {} channels, {} samples of {} tokens a step, on {}: {} warm-up and {} timed step{}",
+      name_of(config.model.kind), config.model.layers, config.model.hidden_size, t.global_batch, t.sequence_length,
+      layout_text(config, world.size()), a.warmup, a.steps, a.steps == 1 ? "" : "s");
 }
 
 namespace {
@@ -139,11 +146,11 @@ void BenchModel::tune() {
 }
 
 void BenchModel::profile() {
-  const std::string& file = job_.arguments.profile;
+  const std::filesystem::path& file = job_.arguments.profile;
   if (file.empty()) return;
   Profiler profiler({.device = job_.device,
                      .trace = file,
-                     .table = file + ".txt",
+                     .table = file.string() + ".txt",
                      .steps = job_.world.rank() == 0 ? kProfileSteps : 0,
                      .after = 0,
                      .work = step_work(config_, job_.world.size(), engine_->plan())});

@@ -18,9 +18,7 @@ RunSummary published() {
           .steps = 100000,
           .sequence_length = 1024,
           .parameters = 1557611200,
-          .ranks = 32,
-          .zero_stage = 1,
-          .precision = "bf16",
+          .layout = "32 ranks = 32 data, ZeRO stage 1, bf16",
           .memory = {{"weights", int64_t{3} << 30}, {"gradients", int64_t{1} << 30}}};
 }
 
@@ -35,7 +33,7 @@ TEST(Summary, HasThePublishedLines) {
                          "  Total optimization steps = 100000\n"
                          "  Number of parameters = 1557611200\n"
                          "  Tokens per step = 32768\n"
-                         "  Parallelism = 32 ranks, ZeRO stage 1, bf16\n"));
+                         "  Parallelism = 32 ranks = 32 data, ZeRO stage 1, bf16\n"));
 }
 
 TEST(Summary, MemoryAddsUp) {
@@ -53,9 +51,8 @@ TEST(Summary, SaysWhereItResumes) {
 }
 
 TEST(Summary, TakesAnythingUnknown) {
-  const std::string text = summary_text({.ranks = 1});
+  const std::string text = summary_text({});
   EXPECT_THAT(text, HasSubstr("Num Epochs = 0\n"));
-  EXPECT_THAT(text, HasSubstr("Parallelism = 1 rank, "));
   EXPECT_THAT(text, Not(HasSubstr("Memory")));
 }
 

@@ -48,8 +48,7 @@ std::string summary_text(const RunSummary& s) {
   if (s.trained_parameters > 0 && s.trained_parameters != s.parameters)
     line("Number of trained parameters", s.trained_parameters);
   line("Tokens per step", s.global_batch * s.sequence_length);
-  line("Parallelism",
-       fmt::format("{} rank{}, ZeRO stage {}, {}", s.ranks, s.ranks == 1 ? "" : "s", s.zero_stage, s.precision));
+  line("Parallelism", s.layout);
   if (!s.memory.empty()) text += memory_table(s.memory);
   return text;
 }

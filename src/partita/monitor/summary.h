@@ -12,7 +12,7 @@
 //     Number of parameters = 1557611200
 //     Number of trained parameters = 4915200          shown if not all are trained
 //     Tokens per step = 32768
-//     Parallelism = 32 ranks, ZeRO stage 1, bf16
+//     Parallelism = 32 ranks = 32 data, ZeRO stage 1, bf16
 //     Memory per rank
 //       weights      3.0 GiB   20.0%
 //       ...
@@ -36,10 +36,8 @@ struct RunSummary {
   int64_t resumed_step = 0;     // 0: starts fresh
   int64_t sequence_length = 0;  // tokens per sample
   int64_t parameters = 0;
-  int64_t trained_parameters = 0;  // shown if not all are trained; 0: unknown, not shown
-  int ranks = 1;
-  int64_t zero_stage = 0;
-  std::string precision{};            // "bf16"
+  int64_t trained_parameters = 0;     // shown if not all are trained; 0: unknown, not shown
+  std::string layout{};               // "32 ranks = 32 data, ZeRO stage 1, bf16"
   std::vector<MemoryOwner> memory{};  // on rank 0
 };
 

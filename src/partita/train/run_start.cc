@@ -10,6 +10,7 @@
 #include "partita/monitor/summary.h"
 #include "partita/ops/matmul_rate.h"
 #include "partita/train/disk_forecast.h"
+#include "partita/train/layout_text.h"
 #include "partita/train/memory_forecast.h"
 
 namespace partita::internal {
@@ -58,9 +59,7 @@ void announce_run(const Config& config, const RunInfo& info, const Engine& engin
                            .sequence_length = config.train.sequence_length,
                            .parameters = info.parameters,
                            .trained_parameters = info.trained_parameters,
-                           .ranks = info.ranks,
-                           .zero_stage = config.parallel.zero_stage,
-                           .precision = std::string(name_of(config.precision.compute)),
+                           .layout = layout_text(config, info.ranks),
                            .memory = memory_table(engine.memory(), workspace)}));
   const int64_t saved =
       checkpoint_bytes(engine.parameters(), {.weights = config.precision.compute,
