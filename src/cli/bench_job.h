@@ -23,7 +23,7 @@ namespace partita::cli {
 struct BenchArguments {
   std::filesystem::path file;         // configuration; empty: defaults
   std::vector<std::string> settings;  // overrides of its keys
-  std::string profile;
+  std::filesystem::path profile;
   int64_t steps = 14, warmup = 4;
   bool json = false;
 };

@@ -198,7 +198,7 @@ class Arguments {
     }
     if (before > 0 && !is_list(option)) wrong("{} is given twice: give it once", name);
     if (value == nullptr) {
-      if (at_ == words_.size()) wrong("{} needs a value ({}), and is the last word", name, option.get_type_name());
+      if (at_ == words_.size()) wrong("{0} needs a value: {0} {1}", name, option.get_type_name());
       if (names_an_option(words_[at_]))
         wrong("{} needs a value ({}), found the option {}; if that is the value, write {}={}", name,
               option.get_type_name(), words_[at_], name, words_[at_]);

@@ -44,6 +44,11 @@ void detail::beyond_type(std::string_view option, const std::string& least, cons
                                got.starts_with('-') ? least : most, got));
 }
 
+void detail::empty_path(std::string_view option, std::string_view type) {
+  throw UsageError(option.starts_with('-') ? fmt::format("{0} needs a value: {0} {1}", option, type)
+                                           : fmt::format("{} is empty: give a path", option));
+}
+
 CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                       const std::string& type, const std::string& help) {
   CLI::callback_t read = [&target](const CLI::results_t& values) {

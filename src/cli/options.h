@@ -36,6 +36,7 @@ namespace detail {
 [[noreturn]] void wrong_number(std::string_view option, bool integer, const internal::Range&, std::string_view got);
 [[noreturn]] void beyond_type(std::string_view option, const std::string& least, const std::string& most,
                               std::string_view got);
+[[noreturn]] void empty_path(std::string_view option, std::string_view type);
 // Calls `set` with the index of the chosen name.
 CLI::Option* add_named(CLI::App& command, const std::string& name, const std::string& default_name,
                        const std::vector<std::string>& names, std::function<void(size_t)> set, const std::string& help);
@@ -66,11 +67,13 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, i
       ->default_str(fmt::format("{}", target));
 }
 
-// Adds a text option; the text may be empty. `Text` is a string or a path.
+// Adds a text option. `Text` is a string, which may be empty, or a path, which may not: an empty one, mostly a shell
+// variable that is not set, must not be taken for an option that was not given.
 template <class Text>
 CLI::Option* add_text(CLI::App& command, const std::string& name, Text& target, const std::string& type,
                       const std::string& help) {
-  CLI::callback_t read = [&target](const CLI::results_t& values) {
+  CLI::callback_t read = [&target, type, shown = detail::long_name(name)](const CLI::results_t& values) {
+    if (std::same_as<Text, std::filesystem::path> && values.front().empty()) detail::empty_path(shown, type);
     target = values.front();
     return true;
   };

@@ -1,6 +1,7 @@
 // partita schedule: the stages of a pipeline, and the order of their passes over time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -25,7 +26,9 @@ using namespace internal;
 
 namespace {
 
-constexpr int kColumns = 150;  // of a measured timeline, whose actions all take different times
+constexpr int kMeasuredColumns = 150;  // of a measured timeline, whose actions all take different times
+constexpr int kMostColumns = 400;
+constexpr const char* kEstimated = "forward passes of a layer";  // the unit of estimated times
 
 struct Arguments {
   std::filesystem::path file, svg;
@@ -44,20 +47,47 @@ std::string blocks_text(int first, int end, int64_t layers) {
   return text;
 }
 
+// Ranks of the smallest job. A product that overflows is refused with its factors by validate_step.
+int64_t smallest_job(const ParallelConfig& p) {
+  int64_t ranks = 1;
+  for (const int64_t size : {p.tensor, p.context, p.pipeline, std::max<int64_t>(p.data, 1)})
+    if (__builtin_mul_overflow(ranks, size, &ranks)) return 1;
+  return ranks;
+}
+
+void show(const Timeline& timeline, const TextOptions& options) {
+  const TimelineText drawn = timeline_text(timeline, options);
+  put(drawn.text);
+  if (!drawn.whole) put_line("//: the middle of the step is left out; --svg FILE draws all of it");
+}
+
+// The measured timeline of the run, if it was profiled with this pipeline; else says what was different.
+std::optional<Timeline> measured_timeline(const Config& c, const PipelineShape& shape) {
+  std::optional<MeasuredStep> step = read_timeline(c.run.directory / "timeline.json");
+  if (!step) return {};
+  const std::string run = printable_line(c.run.directory.string());
+  if (const std::string difference = shape_difference(step->shape, shape); !difference.empty()) {
+    put_line("\n{} was profiled with {}: its timeline is not shown", run, difference);
+    return {};
+  }
+  put_line("\nMeasured in a step of {}: {}", run, waiting_text(step->timeline));
+  show(step->timeline,
+       {.chunks = shape.chunks, .columns = kMeasuredColumns, .most_columns = kMostColumns, .unit = "s"});
+  return std::move(step->timeline);
+}
+
 void run(const Arguments& a, const std::vector<std::string>& settings) {
   Config c = load_config(a.file, settings);
   complete_model(c);
   if (c.parallel.pipeline < 2)
-    fail("parallel.pipeline is {}: a schedule has at least two ranks, add --parallel.pipeline=2", c.parallel.pipeline);
-  const int64_t least = c.parallel.tensor * c.parallel.context * c.parallel.pipeline,
-                ranks = a.ranks > 0 ? a.ranks : least;
-  if (ranks % least != 0)
-    fail("--ranks {} is not a multiple of parallel.tensor x context x pipeline, which is {}", ranks, least);
+    fail("parallel.pipeline is {}: a pipeline needs at least two ranks, add --parallel.pipeline=2",
+         c.parallel.pipeline);
+  const int64_t least = smallest_job(c.parallel), ranks = a.ranks > 0 ? a.ranks : least;
+  validate_step(c, ranks);
   const PipelineShape shape{.schedule = c.parallel.schedule,
                             .ranks = static_cast<int>(c.parallel.pipeline),
                             .chunks = static_cast<int>(pipeline_chunks(c)),
                             .micro_batches = static_cast<int>(accumulation_steps(c, ranks))};
-  check_shape(shape);
   const StagePlacement placement(shape);
   const std::vector<int> first = stage_blocks(c);
   const std::vector<double> blocks = block_times(c);
@@ -71,22 +101,20 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   }
   const ActionLists lists = capped_actions(shape, static_cast<int>(c.parallel.open_weights));
   const Timeline timeline = simulate(lists, placement, times);
-  const std::string title =
-      fmt::format("{}, {} ranks, {} micro-batches", name_of(shape.schedule), shape.ranks, shape.micro_batches);
-  put_line("\n{}: the busiest rank waits {:.1f}% of the time", title, 100 * timeline.bubble);
-  put_line("{}", timeline_text(timeline, shape.chunks));
-  for (int rank = 0; rank < shape.ranks; ++rank)
-    put_line("rank {} holds activations of {} stages and micro-batches at most", rank,
-             assign_slots(lists[static_cast<size_t>(rank)]).slots);
-  const std::optional<Timeline> measured = read_timeline(c.run.directory / "timeline.json", shape);
-  if (measured) {
-    put_line("\nMeasured in a step of {}: the busiest rank waited {:.1f}% of {:.3f} s",
-             printable_line(c.run.directory.string()), 100 * measured->bubble, measured->makespan);
-    put_line("{}", timeline_text(*measured, shape.chunks, kColumns));
+  const std::string title = fmt::format("{}, {} pipeline ranks, {} micro-batch{}", name_of(shape.schedule), shape.ranks,
+                                        shape.micro_batches, shape.micro_batches == 1 ? "" : "es");
+  put_line("\n{}: {}", title, waiting_text(timeline));
+  show(timeline, {.chunks = shape.chunks, .most_columns = kMostColumns, .unit = kEstimated});
+  put_line("");
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const int sets = assign_slots(lists[static_cast<size_t>(rank)]).slots;
+    put_line("rank {} holds at most {} set{} of activations (one per stage and micro-batch)", rank, sets,
+             sets == 1 ? "" : "s");
   }
+  const std::optional<Timeline> measured = measured_timeline(c, shape);
   if (a.svg.empty()) return;
-  std::string image = timeline_svg(timeline, shape.chunks, {.title = title});
-  if (measured) image = stacked_svg({image, timeline_svg(*measured, shape.chunks, {.title = "measured, seconds"})});
+  std::string image = timeline_svg(timeline, shape.chunks, {.title = fmt::format("{}; time: {}", title, kEstimated)});
+  if (measured) image = stacked_svg({image, timeline_svg(*measured, shape.chunks, {.title = "measured; time: s"})});
   write_file(a.svg, image);
   put_line("{}", printable_line(a.svg.string()));
 }
@@ -98,16 +126,18 @@ void add_schedule_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   add_text(*command, "CONFIG", a->file, "CONFIG", "Configuration file in TOML")->required();
   add_number(*command, "--ranks", a->ranks, at_least(1),
-             "Ranks of the job (default: parallel.tensor x context x pipeline)")
+             "Ranks of the job (default: parallel.tensor x context x pipeline x data)")
       ->default_str("");
-  add_text(*command, "--svg", a->svg, "FILE", "Draw the timeline into FILE, too");
+  add_text(*command, "--svg", a->svg, "FILE", "Also draw the timeline into FILE");
   command->allow_extras();
   command->footer(
-      "F0: forward of micro-batch 0; B0: its backward; I0 and W0: its input and weight gradients. Of two chunks per\n"
-      "rank, the second has small letters. Times are modeled: a layer takes 1, the head as much as the layers with "
-      "its\n"
-      "FLOPs; a forward, an input gradient and a weight gradient take the same; messages take nothing.\n"
-      "After 'partita train CONFIG --profile', the timeline of a step of that run is shown beneath.\n\n"
+      "F0: forward of micro-batch 0; B0: its backward; I0 and W0: its input and weight gradients; dots: the rank "
+      "waits.\n"
+      "With two stages per rank, those of the second are in lower case; with three or more, the number of the stage "
+      "is\n"
+      "in front. Times are estimates: a layer takes 1, the head as much as the layers with its FLOPs; a forward, an\n"
+      "input gradient and a weight gradient take the same; messages take no time.\n"
+      "After a run with --profile, the same command with its --run.directory also shows a step as it was measured.\n\n"
       "Example: partita schedule my.toml --parallel.pipeline=4 --parallel.schedule=interleaved --svg schedule.svg");
   command->callback([command, a] { run(*a, command->remaining()); });
 }

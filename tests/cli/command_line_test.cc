@@ -171,7 +171,7 @@ TEST(CommandLine, WhatIsTooMuchOrTooLittle) {
   EXPECT_EQ(refused({"generate", "x", "--", "y"}),
             "generate: unexpected argument 'y': 'prog generate --help' describes it");
   EXPECT_EQ(refused({"generate", "x", "--tokens", "5", "-n", "6"}), "generate: -n is given twice: give it once");
-  EXPECT_EQ(refused({"generate", "x", "--tokens"}), "generate: --tokens needs a value (N), and is the last word");
+  EXPECT_EQ(refused({"generate", "x", "--tokens"}), "generate: --tokens needs a value: --tokens N");
   EXPECT_EQ(refused({"generate", "x", "--prompt", "--tokens", "5"}),
             "generate: --prompt needs a value (TEXT), found the option --tokens; if that is the value, write "
             "--prompt=--tokens");

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "partita/base/file.h"
 #include "tests/cli/metrics.h"
@@ -179,10 +180,15 @@ TEST(TensorParallelRuns, ErrorsSayWhatToDo) {
   };
   EXPECT_THAT(error(3, {"--parallel.tensor=3"}),
               HasSubstr("parallel.tensor is 3, the model has 2 heads: use at most 2"));
-  EXPECT_THAT(error(3, {"--parallel.tensor=2"}), HasSubstr("the job has 3 ranks: start a multiple of 2"));
+  EXPECT_THAT(error(3, {"--parallel.tensor=2"}),
+              HasSubstr("the job has 3 ranks: start a multiple of 2 ranks (partita launch -n 2 ...)"));
   EXPECT_THAT(error(3, {"--parallel.context=3"}),
-              HasSubstr("train.sequence_length is 32 with parallel.context 3: it is cut into 6 equal pieces, use 30 or "
-                        "36"));
+              HasSubstr("train.sequence_length is 32 with parallel.context 3: it must be a multiple of 6 (2 x "
+                        "parallel.context): use 30 or 36"));
+  // Said by all ranks, named once.
+  EXPECT_THAT(error(2, {"--parallel.schedule=zbv"}),
+              AllOf(HasSubstr("rank 0: parallel.schedule is zbv without a pipeline: set parallel.pipeline"),
+                    Not(HasSubstr("rank 0: rank 0"))));
   // Heads of 8 channels, and 48 channels of the MLP.
   EXPECT_THAT(error(2, {"--parallel.tensor=2", "--precision.compute=bf16", "--precision.fp8=current",
                         "--model.hidden_size=16", "--model.ffn_hidden_size=48"}),
@@ -199,21 +205,58 @@ TEST(Schedule, ShowsStagesAndTimes) {
   // 12 samples in micro-batches of 2: six.
   const Result r = show({"--parallel.pipeline=2", "--svg", (folder / "s.svg").string()});
   ASSERT_EQ(r.code, 0) << r.error;
-  EXPECT_THAT(r.output, AllOf(HasSubstr("stage 0 on rank 0: embedding, layers 0-"), HasSubstr(", head\n"),
-                              HasSubstr("1f1b, 2 ranks, 6 micro-batches"), HasSubstr("rank 0  F0"),
-                              HasSubstr("rank 0 holds activations of 2 stages and micro-batches at most")));
+  EXPECT_THAT(r.output,
+              AllOf(HasSubstr("stage 0 on rank 0: embedding, layers 0-"), HasSubstr(", head\n"),
+                    HasSubstr("1f1b, 2 pipeline ranks, 6 micro-batches"), HasSubstr("rank 0  F0"),
+                    HasSubstr("\nrank 0 holds at most 2 sets of activations (one per stage and micro-batch)\n"),
+                    HasSubstr("\nrank 1 holds at most 1 set of activations"), HasSubstr(" forward passes of a layer\n"),
+                    HasSubstr(": rank 0 waits longest, ")));
   EXPECT_THAT(read_file(folder / "s.svg"), testing::StartsWith("<svg"));
   for (const char* schedule :
        {"gpipe", "interleaved", "looped_bfs", "zb_h1", "interleaved_zero_bubble", "zbv", "dual_pipe_v"}) {
     const Result other =
         show({"--parallel.pipeline=2", std::string("--parallel.schedule=") + schedule, "--ranks", "4"});
     EXPECT_EQ(other.code, 0) << other.error;
-    EXPECT_THAT(other.output, HasSubstr(std::string(schedule) + ", 2 ranks, 3 micro-batches"));
+    EXPECT_THAT(other.output, HasSubstr(std::string(schedule) + ", 2 pipeline ranks, 3 micro-batches"));
   }
-  EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a schedule has at least two ranks"));
+  EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a pipeline needs at least two ranks"));
   EXPECT_EQ(show({}).code, 1);
   EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error,
-              HasSubstr("--ranks 3 is not a multiple of parallel.tensor x context x pipeline, which is 2"));
+              HasSubstr("parallel.pipeline is 2, the job has 3 ranks: start a multiple of 2 ranks"));
+}
+
+// A layout is accepted if, and only if, training accepts it.
+TEST(Schedule, RefusesWhatTrainingRefuses) {
+  const TemporaryDirectory folder;
+  const auto error = [&](const std::vector<std::string>& settings, const std::string& ranks) {
+    std::vector<std::string> command = {"schedule", SmallRun::get().config()};
+    command.insert(command.end(), settings.begin(), settings.end());
+    const Result shown = partita(command), trained = partita(train_command(std::stoi(ranks), folder / "run", settings));
+    EXPECT_EQ(shown.code, 1);
+    EXPECT_EQ(trained.code, 1);
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    const std::string message = shown.error.substr(shown.error.find(": ") + 2);
+    EXPECT_THAT(trained.error, HasSubstr("rank 0: " + message));
+    return message;
+  };
+  EXPECT_THAT(error({"--parallel.pipeline=4"}, "4"), HasSubstr("the model has 3 layers: use at most that"));
+  EXPECT_THAT(error({"--parallel.pipeline=2", "--parallel.tensor=4"}, "8"), HasSubstr("the model has 2 heads"));
+  EXPECT_THAT(error({"--parallel.pipeline=2", "--parallel.context=32"}, "64"), HasSubstr("must be a multiple of 64"));
+  EXPECT_THAT(error({"--parallel.pipeline=2", "--memory.offload_activations=1"}, "2"),
+              HasSubstr("do not work together yet"));
+  EXPECT_THAT(error({"--parallel.pipeline=2", "--parallel.stages=[1,1]"}, "2"), HasSubstr("make them add up to 3"));
+}
+
+TEST(Schedule, FitsOnAScreen) {
+  const Result r =
+      partita({"schedule", SmallRun::get().config(), "--parallel.pipeline=2", "--train.global_batch=2000"});
+  ASSERT_EQ(r.code, 0) << r.error;
+  std::istringstream lines(r.output);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 450U);
+  EXPECT_THAT(r.output, HasSubstr("the middle of the step is left out; --svg FILE draws all of it"));
+  const Result empty = partita({"schedule", SmallRun::get().config(), "--parallel.pipeline=2", "--svg="});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.error, HasSubstr("--svg needs a value: --svg FILE"));
 }
 
 // After a profiled run, `partita schedule` shows its step beneath the modeled one; another schedule is not confused
@@ -238,8 +281,13 @@ TEST(Schedule, ShowsTheMeasuredTimeline) {
   const size_t measured = shown.output.find("Measured in a step of ");
   ASSERT_NE(measured, std::string::npos) << shown.output;
   EXPECT_THAT(shown.output.substr(measured), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
-  EXPECT_THAT(read_file(image), AllOf(HasSubstr("measured, seconds"), HasSubstr("zb_h1, 2 ranks")));
-  EXPECT_THAT(show("--train.micro_batch=1").output, Not(HasSubstr("Measured")));
+  EXPECT_THAT(read_file(image), AllOf(HasSubstr("measured; time: s"), HasSubstr("zb_h1, 2 pipeline ranks")));
+  EXPECT_THAT(shown.output.substr(measured), HasSubstr(" s\n"));
+  EXPECT_THAT(show("--train.micro_batch=1").output,
+              AllOf(Not(HasSubstr("Measured")),
+                    HasSubstr("run was profiled with 6 micro-batches, not 12: its timeline is not shown")));
+  EXPECT_THAT(show("--parallel.schedule=zbv").output,
+              HasSubstr("run was profiled with schedule zb_h1, not zbv: its timeline is not shown"));
   write_file(run / "timeline.json", "{");
   const Result broken = show("");
   EXPECT_EQ(broken.code, 1);

@@ -26,34 +26,56 @@ int count(const std::string& text, const std::string& what) {
 }
 
 TEST(TimelineText, OneChunk) {
-  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::one_f_one_b, 2, 1, 3}, {1, 1, 1}), 1),
-            "rank 0  F0 F1 ......B0--- F2 B1--- ...B2--- \n"
-            "rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......\n"
-            "        0                                 12\n");
+  EXPECT_EQ(
+      timeline_text(timeline_of({PipelineSchedule::one_f_one_b, 2, 1, 3}, {1, 1, 1}), {.chunks = 1, .unit = "s"}).text,
+      "rank 0  F0 F1 ......B0--- F2 B1--- ...B2--- \n"
+      "rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......\n"
+      "        0                               12 s\n");
 }
 
 TEST(TimelineText, TwoChunksAndPairs) {
-  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::dual_pipe_v, 1, 2, 2}, {1, 1, 1}), 2),
+  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::dual_pipe_v, 1, 2, 2}, {1, 1, 1}), {.chunks = 2}).text,
             "rank 0  F0 f0 F1 b0--- f1B0---- b1--- I1 W1 \n"
             "        0                                 12\n");
 }
 
 TEST(TimelineText, MoreChunks) {
-  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::interleaved, 1, 3, 1}, {1, .5, .5}), 3),
+  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::interleaved, 1, 3, 1}, {1, .5, .5}), {.chunks = 3}).text,
             "rank 0  0F0 1F0 2F0 2B0 1B0 0B0 \n"
             "        0                      6\n");
 }
 
 TEST(TimelineText, GivenColumns) {
   const Timeline timeline = timeline_of({PipelineSchedule::one_f_one_b, 2, 1, 3}, {1, 1, 1});
-  EXPECT_EQ(timeline_text(timeline, 1, 24),
+  EXPECT_EQ(timeline_text(timeline, {.columns = 24}).text,
             "rank 0  F0F1....B0- F2B1- ..B2- \n"
             "rank 1  ..F0B0- F1B1- F2B2- ....\n"
             "        0                     12\n");
-  EXPECT_EQ(timeline_text(timeline, 1, 12),
+  EXPECT_EQ(timeline_text(timeline, {.columns = 12}).text,
             "rank 0  FF..B0FB1.B2\n"
             "rank 1  .FB0FB1FB2..\n"
             "        0         12\n");
+}
+
+TEST(TimelineText, ShowsBothEndsOfWhatIsTooWide) {
+  const Timeline timeline = timeline_of({PipelineSchedule::one_f_one_b, 2, 1, 3}, {1, 1, 1});  // 36 columns
+  const TimelineText cut = timeline_text(timeline, {.most_columns = 20, .unit = "s"});
+  EXPECT_EQ(cut.text,
+            "rank 0  F0 F1 .. // .B2--- \n"
+            "rank 1  ...F0 B0 // - ......\n"
+            "        0               12 s\n");
+  EXPECT_FALSE(cut.whole);
+  const TimelineText whole = timeline_text(timeline, {.most_columns = 36});
+  EXPECT_EQ(whole.text, timeline_text(timeline, {}).text);
+  EXPECT_TRUE(whole.whole);
+}
+
+TEST(WaitingText, NamesWhoWaitsMost) {
+  EXPECT_EQ(waiting_text({.ranks = {}, .busy = {6, 9, 8}, .makespan = 10, .bubble = .1}),
+            "rank 0 waits longest, 40.0% of the time; rank 1 10.0%, the least");
+  EXPECT_EQ(waiting_text({.ranks = {}, .busy = {9, 9}, .makespan = 12, .bubble = .25}),
+            "every rank waits 25.0% of the time");
+  EXPECT_EQ(waiting_text({.ranks = {}, .busy = {0}, .makespan = 0, .bubble = 0}), "no rank waits");
 }
 
 // Where times are not multiples of a column: rows are equally long, and every label is there, apart from the next.
@@ -61,7 +83,7 @@ TEST(TimelineText, AnyTimes) {
   for (const PipelineShape& shape :
        {PipelineShape{PipelineSchedule::zbv, 3, 2, 12}, {PipelineSchedule::interleaved, 11, 3, 13}}) {
     const Timeline timeline = timeline_of(shape, {.37, .51, .29});
-    std::istringstream text(timeline_text(timeline, shape.chunks));
+    std::istringstream text(timeline_text(timeline, {.chunks = shape.chunks}).text);
     std::set<size_t> lengths;
     for (const auto& spans : timeline.ranks) {
       std::string row;
@@ -80,7 +102,7 @@ TEST(TimelineText, AnyTimes) {
 }
 
 TEST(TimelineText, NoTime) {
-  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::one_f_one_b, 1, 1, 1}, {0, 0, 0}), 1),
+  EXPECT_EQ(timeline_text(timeline_of({PipelineSchedule::one_f_one_b, 1, 1, 1}, {0, 0, 0}), {}).text,
             "rank 0  \n"
             "        0 0\n");
 }

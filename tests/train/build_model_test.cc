@@ -56,8 +56,13 @@ TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   c.kernels.cuda_graph = Switch::on;
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 1, false); }),
               HasSubstr("on the CPU with 1 data-parallel rank,"));
+  EXPECT_THAT(
+      error_message([&] { (void)records_steps(c, 1000, 2, true); }),
+      HasSubstr("with 2 data-parallel ranks, ZeRO stage 0: it needs a GPU, one data-parallel rank, ZeRO 0-2, no "
+                "pipeline and no offload; use auto"));
+  c.parallel.pipeline = 2;
   EXPECT_THAT(error_message([&] { (void)records_steps(c, 1000, 2, true); }),
-              HasSubstr("with 2 data-parallel ranks, 1 pipeline stage,"));
+              HasSubstr("with 1 data-parallel rank and a pipeline, ZeRO stage 0"));
 }
 
 TEST(ParametersPerLayer, OfALayerInTheMiddleWithItsAdapters) {
@@ -100,7 +105,7 @@ TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {
   c.precision.fp8 = Fp8Recipe::current;
   EXPECT_EQ(error_with(c), "no error");
   c.train.sequence_length = 15;
-  EXPECT_THAT(error_with(c), HasSubstr("30 tokens a micro-batch"));
+  EXPECT_THAT(error_with(c), HasSubstr("30 tokens per micro-batch"));
   c.train.sequence_length = 16;
   c.model.hidden_size = 36;
   EXPECT_THAT(error_with(c), HasSubstr("model.hidden_size 36"));

@@ -50,16 +50,16 @@ fs::path find_mpirun(const std::string& path) {
   fail("mpirun is not on PATH: install Open MPI (Debian: openmpi-bin), or start the ranks by srun or torchrun");
 }
 
-int count_hosts(const std::string& host_file) {
+int count_hosts(const fs::path& host_file) {
   if (host_file.empty()) return 1;
   std::ifstream file(host_file);
-  if (!file) fail("host file {}: {}", host_file, std::strerror(errno));
+  if (!file) fail("host file {}: {}", host_file.string(), std::strerror(errno));
   int hosts = 0;
   for (std::string line; std::getline(file, line);) {
     const size_t begin = line.find_first_not_of(" \t");
     if (begin != std::string::npos && line[begin] != '#') ++hosts;
   }
-  if (hosts == 0) fail("host file {} names no host", host_file);
+  if (hosts == 0) fail("host file {} names no host", host_file.string());
   return hosts;
 }
 
@@ -250,7 +250,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
   MpirunCall call;
   call.arguments = {"-n", std::to_string(ranks)};
   const auto add = [&](std::initializer_list<std::string> more) { call.arguments.insert(call.arguments.end(), more); };
-  if (!options.host_file.empty()) add({"--hostfile", options.host_file});
+  if (!options.host_file.empty()) add({"--hostfile", options.host_file.string()});
   // On a single machine, as many ranks as requested; declared slots are respected.
   if (options.host_file.empty() && !machine.slurm) add({"--oversubscribe"});
   // mpirun's default for one or two ranks would bind each rank, with all its threads, to a single core.
@@ -323,8 +323,8 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
     if (interrupts > 0 && (signal == SIGUSR1 || signal == SIGINT))
       throw Interrupted("stopped by an interrupt before the ranks had begun");
     if (signal != 0)
-      fail("rank {} of {} was ended by signal {} ({}{}), so all ranks were stopped", rank, ranks, signal,
-           strsignal(signal), signal == SIGKILL ? ": out of memory, or somebody's kill -9" : "");
+      fail("rank {} of {} was ended by signal {} ({}), so all ranks were stopped", rank, ranks, signal,
+           signal == SIGKILL ? "SIGKILL: out of memory, or kill -9" : strsignal(signal));
     if (exit_code == 2 || exit_code == kExitInterrupted) return exit_code;
     if (exit_code == 0) fail("rank {} of {} ended before the others, so all ranks were stopped", rank, ranks);
     fail("rank {} of {} failed (exit code {}, see above); all ranks were stopped", rank, ranks, exit_code);

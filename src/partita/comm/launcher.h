@@ -4,6 +4,7 @@
 //
 // Ctrl-C asks the ranks to stop gracefully (they get SIGINT and may save first); a second one kills them.
 #pragma once
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,9 +12,9 @@
 namespace partita {
 
 struct LaunchOptions {
-  std::string host_file;          // Open MPI's format, "node1 slots=4" per line; empty: this machine
-  std::string bind = "none";      // none, core, socket or numa: pins each rank; core: one core per thread
-  bool output_is_needed = false;  // Error at the end if the ranks' output cannot be written
+  std::filesystem::path host_file;  // Open MPI's format, "node1 slots=4" per line; empty: this machine
+  std::string bind = "none";        // none, core, socket or numa: pins each rank; core: one core per thread
+  bool output_is_needed = false;    // Error at the end if the ranks' output cannot be written
 };
 
 // Runs this program with the arguments `command` on every rank. Returns 0 if all ranks succeeded, 2 if they reported

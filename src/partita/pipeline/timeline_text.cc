@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace partita::internal {
 namespace {
+
+constexpr std::string_view kLeftOut = " // ";
 
 struct Cell {
   std::string label;
@@ -46,17 +49,24 @@ std::string drawn(const std::string& label, size_t width) {
   return text;
 }
 
+// The first and the last part of a row, as wide together as `most` with the mark between them.
+std::string shortened(const std::string& row, size_t most) {
+  if (most == 0 || row.size() <= most) return row;
+  const size_t kept = most - std::min(most, kLeftOut.size()), first = kept / 2;
+  return row.substr(0, first) + std::string(kLeftOut) + row.substr(row.size() - (kept - first));
+}
+
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline, int chunks, int columns) {
+TimelineText timeline_text(const Timeline& timeline, const TextOptions& options) {
   std::vector<std::vector<Cell>> rows;
-  for (const auto& spans : timeline.ranks) rows.push_back(cells_of(spans, chunks));
+  for (const auto& spans : timeline.ranks) rows.push_back(cells_of(spans, options.chunks));
   const double span = timeline.makespan > 0 ? timeline.makespan : 1;
-  const double scale = columns > 0 ? columns / span : scale_for_labels(rows);
-  const size_t width = column(timeline.makespan, scale);
+  const double scale = options.columns > 0 ? options.columns / span : scale_for_labels(rows);
+  const size_t width = column(timeline.makespan, scale), most = static_cast<size_t>(options.most_columns);
   const size_t digits = std::to_string(rows.size() - 1).size();
 
-  std::string text;
+  TimelineText out{.text = {}, .whole = most == 0 || width <= most};
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     std::string row;
     for (const Cell& cell : rows[rank]) {
@@ -64,11 +74,21 @@ std::string timeline_text(const Timeline& timeline, int chunks, int columns) {
       row += std::string(begin - row.size(), '.') + drawn(cell.label, end - begin);
     }
     row += std::string(width - row.size(), '.');
-    text += fmt::format("rank {:<{}}  {}\n", rank, digits, row);
+    out.text += fmt::format("rank {:<{}}  {}\n", rank, digits, shortened(row, most));
   }
-  const std::string end = fmt::format("{:.6g}", timeline.makespan);
-  text += fmt::format("{}0{:>{}}\n", std::string(7 + digits, ' '), end, std::max(width, end.size() + 2) - 1);
-  return text;
+  const std::string end = fmt::format("{:.6g}{}{}", timeline.makespan, options.unit.empty() ? "" : " ", options.unit);
+  const size_t shown = out.whole ? width : most;
+  out.text += fmt::format("{}0{:>{}}\n", std::string(7 + digits, ' '), end, std::max(shown, end.size() + 2) - 1);
+  return out;
+}
+
+std::string waiting_text(const Timeline& timeline) {
+  if (timeline.makespan <= 0) return "no rank waits";
+  const auto [most, least] = std::ranges::minmax_element(timeline.busy);  // a rank that computes least waits most
+  const auto percent = [&](double busy) { return fmt::format("{:.1f}%", 100 * (1 - busy / timeline.makespan)); };
+  if (percent(*most) == percent(*least)) return fmt::format("every rank waits {} of the time", percent(*most));
+  return fmt::format("rank {} waits longest, {} of the time; rank {} {}, the least", most - timeline.busy.begin(),
+                     percent(*most), least - timeline.busy.begin(), percent(*least));
 }
 
 }  // namespace partita::internal

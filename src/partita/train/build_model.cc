@@ -23,11 +23,10 @@ bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks,
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
     fail(
-        "kernels.cuda_graph is true on {} with {} data-parallel rank{}, {} pipeline stage{}, ZeRO stage {}{}: a step "
-        "can be recorded on GPUs, with one data-parallel rank that gathers no weights (stages 0-2), one pipeline "
-        "stage, and without offload; use auto",
-        on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.pipeline,
-        c.parallel.pipeline == 1 ? "" : "s", c.parallel.zero_stage, offloads ? " and offload" : "");
+        "kernels.cuda_graph is true on {} with {} data-parallel rank{}{}, ZeRO stage {}{}: it needs a GPU, one "
+        "data-parallel rank, ZeRO 0-2, no pipeline and no offload; use auto",
+        on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.pipeline > 1 ? " and a pipeline" : "",
+        c.parallel.zero_stage, offloads ? " and offload" : "");
   if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;
   return possible && graph_pays(parameters_per_layer / c.parallel.tensor, tokens_of_micro_batch(c));
 }
@@ -63,7 +62,7 @@ void check_fp8_sizes(const Config& c) {
   if (c.precision.fp8 == Fp8Recipe::off) return;
   if (!fp8_fits(rows, width, width))
     fail(
-        "precision.fp8 is {} with {} tokens a micro-batch (train.micro_batch x sequence_length{}) and "
+        "precision.fp8 is {} with {} tokens per micro-batch (train.micro_batch x sequence_length{}) and "
         "model.hidden_size {}: fp8 matmuls need multiples of 16",
         name_of(c.precision.fp8), rows, c.parallel.context > 1 ? " / parallel.context" : "", width);
   if (const int64_t tensor = c.parallel.tensor; tensor > 1 && !some_fp8_fits(c.model, rows, static_cast<int>(tensor)))

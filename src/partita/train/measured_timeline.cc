@@ -1,5 +1,7 @@
 #include "partita/train/measured_timeline.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -25,6 +27,16 @@ Json shape_json(const PipelineShape& shape) {
           {"micro_batches", shape.micro_batches}};
 }
 
+PipelineShape shape_of(const Json& file) {
+  const std::string name = file.at("schedule").get<std::string>();
+  const std::optional<PipelineSchedule> schedule = find_enum<PipelineSchedule>(name);
+  if (!schedule) fail("the timeline is of schedule {}, which this version does not have: profile the run again", name);
+  return {.schedule = *schedule,
+          .ranks = file.at("ranks").get<int>(),
+          .chunks = file.at("chunks").get<int>(),
+          .micro_batches = file.at("micro_batches").get<int>()};
+}
+
 Json spans_json(const std::vector<TimedAction>& actions) {
   Json spans = Json::array();
   for (const TimedAction& a : actions)
@@ -34,15 +46,13 @@ Json spans_json(const std::vector<TimedAction>& actions) {
 
 }  // namespace
 
-std::optional<Timeline> read_timeline(const std::filesystem::path& path, const PipelineShape& shape) {
+std::optional<MeasuredStep> read_timeline(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return {};
   try {
-    Json file = Json::parse(read_file(path));
-    const Json actions = file.at("actions");
-    file.erase("actions");
-    if (file != shape_json(shape)) return {};
-    Timeline timeline;
-    for (const Json& spans : actions) {
+    const Json file = Json::parse(read_file(path));
+    MeasuredStep step{.shape = shape_of(file), .timeline = {}};
+    Timeline& timeline = step.timeline;
+    for (const Json& spans : file.at("actions")) {
       timeline.ranks.emplace_back();
       timeline.busy.push_back(0);
       for (const Json& span : spans) {
@@ -57,10 +67,25 @@ std::optional<Timeline> read_timeline(const std::filesystem::path& path, const P
       }
     }
     if (timeline.makespan > 0) timeline.bubble = 1 - std::ranges::max(timeline.busy) / timeline.makespan;
-    return timeline;
+    return step;
   } catch (const Json::exception& problem) {
     fail("{} is no timeline of a run: {}", path.string(), problem.what());
   }
+}
+
+std::string shape_difference(const PipelineShape& measured, const PipelineShape& other) {
+  std::vector<std::string> parts;
+  if (measured.schedule != other.schedule)
+    parts.push_back(fmt::format("schedule {}, not {}", name_of(measured.schedule), name_of(other.schedule)));
+  const auto add = [&](int found, int wanted, const char* what) {
+    if (found != wanted) parts.push_back(fmt::format("{} {}, not {}", found, what, wanted));
+  };
+  add(measured.ranks, other.ranks, measured.ranks == 1 ? "pipeline rank" : "pipeline ranks");
+  // Another schedule mostly has another number of stages by itself.
+  if (measured.schedule == other.schedule)
+    add(measured.chunks, other.chunks, measured.chunks == 1 ? "stage per rank" : "stages per rank");
+  add(measured.micro_batches, other.micro_batches, measured.micro_batches == 1 ? "micro-batch" : "micro-batches");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 void MeasuredTimeline::before_step() {

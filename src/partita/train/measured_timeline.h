@@ -5,10 +5,11 @@
 //   engine->step(...);
 //   measured.after_step();              // in the last profiled step: writes timeline.json into the run folder
 //
-//   const std::optional<Timeline> timeline = read_timeline(run / "timeline.json", shape);
+//   const std::optional<MeasuredStep> step = read_timeline(run / "timeline.json");
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "partita/comm/mesh.h"
 #include "partita/config/config.h"
@@ -34,8 +35,16 @@ class MeasuredTimeline {
   int64_t step_ = 0;
 };
 
-// Times of each rank start with its step; busy, makespan and bubble are those of a simulated timeline (timeline.h).
-// Nothing if there is no such file, or if it is of another shape. Error: a file that is not one.
-[[nodiscard]] std::optional<Timeline> read_timeline(const std::filesystem::path& file, const PipelineShape&);
+struct MeasuredStep {
+  PipelineShape shape;
+  Timeline timeline;  // times of each rank start with its step; the rest is that of a simulated timeline (timeline.h)
+};
+
+// Nothing if there is no such file. Error: a file that is not one.
+[[nodiscard]] std::optional<MeasuredStep> read_timeline(const std::filesystem::path& file);
+
+// Pure. What the measured shape has instead of the other's: "schedule zbv, not 1f1b; 4 micro-batches, not 8"; empty:
+// they are the same.
+[[nodiscard]] std::string shape_difference(const PipelineShape& measured, const PipelineShape& other);
 
 }  // namespace partita::internal

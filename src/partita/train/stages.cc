@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "partita/base/error.h"
 #include "partita/models/flops.h"
 #include "partita/models/model.h"
 #include "partita/pipeline/balance.h"
@@ -34,11 +33,6 @@ std::vector<double> block_times(const Config& c) {
 std::vector<int> stage_blocks(const Config& c) {
   const std::vector<double> times = block_times(c);
   const int64_t stages = c.parallel.pipeline * pipeline_chunks(c);
-  if (stages > std::ssize(times))
-    fail(
-        "parallel.pipeline {} x {} chunks are {} stages, the model has {} blocks (embedding, {} layers, head): use "
-        "fewer",
-        c.parallel.pipeline, pipeline_chunks(c), stages, times.size(), c.model.layers);
   const std::vector<int64_t> given = stage_layers(c);
   if (given.empty()) return balance_stages(times, static_cast<int>(stages)).first;
   std::vector<int> first = {0};

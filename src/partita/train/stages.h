@@ -16,7 +16,7 @@ namespace partita::internal {
 // Modeled time of each block, in layers: the head takes as much as the layers with its FLOPs, the embedding nothing.
 [[nodiscard]] std::vector<double> block_times(const Config&);
 
-// Stages of about equal modeled time. Error: fewer blocks than stages.
+// Stages of about equal modeled time, or those of parallel.stages. Requires a valid config.
 [[nodiscard]] std::vector<int> stage_blocks(const Config&);
 
 // How many of the first `count` layers of the model the rank has.
