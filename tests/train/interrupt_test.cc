@@ -6,6 +6,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -66,6 +67,24 @@ TEST(Interrupt, IsAnsweredAtOnce) {
   EXPECT_EQ(interrupt_notice(0.2, true), "Stopping after this step, then saving a checkpoint. Ctrl-C again stops now.");
   EXPECT_EQ(interrupt_notice(0.2, false),
             "Stopping after this step; checkpoint.on_interrupt=false, so nothing is saved. Ctrl-C again stops now.");
+}
+
+// mpirun's SIGTERM when another rank has failed: the run ends, but nobody asked for it.
+TEST(Interrupt, SaysNothingWhenTheLauncherEndsTheRanks) {
+  EXPECT_FALSE(is_wish(SIGTERM, 12, 12));
+  EXPECT_TRUE(is_wish(SIGTERM, 13, 12));
+  EXPECT_TRUE(is_wish(SIGTERM, 0, 0));  // the kernel, and no launcher
+  for (const int signal : {SIGINT, SIGHUP, SIGUSR1}) EXPECT_TRUE(is_wish(signal, 12, 12));
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    testing::internal::CaptureStderr();
+    {
+      const InterruptGuard guard(getpid());
+      set_interrupt_notice("stopping\n");
+      std::raise(signal);
+      EXPECT_TRUE(interrupt_requested());
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), signal == SIGTERM ? "" : "stopping\n");
+  }
 }
 
 TEST(Interrupt, TheThreadIsAsBeforeAfterwards) {

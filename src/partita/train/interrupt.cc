@@ -23,6 +23,7 @@ constexpr double kSameRequest = 0.5;
 
 volatile std::sig_atomic_t requested = 0;  // the first signal
 volatile std::sig_atomic_t last = 0;
+pid_t launcher_process = 0;
 double last_time = 0;  // accessed only by handlers, which do not interrupt each other
 
 // Double buffer: one notice can be replaced while the handler writes the other.
@@ -45,7 +46,7 @@ void say(const char* text, size_t length) {
   }  // stderr is closed
 }
 
-void request(int signal) {
+void request(int signal, siginfo_t* info, void*) {
   const int saved = errno;
   const SignalAnswer answer = answer_signal(signal, last, now() - last_time);
   if (answer == SignalAnswer::end) {
@@ -55,7 +56,7 @@ void request(int signal) {
   if (answer == SignalAnswer::stop) {
     requested = signal;
     const Notice& text = notices[static_cast<size_t>(notice.load())];
-    say(text.text.data(), text.length);
+    if (is_wish(signal, info->si_pid, launcher_process)) say(text.text.data(), text.length);
   }
   // The first SIGTERM after another signal does nothing; the second one ends the process.
   if (answer != SignalAnswer::ignore || (signal == SIGTERM && last != SIGTERM)) {
@@ -73,12 +74,17 @@ SignalAnswer answer_signal(int signal, int earlier, double seconds) {
   return repeated && seconds >= kSameRequest ? SignalAnswer::end : SignalAnswer::ignore;
 }
 
-InterruptGuard::InterruptGuard() {
+bool is_wish(int signal, pid_t sender, pid_t launcher) {
+  return signal != SIGTERM || launcher == 0 || sender != launcher;
+}
+
+InterruptGuard::InterruptGuard(pid_t launcher) {
   requested = 0;
   last = 0;
+  launcher_process = launcher;
   struct sigaction action {};
-  action.sa_handler = request;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  action.sa_sigaction = request;
+  action.sa_flags = SA_RESTART | SA_ONSTACK | SA_SIGINFO;
   for (int signal : kSignals) sigaddset(&action.sa_mask, signal);
   stack_t present{};
   sigaltstack(nullptr, &present);

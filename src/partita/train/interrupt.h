@@ -10,6 +10,8 @@
 // Handlers run on their own stack: oneDNN's kernels keep data below the stack pointer beyond the 128-byte red zone, and
 // a handler on the same stack would overwrite it.
 #pragma once
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,9 +25,14 @@ enum class SignalAnswer : uint8_t { stop, end, ignore };
 // signals, and a scheduler sends SIGTERM some time after its warning, so only a deliberate repetition ends the process.
 [[nodiscard]] SignalAnswer answer_signal(int signal, int earlier, double seconds);
 
+// Whether the user asked for this signal. mpirun ends the other ranks by SIGTERM when one has failed, and kills them a
+// second later: they can save nothing. launcher 0: not Open MPI's. Pure.
+[[nodiscard]] bool is_wish(int signal, pid_t sender, pid_t launcher);
+
 class InterruptGuard {
  public:
-  InterruptGuard();
+  // launcher: Open MPI's process that started this one; 0: there is none.
+  explicit InterruptGuard(pid_t launcher = 0);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
@@ -36,7 +43,7 @@ class InterruptGuard {
 
 [[nodiscard]] bool interrupt_requested();
 
-// What the handler writes to stderr when a request arrives; empty: nothing. Limited to about 200 bytes.
+// What the handler writes to stderr when the user asks to stop; empty: nothing. Limited to about 200 bytes.
 void set_interrupt_notice(const std::string& text);
 
 // "Stopping after this step (about 40 s), then saving a checkpoint. Ctrl-C again stops now." step_seconds 0: unknown.

@@ -1,6 +1,7 @@
 #include "partita/train/trainer.h"
 
 #include <ATen/ops/zeros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,13 +57,14 @@ class TrainingRun {
       : config_(forked(std::move(config))),
         extra_(std::move(extra)),
         local_ranks_(world.launch().local_size),
+        launcher_(world.launch().kind == Launch::Kind::open_mpi ? getppid() : 0),
         device_(select_device(config_.train.device, world)),
         mesh_(world, mesh_sizes(config_, world.size()), device_, timeout_of(config_)),
         peers_(mesh_.world()),
         loss_scale_(first_loss_scale(loss_scale_options())) {}
 
   TrainOutcome operator()() {
-    const InterruptGuard guard;
+    const InterruptGuard guard(launcher_);
     if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
     complete_model(config_);
     workspace_ = prepare_device(config_, mesh_, peers_);
@@ -359,6 +361,7 @@ class TrainingRun {
   Hooks extra_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0
   int local_ranks_;                    // on this machine
+  pid_t launcher_;                     // mpirun, or its daemon on this machine
   at::Device device_;
   Mesh mesh_;
   CommunicatorPeers peers_;
