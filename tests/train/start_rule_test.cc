@@ -22,6 +22,21 @@ TEST(StartRule, WithoutCheckpoints) {
   EXPECT_EQ(kind({.resume = "auto", .parent = 40}), StartKind::parent);
 }
 
+TEST(StartRule, ANewRunThatBeginsAtItsEndIsRefused) {
+  StartView view{.resume = "runs/a/checkpoints/step-40", .run = "runs/b", .steps = 40, .named = 40};
+  EXPECT_EQ(decide_start(view).kind, StartKind::refuse);
+  EXPECT_EQ(decide_start(view).message,
+            "runs/b would begin at step 40 of runs/a/checkpoints/step-40, and train.steps is 40: nothing is left to "
+            "train, raise train.steps");
+  view.fork = true;
+  EXPECT_THAT(decide_start(view).message, HasSubstr("runs/b would begin at step 40 of another run"));
+  view.steps = 41;
+  EXPECT_EQ(kind(view), StartKind::named);
+  EXPECT_EQ(kind({.resume = "auto", .steps = 40, .parent = 40}), StartKind::refuse);
+  // Its own end is no error: a job that is started again.
+  EXPECT_EQ(kind({.resume = "auto", .steps = 40, .newest = 40}), StartKind::newest);
+}
+
 TEST(StartRule, TheSameCommandAgainGoesOn) {
   EXPECT_EQ(kind({.resume = "auto", .newest = 60}), StartKind::newest);
   EXPECT_EQ(kind({.resume = "runs/a", .newest = 60, .named = 40, .named_is_parent = true, .parent = 40}),

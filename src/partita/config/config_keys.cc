@@ -249,7 +249,7 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field(
           "resume", c.checkpoint.resume,
           "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
-          "checkpoint to start at (of the run itself: see run.rewind)")
+          "checkpoint to start at: of the run itself (see run.rewind), or of another run if run.directory is new")
       .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run");
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")

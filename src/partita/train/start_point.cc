@@ -126,7 +126,11 @@ fs::path prepare_start(const Config& config) {
   remove_partials(checkpoints_folder(run));  // left by an interrupted save or removal
   const Lineage lineage = read_lineage(run);
   const auto newest = find_latest(checkpoints_folder(run));
-  StartView view{.resume = resume, .run = run.string(), .fork = !config.run.fork.empty(), .rewind = config.run.rewind};
+  StartView view{.resume = resume,
+                 .run = run.string(),
+                 .steps = config.train.steps,
+                 .fork = !config.run.fork.empty(),
+                 .rewind = config.run.rewind};
   if (newest) view.newest = read_manifest(*newest).step;
   if (!lineage.parent_checkpoint.empty()) view.parent = lineage.parent_step;
   view.parent_path = lineage.parent_checkpoint.string();

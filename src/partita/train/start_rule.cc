@@ -9,8 +9,13 @@ StartDecision refuse(std::string message) { return {.kind = StartKind::refuse, .
 
 StartDecision without_checkpoints(const StartView& v) {
   if (v.resume == "never") return {.kind = StartKind::first_step};
-  if (v.named) return {.kind = StartKind::named};
-  return {.kind = v.parent ? StartKind::parent : StartKind::first_step};
+  if (!v.named && !v.parent) return {.kind = StartKind::first_step};
+  const int64_t begin = v.named ? *v.named : *v.parent;
+  if (begin >= v.steps)
+    return refuse(fmt::format(
+        "{} would begin at step {} of {}, and train.steps is {}: nothing is left to train, raise train.steps", v.run,
+        begin, v.named && !v.fork ? v.resume : std::string("another run"), v.steps));
+  return {.kind = v.named ? StartKind::named : StartKind::parent};
 }
 
 }  // namespace

@@ -8,14 +8,16 @@
 // checkpoint: progress is never discarded silently.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
 namespace partita::internal {
 
 struct StartView {
-  std::string resume;             // checkpoint.resume as given: "auto", "never" or a path
-  std::string run;                // its folder, for messages
+  std::string resume;                                   // checkpoint.resume as given: "auto", "never" or a path
+  std::string run;                                      // its folder, for messages
+  int64_t steps = std::numeric_limits<int64_t>::max();  // train.steps
   bool fork = false;              // run.fork is set: `run` is the new folder and `named` belongs to its parent
   bool rewind = false;            // run.rewind
   std::optional<int64_t> newest;  // step of the run's own newest checkpoint
