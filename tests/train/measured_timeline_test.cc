@@ -10,7 +10,7 @@ namespace partita::internal {
 namespace {
 
 TEST(MeasuredTimeline, IsReadWithItsShape) {
-  const test::TemporaryDirectory folder;
+  const TemporaryDirectory folder;
   EXPECT_FALSE(read_timeline(folder / "timeline.json"));
   write_file(
       folder / "timeline.json",
