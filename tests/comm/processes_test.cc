@@ -72,8 +72,9 @@ TEST(TcpRanks, KillOfARankEndsTheOthers) {
   EXPECT_EQ(ended[2].signal, SIGKILL);
   for (size_t r : {0U, 1U}) {
     EXPECT_EQ(ended[r].exit_code, 1);
-    EXPECT_THAT(ended[r].output, AllOf(HasSubstr("error: dp.all_gather #2: rank 2 (process "),
-                                       HasSubstr(" ended unexpectedly: its connection is closed")));
+    EXPECT_THAT(ended[r].output,
+                AllOf(HasSubstr("error: all-gather no. 2 of the data-parallel ranks: rank 2 (process "),
+                      HasSubstr(" ended unexpectedly: its connection is closed")));
   }
 }
 
@@ -96,8 +97,8 @@ TEST(TcpRanks, AnExitWithoutAWordIsNamed) {
   EXPECT_EQ(ended[2].exit_code, 0);
   for (size_t r : {0U, 1U}) {
     EXPECT_EQ(ended[r].exit_code, 1);
-    EXPECT_THAT(ended[r].output,
-                AllOf(HasSubstr("dp.all_gather #2: rank 2 (process "), HasSubstr(" ended unexpectedly")));
+    EXPECT_THAT(ended[r].output, AllOf(HasSubstr("all-gather no. 2 of the data-parallel ranks: rank 2 (process "),
+                                       HasSubstr(" ended unexpectedly")));
   }
 }
 
@@ -132,25 +133,26 @@ TEST(TcpRanks, AHangNamesCollectiveAndMissingRank) {
     EXPECT_EQ(ended[r].exit_code, 1);
     // The second of the two may hear it from the first.
     EXPECT_THAT(ended[r].output,
-                AllOf(HasSubstr("error: dp.all_gather #2"), HasSubstr("(48 bytes) did not finish within 2 s on rank "),
-                      HasSubstr(": rank 2 did not arrive")));
+                AllOf(HasSubstr("error: all-gather no. 2 of the data-parallel ranks"),
+                      HasSubstr("(48 bytes) did not finish within 2 s"), HasSubstr(": rank 2 did not arrive")));
   }
 }
 
 TEST(TcpRanks, DifferentCollectivesAreNamed) {
   const std::vector<Ended> ended = run_ranks(2, "elsewhere", "2");
-  EXPECT_THAT(
-      ended[0].output + ended[1].output,
-      testing::AnyOf(HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 waits in "
-                               "world.barrier #0"),
-                     HasSubstr("world.barrier #0 (0 bytes) did not finish within 2 s on rank 1: rank 0 waits in "
-                               "dp.all_gather #2")));
+  EXPECT_THAT(ended[0].output + ended[1].output,
+              testing::AnyOf(HasSubstr("all-gather no. 2 of the data-parallel ranks (32 bytes) did not finish within 2 "
+                                       "s (parallel.timeout_seconds): rank 1 waits in "
+                                       "barrier no. 0 of all ranks"),
+                             HasSubstr("barrier no. 0 of all ranks (0 bytes) did not finish within 2 s "
+                                       "(parallel.timeout_seconds): rank 0 waits in "
+                                       "all-gather no. 2 of the data-parallel ranks")));
   for (const Ended& rank : ended) EXPECT_EQ(rank.exit_code, 1);
 }
 
 TEST(TcpRanks, DifferentSizesAreNamed) {
   const std::vector<Ended> ended = run_ranks(2, "sizes");
-  EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("dp.all_gather #2: rank "));
+  EXPECT_THAT(ended[0].output + ended[1].output, HasSubstr("all-gather no. 2 of the data-parallel ranks: rank "));
   EXPECT_THAT(ended[0].output + ended[1].output,
               HasSubstr("the ranks differ in the order or the sizes of their calls"));
 }
@@ -287,16 +289,16 @@ TEST(LaunchedRanks, WrongUsageKeepsItsCode) {
 TEST(LaunchedRanks, AHangEndsWithTheMissingRank) {
   const Ended ended = launch_ranks("2", "hang", "2");
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output,
-              HasSubstr("dp.all_gather #2 (32 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
+  EXPECT_THAT(ended.output, HasSubstr("all-gather no. 2 of the data-parallel ranks (32 bytes) did not finish within 2 "
+                                      "s (parallel.timeout_seconds): rank 1 did not arrive"));
 }
 
 // After its last collective a rank has nothing to wait for but the end of the others.
 TEST(LaunchedRanks, ARankThatDoesNotEndIsNamed) {
   const Ended ended = launch_ranks("2", "late", "2");
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output,
-              HasSubstr("end.barrier #0 (0 bytes) did not finish within 2 s on rank 0: rank 1 did not arrive"));
+  EXPECT_THAT(ended.output, HasSubstr("barrier no. 0 of all ranks at the end (0 bytes) did not finish within 2 s "
+                                      "(parallel.timeout_seconds): rank 1 did not arrive"));
 }
 
 // When both have said hello they wait for the signal, or are about to.

@@ -16,7 +16,7 @@ TEST(StallMessage, NamesWhoDidNotArriveAndWhoWaitsElsewhere) {
   const auto message = [](const std::map<int, std::string>& answers) {
     return stall_message("dp.all_gather #17", 4096, 600s, kRanks, 0, answers);
   };
-  const std::string head = "dp.all_gather #17 (4096 bytes) did not finish within 600 s on rank 0:";
+  const std::string head = "dp.all_gather #17 (4096 bytes) did not finish within 600 s (parallel.timeout_seconds):";
   EXPECT_EQ(message({{2, "dp.all_gather #17"}, {5, "dp.all_gather #17"}}), head + " rank 4 did not arrive");
   EXPECT_EQ(message({}), head + " ranks 2, 4, 5 did not arrive");
   EXPECT_EQ(message({{2, "tp.barrier #4"}, {5, "tp.barrier #4"}}),
@@ -31,8 +31,9 @@ TEST(StallMessage, NamesWhoDidNotArriveAndWhoWaitsElsewhere) {
 }
 
 TEST(StallMessage, GivesTheTimeoutInSeconds) {
-  EXPECT_EQ(stall_message("dp.barrier #0", 0, 1500ms, kRanks, 2, {}),
-            "dp.barrier #0 (0 bytes) did not finish within 1.5 s on rank 2: ranks 0, 4, 5 did not arrive");
+  EXPECT_EQ(
+      stall_message("dp.barrier #0", 0, 1500ms, kRanks, 2, {}),
+      "dp.barrier #0 (0 bytes) did not finish within 1.5 s (parallel.timeout_seconds): ranks 0, 4, 5 did not arrive");
 }
 
 // Ranks of one process that post letters to each other.

@@ -334,7 +334,7 @@ int check_hang(World& world, std::unique_ptr<Communicator> host) {
     } catch (const Interrupted& error) {
       found = error.what();
     }
-    passed = found.find("dp.all_reduce #1") != std::string::npos &&
+    passed = found.find("all-reduce no. 1 of the data-parallel ranks") != std::string::npos &&
              found.find("did not finish within 3 s") != std::string::npos;
     fmt::print("{} rank {}: {}\n", passed ? "ok  " : "FAIL", world.rank(), found);
     std::this_thread::sleep_for(6s);

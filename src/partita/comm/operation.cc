@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/comm/call_text.h"
 #include "partita/comm/stall.h"
 
 namespace partita::internal {
@@ -57,8 +58,7 @@ auto named(const Call& call, Step step) {
 }  // namespace
 
 std::string Call::text() const {
-  std::string text = fmt::format("{}.{} #{}", group->name, kind, number);
-  return peer < 0 ? text : fmt::format("{} with rank {}", text, group->ranks[static_cast<size_t>(peer)]);
+  return call_text(group->name, kind, number, peer < 0 ? -1 : group->ranks[static_cast<size_t>(peer)]);
 }
 
 Operation::Operation(Operations& owner, Call call, std::vector<Stage> stages)

@@ -30,7 +30,7 @@ struct Group {
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
 };
 
-// Identifies a collective in error messages: "dp.all_gather #17"; a point-to-point message: "pp.send #3 with rank 1".
+// A collective, or a point-to-point message; text() identifies it in error messages (comm/call_text.h).
 struct Call {
   std::shared_ptr<const Group> group;
   const char* kind = "";

@@ -39,7 +39,8 @@ std::string stall_message(const std::string& mine, int64_t bytes, std::chrono::m
     return fmt::format("rank{} {}", some.size() == 1 ? "" : "s", fmt::join(some, ", "));
   };
   const double seconds = std::chrono::duration<double>(timeout).count();
-  std::string text = fmt::format("{} ({} bytes) did not finish within {:g} s on rank {}:", mine, bytes, seconds, self);
+  std::string text =
+      fmt::format("{} ({} bytes) did not finish within {:g} s (parallel.timeout_seconds):", mine, bytes, seconds);
   std::string separator = " ";
   if (!missing.empty()) {
     text += separator + name(missing) + " did not arrive";

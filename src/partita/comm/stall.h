@@ -28,8 +28,9 @@ class StallInquiry {
   std::map<int, std::string> answers_;
 };
 
-// Pure. "dp.all_gather #17 (4096 bytes) did not finish within 600 s: rank 2 did not arrive; rank 3 waits in tp.barrier
-// #4". `ranks`: the group's job ranks, including `self`; `mine`: what self waits for.
+// Pure. "all-gather no. 17 of the data-parallel ranks (4096 bytes) did not finish within 600 s
+// (parallel.timeout_seconds): rank 2 did not arrive; rank 3 waits in barrier no. 4 of all ranks". `ranks`: the group's
+// job ranks, including `self`; `mine`: what self waits for.
 [[nodiscard]] std::string stall_message(const std::string& mine, int64_t bytes, std::chrono::milliseconds timeout,
                                         std::span<const int> ranks, int self,
                                         const std::map<int, std::string>& answers);

@@ -8,6 +8,7 @@
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
 #include "partita/base/log.h"
+#include "partita/comm/call_text.h"
 #include "partita/comm/world.h"
 
 namespace partita::internal {
@@ -95,7 +96,8 @@ std::string Watchdog::look() {
   if (entries_.empty() && posting_ && is_late(*posting_)) late = &*posting_;
   if (late == nullptr) return {};
   return fmt::format(
-      "{} did not finish within {} s on rank {} of {}: another rank did not arrive, or computes something else; look "
+      "{} did not finish within {} s (parallel.timeout_seconds) on rank {} of {}: another rank did not arrive, or "
+      "computes something else; look "
       "at the ranks that print no such line",
       text(late->call), std::chrono::duration<double>(timeout_).count(), rank_, size_);
 }
@@ -103,9 +105,7 @@ std::string Watchdog::look() {
 bool Watchdog::is_late(const Entry& entry) const { return Clock::now() - std::max(entry.since, progress_) >= timeout_; }
 
 std::string Watchdog::text(const Call& call) const {
-  std::string name = fmt::format("{}.{} #{}", group_, call.kind, call.number);
-  if (call.peer >= 0) name += fmt::format(" with rank {}", call.peer);
-  return name + fmt::format(" ({} bytes)", call.bytes);
+  return fmt::format("{} ({} bytes)", call_text(group_, call.kind, call.number, call.peer), call.bytes);
 }
 
 void Watchdog::fail_with(std::string message, std::unique_lock<std::mutex>& lock) {

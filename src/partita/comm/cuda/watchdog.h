@@ -26,7 +26,7 @@ namespace partita::internal {
 
 class Watchdog {
  public:
-  // One collective; shown as "dp.reduce_scatter #17", or "pp.send #3 with rank 1".
+  // One collective; shown as call_text (comm/call_text.h) says it.
   struct Call {
     const char* kind = "";
     int64_t number = 0, bytes = 0;
