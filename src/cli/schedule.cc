@@ -84,6 +84,7 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
          c.parallel.pipeline);
   const int64_t least = smallest_job(c.parallel), ranks = a.ranks > 0 ? a.ranks : least;
   validate_step(c, ranks);
+  check_fp8_sizes(c);
   const PipelineShape shape{.schedule = c.parallel.schedule,
                             .ranks = static_cast<int>(c.parallel.pipeline),
                             .chunks = static_cast<int>(pipeline_chunks(c)),

@@ -121,6 +121,8 @@ TEST(Bench, TakesAFileSettingsAndDefaults) {
   EXPECT_EQ(line.at("layers"), 2);
   EXPECT_EQ(line.at("hidden_size"), 12);
   EXPECT_EQ(line.at("global_batch"), 8);
+  EXPECT_THAT(r.error, HasSubstr("timing gpt2, 2 layers of 12 channels, 8 samples of 16 tokens a step, on 1 rank, ZeRO "
+                                 "stage 0, fp32: 0 warm-up and 1 timed step\n"));
   // Without a file: one micro-batch per rank.
   command = {"launch",
              "-n",

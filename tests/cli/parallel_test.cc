@@ -219,6 +219,8 @@ TEST(Schedule, ShowsStagesAndTimes) {
     EXPECT_EQ(other.code, 0) << other.error;
     EXPECT_THAT(other.output, HasSubstr(std::string(schedule) + ", 2 pipeline ranks, 3 micro-batches"));
   }
+  EXPECT_THAT(show({"--parallel.pipeline=2", "--parallel.data=2"}).output, HasSubstr("2 pipeline ranks, 3 micro-"))
+      << "the smallest job has all ranks that are given";
   EXPECT_THAT(show({}).error, HasSubstr("parallel.pipeline is 1: a pipeline needs at least two ranks"));
   EXPECT_EQ(show({}).code, 1);
   EXPECT_THAT(show({"--parallel.pipeline=2", "--ranks", "3"}).error,
@@ -245,6 +247,8 @@ TEST(Schedule, RefusesWhatTrainingRefuses) {
   EXPECT_THAT(error({"--parallel.pipeline=2", "--memory.offload_activations=1"}),
               HasSubstr("do not work together yet"));
   EXPECT_THAT(error({"--parallel.pipeline=2", "--parallel.stages=[1,1]"}), HasSubstr("make them add up to 3"));
+  EXPECT_THAT(error({"--parallel.pipeline=2", "--precision.compute=bf16", "--precision.fp8=current"}),
+              HasSubstr("model.hidden_size 28: fp8 matmuls need multiples of 16"));
 }
 
 TEST(Schedule, FitsOnAScreen) {

@@ -80,7 +80,7 @@ TEST(Balance, Errors) {
     return "";
   };
   EXPECT_EQ(error({1, 1}, 3),
-            "cannot cut 2 blocks into 3 stages, each of at least one: use fewer pipeline ranks or chunks");
+            "cannot cut 2 blocks into 3 stages, each of at least one: use fewer pipeline ranks or stages per rank");
   EXPECT_EQ(error({1, 1}, 0), "cannot cut a model into 0 stages: expected at least 1");
   EXPECT_EQ(error({1, -2}, 1), "block 1 takes -2: expected a time of at least 0");
   EXPECT_EQ(error({NAN}, 1), "block 0 takes nan: expected a time of at least 0");

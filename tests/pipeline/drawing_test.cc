@@ -61,7 +61,7 @@ TEST(TimelineText, ShowsBothEndsOfWhatIsTooWide) {
   const Timeline timeline = timeline_of({PipelineSchedule::one_f_one_b, 2, 1, 3}, {1, 1, 1});  // 36 columns
   const TimelineText cut = timeline_text(timeline, {.most_columns = 20, .unit = "s"});
   EXPECT_EQ(cut.text,
-            "rank 0  F0 F1 .. // .B2--- \n"
+            "rank 0  F0 F1 .. // ..B2--- \n"
             "rank 1  ...F0 B0 // - ......\n"
             "        0               12 s\n");
   EXPECT_FALSE(cut.whole);
@@ -145,7 +145,7 @@ TEST(TimelineSvg, ChunksAreShades) {
   const std::string svg = timeline_svg(timeline_of({PipelineSchedule::interleaved, 2, 3, 2}, {1, 1, 1}), 3);
   expect_well_formed(svg);
   for (const char* shade : {"#2e62b0", "#6289c4", "#97b1d8"}) EXPECT_EQ(count(svg, shade), 4 + 1) << shade;
-  EXPECT_THAT(svg, HasSubstr("lighter: later chunk"));
+  EXPECT_THAT(svg, HasSubstr("lighter: later stages of the rank"));
 }
 
 TEST(TimelineSvg, PairsAreAboveEachOther) {

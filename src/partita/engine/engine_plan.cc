@@ -147,9 +147,10 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   plan.offloaded =
       plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
   if (splits_backward(actions) && (plan.states_on_host || plan.activations_on_host))
-    fail("offloaded {} with weight gradients in passes of their own: not built yet, leave one of them out",
+    fail("offloaded {} with weight gradients in passes of their own: these do not work together yet, use one of them",
          plan.states_on_host ? "optimizer states" : "activations");
-  if (stage.pipelined() && options.offload.optimizer) fail("offloaded optimizer states with a pipeline: not built yet");
+  if (stage.pipelined() && options.offload.optimizer)
+    fail("offloaded optimizer states with a pipeline: these do not work together yet, use one of them");
   if (plan.slots > 1 && plan.activations_on_host)
     fail("offloaded activations with {} micro-batches between forward and backward: supported for one", plan.slots);
 

@@ -12,8 +12,8 @@ StageCut balance_stages(std::span<const double> block_times, int stages) {
   if (stages < 1) fail("cannot cut a model into {} stages: expected at least 1", stages);
   const size_t blocks = block_times.size(), count = static_cast<size_t>(stages);
   if (blocks < count)
-    fail("cannot cut {} blocks into {} stages, each of at least one: use fewer pipeline ranks or chunks", blocks,
-         stages);
+    fail("cannot cut {} blocks into {} stages, each of at least one: use fewer pipeline ranks or stages per rank",
+         blocks, stages);
   std::vector<double> before(blocks + 1);  // [block]: time of all blocks before it
   for (size_t b = 0; b < blocks; ++b) {
     if (!std::isfinite(block_times[b]) || block_times[b] < 0)

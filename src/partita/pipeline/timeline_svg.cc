@@ -123,7 +123,8 @@ class Drawing {
       x += 8 + 6.5 * static_cast<double>(std::char_traits<char>::length(kKinds[k].name)) + 14;
     }
     text(x, top_ + 14, "start", 11, kText,
-         fmt::format("{}bubble {:.1f}%", chunks_ > 1 ? "lighter: later chunk \xC2\xB7 " : "", 100 * timeline_.bubble));
+         fmt::format("{}bubble {:.1f}%", chunks_ > 1 ? "lighter: later stages of the rank \xC2\xB7 " : "",
+                     100 * timeline_.bubble));
     top_ += 26;
   }
 

@@ -56,6 +56,21 @@ bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks) {
   return qkv || output || up;
 }
 
+// Of all blocks, each once.
+std::vector<ParameterSpec> model_parameters(const Config& c, int tensor_rank, const FrozenParameters& frozen) {
+  std::vector<ParameterSpec> all;
+  for (const auto& block :
+       make_blocks(c.model, c.precision.compute, c.lora, at::kCPU, false, tensor_split(c, tensor_rank)))
+    for (ParameterSpec& p : block->parameters()) {
+      if (std::ranges::find(all, p.name, &ParameterSpec::name) != all.end()) continue;
+      p.trainable = !frozen(p);
+      all.push_back(std::move(p));
+    }
+  return all;
+}
+
+}  // namespace
+
 // If linears of the residual stream's width do not qualify, hardly any do.
 void check_fp8_sizes(const Config& c) {
   const int64_t rows = tokens_of_micro_batch(c), width = c.model.hidden_size;
@@ -71,21 +86,6 @@ void check_fp8_sizes(const Config& c) {
         "multiple of 16, as fp8 matmuls need; use another parallel.tensor",
         name_of(c.precision.fp8), tensor);
 }
-
-// Of all blocks, each once.
-std::vector<ParameterSpec> model_parameters(const Config& c, int tensor_rank, const FrozenParameters& frozen) {
-  std::vector<ParameterSpec> all;
-  for (const auto& block :
-       make_blocks(c.model, c.precision.compute, c.lora, at::kCPU, false, tensor_split(c, tensor_rank)))
-    for (ParameterSpec& p : block->parameters()) {
-      if (std::ranges::find(all, p.name, &ParameterSpec::name) != all.end()) continue;
-      p.trainable = !frozen(p);
-      all.push_back(std::move(p));
-    }
-  return all;
-}
-
-}  // namespace
 
 EngineOptions training_options(const Config& c, int64_t ranks, at::Device device, MeshLayout::Position at) {
   const FrozenParameters frozen(c.train.freeze, c.lora);

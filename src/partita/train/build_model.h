@@ -60,4 +60,7 @@ void load_weights(Engine&, const ModelSource&, uint64_t seed);
 // Error: the tokenizer has more tokens than the model.
 void complete_model(Config&);
 
+// Error: precision.fp8 with sizes that fp8 matmuls do not take. Requires a valid config.
+void check_fp8_sizes(const Config&);
+
 }  // namespace partita
