@@ -89,8 +89,8 @@ CASES = [
     Case("llama-1.1b-fp8", "llama-1.1b", FP8, []),
     Case("llama-1.1b-fp8-delayed", "llama-1.1b", DELAYED, []),
     large("llama-7b", ["--precision.states=bf16", recompute("mlp")], [], 1),
-    Case("llama-7b-16384", "llama-7b", ["--precision.states=bf16", "--train.sequence_length=16384",
-                                        "--train.micro_batch=1", recompute("full")], None, 1, 4, 2),
+    large("llama-7b-16384", ["--precision.states=bf16", "--train.sequence_length=16384", "--train.micro_batch=1",
+                             recompute("full")], None, 1),
     large("llama-7b-host", ["--memory.offload_optimizer=true", recompute("full")], None, 1),
     large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
     large("llama-7b-free", zero(3, recompute("mlp")),
@@ -113,8 +113,8 @@ CASES = [
     pipeline("llama-1.1b", 2, "zbv", "1f1b"),
     pipeline("gpt2-1.5b", 2, "interleaved_zero_bubble", "1f1b"),
     pipeline("gpt2-1.5b", 2, "zbv", "1f1b"),
-    Case("llama-7b-context2", "llama-7b", zero(3, "--parallel.context=2", "--train.sequence_length=32768",
-                                               "--train.micro_batch=1", recompute("full")), None, 2, 4, 2),
+    large("llama-7b-context2", zero(3, "--parallel.context=2", "--train.sequence_length=32768",
+                                    "--train.micro_batch=1", recompute("full")), None, 2),
 ]
 
 

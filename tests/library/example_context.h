@@ -33,7 +33,7 @@ extern const Config config;
 extern const std::unique_ptr<Tokenizer> tokenizer;
 extern const std::filesystem::path folder, path;
 extern const std::string line;
-extern at::Tensor partial, slice, gradients;
+extern at::Tensor partial, slice, gradients, features, mask;
 extern const int64_t k, tokens, ranks, better, step, steps, global_batch;
 extern const uint64_t seed;
 extern const double tokens_per_second;
@@ -48,6 +48,13 @@ extern struct Module {  // as a torch::nn::Module, without its headers
   [[nodiscard]] std::vector<Item> named_parameters() const;
   [[nodiscard]] at::Tensor loss(int64_t step);
 } module;
+
+extern const struct Layer {  // as the holder of a torch::nn::Module
+  const Layer* operator->() const { return this; }
+  [[nodiscard]] std::vector<at::Tensor> parameters() const;
+  [[nodiscard]] at::Tensor forward(const at::Tensor&) const;
+  [[nodiscard]] at::Tensor forward(const at::Tensor&, const at::Tensor&) const;
+} layer, attention;
 
 class Sampler : public Hook {
   [[nodiscard]] int priority() const override { return 50; }

@@ -24,9 +24,7 @@ template <class Visit>
 void visit_tensors(const c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isList()) {  // of optional tensors
+  } else if (value.isList()) {  // of tensors, or of optional ones
     for (const c10::IValue& element : value.toListRef()) visit_tensors(element, visit);
   }
 }
