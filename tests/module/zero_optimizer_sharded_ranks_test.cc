@@ -88,10 +88,10 @@ TEST(ZeroOptimizer, ShardedWeightsInAnotherOrderAreAnError) {
 // An operation on all of them leaves no more memory behind than is needed otherwise.
 TEST(ZeroOptimizer, ShardedWeightsOfManyUnitsLeave) {
   torch::nn::Sequential model;
-  for (int i = 0; i < 8; ++i) model->push_back(torch::nn::Linear(torch::nn::LinearOptions(64, 64).bias(false)));
+  for (int i = 0; i < 8; ++i) model->push_back(torch::nn::Linear(torch::nn::LinearOptions(64, 192).bias(false)));
   ZeroOptimizer optimizer(named(*model), mesh(), {.stage = 3, .unit_elements = 64});
   EXPECT_EQ(at::_foreach_norm(model->parameters()).size(), 8U);
-  const int64_t unit = 4 * 64 * 64;
+  const int64_t unit = 4 * 64 * 192;
   EXPECT_EQ(optimizer.memory().weights, 8 * unit / test_world().size() + 3 * unit);
 }
 
