@@ -45,12 +45,6 @@ at::Tensor tensor_of(const std::vector<int64_t>& shape, const Values& values, at
   return t.to(dtype);
 }
 
-double norm(const Values& values) {
-  double squares = 0;
-  for (const double v : values) squares += v * v;
-  return std::sqrt(squares);
-}
-
 std::string name_of(const Case& c) {
   const char* kinds[] = {"adamw", "sgd", "lamb"};
   return fmt::format("{} momentum {}, ZeRO-{}, {} with states in {}, {} micro-batches, host {}",

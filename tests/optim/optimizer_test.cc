@@ -9,11 +9,14 @@
 
 #include "partita/base/error.h"
 #include "partita/shard/flat_buffer.h"
+#include "tests/support/reference_optimizer.h"
 
 namespace partita::internal {
 namespace {
 
-using Values = std::vector<double>;
+using test::norm;
+using test::Reference;
+using test::Values;
 
 // Matrices that slices cut, vectors, one element, none.
 std::vector<ParameterSpec> parameters() {
@@ -115,40 +118,6 @@ Values normal(size_t count, unsigned seed) {
   return values;
 }
 
-double norm(const Values& values) {
-  double squares = 0;
-  for (double v : values) squares += v * v;
-  return std::sqrt(squares);
-}
-
-// One parameter under its optimizer, whole and in double; what torch.optim's AdamW and SGD compute, and LAMB's paper.
-struct Reference {
-  const OptimizerOptions& options;
-  bool decay;
-  Values w, a, b;  // weights; momentum or moments
-
-  void step(const Values& g, double rate, int64_t update) {
-    const double wd = decay ? options.weight_decay : 0, t = static_cast<double>(update) + 1;
-    if (options.kind == OptimizerKind::sgd) {
-      for (size_t i = 0; i < w.size(); ++i) {
-        a[i] = options.momentum * a[i] + g[i] + wd * w[i];
-        w[i] -= rate * a[i];
-      }
-      return;
-    }
-    Values u(w.size());
-    for (size_t i = 0; i < w.size(); ++i) {
-      a[i] = options.beta1 * a[i] + (1 - options.beta1) * g[i];
-      b[i] = options.beta2 * b[i] + (1 - options.beta2) * g[i] * g[i];
-      const double root = std::sqrt(b[i] / (1 - std::pow(options.beta2, t))) + options.epsilon;
-      u[i] = a[i] / (1 - std::pow(options.beta1, t)) / root + wd * w[i];
-    }
-    const bool lamb = options.kind == OptimizerKind::lamb;
-    const double ratio = lamb && norm(w) > 0 && norm(u) > 0 ? norm(w) / norm(u) : 1;
-    for (size_t i = 0; i < w.size(); ++i) w[i] -= rate * ratio * u[i];
-  }
-};
-
 const OptimizerOptions kOptions[] = {
     {.kind = OptimizerKind::adamw}, {.kind = OptimizerKind::adamw, .beta2 = 0.999, .weight_decay = 0},
     {.kind = OptimizerKind::sgd},   {.kind = OptimizerKind::sgd, .momentum = 0},
@@ -169,8 +138,8 @@ TEST(Optimizer, FollowsTheFormulaOnWholeParametersHoweverTheyAreCut) {
       std::vector<Reference> references;
       for (size_t p = 0; p < slices.parameter_count(); ++p) {
         const auto count = static_cast<size_t>(slices.parameter(p).count());
-        references.push_back({options, slices.parameter(p).decay, normal(count, static_cast<unsigned>(p)),
-                              Values(count), Values(count)});
+        references.push_back(
+            {slices.parameter(p).decay, normal(count, static_cast<unsigned>(p)), Values(count), Values(count)});
         slices.set(p, Slices::master, references.back().w);
       }
       for (int64_t update = 0; update < 3; ++update) {
@@ -179,7 +148,7 @@ TEST(Optimizer, FollowsTheFormulaOnWholeParametersHoweverTheyAreCut) {
               normal(references[p].w.size(), static_cast<unsigned>(100 * update + 50) + static_cast<unsigned>(p));
           slices.set(p, Slices::gradient, g);
           for (double& x : g) x *= 0.25;
-          references[p].step(g, 0.0625, update);
+          references[p].step(options, g, 0.0625, update);
         }
         // Steps are not updates where some were skipped.
         slices.step({.step = 2 * update, .update = update, .learning_rate = 0.0625F, .gradient_scale = 0.25F});

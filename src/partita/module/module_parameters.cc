@@ -67,8 +67,8 @@ void ModuleParameters::adopt(const Initial& initial) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u)
       for (size_t i = 0; i < plan_.units[static_cast<size_t>(u)].layout.parameters.size(); ++i)
         on_demand.push_back(on_demand_->parameter(u, static_cast<int>(i), parameters_[first_of_unit(u) + i].tensor));
-  // One parameter at a time is there in full beside the module's own, whose memory ZeRO-3 gives back meanwhile. A rank
-  // reads its own slices only, but all take part in each parameter.
+  // Parameter by parameter, so that only one full copy exists at a time; with ZeRO-3 the module's own memory is freed
+  // on the way. All ranks take part in every parameter, although each reads only its own slices.
   size_t next = 0;
   at::Tensor value;
   const auto proceed = [&] {

@@ -2,7 +2,8 @@
 // parameters become views of the full weights, so that an update is seen through them; with ZeRO-3 these are there only
 // while operations read them (weights_on_demand.h).
 //
-//   ModuleParameters part(parameters, zero, options, initial, compute, communication);
+//   ModuleParameters part(parameters, zero, options, compute, communication);
+//   part.adopt(initial);
 //   part.write(unit, index, gradient);  part.gradients().close(unit, last);   // in backward
 //   part.gradients().finish();
 //   part.update(now);

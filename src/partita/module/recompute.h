@@ -5,8 +5,8 @@
 //   at::Tensor y = recompute(layer, features);           // as layer->forward(features)
 //   y = recompute(attention, y, mask);
 //
-// Dropout draws the same numbers again. Gradients of the parameters arrive in the pass that runs, so ZeroOptimizer takes
-// them as usual.
+// Dropout draws the same numbers again. Gradients of the parameters arrive in the backward pass that runs, so
+// ZeroOptimizer takes them as usual.
 #pragma once
 #include <ATen/core/Tensor.h>
 

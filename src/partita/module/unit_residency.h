@@ -44,7 +44,7 @@ class UnitResidency {
   std::vector<int> held_;              // the least recently used first
   std::vector<int> in_use_;            // a unit once for each use
   std::vector<int> expected_, noted_;  // of the last step and of this one, without repetitions
-  size_t place_ = 0;                   // in expected_, behind the last one that was used
+  size_t place_ = 0;                   // index in expected_ of the unit after the last one used
 };
 
 }  // namespace partita::internal

@@ -23,7 +23,7 @@ namespace partita {
 using namespace internal;
 namespace {
 
-// Keys of a StateDict, beside those of parameters.
+// Keys of a StateDict other than those of parameters.
 constexpr const char *kSteps = "zero_optimizer/steps", *kUpdates = "zero_optimizer/updates";
 
 // Has no states: torch's optimizer keeps its own.

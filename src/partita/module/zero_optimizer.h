@@ -21,7 +21,7 @@
 // - torch::save of the module fails: save what weights() or state_dict() returns.
 // - One thread at a time uses the module, on the stream that was current when the optimizer was made.
 // - After the optimizer's end the parameters have no values.
-// Backward passes within passes (checkpointing that runs backward inside of it) are not supported with any stage.
+// Backward passes within passes are not supported with any stage: for activation checkpointing use recompute().
 #pragma once
 #include <cstdint>
 #include <functional>
