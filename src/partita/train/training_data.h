@@ -25,8 +25,8 @@ class TrainingData {
  public:
   // Data for the steps after `position`. rank, ranks: data-parallel. checker, checkers: this rank among all ranks of
   // the job, which share the checks of the files; the first one logs warnings. context: which pieces of each sample
-  // this rank takes. Errors: missing or damaged files; a split with less than one sample of tokens, or without examples;
-  // those of PromptDataset.
+  // this rank takes. Errors: missing or damaged files; a split with less than one sample of tokens, or without
+  // examples; those of PromptDataset.
   TrainingData(const Config&, int rank, int ranks, RunPosition position = {}, int checker = 0, int checkers = 1,
                const ContextSplit& context = {});
 
