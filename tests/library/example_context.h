@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 #include <partita/partita.h>
+#include <partita/torch_modules.h>
 
 namespace partita {
 

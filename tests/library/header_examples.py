@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a source file with the usage example at the top of each header that partita/partita.h includes, so that the
-compiler checks them: tests/library/CMakeLists.txt builds it.
+"""Writes a source file with the usage example at the top of each header that partita/partita.h and
+partita/torch_modules.h include, so that the compiler checks them: tests/library/CMakeLists.txt builds it.
 
   tests/library/header_examples.py REPOSITORY OUT.cc
 
@@ -14,7 +14,8 @@ import sys
 root, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 parts = ['#include "tests/library/example_context.h"\n']
 count = 0
-for name in re.findall(r'#include "(partita/[^"]+)"', (root / "src/partita/partita.h").read_text()):
+all_names = "".join((root / "src/partita" / name).read_text() for name in ("partita.h", "torch_modules.h"))
+for name in re.findall(r'#include "(partita/[^"]+)"', all_names):
     header = root / "src" / name
     lines = header.read_text().split("#pragma once")[0].splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith("//   ")), None)

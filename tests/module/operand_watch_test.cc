@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "partita/base/error.h"
+#include "partita/module/operand_key.h"
 #include "tests/support/error_message.h"
 
 namespace partita::internal {
@@ -37,7 +38,7 @@ class Watched {
     storages_.push_back(watch_.add(number, static_cast<int64_t>(values.nbytes()), at::kCPU));
     depth_.push_back(0);
     torch::Tensor tensor = torch::empty({0});
-    OperandWatch::set_data(tensor, OperandWatch::view(storages_.back(), values, 0));
+    set_data(tensor, OperandWatch::view(storages_.back(), values, 0));
     return tensor;
   }
   bool fails = false;

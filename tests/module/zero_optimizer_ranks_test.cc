@@ -323,9 +323,9 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
                 HasSubstr(fmt::format("the parameters of rank {} are not those of rank 0", ranks - 1)));
   }
   SmallModule module(1);
-  const Mesh tensor(test_world(), {.tensor = ranks});
-  EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), tensor); }),
-              HasSubstr("expected data parallelism alone"));
+  const Mesh context(test_world(), {.context = ranks});
+  EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), context); }),
+              HasSubstr("expected data and tensor parallelism alone"));
 }
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {

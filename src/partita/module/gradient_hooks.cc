@@ -36,7 +36,9 @@ GradientHooks::~GradientHooks() {
   for (const at::Tensor& parameter : parameters_) set_post_acc_grad_hooks(parameter, nullptr);
 }
 
-bool GradientHooks::is_taken(const at::Tensor& tensor) { return post_acc_grad_hooks(tensor) != nullptr; }
+bool GradientHooks::is_taken(const at::Tensor& tensor) {
+  return tensor.requires_grad() && post_acc_grad_hooks(tensor) != nullptr;
+}
 
 void GradientHooks::take(size_t parameter, const at::Tensor& tensor) {
   const at::NoGradGuard none;  // the gradient of a pass with create_graph has a graph of its own

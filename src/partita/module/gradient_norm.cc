@@ -12,12 +12,15 @@
 
 namespace partita::internal {
 
-double gradient_norm(std::span<GradientStore* const> stores, double p, Communicator& data, Stream& compute,
-                     at::Device device) {
+double gradient_norm(std::span<GradientStore* const> stores, double p, std::span<Communicator* const> groups,
+                     Stream& compute, at::Device device) {
+  const auto reduce = [&](const at::Tensor& value, Reduce kind) {
+    for (Communicator* group : groups) compute.wait(group->all_reduce(value, kind, compute));
+  };
   const at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(device));
   if (p == 2) {
     for (const GradientStore* store : stores) store->sum_of_squares(total);
-    compute.wait(data.all_reduce(total, Reduce::sum, compute));
+    reduce(total, Reduce::sum);
     return std::sqrt(total.cpu().item<double>());
   }
   const at::Tensor largest = at::zeros_like(total);
@@ -29,9 +32,9 @@ double gradient_norm(std::span<GradientStore* const> stores, double p, Communica
       largest.copy_(at::maximum(largest, magnitudes.max().to(at::kDouble)));
     }
   // The sum is exchanged for the largest element, too: libraries' maxima may drop NaN.
-  compute.wait(data.all_reduce(total, Reduce::sum, compute));
+  reduce(total, Reduce::sum);
   if (p == 1) return total.cpu().item<double>();
-  compute.wait(data.all_reduce(largest, Reduce::max, compute));
+  reduce(largest, Reduce::max);
   const bool finite = std::isfinite(total.cpu().item<double>());
   return finite ? largest.cpu().item<double>() : std::numeric_limits<double>::quiet_NaN();
 }

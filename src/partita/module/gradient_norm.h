@@ -7,9 +7,9 @@
 
 namespace partita::internal {
 
-// Of the reduced gradients in all stores, after finish, over all ranks of `data`; p is 1, 2 or infinity. Not finite if
-// an element on any rank is not. Collective.
-[[nodiscard]] double gradient_norm(std::span<GradientStore* const>, double p, Communicator& data, Stream& compute,
-                                   at::Device);
+// Of the reduced gradients in all stores, after finish, over the ranks of all groups, which have different parts; p is
+// 1, 2 or infinity. Not finite if an element on any rank is not. Collective.
+[[nodiscard]] double gradient_norm(std::span<GradientStore* const>, double p, std::span<Communicator* const> groups,
+                                   Stream& compute, at::Device);
 
 }  // namespace partita::internal

@@ -7,13 +7,45 @@
 
 #include "partita/base/error.h"
 #include "partita/device/scalar_type.h"
+#include "partita/module/operand_key.h"
 #include "partita/module/parameter_units.h"
+#include "partita/module/tensor_placement.h"
+#include "partita/nn/split.h"
 
 namespace partita::internal {
 
+namespace {
+
+// With tensor parallelism, what no plan divides is held by all ranks of the group.
+ParameterSpec spec_of(const NamedParameter& p, const Zero& zero) {
+  ParameterSpec spec{.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true};
+  if (zero.tensor == nullptr) return spec;
+  if (const TensorPlacement* placement = placement_of(p.tensor)) {
+    if (placement->divided() && !has_operand_key(p.tensor))
+      fail(
+          "ZeroOptimizer: parameter {} was divided over tensor-parallel ranks and then moved: call parallelize after "
+          "to(device, dtype)",
+          p.name);
+    spec = placement->spec;
+    spec.name = p.name;
+    return spec;
+  }
+  spec.local = local_boxes(spec, zero.tensor->rank(), zero.tensor->size());
+  return spec;
+}
+
+// Of each rank of the tensor-parallel group, whose gradients are summed.
+double share_of_gradient(const at::Tensor& parameter, const Zero& zero) {
+  if (zero.tensor == nullptr) return 1;
+  const TensorPlacement* placement = placement_of(parameter);
+  return placement == nullptr || placement->whole_gradient() ? 1.0 / zero.tensor->size() : 1;
+}
+
+}  // namespace
+
 ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters, const Zero& zero,
                                    const Options& options, Stream& compute, Stream& communication)
-    : states_(options.states), sliced_(zero.sharding.ranks > 1), now_(options.device) {
+    : states_(options.states), now_(options.device) {
   const DType weight = dtype_of(parameters.front().tensor);
   if (options.states != DType::fp32 && options.states != weight)
     fail("ZeroOptimizer: optimizer_dtype {} with parameters of {}: expected fp32 or {}", name_of(options.states),
@@ -22,7 +54,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   std::map<std::string, at::Tensor> by_name;
   for (const NamedParameter& p : parameters) {
     by_name.emplace(p.name, p.tensor);
-    specs.push_back({.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true});
+    specs.push_back(spec_of(p, zero));
   }
   // What several passes add, and what is summed over ranks, is fp32.
   const bool adds = options.micro_batches > 1 && !zero.sharding.gradients;
@@ -37,7 +69,10 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   uses_ = plan_uses(plan_, zero.sharding, std::move(uses));
   gradient_slots_ = plan_gradients(plan_, zero.sharding, options.micro_batches, /*offload=*/false).slots;
   for (const Unit& unit : plan_.units)
-    for (const ParameterSpec& p : unit.layout.parameters) parameters_.push_back({p.name, by_name.at(p.name)});
+    for (const ParameterSpec& p : unit.layout.parameters) {
+      parameters_.push_back({p.name, by_name.at(p.name)});
+      shares_.push_back(share_of_gradient(parameters_.back().tensor, zero));
+    }
   store_ = std::make_unique<ShardedParameters>(plan_, zero,
                                                ParameterOptions{.compute = weight,
                                                                 .states = options.states,
@@ -78,20 +113,24 @@ void ModuleParameters::adopt(const Initial& initial) {
   };
   for (const OwnedBox& owned : store_->owned_boxes()) {
     while (next == 0 || parameters_[next - 1].name != owned.parameter->name) proceed();
-    owned.values[0].copy_(elements_of(value, owned.box));
+    owned.values[0].copy_(held_elements(value, *owned.parameter, owned.box));
   }
   while (next < parameters_.size()) proceed();
   store_->publish();
   if (on_demand_) return;
   next = 0;
   use_weights([&](std::span<const at::Tensor> views) {
-    for (const at::Tensor& view : views) set_data(next++, view);
+    for (const at::Tensor& view : views) {
+      const at::Tensor& tensor = parameters_[next].tensor;
+      const at::Tensor shaped = view.view(tensor.sizes());  // boxes are matrices
+      set_data(next++, has_operand_key(tensor) ? with_operand_key(shaped) : shaped);
+    }
   });
 }
 
 void ModuleParameters::set_data(size_t parameter, const at::Tensor& data) {
   const at::Tensor& tensor = parameters_[parameter].tensor;
-  OperandWatch::set_data(tensor, data);
+  internal::set_data(tensor, data);
   versions_[parameter] = tensor._version();
   memory_[parameter] = tensor.storage().unsafeGetStorageImpl();
 }
@@ -119,10 +158,13 @@ void ModuleParameters::use_weights(const std::function<void(std::span<const at::
 
 void ModuleParameters::write(int unit, int parameter, const at::Tensor& gradient) {
   const Target target = gradients().open(unit)->target(parameter);
+  const at::Tensor whole = target.gradient.view(gradient.sizes());
+  const double share = shares_[first_of_unit(unit) + static_cast<size_t>(parameter)];
   if (target.accumulate)
-    target.gradient.add_(gradient);
+    whole.add_(gradient, share);
   else
-    target.gradient.copy_(gradient);
+    whole.copy_(gradient);
+  if (!target.accumulate && share != 1) whole.mul_(share);
 }
 
 void ModuleParameters::require_untouched() const {
@@ -155,7 +197,7 @@ void ModuleParameters::keep(const std::map<std::string, at::Tensor>& values) {
   for (const OwnedBox& owned : store_->owned_boxes()) {
     const auto found = values.find(owned.parameter->name);
     if (found == values.end()) continue;
-    const at::Tensor value = elements_of(found->second, owned.box), &master = owned.values[0];
+    const at::Tensor value = held_elements(found->second, *owned.parameter, owned.box), &master = owned.values[0];
     if (value.scalar_type() == master.scalar_type())
       master.copy_(value);
     else
@@ -169,9 +211,18 @@ void ModuleParameters::update(const StepScalars& now) {
   store_->update(now_);
 }
 
-void ModuleParameters::gather_state(Communicator& data, StateDict& state) {
+void ModuleParameters::gather_state(const StateRanks& ranks, StateDict& state) {
   collect_changes();
-  internal::gather_state(*store_, states_, data, sliced_, state);
+  internal::gather_state(*store_, states_, ranks, state);
+}
+
+std::vector<NamedParameter> ModuleParameters::whole_weights(const StateRanks& ranks) const {
+  std::vector<NamedParameter> all;
+  size_t next = 0;
+  for (const Unit& unit : plan_.units)
+    for (const ParameterSpec& p : unit.layout.parameters)
+      all.push_back({p.name, gather_whole(parameters_[next++].tensor, p, ranks)});
+  return all;
 }
 
 void ModuleParameters::take_state(const StateDict& state) {

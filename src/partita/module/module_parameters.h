@@ -58,6 +58,8 @@ class ModuleParameters {
   using Initial = std::function<at::Tensor(const at::Tensor& parameter)>;
   void adopt(const Initial&);
 
+  // All weights whole, in host memory. Collective.
+  [[nodiscard]] std::vector<NamedParameter> whole_weights(const StateRanks&) const;
   // Adds the gradient of a parameter, given by its place in the unit.
   void write(int unit, int parameter, const at::Tensor& gradient);
   // Error: a parameter has a gradient, or other memory than it was given.
@@ -67,7 +69,7 @@ class ModuleParameters {
   void collect_changes();
   void update(const StepScalars&);
   // The state as whole tensors (module_state.h). take_state is followed by settle.
-  void gather_state(Communicator& data, StateDict&);
+  void gather_state(const StateRanks&, StateDict&);
   void take_state(const StateDict&);
   // Waits for the updated weights of all ranks; with ZeRO-3 these are gathered when they are used.
   void settle();
@@ -81,8 +83,8 @@ class ModuleParameters {
   [[nodiscard]] size_t first_of_unit(int unit) const;
 
   DType states_;
-  bool sliced_;  // ranks have different parts
   std::vector<NamedParameter> parameters_;
+  std::vector<double> shares_;  // [parameter]: factor of gradients, where tensor-parallel ranks have the same ones
   UnitPlan plan_;
   UsePlan uses_;
   SlotPlan gradient_slots_;

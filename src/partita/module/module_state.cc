@@ -30,20 +30,62 @@ at::Tensor elements_of(const at::Tensor& whole, const Box& box) {
   return place_of(whole.contiguous(), box).reshape({-1});
 }
 
-void gather_state(const ShardedParameters& parameters, DType dtype, Communicator& data, bool sliced, StateDict& state) {
+namespace {
+
+// Bytes of which all ranks but one have zero: their sum is that of the one, bit for bit.
+void merge(const at::Tensor& whole, const StateRanks& ranks) {
+  CpuStream host;
+  if (whole.numel() == 0) return;
+  for (Communicator* group : ranks.groups)
+    group->all_reduce(whole.view({-1}).view(at::kByte), Reduce::sum, host).wait();
+}
+
+}  // namespace
+
+StateRanks state_ranks(const Mesh& mesh, bool sliced) {
+  StateRanks ranks{.groups = {}, .receives = mesh.position() == MeshLayout::Position{}};
+  if (sliced) ranks.groups.push_back(&mesh.data());
+  if (mesh.tensor().size() > 1) ranks.groups.push_back(&mesh.tensor());
+  return ranks;
+}
+
+at::Tensor held_elements(const at::Tensor& held, const ParameterSpec& spec, const Box& box) {
+  const bool vector = spec.shape.size() < 2;
+  int64_t before = 0;  // rows of the stack; elements of a vector
+  for (const LocalBox& local : spec.local) {
+    if (contains(local.box, box)) {
+      Box inner{box.row - local.box.row, box.rows, box.column - local.box.column, box.columns};
+      (vector ? inner.column : inner.row) += before;
+      return elements_of(held, inner);
+    }
+    before += vector ? local.box.columns : local.box.rows;
+  }
+  return elements_of(held, box);
+}
+
+at::Tensor gather_whole(const at::Tensor& held, const ParameterSpec& spec, const StateRanks& ranks) {
+  if (spec.local.empty()) return held.detach().to(at::TensorOptions(at::kCPU), /*non_blocking=*/false, /*copy=*/true);
+  at::Tensor whole = at::zeros(spec.shape, at::TensorOptions(held.scalar_type()));
+  for (const LocalBox& local : spec.local)
+    if (local.primary)
+      place_of(whole, local.box)
+          .copy_(held_elements(held.detach(), spec, local.box).view({local.box.rows, local.box.columns}));
+  merge(whole, ranks);
+  return whole;
+}
+
+void gather_state(const ShardedParameters& parameters, DType dtype, const StateRanks& ranks, StateDict& state) {
   const std::vector<OwnedBox> owned = parameters.owned_boxes();
   const size_t values = 1 + parameters.optimizer_state_names().size();
-  CpuStream host;
   for (const ParameterSpec& spec : parameters.specs()) {
     const std::vector<std::string> keys = keys_of(parameters, spec.name);
     for (size_t v = 0; v < values; ++v) {
       const at::Tensor whole = at::zeros(spec.shape, at::TensorOptions(scalar_type(dtype)));
       for (const OwnedBox& box : owned)
-        if (box.parameter->name == spec.name)
+        if (box.primary && box.parameter->name == spec.name)
           place_of(whole, box.box).copy_(box.values[v].view({box.box.rows, box.box.columns}));
-      // Bytes of which all ranks but one have zero: their sum is that of the one, bit for bit.
-      if (sliced && whole.numel() > 0) data.all_reduce(whole.view({-1}).view(at::kByte), Reduce::sum, host).wait();
-      if (data.rank() == 0) state[keys[v]] = whole;
+      merge(whole, ranks);
+      if (ranks.receives) state[keys[v]] = whole;
     }
   }
 }

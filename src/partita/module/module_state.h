@@ -5,8 +5,10 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "partita/comm/communicator.h"
+#include "partita/comm/mesh.h"
 #include "partita/engine/sharded_parameters.h"
 
 namespace partita {
@@ -18,9 +20,17 @@ using StateDict = std::map<std::string, at::Tensor>;
 
 namespace partita::internal {
 
-// Adds the parameters, whose states are of this dtype, to `state` on rank 0 of `data`, in host memory. sliced: ranks
-// have different slices. Collective.
-void gather_state(const ShardedParameters&, DType states, Communicator& data, bool sliced, StateDict& state);
+// Which ranks have different parts of a state, and who gets the whole.
+struct StateRanks {
+  std::vector<Communicator*> groups;
+  bool receives = true;  // this rank
+};
+// The groups of a mesh among whose ranks parameters or states are divided. sliced: those of data parallelism are.
+[[nodiscard]] StateRanks state_ranks(const Mesh&, bool sliced);
+
+// Adds the parameters, whose states are of this dtype, to `state` on the rank that receives them, in host memory.
+// Collective.
+void gather_state(const ShardedParameters&, DType states, const StateRanks&, StateDict& state);
 // The number of keys that belong to the parameters. Error, on every rank: one is missing, or has another shape.
 size_t require_state(const ShardedParameters&, const StateDict&);
 // Takes this rank's parts; the weights must be published after.
@@ -28,5 +38,9 @@ void take_state(const ShardedParameters&, const StateDict&);
 
 // The elements of a box, row by row, of a tensor of the whole parameter.
 [[nodiscard]] at::Tensor elements_of(const at::Tensor& whole, const Box&);
+// The same of the tensor that this rank has of the parameter: its boxes, stacked by rows (ParameterSpec::local).
+[[nodiscard]] at::Tensor held_elements(const at::Tensor& held, const ParameterSpec&, const Box&);
+// A tensor of the whole parameter, in host memory, from what all ranks have. Collective.
+[[nodiscard]] at::Tensor gather_whole(const at::Tensor& held, const ParameterSpec&, const StateRanks&);
 
 }  // namespace partita::internal

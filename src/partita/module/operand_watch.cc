@@ -2,8 +2,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <map>
@@ -12,13 +10,10 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/module/operand_key.h"
 
 namespace partita::internal {
 namespace {
-
-// A key that any tensor may have and that no part of torch uses (torch 2.11): it is meant for torch's own tests, and
-// comes before all keys that have kernels.
-constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 template <class Visit>
 void visit_tensors(const c10::IValue& value, const Visit& visit) {
@@ -61,7 +56,7 @@ struct OperandWatch::Registry {
       const bool written = alias != nullptr && alias->isWrite();
       if (alias != nullptr && !written) continue;  // a view is made, or what reads the operand is reported itself
       visit_tensors(operands[i], [&](const at::Tensor& tensor) {
-        if (!tensor.defined() || !tensor.key_set().has(kKey) || !tensor.has_storage()) return;
+        if (!has_operand_key(tensor) || !tensor.has_storage()) return;
         const auto found = places.find(tensor.storage().unsafeGetStorageImpl());
         if (found == places.end()) return;
         const auto& [watch, number, after_end, storage] = found->second;
@@ -107,17 +102,19 @@ struct OperandWatch::Registry {
    private:
     std::vector<const Numbers*> reported_;
   };
-
-  // Operations inside of this one are reported, too: composite ones, such as linear, only call others.
-  static void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-    const std::vector<c10::Argument>& arguments = operation.schema().arguments();
-    const Used used = get().find(arguments, torch::jit::last(*stack, arguments.size()));
-    Report report;
-    for (const auto& [order, numbers] : used) report.before(numbers);
-    operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
-    report.after();
-  }
 };
+
+// Operations inside of this one are reported, too: composite ones, such as linear, only call others.
+void call_watched(const c10::OperatorHandle& operation, const torch::jit::Stack& stack,
+                  const std::function<void()>& run) {
+  const std::vector<c10::Argument>& arguments = operation.schema().arguments();
+  const OperandWatch::Registry::Used used =
+      OperandWatch::Registry::get().find(arguments, torch::jit::last(stack, arguments.size()));
+  OperandWatch::Registry::Report report;
+  for (const auto& [order, numbers] : used) report.before(numbers);
+  run();
+  report.after();
+}
 
 OperandWatch::OperandWatch(Calls calls, std::string after_end)
     : calls_(std::move(calls)), after_end_(std::move(after_end)) {
@@ -156,19 +153,10 @@ void OperandWatch::set_memory(const c10::Storage& storage, void* memory) {
 at::Tensor OperandWatch::view(const c10::Storage& storage, const at::Tensor& like, int64_t offset) {
   const at::Tensor plain = at::empty({0}, like.options());
   const at::Tensor tensor =
-      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), plain.key_set().add(kKey), plain.dtype());
+      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), plain.key_set().add(kOperandKey), plain.dtype());
   tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(like.sizes());
   return tensor;
-}
-
-void OperandWatch::set_data(const at::Tensor& tensor, const at::Tensor& data) {
-  const c10::impl::ExcludeDispatchKeyGuard inside(kKey);
-  tensor.set_data(data);
-}
-
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&OperandWatch::Registry::run>());
 }
 
 }  // namespace partita::internal

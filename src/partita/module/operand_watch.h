@@ -3,14 +3,14 @@
 //
 //   OperandWatch watch({.before = [&](std::span<const int> numbers) { fill(numbers); }, .after = ...}, "is gone");
 //   c10::Storage storage = watch.add(number, bytes, device);         // without memory
-//   OperandWatch::set_data(parameter, OperandWatch::view(storage, parameter, offset));
+//   set_data(parameter, OperandWatch::view(storage, parameter, offset));
 //
-// Watched tensors carry a dispatch key whose fallback, for all operations, is the callback. Views inherit the key and
-// share the storage, so that what autograd saves is watched, too; other results do not inherit it. Making a view is not
-// reported, nor is what does not go through torch's dispatcher, such as data_ptr. Operations on watched tensors come
-// from one thread at a time.
+// Watched tensors carry a dispatch key (operand_key.h). Views inherit it and share the storage, so that what autograd
+// saves is watched, too. Making a view is not reported, nor is what does not go through torch's dispatcher, such as
+// data_ptr. Operations on watched tensors come from one thread at a time.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
@@ -18,6 +18,10 @@
 #include <span>
 #include <string>
 #include <vector>
+
+namespace c10 {
+class OperatorHandle;
+}
 
 namespace partita::internal {
 
@@ -40,8 +44,6 @@ class OperandWatch {
   static void set_memory(const c10::Storage&, void* memory);  // null: none
   // A contiguous tensor of the shape and dtype of `like`, from element `offset` of the storage.
   [[nodiscard]] static at::Tensor view(const c10::Storage&, const at::Tensor& like, int64_t offset);
-  // tensor.set_data(data), which is not reported.
-  static void set_data(const at::Tensor& tensor, const at::Tensor& data);
 
   struct Registry;  // of all watched storages: for the fallback
 
@@ -51,5 +53,8 @@ class OperandWatch {
   int64_t order_;  // among all watches
   std::vector<c10::Storage> storages_;
 };
+
+// Runs an operation, whose operands are on top of the stack, between the calls of the watches that they concern.
+void call_watched(const c10::OperatorHandle&, const torch::jit::Stack&, const std::function<void()>& run);
 
 }  // namespace partita::internal

@@ -3,7 +3,7 @@
 // operands, and loses it when others are used (unit_residency.h).
 //
 //   WeightsOnDemand weights(plan, store, device, leaving, compute);
-//   OperandWatch::set_data(parameter, weights.parameter(unit, index, parameter));
+//   set_data(parameter, weights.parameter(unit, index, parameter));
 //   ... forward, backward ...
 //   weights.evict_all();                   // before the slices are updated
 //   weights.end_step();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -73,6 +74,7 @@ struct ZeroOptimizer::Implementation {
 
   ZeroOptimizerOptions options_;
   std::vector<ParameterGroup> groups_;
+  const Mesh& mesh_;
   Communicator& data_;
   Zero zero_;
   at::Device device_;
@@ -95,13 +97,14 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
                                               const ZeroOptimizerOptions& options)
     : options_(options),
       groups_(std::move(groups)),
+      mesh_(mesh),
       data_(mesh.data()),
       zero_(make_zero(valid(options).stage, mesh)),
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
       communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)) {
-  if (data_.size() != mesh.layout().ranks())
-    fail("ZeroOptimizer: a mesh with tensor, context or pipeline parallelism, expected data parallelism alone");
+  if (data_.size() * mesh.tensor().size() != mesh.layout().ranks())
+    fail("ZeroOptimizer: a mesh with context or pipeline parallelism, expected data and tensor parallelism alone");
   require_equal_on_ranks(groups_,
                          fmt::format("stage {}, {} passes, units of {}, {}, {}", options.stage, options.micro_batches,
                                      options.unit_elements, name_of(options.optimizer_dtype),
@@ -246,7 +249,7 @@ void ZeroOptimizer::Implementation::learn_order() {
   at::Tensor sequence = at::zeros({std::ssize(seen)}, at::kInt);
   std::ranges::copy(seen, sequence.data_ptr<int32_t>());
   sequence = sequence.to(device_);
-  compute_->wait(data_.broadcast(sequence, 0, *compute_));
+  for (Communicator* group : {&data_, &mesh_.tensor()}) compute_->wait(group->broadcast(sequence, 0, *compute_));
   sequence = sequence.to(at::kCPU);
   std::copy_n(sequence.data_ptr<int32_t>(), seen.size(), seen.begin());
   order_->set_sequence(std::move(seen));
@@ -271,7 +274,9 @@ ZeroStep ZeroOptimizer::Implementation::step() {
     gradients.push_back(&part->gradients());
   }
   const double ranks = data_.size();
-  ZeroStep result{.grad_norm = gradient_norm(gradients, options_.norm_type, data_, *compute_, device_) / ranks};
+  std::vector<Communicator*> groups{&data_};
+  if (zero_.tensor != nullptr) groups.push_back(zero_.tensor);
+  ZeroStep result{.grad_norm = gradient_norm(gradients, options_.norm_type, groups, *compute_, device_) / ranks};
   result.skipped = !std::isfinite(result.grad_norm);
   const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (result.grad_norm + 1e-6)) : 1.0;
   if (torch_) torch_->step(clip / ranks, result.skipped);
@@ -290,8 +295,9 @@ ZeroStep ZeroOptimizer::Implementation::step() {
 StateDict ZeroOptimizer::Implementation::state_dict() {
   const at::NoGradGuard none;
   StateDict state;
-  for (const auto& part : parts_) part->gather_state(data_, state);
-  if (data_.rank() == 0) {
+  const StateRanks ranks = state_ranks(mesh_, zero_.sharding.ranks > 1);
+  for (const auto& part : parts_) part->gather_state(ranks, state);
+  if (ranks.receives) {
     state[kSteps] = at::scalar_tensor(steps_, at::kLong);
     state[kUpdates] = at::scalar_tensor(updates_, at::kLong);
   }
@@ -352,9 +358,9 @@ void ZeroOptimizer::load_state_dict(const StateDict& state) { implementation_->l
 
 std::vector<NamedParameter> ZeroOptimizer::weights() const {
   std::vector<NamedParameter> all;
+  const StateRanks ranks = state_ranks(implementation_->mesh_, /*sliced=*/false);
   for (const auto& part : implementation_->parts_)
-    for (const NamedParameter& p : part->parameters())
-      all.push_back({p.name, p.tensor.detach().to(at::TensorOptions(at::kCPU), /*non_blocking=*/false, /*copy=*/true)});
+    std::ranges::move(part->whole_weights(ranks), std::back_inserter(all));
   return all;
 }
 

@@ -63,7 +63,8 @@ struct ZeroStep {
 
 class ZeroOptimizer {
  public:
-  // Collective; the mesh, whose ranks are all data parallel, must outlive this object. Parameters that occur twice
+  // Collective; the mesh must outlive this object. It may have tensor parallelism (parallelize.h): stages are over the
+  // data-parallel ranks, and the norm is that of the whole model. Parameters that occur twice
   // are trained once; those that do not require a gradient are not, but begin as rank 0 has them, too. The
   // parameters' storage moves into the optimizer's: create it when the model has its final device and dtype. Errors,
   // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
@@ -91,7 +92,7 @@ class ZeroOptimizer {
   // missing or unknown, or has another shape; then nothing has changed. Collective.
   void load_state_dict(const StateDict&);
 
-  // All trained parameters, copied into host memory. Collective with stage 3.
+  // All trained parameters, whole, copied into host memory. Collective with stage 3 and with tensor parallelism.
   [[nodiscard]] std::vector<NamedParameter> weights() const;
 
   void set_learning_rate(double);  // of all groups

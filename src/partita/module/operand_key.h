@@ -1,0 +1,21 @@
+// A dispatch key that makes operations of torch report themselves: those that have a tensor with it among their
+// operands. Views inherit the key; other results do not. Its fallback, for all operations, first asks
+// placed_operations.h, then operand_watch.h.
+//
+// The key is one that torch keeps for its own tests (TESTING_ONLY_GenericWrapper, torch 2.11). No part of torch uses it,
+// and it comes before all keys that have kernels, so that autograd records what the fallback does.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/DispatchKeySet.h>
+
+namespace partita::internal {
+
+inline constexpr c10::DispatchKey kOperandKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+
+[[nodiscard]] bool has_operand_key(const at::Tensor&);
+// A tensor with the key over the same memory.
+[[nodiscard]] at::Tensor with_operand_key(const at::Tensor&);
+// tensor.set_data(data), which is not reported. The tensor has the key if `data` has it.
+void set_data(const at::Tensor& tensor, const at::Tensor& data);
+
+}  // namespace partita::internal

@@ -1,0 +1,136 @@
+#include "partita/module/placed_operations.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/module/operand_key.h"
+#include "partita/module/tensor_functions.h"
+#include "partita/module/tensor_placement.h"
+
+namespace partita::internal {
+namespace {
+
+thread_local bool own_part = false;
+
+// Of what autograd does not record, operations on the part alone are usual (copies, norms, initial values), but not these.
+bool is_product(std::string_view name) {
+  static const std::set<std::string_view> names{
+      "aten::matmul",      "aten::mm",           "aten::bmm",       "aten::mv",        "aten::addmm",
+      "aten::addmv",       "aten::einsum",       "aten::conv1d",    "aten::conv2d",    "aten::conv3d",
+      "aten::convolution", "aten::baddbmm",      "aten::linear",    "aten::index",     "aten::gather",
+      "aten::bilinear",    "aten::index_select", "aten::embedding", "aten::tensordot", "aten::embedding_bag"};
+  return names.contains(name);
+}
+
+// The first operand that is divided, of those that are read for their values: not of views that are made of it, and
+// not what is written.
+struct Divided {
+  const TensorPlacement* placement = nullptr;  // null: none
+  bool recorded = false;                       // autograd records the operation
+};
+Divided divided_operand(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> operands) {
+  Divided found;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (found.placement != nullptr || !has_operand_key(tensor)) return;
+    const TensorPlacement* placement = placement_of(tensor);
+    if (placement != nullptr && placement->divided())
+      found = {placement, at::GradMode::is_enabled() && tensor.requires_grad()};
+  };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (schema.arguments()[i].alias_info() != nullptr) continue;
+    if (operands[i].isTensor()) {
+      look(operands[i].toTensor());
+    } else if (operands[i].isTensorList()) {
+      for (const at::Tensor& tensor : operands[i].toTensorVector()) look(tensor);
+    }
+  }
+  return found;
+}
+
+at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); }
+
+// The weight of which `transposed` is the transpose, where that is all this rank has of it; else undefined.
+at::Tensor weight_of(const at::Tensor& transposed) {
+  const TensorPlacement* placement = placement_of(transposed);
+  if (placement == nullptr || !placement->divided() || transposed.dim() != 2) return {};
+  at::Tensor weight = transposed.t();
+  return weight.is_contiguous() && weight.sizes() == at::IntArrayRef(placement->spec.local_shape()) ? weight
+                                                                                                    : at::Tensor();
+}
+
+// y = x W' + b in the forms in which torch computes it: linear, and what torch::nn::Linear calls. Undefined: another
+// operation.
+at::Tensor call_linear(std::string_view name, at::ArrayRef<c10::IValue> operands) {
+  at::Tensor x = operands[0].toTensor(), weight, bias;
+  if (name == "aten::linear") {
+    weight = operands[1].toTensor();
+    bias = optional_tensor(operands[2]);
+    if (const TensorPlacement* p = placement_of(weight); p == nullptr || !p->divided()) return {};
+  } else if (name == "aten::matmul" || name == "aten::mm") {
+    weight = weight_of(operands[1].toTensor());
+  } else if (name == "aten::addmm" && operands[3].toScalar().equal(1) && operands[4].toScalar().equal(1)) {
+    bias = x;
+    x = operands[1].toTensor();
+    weight = weight_of(operands[2].toTensor());
+  }
+  return weight.defined() ? placed_linear(x, weight, bias, *placement_of(weight)) : at::Tensor();
+}
+
+// Adds a divided bias to outputs that are divided like it, or that the placement has gathered before.
+bool call_add(std::string_view name, at::ArrayRef<c10::IValue> operands, at::Tensor& result) {
+  if (name != "aten::add_" && name != "aten::add") return false;
+  const at::Tensor y = operands[0].toTensor(), bias = operands[1].toTensor();
+  const TensorPlacement* placement = placement_of(bias);
+  if (placement == nullptr || placement->spec.shape.size() != 1 || bias.dim() != 1) return false;
+  const OnOwnPart own;
+  const at::Tensor added = placement->gather ? gather_outputs(bias, *placement) : bias;
+  result = name == "aten::add_" ? y.add_(added, operands[2].toScalar()) : y.add(added, operands[2].toScalar());
+  return true;
+}
+
+at::Tensor call_embedding(const TensorPlacement& weight, at::ArrayRef<c10::IValue> operands) {
+  if (weight.role != TensorRole::vocabulary)
+    fail("{} is divided by a rule of role {}, and the table of an embedding: expected the role vocabulary",
+         weight.spec.name, weight.role == TensorRole::row ? "row" : "column");
+  if (operands[3].toBool() || operands[4].toBool())
+    fail("{}: an embedding that is divided over ranks, with {}, which is not supported", weight.spec.name,
+         operands[4].toBool() ? "sparse gradients" : "scale_grad_by_freq");
+  return placed_embedding(operands[0].toTensor(), operands[1].toTensor(), operands[2].toInt(), weight);
+}
+
+}  // namespace
+
+OnOwnPart::OnOwnPart() : before_(std::exchange(own_part, true)) {}
+OnOwnPart::~OnOwnPart() { own_part = before_; }
+
+bool call_placed(const c10::OperatorHandle& operation, torch::jit::Stack& stack) {
+  if (own_part || !any_placed()) return false;
+  const c10::FunctionSchema& schema = operation.schema();
+  const at::ArrayRef<c10::IValue> operands = torch::jit::last(stack, schema.arguments().size());
+  const auto [divided, recorded] = divided_operand(schema, operands);
+  if (divided == nullptr) return false;
+  const std::string_view name = schema.name();
+  at::Tensor result;
+  if (name == "aten::embedding") {
+    result = call_embedding(*divided, operands);
+  } else if (result = call_linear(name, operands); result.defined()) {
+  } else if (call_add(name, operands, result)) {
+  } else {
+    if (recorded || is_product(name))
+      fail(
+          "{} is divided over tensor-parallel ranks, and used by {}: expected linear or embedding; otherwise give its "
+          "module the role replicate, and move a module before it is divided",
+          divided->spec.name, name);
+    return false;
+  }
+  torch::jit::drop(stack, schema.arguments().size());
+  torch::jit::push(stack, std::move(result));
+  return true;
+}
+
+}  // namespace partita::internal

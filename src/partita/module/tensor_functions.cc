@@ -1,0 +1,247 @@
+#include "partita/module/tensor_functions.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/module/placed_operations.h"
+#include "partita/nn/split.h"
+
+namespace partita::internal {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct SavedRanks : torch::CustomClassHolder {
+  explicit SavedRanks(TensorRanks r) : ranks(std::move(r)) {}
+  TensorRanks ranks;
+};
+
+void save(AutogradContext* context, const TensorRanks& ranks) {
+  context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<SavedRanks>(ranks));
+}
+
+TensorRanks ranks_of(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<SavedRanks>(context->saved_data["ranks"].toCapsule())->ranks;
+}
+
+[[nodiscard]] Event start_sum(const at::Tensor& x, const TensorRanks& ranks, Reduce reduce = Reduce::sum) {
+  return x.numel() == 0 ? Event() : ranks.group->all_reduce(x, reduce, *ranks.stream);
+}
+
+void sum(const at::Tensor& x, const TensorRanks& ranks, Reduce reduce = Reduce::sum) {
+  ranks.stream->wait(start_sum(x, ranks, reduce));
+}
+
+// A tensor of its own, which may be summed in place.
+at::Tensor own_copy(const at::Tensor& x) { return x.clone(at::MemoryFormat::Contiguous); }
+
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({x.numel() == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)}); }
+
+// y = x W' + b with rows of W and elements of b.
+struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const TensorRanks& ranks) {
+    save(context, ranks);
+    context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias.has_value();
+    const OnOwnPart own;
+    return at::linear(x, weight, bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const OnOwnPart own;
+    const TensorRanks ranks = ranks_of(context);
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
+    at::Tensor dx, d_weight, d_bias;
+    Event summed;
+    if (context->needs_input_grad(0)) {
+      dx = at::matmul(dy, weight).contiguous();
+      summed = start_sum(dx, ranks);
+    }
+    if (context->needs_input_grad(1)) d_weight = at::matmul(rows_of(dy).t(), rows_of(x));
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = rows_of(dy).sum(0);
+    ranks.stream->wait(summed);
+    return {dx, d_weight, d_bias, {}};
+  }
+};
+
+// y = sum over ranks of x W', with columns of W.
+struct RowLinear : torch::autograd::Function<RowLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const TensorRanks& ranks) {
+    context->save_for_backward({x, weight});
+    const OnOwnPart own;
+    at::Tensor y = at::linear(x, weight).contiguous();
+    sum(y, ranks);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const OnOwnPart own;
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
+    at::Tensor dx, d_weight;
+    if (context->needs_input_grad(0)) dx = at::matmul(dy, weight);
+    if (context->needs_input_grad(1)) d_weight = at::matmul(rows_of(dy).t(), rows_of(x));
+    return {dx, d_weight, {}};
+  }
+};
+
+struct SumOverRanks : torch::autograd::Function<SumOverRanks> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& part, const TensorRanks& ranks) {
+    at::Tensor whole = own_copy(part);
+    sum(whole, ranks);
+    return whole;
+  }
+  static variable_list backward(AutogradContext*, const variable_list& gradients) { return {gradients[0], {}}; }
+};
+
+// The last dimension of all ranks' outputs, in the order of the whole weight's rows.
+struct GatherOutputs : torch::autograd::Function<GatherOutputs> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, const ParameterSpec& spec,
+                            const TensorRanks& ranks) {
+    const int size = ranks.group->size();
+    std::vector<std::vector<RowRun>> runs;  // [rank]
+    int64_t longest = 0;
+    for (int r = 0; r < size; ++r) {
+      runs.push_back(runs_of(spec, r, size));
+      int64_t count = 0;
+      for (const RowRun& run : runs.back()) count += run.count;
+      longest = std::max(longest, count);
+    }
+    std::vector<int64_t> own;
+    for (const RowRun& run : runs[static_cast<size_t>(ranks.group->rank())])
+      own.insert(own.end(), {run.begin, run.count});
+    context->saved_data["runs"] = own;
+
+    const at::Tensor rows = rows_of(part);
+    const at::Tensor padded = at::zeros({rows.size(0), longest}, part.options());
+    padded.narrow(1, 0, rows.size(1)).copy_(rows);
+    const at::Tensor all = at::empty({size, rows.size(0), longest}, part.options());
+    if (all.numel() > 0) ranks.stream->wait(ranks.group->all_gather(all.view({-1}), padded.view({-1}), *ranks.stream));
+    std::vector<int64_t> shape = part.sizes().vec();
+    shape.back() = spec.shape[0];
+    at::Tensor whole = at::empty(shape, part.options());  // not a view, so that it may be added to in place
+    const at::Tensor whole_rows = rows_of(whole);
+    for (int r = 0; r < size; ++r) {
+      int64_t begin = 0;
+      for (const RowRun& run : runs[static_cast<size_t>(r)]) {
+        whole_rows.narrow(1, run.begin, run.count).copy_(all[r].narrow(1, begin, run.count));
+        begin += run.count;
+      }
+    }
+    return whole;
+  }
+
+  // Rows of a weight, or elements of a bias.
+  static std::vector<RowRun> runs_of(const ParameterSpec& spec, int rank, int size) {
+    std::vector<RowRun> runs;
+    for (const LocalBox& b : local_boxes(spec, rank, size))
+      runs.push_back(spec.shape.size() == 1 ? RowRun{b.box.column, b.box.columns} : RowRun{b.box.row, b.box.rows});
+    return runs;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const std::vector<int64_t> runs = context->saved_data["runs"].toIntVector();
+    std::vector<at::Tensor> parts;
+    for (size_t i = 0; i < runs.size(); i += 2) parts.push_back(gradients[0].narrow(-1, runs[i], runs[i + 1]));
+    return {at::cat(parts, -1), {}, {}};
+  }
+};
+
+// S = sum of exp(logits) over all ranks; loss = log S - logit of the label; its gradient is exp(logits) / S - 1 at the
+// label. Megatron-LM's vocabulary-parallel loss.
+struct DividedCrossEntropy : torch::autograd::Function<DividedCrossEntropy> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& labels,
+                            int64_t ignored, int64_t first, const TensorRanks& ranks) {
+    const int64_t rows = logits.size(0), columns = logits.size(1);
+    const at::Tensor counted = labels.ne(ignored);
+    const at::Tensor outside = labels.lt(first).logical_or_(labels.ge(first + columns));
+    const at::Tensor place = (labels - first).masked_fill_(outside, 0).unsqueeze(1);
+    const at::Tensor x = logits.to(at::kFloat);
+    at::Tensor largest = columns > 0 ? std::get<0>(x.max(1)) : at::full({rows}, -INFINITY, x.options());
+    sum(largest, ranks, Reduce::max);
+    at::Tensor probabilities = (x - largest.unsqueeze(1)).exp_();
+    at::Tensor label_logit =
+        columns > 0 ? x.gather(1, place).squeeze(1).masked_fill_(outside, 0) : at::zeros({rows}, x.options());
+    at::Tensor sums = at::stack({probabilities.sum(1), label_logit});
+    sum(sums, ranks);
+    const at::Tensor loss = (sums[0].log() + largest - sums[1]).masked_fill_(counted.logical_not(), 0);
+    probabilities.div_(sums[0].unsqueeze(1));
+    context->save_for_backward({probabilities, place, outside, counted});
+    context->saved_data["dtype"] = logits.scalar_type();
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &probabilities = saved[0], &place = saved[1], &outside = saved[2], &counted = saved[3];
+    const at::Tensor scale = (gradients[0] * counted).unsqueeze(1);
+    at::Tensor d = probabilities * scale;
+    if (d.size(1) > 0) d.scatter_add_(1, place, -scale * outside.logical_not().unsqueeze(1));
+    return {d.to(context->saved_data["dtype"].toScalarType()), {}, {}, {}, {}};
+  }
+};
+
+void require_columns(const at::Tensor& x, const at::Tensor& weight, const TensorPlacement& placement) {
+  if (x.dim() > 0 && x.size(-1) == weight.size(1)) return;
+  fail("{} is divided over {} tensor-parallel ranks, and its input has {} columns: expected {}{}", placement.spec.name,
+       placement.ranks.group->size(), x.dim() > 0 ? x.size(-1) : 0, weight.size(1),
+       placement.role == TensorRole::row
+           ? fmt::format(", this rank's part of {}, as a linear of role column gives it", placement.spec.shape[1])
+           : std::string());
+}
+
+}  // namespace
+
+at::Tensor sum_over_ranks(const at::Tensor& part, const TensorRanks& ranks) { return SumOverRanks::apply(part, ranks); }
+
+at::Tensor gather_outputs(const at::Tensor& part, const TensorPlacement& placement) {
+  return GatherOutputs::apply(part, placement.spec, placement.ranks);
+}
+
+at::Tensor placed_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                         const TensorPlacement& placement) {
+  require_columns(x, weight, placement);
+  if (placement.role == TensorRole::row) {
+    const at::Tensor y = RowLinear::apply(x, weight, placement.ranks);
+    return bias.defined() ? y + bias : y;
+  }
+  const at::Tensor y =
+      ColumnLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, placement.ranks);
+  return placement.gather ? gather_outputs(y, placement) : y;
+}
+
+at::Tensor placed_embedding(const at::Tensor& table, const at::Tensor& indices, int64_t padding,
+                            const TensorPlacement& placement) {
+  const Box& box = placement.spec.local.front().box;
+  at::_assert_async(
+      indices.ge(0).logical_and(indices.lt(placement.spec.shape[0])).all(),
+      fmt::format("an index is not in the table {} of {} rows", placement.spec.name, placement.spec.shape[0]));
+  const at::Tensor outside = indices.lt(box.row).logical_or(indices.ge(box.row + box.rows));
+  const bool pads = padding >= box.row && padding < box.row + box.rows;
+  at::Tensor rows;
+  {
+    const OnOwnPart own;
+    rows = at::embedding(table, (indices - box.row).masked_fill(outside, 0), pads ? padding - box.row : -1);
+  }
+  return sum_over_ranks(rows.masked_fill(outside.unsqueeze(-1), 0), placement.ranks);
+}
+
+at::Tensor divided_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, int64_t ignored,
+                                 const Vocabulary& vocabulary, const TensorRanks& ranks) {
+  at::_assert_async(labels.eq(ignored).logical_or_(labels.ge(0).logical_and(labels.lt(vocabulary.size))).all(),
+                    fmt::format("a label is not in the vocabulary of {} tokens", vocabulary.size));
+  return DividedCrossEntropy::apply(logits, labels, ignored, vocabulary.first, ranks);
+}
+
+}  // namespace partita::internal
