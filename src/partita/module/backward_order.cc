@@ -29,17 +29,20 @@ std::vector<int> BackwardOrder::seen() const {
   return all;
 }
 
-void BackwardOrder::begin() {
+void BackwardOrder::begin(std::vector<bool> units) {
+  in_pass_ = std::move(units);
   for (size_t u = 0; u < there_.size(); ++u) {
     there_[u].assign(there_[u].size(), false);
     missing_[u] = static_cast<int>(there_[u].size());
   }
   seen_.clear();
   next_ = 0;
+  skip();
 }
 
 void BackwardOrder::arrived(int unit, int parameter) {
   const auto u = static_cast<size_t>(unit);
+  if (!in_pass_[u]) fail("a gradient in a backward pass that was announced to give none to this parameter");
   if (place_[u] < next_) fail("a second gradient in one backward pass, after the first was reduced");
   if (there_[u][static_cast<size_t>(parameter)]) return;
   there_[u][static_cast<size_t>(parameter)] = true;
@@ -49,7 +52,9 @@ void BackwardOrder::arrived(int unit, int parameter) {
 bool BackwardOrder::writable(int unit) const {
   const size_t place = place_[static_cast<size_t>(unit)];
   for (size_t i = next_; i < place; ++i)
-    if (buffers_[static_cast<size_t>(sequence_[i])] == buffers_[static_cast<size_t>(unit)]) return false;
+    if (const auto other = static_cast<size_t>(sequence_[i]);
+        in_pass_[other] && buffers_[other] == buffers_[static_cast<size_t>(unit)])
+      return false;
   return true;
 }
 

@@ -1,7 +1,7 @@
 // When the gradients of a unit may be written and reduced in a backward pass that autograd runs. Pure.
 //
 //   BackwardOrder order(parameters, buffers);                     // of each unit
-//   order.begin();
+//   order.begin(std::vector(units, true));
 //   for each gradient:
 //     order.arrived(unit, parameter);
 //     for (int u = order.complete(); u >= 0; u = order.complete()) reduce(u), order.reduced();
@@ -24,18 +24,23 @@ class BackwardOrder {
   // The units in the order in which the last pass had all of their gradients; those that it had not, at the end.
   [[nodiscard]] std::vector<int> seen() const;
 
-  void begin();  // a backward pass
-  // A parameter's gradient is there. Error: its unit has been reduced.
+  // A backward pass, after which these units are reduced: [unit].
+  void begin(std::vector<bool> units);
+  // A parameter's gradient is there. Error: its unit has been reduced, or is not one of the pass.
   void arrived(int unit, int parameter);
   // Whether the unit's buffer is its own by now: no unit before it in the sequence that shares it is to be reduced.
   [[nodiscard]] bool writable(int unit) const;
   // The next unit of the sequence; -1: all are reduced. complete: -1, too, if gradients of it are missing.
   [[nodiscard]] int next() const { return next_ < sequence_.size() ? sequence_[next_] : -1; }
   [[nodiscard]] int complete() const { return next() >= 0 && missing_[static_cast<size_t>(next())] == 0 ? next() : -1; }
-  void reduced() { ++next_; }  // unit next()
+  void reduced() { ++next_, skip(); }  // unit next()
 
  private:
+  void skip() {
+    while (next_ < sequence_.size() && !in_pass_[static_cast<size_t>(sequence_[next_])]) ++next_;
+  }
   std::vector<int> buffers_;
+  std::vector<bool> in_pass_;  // [unit]
   std::vector<int> sequence_;
   std::vector<size_t> place_;             // [unit] in the sequence
   std::vector<int> seen_;                 // units whose gradients were complete, in this order

@@ -18,7 +18,7 @@ namespace {
 
 // With tensor parallelism, what no plan divides is held by all ranks of the group.
 ParameterSpec spec_of(const NamedParameter& p, const Zero& zero) {
-  ParameterSpec spec{.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true};
+  ParameterSpec spec{.name = p.name, .shape = p.tensor.sizes().vec(), .decay = true, .stage_copy = p.copy};
   if (zero.tensor == nullptr) return spec;
   if (const TensorPlacement* placement = placement_of(p.tensor)) {
     if (placement->divided() && !has_operand_key(p.tensor))
@@ -28,6 +28,7 @@ ParameterSpec spec_of(const NamedParameter& p, const Zero& zero) {
           p.name);
     spec = placement->spec;
     spec.name = p.name;
+    spec.stage_copy = p.copy;
     return spec;
   }
   spec.local = local_boxes(spec, zero.tensor->rank(), zero.tensor->size());

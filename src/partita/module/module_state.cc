@@ -1,8 +1,12 @@
 #include "partita/module/module_state.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 
+#include <set>
+#include <sstream>
+#include <utility>
 #include <vector>
 
 #include "partita/base/error.h"
@@ -43,7 +47,7 @@ void merge(const at::Tensor& whole, const StateRanks& ranks) {
 }  // namespace
 
 StateRanks state_ranks(const Mesh& mesh, bool sliced) {
-  StateRanks ranks{.groups = {}, .receives = mesh.position() == MeshLayout::Position{}};
+  StateRanks ranks{.groups = {}, .receives = mesh.data().rank() == 0 && mesh.tensor().rank() == 0};
   if (sliced) ranks.groups.push_back(&mesh.data());
   if (mesh.tensor().size() > 1) ranks.groups.push_back(&mesh.tensor());
   return ranks;
@@ -90,8 +94,64 @@ void gather_state(const ShardedParameters& parameters, DType dtype, const StateR
   }
 }
 
-size_t require_state(const ShardedParameters& parameters, const StateDict& state) {
-  size_t count = 0;
+namespace {
+
+// Of one rank, on all: those of others are made here.
+std::vector<NamedParameter> broadcast(Communicator& group, int root, const std::vector<NamedParameter>& own) {
+  CpuStream host;
+  std::string mine;
+  for (const NamedParameter& p : own)
+    mine +=
+        fmt::format("{} {} {}\n", p.name, static_cast<int>(p.tensor.scalar_type()), fmt::join(p.tensor.sizes(), " "));
+  std::istringstream lines(gather_strings(group, mine)[static_cast<size_t>(root)]);
+  std::vector<NamedParameter> result;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    NamedParameter p;
+    int type = 0;
+    std::vector<int64_t> shape;
+    words >> p.name >> type;
+    for (int64_t extent = 0; words >> extent;) shape.push_back(extent);
+    p.tensor = group.rank() == root ? own[result.size()].tensor.contiguous()
+                                    : at::empty(shape, at::TensorOptions(static_cast<at::ScalarType>(type)));
+    if (p.tensor.numel() > 0) group.broadcast(p.tensor.view({-1}).view(at::kByte), root, host).wait();
+    result.push_back(p);
+  }
+  return result;
+}
+
+}  // namespace
+
+void gather_stages(Communicator& pipeline, StateDict& state) {
+  std::vector<NamedParameter> own;
+  for (const auto& [key, value] : state) own.push_back({key, value});
+  for (int root = 1; root < pipeline.size(); ++root)
+    for (const NamedParameter& p : broadcast(pipeline, root, own))
+      if (pipeline.rank() == 0) state.try_emplace(p.name, p.tensor);
+  if (pipeline.rank() > 0) state.clear();
+}
+
+std::vector<NamedParameter> all_stages(Communicator& pipeline, std::vector<NamedParameter> own) {
+  if (pipeline.size() == 1) return own;
+  std::vector<NamedParameter> all;
+  std::set<std::string> names;
+  for (int root = 0; root < pipeline.size(); ++root)
+    for (NamedParameter& p : broadcast(pipeline, root, own))
+      if (names.insert(p.name).second) all.push_back(std::move(p));
+  return all;
+}
+
+size_t distinct_keys(Communicator& pipeline, const std::vector<std::string>& own) {
+  std::set<std::string> keys;
+  for (const std::string& of_rank : gather_strings(pipeline, fmt::format("{}\n", fmt::join(own, "\n")))) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) keys.insert(line);
+  }
+  return keys.size();
+}
+
+std::vector<std::string> require_state(const ShardedParameters& parameters, const StateDict& state) {
+  std::vector<std::string> keys;
   for (const ParameterSpec& spec : parameters.specs())
     for (const std::string& key : keys_of(parameters, spec.name)) {
       const auto found = state.find(key);
@@ -99,9 +159,9 @@ size_t require_state(const ShardedParameters& parameters, const StateDict& state
       if (found->second.sizes() != at::IntArrayRef(spec.shape))
         fail("ZeroOptimizer: {} has shape [{}] in the state, expected [{}]", key,
              fmt::join(found->second.sizes(), ", "), fmt::join(spec.shape, ", "));
-      ++count;
+      keys.push_back(key);
     }
-  return count;
+  return keys;
 }
 
 void take_state(const ShardedParameters& parameters, const StateDict& state) {

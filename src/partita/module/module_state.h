@@ -10,6 +10,7 @@
 #include "partita/comm/communicator.h"
 #include "partita/comm/mesh.h"
 #include "partita/engine/sharded_parameters.h"
+#include "partita/module/parameter_group.h"
 
 namespace partita {
 
@@ -20,19 +21,28 @@ using StateDict = std::map<std::string, at::Tensor>;
 
 namespace partita::internal {
 
-// Which ranks have different parts of a state, and who gets the whole.
+// Which ranks have different parts of a state, and who gets the whole of a stage.
 struct StateRanks {
   std::vector<Communicator*> groups;
   bool receives = true;  // this rank
 };
-// The groups of a mesh among whose ranks parameters or states are divided. sliced: those of data parallelism are.
+// The groups of a mesh among whose ranks the parameters or states of a stage are divided. sliced: those of data
+// parallelism are.
 [[nodiscard]] StateRanks state_ranks(const Mesh&, bool sliced);
 
 // Adds the parameters, whose states are of this dtype, to `state` on the rank that receives them, in host memory.
 // Collective.
 void gather_state(const ShardedParameters&, DType states, const StateRanks&, StateDict& state);
-// The number of keys that belong to the parameters. Error, on every rank: one is missing, or has another shape.
-size_t require_state(const ShardedParameters&, const StateDict&);
+// With pipeline parallelism each rank has the parameters of its stages. Adds what the other ranks have to the state of
+// the first. Collective over the pipeline.
+void gather_stages(Communicator& pipeline, StateDict&);
+// The parameters of all ranks, in their order, each once, in host memory. Collective over the pipeline.
+[[nodiscard]] std::vector<NamedParameter> all_stages(Communicator& pipeline, std::vector<NamedParameter> own);
+// The number of different keys. Collective over the pipeline.
+[[nodiscard]] size_t distinct_keys(Communicator& pipeline, const std::vector<std::string>& own);
+
+// The keys that belong to the parameters. Error, on every rank: one is missing, or has another shape.
+std::vector<std::string> require_state(const ShardedParameters&, const StateDict&);
 // Takes this rank's parts; the weights must be published after.
 void take_state(const ShardedParameters&, const StateDict&);
 

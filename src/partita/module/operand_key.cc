@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include "partita/module/deferred_gradients.h"
 #include "partita/module/operand_watch.h"
 #include "partita/module/placed_operations.h"
 
@@ -11,7 +12,7 @@ namespace partita::internal {
 namespace {
 
 void report(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (call_placed(operation, *stack)) return;
+  if (call_placed(operation, *stack) || call_deferred(operation, *stack)) return;
   call_watched(operation, *stack, [&] {
     operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kOperandKey), stack);
   });

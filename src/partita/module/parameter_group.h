@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/nn/parameter.h"
 #include "partita/optim/optimizer_options.h"
 
 namespace partita {
@@ -12,6 +13,8 @@ namespace partita {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
+  // Of the first or the last stage of a pipeline, which both have it: set by Pipeline::parameters.
+  ParameterSpec::Copy copy = ParameterSpec::Copy::none;
 };
 
 // Of a torch::nn::Module, in the order of registration.

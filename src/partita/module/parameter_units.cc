@@ -23,12 +23,14 @@ UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const U
   const auto add = [&] {
     if (members.empty()) return;
     const int unit = static_cast<int>(plan.units.size());
+    const ParameterSpec::Copy copy = members.front().stage_copy;
     plan.units.push_back({.name = fmt::format("unit {}", unit),
                           .layout = make_layout(std::exchange(members, {}), options.ranks),
                           .weight = options.weight,
                           .gradient = options.matrix_gradient,
                           .gradient_sum = options.matrix_gradient_sum,
-                          .pool = BufferPool::layers});
+                          .pool = BufferPool::layers,
+                          .stage_copy = copy});
     plan.units_of_block.push_back({unit});
     plan.first_block.push_back(unit);
     plan.last_block.push_back(unit);
@@ -37,9 +39,11 @@ UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const U
     count = 0;
   };
   for (const ParameterSpec& p : parameters) {
-    if (count >= elements && module_of(p.name) != module_of(members.back().name)) add();
+    const bool apart = p.stage_copy != ParameterSpec::Copy::none;  // its gradients are summed over the two ranks
+    if (apart || (count >= elements && module_of(p.name) != module_of(members.back().name))) add();
     members.push_back(p);
     count += p.count();
+    if (apart) add();
   }
   add();
   return plan;

@@ -3,11 +3,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/module/linear_operands.h"
 #include "partita/module/operand_key.h"
 #include "partita/module/tensor_functions.h"
 #include "partita/module/tensor_placement.h"
@@ -52,33 +54,15 @@ Divided divided_operand(const c10::FunctionSchema& schema, at::ArrayRef<c10::IVa
   return found;
 }
 
-at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); }
-
-// The weight of which `transposed` is the transpose, where that is all this rank has of it; else undefined.
-at::Tensor weight_of(const at::Tensor& transposed) {
-  const TensorPlacement* placement = placement_of(transposed);
-  if (placement == nullptr || !placement->divided() || transposed.dim() != 2) return {};
-  at::Tensor weight = transposed.t();
-  return weight.is_contiguous() && weight.sizes() == at::IntArrayRef(placement->spec.local_shape()) ? weight
-                                                                                                    : at::Tensor();
-}
-
-// y = x W' + b in the forms in which torch computes it: linear, and what torch::nn::Linear calls. Undefined: another
-// operation.
+// Undefined: another operation.
 at::Tensor call_linear(std::string_view name, at::ArrayRef<c10::IValue> operands) {
-  at::Tensor x = operands[0].toTensor(), weight, bias;
-  if (name == "aten::linear") {
-    weight = operands[1].toTensor();
-    bias = optional_tensor(operands[2]);
-    if (const TensorPlacement* p = placement_of(weight); p == nullptr || !p->divided()) return {};
-  } else if (name == "aten::matmul" || name == "aten::mm") {
-    weight = weight_of(operands[1].toTensor());
-  } else if (name == "aten::addmm" && operands[3].toScalar().equal(1) && operands[4].toScalar().equal(1)) {
-    bias = x;
-    x = operands[1].toTensor();
-    weight = weight_of(operands[2].toTensor());
-  }
-  return weight.defined() ? placed_linear(x, weight, bias, *placement_of(weight)) : at::Tensor();
+  const std::optional<LinearOperands> linear = linear_operands(name, operands);
+  if (!linear) return {};
+  const TensorPlacement* placement = placement_of(linear->weight);
+  if (placement == nullptr || !placement->divided() ||
+      linear->weight.sizes() != at::IntArrayRef(placement->spec.local_shape()))
+    return {};
+  return placed_linear(linear->x, linear->weight, linear->bias, *placement);
 }
 
 // Adds a divided bias to outputs that are divided like it, or that the placement has gathered before.

@@ -6,10 +6,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/module/deferred_gradients.h"
+#include "partita/module/linear_operands.h"
 #include "partita/module/placed_operations.h"
 #include "partita/nn/split.h"
 
@@ -18,19 +21,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-struct SavedRanks : torch::CustomClassHolder {
-  explicit SavedRanks(TensorRanks r) : ranks(std::move(r)) {}
-  TensorRanks ranks;
-};
-
-void save(AutogradContext* context, const TensorRanks& ranks) {
-  context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<SavedRanks>(ranks));
-}
-
-TensorRanks ranks_of(AutogradContext* context) {
-  return c10::static_intrusive_pointer_cast<SavedRanks>(context->saved_data["ranks"].toCapsule())->ranks;
-}
 
 [[nodiscard]] Event start_sum(const at::Tensor& x, const TensorRanks& ranks, Reduce reduce = Reduce::sum) {
   return x.numel() == 0 ? Event() : ranks.group->all_reduce(x, reduce, *ranks.stream);
@@ -45,56 +35,66 @@ at::Tensor own_copy(const at::Tensor& x) { return x.clone(at::MemoryFormat::Cont
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({x.numel() == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)}); }
 
-// y = x W' + b with rows of W and elements of b.
-struct ColumnLinear : torch::autograd::Function<ColumnLinear> {
+// How a linear is computed, beyond x W' + b.
+struct LinearCall : torch::CustomClassHolder {
+  LinearCall(const TensorRanks& group, bool rows, bool columns) : ranks(group), has_rows(rows), has_columns(columns) {}
+  TensorRanks ranks;
+  bool has_rows;     // W has this rank's rows: the gradient of x is a sum over ranks
+  bool has_columns;  // W has this rank's columns: y is a sum over ranks
+  std::shared_ptr<DeferredGradients> deferred = deferred_gradients();
+};
+
+struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, const TensorRanks& ranks) {
-    save(context, ranks);
+                            const std::optional<at::Tensor>& bias, const c10::intrusive_ptr<LinearCall>& call) {
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward({x, weight});
     context->saved_data["bias"] = bias.has_value();
     const OnOwnPart own;
-    return at::linear(x, weight, bias);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const OnOwnPart own;
-    const TensorRanks ranks = ranks_of(context);
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
-    at::Tensor dx, d_weight, d_bias;
-    Event summed;
-    if (context->needs_input_grad(0)) {
-      dx = at::matmul(dy, weight).contiguous();
-      summed = start_sum(dx, ranks);
-    }
-    if (context->needs_input_grad(1)) d_weight = at::matmul(rows_of(dy).t(), rows_of(x));
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = rows_of(dy).sum(0);
-    ranks.stream->wait(summed);
-    return {dx, d_weight, d_bias, {}};
-  }
-};
-
-// y = sum over ranks of x W', with columns of W.
-struct RowLinear : torch::autograd::Function<RowLinear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const TensorRanks& ranks) {
-    context->save_for_backward({x, weight});
-    const OnOwnPart own;
-    at::Tensor y = at::linear(x, weight).contiguous();
-    sum(y, ranks);
+    at::Tensor y = at::linear(x, weight, bias);
+    if (!call->has_columns) return y;
+    y = y.contiguous();
+    sum(y, call->ranks);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const OnOwnPart own;
+    const auto call = c10::static_intrusive_pointer_cast<LinearCall>(context->saved_data["call"].toCapsule());
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
-    at::Tensor dx, d_weight;
-    if (context->needs_input_grad(0)) dx = at::matmul(dy, weight);
-    if (context->needs_input_grad(1)) d_weight = at::matmul(rows_of(dy).t(), rows_of(x));
-    return {dx, d_weight, {}};
+    const at::Tensor x = saved[0], weight = saved[1], dy = gradients[0];
+    at::Tensor dx, d_weight, d_bias;
+    Event summed;
+    if (context->needs_input_grad(0)) {
+      dx = at::matmul(dy, weight);
+      if (call->has_rows) {
+        dx = dx.contiguous();
+        summed = start_sum(dx, call->ranks);
+      }
+    }
+    const auto gradient = [x, dy] {
+      const OnOwnPart of_weight;
+      return at::matmul(rows_of(dy).t(), rows_of(x));
+    };
+    if (call->deferred)
+      call->deferred->add(parameter_of(weight), gradient);
+    else if (context->needs_input_grad(1))
+      d_weight = gradient();
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = rows_of(dy).sum(0);
+    if (call->has_rows && dx.defined()) call->ranks.stream->wait(summed);
+    return {dx, d_weight, d_bias, {}};
   }
 };
+
+at::Tensor call_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const TensorRanks& ranks,
+                       bool has_rows, bool has_columns) {
+  auto call = c10::make_intrusive<LinearCall>(ranks, has_rows, has_columns);
+  const at::Tensor parameter = weight.requires_grad() ? parameter_of(weight) : at::Tensor();
+  if (!parameter.defined()) call->deferred = nullptr;
+  // The parameter itself, so that its gradient does not pass through views.
+  return Linear::apply(x, parameter.defined() ? parameter : weight, bias.defined() ? std::optional(bias) : std::nullopt,
+                       call);
+}
 
 struct SumOverRanks : torch::autograd::Function<SumOverRanks> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& part, const TensorRanks& ranks) {
@@ -213,12 +213,15 @@ at::Tensor placed_linear(const at::Tensor& x, const at::Tensor& weight, const at
                          const TensorPlacement& placement) {
   require_columns(x, weight, placement);
   if (placement.role == TensorRole::row) {
-    const at::Tensor y = RowLinear::apply(x, weight, placement.ranks);
+    const at::Tensor y = call_linear(x, weight, {}, placement.ranks, false, true);
     return bias.defined() ? y + bias : y;
   }
-  const at::Tensor y =
-      ColumnLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, placement.ranks);
+  const at::Tensor y = call_linear(x, weight, bias, placement.ranks, true, false);
   return placement.gather ? gather_outputs(y, placement) : y;
+}
+
+at::Tensor whole_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return call_linear(x, weight, bias, {}, false, false);
 }
 
 at::Tensor placed_embedding(const at::Tensor& table, const at::Tensor& indices, int64_t padding,

@@ -16,6 +16,9 @@ namespace partita::internal {
 [[nodiscard]] at::Tensor placed_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                        const TensorPlacement& weight_placement);
 
+// x times a weight that is not divided, whose gradient deferred_gradients.h may take.
+[[nodiscard]] at::Tensor whole_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
 // Rows [..., columns] of the table for indices into the whole vocabulary, on every rank. padding: an index whose row
 // gets no gradient; -1: none.
 [[nodiscard]] at::Tensor placed_embedding(const at::Tensor& table, const at::Tensor& indices, int64_t padding,

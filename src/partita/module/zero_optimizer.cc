@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -58,6 +59,7 @@ struct ZeroOptimizer::Implementation {
 
   // Backward.
   void begin_pass();
+  [[nodiscard]] std::vector<bool> units_of_pass() const;
   void arrived(size_t parameter, const at::Tensor& gradient);
   void pass_ended();
   void reduce(int unit, bool last);
@@ -85,9 +87,12 @@ struct ZeroOptimizer::Implementation {
   std::vector<std::pair<int, int>> placement_;                  // [parameter, of all parts]: its unit, and place there
   std::vector<std::vector<std::pair<int, at::Tensor>>> early_;  // [unit]: gradients whose buffer another unit still has
   std::unique_ptr<BackwardOrder> order_;
-  int passes_ = 0;            // since the last step
-  bool in_pass_ = false;      // between the first gradient of a pass and its end
-  bool knows_order_ = false;  // the order is that of a pass, not the first guess
+  std::map<const void*, int> unit_of_;  // by parameter
+  std::vector<bool> expected_;          // [unit]: of the next pass; empty: all
+  std::vector<bool> reduced_;           // [unit]: since the last step
+  int passes_ = 0;                      // since the last step
+  bool in_pass_ = false;                // between the first gradient of a pass and its end
+  bool knows_order_ = false;            // the order is that of a pass, not the first guess
   int64_t steps_ = 0, updates_ = 0;
   std::unique_ptr<TorchOptimizer> torch_;  // null: the parts update themselves
   std::unique_ptr<GradientHooks> hooks_;   // first to go: the others are called by it
@@ -103,8 +108,8 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
       communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)) {
-  if (data_.size() * mesh.tensor().size() != mesh.layout().ranks())
-    fail("ZeroOptimizer: a mesh with context or pipeline parallelism, expected data and tensor parallelism alone");
+  if (mesh.context().size() > 1)
+    fail("ZeroOptimizer: a mesh with context parallelism, expected data, tensor and pipeline parallelism");
   require_equal_on_ranks(groups_,
                          fmt::format("stage {}, {} passes, units of {}, {}, {}", options.stage, options.micro_batches,
                                      options.unit_elements, name_of(options.optimizer_dtype),
@@ -176,13 +181,17 @@ void ZeroOptimizer::Implementation::number_units() {
     next_buffer += static_cast<int>(part->gradient_slots().slot_count.size());
   }
   early_.resize(units_.size());
+  reduced_.assign(units_.size(), false);
   order_ = std::make_unique<BackwardOrder>(counts, std::move(buffers));
 }
 
 void ZeroOptimizer::Implementation::hook() {
   std::vector<at::Tensor> tensors;
   for (const auto& part : parts_)
-    for (const NamedParameter& p : part->parameters()) tensors.push_back(p.tensor);
+    for (const NamedParameter& p : part->parameters()) {
+      unit_of_[p.tensor.unsafeGetTensorImpl()] = placement_[tensors.size()].first;
+      tensors.push_back(p.tensor);
+    }
   hooks_ = std::make_unique<GradientHooks>(
       std::move(tensors),
       GradientHooks::Calls{.arrived = [this](size_t p, const at::Tensor& gradient) { arrived(p, gradient); },
@@ -202,7 +211,17 @@ void ZeroOptimizer::Implementation::begin_pass() {
         options_.micro_batches);
   in_pass_ = true;
   for (auto& gradients : early_) gradients.clear();
-  order_->begin();
+  order_->begin(units_of_pass());
+  expected_.clear();
+}
+
+// With stages 0 and 1, whose units are reduced in the last pass of a step, all of them.
+std::vector<bool> ZeroOptimizer::Implementation::units_of_pass() const {
+  std::vector<bool> units(units_.size(), true);
+  if (expected_.empty() || !zero_.sharding.gradients) return units;
+  const bool last = passes_ + 1 == options_.micro_batches;
+  for (size_t u = 0; u < units.size(); ++u) units[u] = expected_[u] || (last && !reduced_[u]);
+  return units;
 }
 
 void ZeroOptimizer::Implementation::arrived(size_t parameter, const at::Tensor& gradient) {
@@ -237,6 +256,7 @@ void ZeroOptimizer::Implementation::reduce(int unit, bool last) {
     place.part->write(place.unit, index, gradient);
   place.part->gradients().close(place.unit, last);
   order_->reduced();
+  reduced_[static_cast<size_t>(unit)] = true;
 }
 
 void ZeroOptimizer::Implementation::reduce_rest(bool last) {
@@ -262,10 +282,15 @@ ZeroStep ZeroOptimizer::Implementation::step() {
   require_same_order();
   for (const auto& part : parts_) part->require_untouched();
   if (!knows_order_) learn_order();
-  if (passes_ < options_.micro_batches && !zero_.sharding.gradients) {
-    order_->begin();
-    reduce_rest(true);  // the last pass did not know that it was the last
+  if (zero_.sharding.gradients || passes_ < options_.micro_batches) {
+    // Of stages 2 and 3, what no pass has reduced; otherwise all, because the last pass did not know that it was the
+    // last.
+    std::vector<bool> rest(units_.size(), true);
+    for (size_t u = 0; u < rest.size() && zero_.sharding.gradients; ++u) rest[u] = !reduced_[u];
+    order_->begin(std::move(rest));
+    reduce_rest(true);
   }
+  reduced_.assign(units_.size(), false);
   passes_ = 0;
   std::vector<GradientStore*> gradients;
   for (const auto& part : parts_) {
@@ -275,7 +300,8 @@ ZeroStep ZeroOptimizer::Implementation::step() {
   }
   const double ranks = data_.size();
   std::vector<Communicator*> groups{&data_};
-  if (zero_.tensor != nullptr) groups.push_back(zero_.tensor);
+  for (Communicator* group : {zero_.tensor, zero_.pipeline})
+    if (group != nullptr) groups.push_back(group);
   ZeroStep result{.grad_norm = gradient_norm(gradients, options_.norm_type, groups, *compute_, device_) / ranks};
   result.skipped = !std::isfinite(result.grad_norm);
   const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (result.grad_norm + 1e-6)) : 1.0;
@@ -301,6 +327,7 @@ StateDict ZeroOptimizer::Implementation::state_dict() {
     state[kSteps] = at::scalar_tensor(steps_, at::kLong);
     state[kUpdates] = at::scalar_tensor(updates_, at::kLong);
   }
+  gather_stages(mesh_.pipeline(), state);
   return state;
 }
 
@@ -312,9 +339,9 @@ void ZeroOptimizer::Implementation::load_state_dict(const StateDict& state) {
     return found->second.item<int64_t>();
   };
   const int64_t steps = number(kSteps), updates = number(kUpdates);
-  size_t keys = 2;
-  for (const auto& part : parts_) keys += require_state(part->store(), state);
-  if (keys != state.size())
+  std::vector<std::string> own{kSteps, kUpdates};
+  for (const auto& part : parts_) std::ranges::move(require_state(part->store(), state), std::back_inserter(own));
+  if (const size_t keys = distinct_keys(mesh_.pipeline(), own); keys != state.size())
     fail("ZeroOptimizer: the state has {} keys, expected {}: it is of another model, or of another optimizer",
          state.size(), keys);
   drop();
@@ -329,6 +356,7 @@ void ZeroOptimizer::Implementation::drop() {
     for (const NamedParameter& p : part->parameters()) p.tensor.mutable_grad().reset();
   if (passes_ == 0 && !in_pass_) return;
   for (const auto& part : parts_) part->gradients().drop();
+  reduced_.assign(units_.size(), false);
   passes_ = 0;
   in_pass_ = false;
 }
@@ -350,6 +378,15 @@ ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
   return implementation_->step();
 }
 
+void ZeroOptimizer::expect_gradients(const std::vector<at::Tensor>& parameters) {
+  std::vector<bool>& expected = implementation_->expected_;
+  expected.assign(implementation_->units_.size(), false);
+  for (const at::Tensor& p : parameters)
+    if (const auto found = implementation_->unit_of_.find(p.unsafeGetTensorImpl());
+        found != implementation_->unit_of_.end())
+      expected[static_cast<size_t>(found->second)] = true;
+}
+
 void ZeroOptimizer::zero_grad() { implementation_->drop(); }
 
 StateDict ZeroOptimizer::state_dict() { return implementation_->state_dict(); }
@@ -361,7 +398,7 @@ std::vector<NamedParameter> ZeroOptimizer::weights() const {
   const StateRanks ranks = state_ranks(implementation_->mesh_, /*sliced=*/false);
   for (const auto& part : implementation_->parts_)
     std::ranges::move(part->whole_weights(ranks), std::back_inserter(all));
-  return all;
+  return all_stages(implementation_->mesh_.pipeline(), std::move(all));
 }
 
 void ZeroOptimizer::set_learning_rate(double rate) {

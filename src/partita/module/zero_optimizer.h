@@ -63,8 +63,8 @@ struct ZeroStep {
 
 class ZeroOptimizer {
  public:
-  // Collective; the mesh must outlive this object. It may have tensor parallelism (parallelize.h): stages are over the
-  // data-parallel ranks, and the norm is that of the whole model. Parameters that occur twice
+  // Collective; the mesh must outlive this object. It may have tensor and pipeline parallelism (parallelize.h, pipeline.h): stages
+  // are over the data-parallel ranks, and the norm is that of the whole model. Parameters that occur twice
   // are trained once; those that do not require a gradient are not, but begin as rank 0 has them, too. The
   // parameters' storage moves into the optimizer's: create it when the model has its final device and dtype. Errors,
   // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
@@ -75,6 +75,10 @@ class ZeroOptimizer {
   ~ZeroOptimizer();
   ZeroOptimizer(const ZeroOptimizer&) = delete;
   ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
+
+  // The next backward pass gives gradients to none but these parameters. With stages 2 and 3 it then reduces no others,
+  // as in a pipeline, whose passes are of some parameters each. The same on all data-parallel ranks.
+  void expect_gradients(const std::vector<at::Tensor>& parameters);
 
   // One update from the gradients of the backward passes since the last one. Collective. Errors: no backward pass; a
   // parameter was moved, or has a gradient that did not come from backward.

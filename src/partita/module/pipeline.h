@@ -1,0 +1,73 @@
+// Pipeline parallelism for a model that is a list of parts (pipeline_part.h): the ranks of a group compute consecutive
+// parts, its stages, of several micro-batches at the same time.
+//
+//   // mesh: of sizes {.pipeline = world.size()}; parts: of the whole model, the same on every rank
+//   Pipeline pipeline(parts, mesh, {.schedule = PipelineSchedule::one_f_one_b, .micro_batches = 8});
+//   ZeroOptimizer optimizer(pipeline.parameters(), mesh, {.micro_batches = pipeline.passes()});
+//   const double loss = pipeline.step(
+//       optimizer, [](int micro_batch) { return std::vector<at::Tensor>{at::ones({4, 8})}; },
+//       [](const std::vector<at::Tensor>& outputs, int micro_batch) { return outputs[0].square().mean(); });
+//   optimizer.step();
+//
+// Any schedule of pipeline/shape.h, with any number of micro-batches. The parts of other ranks are not called. Their
+// parameters take memory all the same, if the program makes them. Random numbers, as of dropout, are drawn on each rank in
+// the order of its passes.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "partita/comm/mesh.h"
+#include "partita/module/pipeline_part.h"
+#include "partita/module/zero_optimizer.h"
+#include "partita/pipeline/shape.h"
+
+namespace partita {
+
+struct PipelineOptions {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int micro_batches = 1;    // of a step
+  int virtual_stages = 0;   // stages of a rank; 0: what the schedule needs (interleaved ones: 2)
+  std::vector<int> stages;  // parts of each stage, in order; empty: of equal time, by PipelinePart::time
+  // Schedules with zero bubbles: most micro-batches whose weight gradients wait at the same time; -1: as many as the
+  // schedule has. The gradients of linears wait, those of other operations are computed with the inputs'.
+  int open_weights = -1;
+};
+
+class Pipeline {
+ public:
+  // Collective over the pipeline; the mesh must outlive this object. Parameters that the first and the last stage share
+  // begin as the first rank has them. Errors: fewer parts than stages; stages that do not fit; virtual stages that the
+  // schedule does not have; a parameter of two ranks that are not those of the first and the last stage.
+  Pipeline(std::vector<PipelinePart> parts, const Mesh& mesh, const PipelineOptions& options);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // Of the parts that this rank computes.
+  [[nodiscard]] std::vector<NamedParameter> parameters() const;
+  [[nodiscard]] int passes() const;  // backward passes of a step on this rank: ZeroOptimizerOptions::micro_batches
+  [[nodiscard]] int first_part(int stage) const;  // of all parts; for the number of stages: the number of parts
+  [[nodiscard]] bool has_first_stage() const;
+  [[nodiscard]] bool has_last_stage() const;
+
+  // What the first part takes; called on the rank that has the first stage.
+  using Inputs = std::function<std::vector<at::Tensor>(int micro_batch)>;
+  // A scalar of what the last part returns; called on the rank that has the last stage.
+  using Loss = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, int micro_batch)>;
+
+  // Forward and backward passes of all micro-batches. Gradients are those of the mean of their losses, which is returned
+  // on every rank. Collective over the pipeline. The optimizer must be one of parameters(). Errors: those of the parts;
+  // a loss that is no scalar.
+  double step(ZeroOptimizer& optimizer, const Inputs& inputs, const Loss& loss);
+  // The mean of the losses, without gradients.
+  double evaluate(const Inputs& inputs, const Loss& loss);
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace partita

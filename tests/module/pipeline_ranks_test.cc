@@ -1,0 +1,258 @@
+// Pipelines of parts of modules are those of one process.
+#include "partita/module/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <map>
+
+#include "partita/base/error.h"
+#include "partita/module/parallelize.h"
+#include "tests/module/divided_model.h"
+#include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
+
+namespace partita::internal {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+constexpr double kTolerance = 1e-5;
+constexpr int64_t kSamples = 2, kSteps = 3, kLayers = 8;
+// The bias of keys has no gradient but rounding, which a smaller epsilon would scale up.
+constexpr OptimizerOptions kAdam{.beta2 = 0.999, .epsilon = 1e-3, .weight_decay = 0.01};
+
+// The parts of a model: tokens and a mask that all parts pass on, so that stages hand over several tensors, of which
+// one has no gradient.
+struct Parts {
+  explicit Parts(bool tied) {
+    torch::manual_seed(11);
+    table = torch::nn::Embedding(kWords, kWide);
+    for (int64_t i = 0; i < kLayers; ++i) layers.push_back(DividedLayer());
+    norm = torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWide}));
+    head = tied ? torch::nn::Linear(nullptr) : torch::nn::Linear(kWide, kWords);
+    frozen = torch::randn({kWide});
+  }
+  [[nodiscard]] std::vector<PipelinePart> list() {
+    std::vector<PipelinePart> parts;
+    parts.push_back({.name = "table",
+                     .forward =
+                         [this](const std::vector<torch::Tensor>& in) {
+                           return std::vector<torch::Tensor>{table(in[0]) + frozen, in[0].gt(2)};
+                         },
+                     .parameters = {{"table.weight", table->weight}, {"frozen", frozen}}});
+    for (size_t i = 0; i < layers.size(); ++i) {
+      PipelinePart part = pipeline_part(fmt::format("layers.{}", i), layers[i]);
+      part.forward = [this, i](const std::vector<torch::Tensor>& in) {
+        return std::vector<torch::Tensor>{layers[i]->forward(in[0]) * in[1].unsqueeze(-1).to(torch::kFloat) + in[0],
+                                          in[1]};
+      };
+      parts.push_back(std::move(part));
+    }
+    parts.push_back({.name = "head",
+                     .forward =
+                         [this](const std::vector<torch::Tensor>& in) {
+                           const torch::Tensor x = norm(in[0]);
+                           return std::vector<torch::Tensor>{
+                               head.is_empty() ? torch::nn::functional::linear(x, table->weight) : head(x)};
+                         },
+                     .parameters = {{"norm.weight", norm->weight}, {"norm.bias", norm->bias}}});
+    if (head.is_empty())
+      parts.back().parameters.push_back({"head.weight", table->weight});
+    else
+      parts.back().parameters.insert(parts.back().parameters.end(),
+                                     {{"head.weight", head->weight}, {"head.bias", head->bias}});
+    return parts;
+  }
+  torch::nn::Embedding table{nullptr};
+  std::vector<DividedLayer> layers;
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Linear head{nullptr};
+  torch::Tensor frozen;
+};
+
+torch::Tensor loss_of(const std::vector<torch::Tensor>& outputs, const torch::Tensor& samples) {
+  return torch::nn::functional::cross_entropy(outputs[0].flatten(0, 1), samples.narrow(1, 1, kLong).reshape({-1}));
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::map<std::string, torch::Tensor> weights;
+};
+
+Trained reference(bool tied, int micro_batches, int data) {
+  Parts model(tied);
+  const std::vector<PipelinePart> parts = model.list();
+  std::map<std::string, torch::Tensor> named;
+  std::vector<torch::Tensor> trained;
+  for (const PipelinePart& part : parts)
+    for (const NamedParameter& p : part.parameters)
+      if (p.tensor.requires_grad() && (!tied || p.name != "head.weight")) {
+        named[p.name] = p.tensor;
+        trained.push_back(p.tensor);
+      }
+  torch::optim::AdamW optimizer(trained, torch::optim::AdamWOptions(1e-2).weight_decay(0.01).eps(1e-3));
+  Trained run;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    double total = 0;
+    for (int64_t m = 0; m < micro_batches * data; ++m) {
+      const torch::Tensor samples = divided_samples((step * micro_batches * data + m) * kSamples, kSamples);
+      std::vector<torch::Tensor> x{samples.narrow(1, 0, kLong)};
+      for (const PipelinePart& part : parts) x = part.forward(x);
+      const torch::Tensor loss = loss_of(x, samples) / (micro_batches * data);
+      loss.backward();
+      total += loss.item<double>();
+    }
+    run.losses.push_back(total);
+    run.norms.push_back(torch::nn::utils::clip_grad_norm_(trained, 0.5));
+    optimizer.step();
+  }
+  for (const auto& [name, tensor] : named) run.weights[name] = tensor.detach().clone();
+  return run;
+}
+
+const Mesh& mesh_of(const MeshLayout::Sizes& sizes) {
+  static auto* made = new std::map<std::tuple<int, int, int>, std::unique_ptr<Mesh>>;
+  auto& mesh = (*made)[{sizes.data, sizes.tensor, sizes.pipeline}];
+  if (!mesh) mesh = std::make_unique<Mesh>(test_world(), sizes, torch::kCPU, std::chrono::seconds(60));
+  return *mesh;
+}
+
+void expect_same_run(const Mesh& mesh, const PipelineOptions& options, int stage, bool tied) {
+  const int data = mesh.data().size();
+  const std::string what =
+      fmt::format("{} x {} x {}, schedule {}, {} micro-batches, stage {}, tied {}", data, mesh.tensor().size(),
+                  mesh.pipeline().size(), name_of(options.schedule), options.micro_batches, stage, tied);
+  const Trained expected = reference(tied, options.micro_batches, data);
+  Parts model(tied);
+  std::vector<PipelinePart> parts = model.list();
+  if (mesh.tensor().size() > 1) {
+    std::vector<NamedParameter> all;
+    for (const PipelinePart& part : parts) all.insert(all.end(), part.parameters.begin(), part.parameters.end());
+    parallelize(all, mesh, divided_plan(tied, true));
+  }
+  Pipeline pipeline(parts, mesh, options);
+  ZeroOptimizer optimizer(pipeline.parameters(), mesh,
+                          {.stage = stage,
+                           .optimizer = kAdam,
+                           .learning_rate = 1e-2,
+                           .max_norm = 0.5,
+                           .micro_batches = pipeline.passes(),
+                           .unit_elements = 900});
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto samples = [&](int m) {
+      const int64_t first = (step * data + mesh.data().rank()) * options.micro_batches + m;
+      return divided_samples(first * kSamples, kSamples);
+    };
+    const auto inputs = [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; };
+    const auto loss = [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); };
+    const double before = pipeline.evaluate(inputs, loss);
+    torch::Tensor mean = torch::full({1}, pipeline.step(optimizer, inputs, loss), torch::kDouble);
+    EXPECT_NEAR(before, mean.item<double>(), 1e-6) << what;
+    CpuStream stream;
+    mesh.data().all_reduce(mean, Reduce::sum, stream).wait();
+    EXPECT_NEAR(mean.item<double>() / data, expected.losses[static_cast<size_t>(step)], kTolerance) << what;
+    const double norm = expected.norms[static_cast<size_t>(step)];
+    EXPECT_NEAR(optimizer.step().grad_norm, norm, kTolerance * norm) << what << ", step " << step;
+  }
+  const std::vector<NamedParameter> weights = optimizer.weights();
+  EXPECT_EQ(weights.size(), expected.weights.size()) << what;
+  for (const NamedParameter& p : weights) {
+    const torch::Tensor& e = expected.weights.at(p.name);
+    ASSERT_EQ(p.tensor.sizes(), e.sizes()) << what << ", " << p.name;
+    EXPECT_LE((p.tensor - e).abs().max().item<double>(), kTolerance * e.abs().max().item<double>())
+        << what << ", " << p.name;
+  }
+}
+
+TEST(Pipeline, IsTheSingleProcessRun) {
+  const int ranks = test_world().size();
+  int turn = 0;
+  for (size_t s = 0; s < EnumNames<PipelineSchedule>::kNames.size(); ++s)
+    for (const int micro_batches : {1, 3, 2 * ranks + 1}) {
+      if (micro_batches == 3 && turn % 2 == 0 && !full_products()) continue;
+      const PipelineOptions options{.schedule = static_cast<PipelineSchedule>(s), .micro_batches = micro_batches};
+      for (int stage = 0; stage <= 3; ++stage)
+        if (full_products() || stage == turn % 4)
+          expect_same_run(mesh_of({.pipeline = ranks}), options, stage, (turn / 2) % 2 == 0);
+      ++turn;
+    }
+}
+
+// With data and tensor parallelism.
+TEST(Pipeline, IsTheSingleProcessRunInThreeDimensions) {
+  if (test_world().size() != 4) GTEST_SKIP() << "needs four ranks";
+  int turn = 0;
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::zbv, PipelineSchedule::interleaved_zero_bubble})
+    for (const MeshLayout::Sizes& sizes :
+         {MeshLayout::Sizes{.data = 2, .pipeline = 2}, MeshLayout::Sizes{.tensor = 2, .pipeline = 2}}) {
+      for (int stage = 0; stage <= 3; ++stage)
+        if (full_products() || stage == 3 || stage == turn % 3)
+          expect_same_run(mesh_of(sizes), {.schedule = schedule, .micro_batches = 3}, stage, turn % 2 == 0);
+      ++turn;
+    }
+}
+
+// A state goes from a pipeline to data parallelism and back.
+TEST(Pipeline, StatesFitOtherLayouts) {
+  const int ranks = test_world().size();
+  const auto state_after = [&](const Mesh& mesh, const StateDict* from) {
+    Parts model(true);
+    Pipeline pipeline(model.list(), mesh, {.schedule = PipelineSchedule::zb_h1, .micro_batches = 2});
+    ZeroOptimizer optimizer(pipeline.parameters(), mesh,
+                            {.stage = 2, .optimizer = kAdam, .micro_batches = pipeline.passes()});
+    if (from != nullptr) optimizer.load_state_dict(*from);
+    for (int64_t step = 0; step < 2; ++step) {
+      const auto samples = [&](int m) { return divided_samples((step * 2 + m) * kSamples, kSamples); };
+      (void)pipeline.step(
+          optimizer, [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; },
+          [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); });
+      optimizer.step();
+    }
+    return optimizer.state_dict();
+  };
+  const Mesh alone = Mesh::alone(test_world());
+  const StateDict one = state_after(alone, nullptr);  // on every rank
+  const StateDict two = state_after(alone, &one);
+  const StateDict first = state_after(mesh_of({.pipeline = ranks}), nullptr);
+  const StateDict second = state_after(mesh_of({.pipeline = ranks}), &one);
+  EXPECT_EQ(first.empty(), test_world().rank() > 0);
+  for (const auto& [found, expected] : {std::pair(&first, &one), std::pair(&second, &two)})
+    if (!found->empty()) {
+      ASSERT_EQ(found->size(), expected->size());
+      for (const auto& [key, value] : *expected)
+        EXPECT_LE((found->at(key) - value).abs().max().to(torch::kDouble).item<double>(), kTolerance) << key;
+    }
+}
+
+TEST(Pipeline, WhatDoesNotFitIsAnError) {
+  const int ranks = test_world().size();
+  const Mesh& mesh = mesh_of({.pipeline = ranks});
+  Parts model(true);
+  const auto message = [&](std::vector<PipelinePart> parts, const PipelineOptions& options) {
+    return error_message([&] { Pipeline pipeline(std::move(parts), mesh, options); });
+  };
+  std::vector<PipelinePart> few{model.list().front()};
+  EXPECT_THAT(message(few, {.schedule = PipelineSchedule::zbv}),
+              HasSubstr(fmt::format("1 parts for {} stages", 2 * ranks)));
+  EXPECT_THAT(message(model.list(), {.stages = {1, 2}}),
+              HasSubstr(fmt::format("2 stages of 3 parts in all, expected {} stages of {}", ranks, kLayers + 2)));
+  EXPECT_THAT(message(model.list(), {.virtual_stages = 3}), HasSubstr("1f1b"));
+  EXPECT_THAT(message(model.list(), {.micro_batches = 0}), HasSubstr("micro"));
+  if (ranks == 1) return;
+  std::vector<PipelinePart> shared = model.list();
+  shared[kLayers / 2 + 1].parameters.push_back({"again", model.table->weight});
+  if (ranks > 2) {
+    EXPECT_THAT(message(shared, {}), HasSubstr("only the first and the last stage may share a parameter"));
+  }
+  // A loss that is no scalar, on every rank an error or an end.
+  Pipeline pipeline(model.list(), mesh, {});
+  EXPECT_EQ(pipeline.first_part(0), 0);
+  EXPECT_EQ(pipeline.first_part(ranks), kLayers + 2);
+}
+
+}  // namespace
+}  // namespace partita::internal
