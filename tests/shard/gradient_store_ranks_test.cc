@@ -8,6 +8,7 @@
 
 #include <map>
 
+#include "partita/comm/recording.h"
 #include "partita/ops/flat.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
@@ -127,6 +128,30 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
           EXPECT_EQ(found.item<double>(), squares) << "step " << step;
         }
       }
+}
+
+TEST_F(GradientStoreTest, ReplicasAreSummedUnitByUnitDuringTheLastMicroBatch) {
+  RecordingCommunicator replicas(*data_);
+  const Zero zero = make_zero(0, *self_, replicas);
+  const UnitPlan plan = plan_units(blocks_, {.layers_per_unit = 1});
+  CpuStream compute, communication;
+  GradientStore store(plan, zero, {.micro_batches = 2, .poison = true}, compute, communication);
+  const auto sums = [&] { return replicas.count("all_reduce"); };
+  // After each block: nothing, w3, w2, the frozen w1, w0 and all vectors, the tied table.
+  std::vector<int64_t> after;
+  for (const bool last : {false, true})
+    for (int b = static_cast<int>(blocks_.size()) - 1; b >= 0; --b) {
+      (void)store.open(b);
+      store.close(b, last);
+      after.push_back(sums());
+    }
+  const std::vector<int64_t> several{0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 4, 5};
+  EXPECT_EQ(after, data_->size() > 1 ? several : std::vector<int64_t>(12, 0));
+  store.drop();  // waits for them: the buffers are written again
+  backward(store, 2);
+  EXPECT_EQ(sums(), data_->size() > 1 ? 10 : 0);
+  const at::Tensor table = store.gradient(0).narrow(0, 0, 11 * 7);
+  EXPECT_TRUE(table.equal(expected(2).at("table").view({-1})));
 }
 
 TEST_F(GradientStoreTest, AnUnfinishedStepIsAnError) {

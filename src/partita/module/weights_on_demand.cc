@@ -25,14 +25,13 @@ WeightsOnDemand::WeightsOnDemand(const UnitPlan& plan, WeightStore& store, at::D
       device_(device),
       leaving_(std::move(leaving)),
       compute_(compute),
+      caller_(device, compute),
       residency_(kHeldUnits),
       units_(plan.units.size()),
-      watch_({.before = [this](std::span<const int> units) { use(units); },
+      watch_({.before = [this](std::span<const int> units) { caller_.run([&] { use(units); }); },
               .after =
-                  [this](std::span<const int> units, std::span<const int> written) {
-                    if (failed_) return;
-                    for (const int u : written) units_[static_cast<size_t>(u)].written = true;
-                    act(residency_.release(units));
+                  [this](std::span<const int> used, std::span<const int> written) {
+                    if (!failed_) caller_.run([&] { release(used, written); });
                   }},
              "ZeroOptimizer: a parameter of stage 3 is used after the optimizer, which held its values: copy them with "
              "weights() before") {
@@ -71,6 +70,11 @@ void WeightsOnDemand::use(std::span<const int> units) {
     memory.awaited = true;
     OperandWatch::set_memory(storages_[static_cast<size_t>(unit)], memory.buffer.mutable_data_ptr());
   }
+}
+
+void WeightsOnDemand::release(std::span<const int> used, std::span<const int> written) {
+  for (const int u : written) units_[static_cast<size_t>(u)].written = true;
+  act(residency_.release(used));
 }
 
 // The smallest free memory that is large enough, or new.

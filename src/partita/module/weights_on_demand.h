@@ -8,8 +8,8 @@
 //   weights.evict_all();                   // before the slices are updated
 //   weights.end_step();
 //
-// All ranks must use the parameters in the same order: gathers are collective. Operations run on the stream that was
-// current when this object was made.
+// All ranks must use the parameters in the same order: gathers are collective. Operations may run on any stream: `compute`
+// is ordered with it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "partita/module/caller_stream.h"
 #include "partita/module/operand_watch.h"
 #include "partita/module/unit_residency.h"
 #include "partita/shard/weight_store.h"
@@ -28,7 +29,7 @@ class WeightsOnDemand {
   // Called with the full weights of a unit, a tensor for each parameter, before they are given up, if an operation has
   // written into them.
   using Leaving = std::function<void(int unit, std::span<const at::Tensor> parameters)>;
-  // All must outlive this object. `store` gathers on demand (WeightStore::Options::on_demand).
+  // All must outlive this object; `compute` is the current stream. `store` gathers on demand (WeightStore::Options::on_demand).
   WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Stream& compute);
   // Parameters have no memory from then on.
   ~WeightsOnDemand();
@@ -52,6 +53,7 @@ class WeightsOnDemand {
     bool written = false;
   };
   void use(std::span<const int> units);
+  void release(std::span<const int> used, std::span<const int> written);
   void act(const std::vector<UnitResidency::Action>&);
   void gather(int unit);
   void evict(int unit);
@@ -62,6 +64,7 @@ class WeightsOnDemand {
   at::Device device_;
   Leaving leaving_;
   Stream& compute_;
+  CallerStream caller_;
   UnitResidency residency_;
   std::vector<Memory> units_;  // [unit]
   std::vector<Memory> free_;

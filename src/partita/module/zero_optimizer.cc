@@ -16,6 +16,7 @@
 #include "partita/base/random.h"
 #include "partita/device/device_stream.h"
 #include "partita/module/backward_order.h"
+#include "partita/module/caller_stream.h"
 #include "partita/module/gradient_hooks.h"
 #include "partita/module/gradient_norm.h"
 #include "partita/module/module_parameters.h"
@@ -81,6 +82,7 @@ struct ZeroOptimizer::Implementation {
   Zero zero_;
   at::Device device_;
   std::unique_ptr<Stream> compute_, communication_;
+  CallerStream caller_;
   std::vector<std::unique_ptr<ModuleParameters>> parts_;
   std::vector<size_t> group_of_part_;
   std::vector<UnitPlace> units_;                                // of all parts
@@ -107,7 +109,8 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       zero_(make_zero(valid(options).stage, mesh)),
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
-      communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)) {
+      communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)),
+      caller_(device_, *compute_) {
   if (mesh.context().size() > 1)
     fail("ZeroOptimizer: a mesh with context parallelism, expected data, tensor and pipeline parallelism");
   require_equal_on_ranks(groups_,
@@ -194,9 +197,10 @@ void ZeroOptimizer::Implementation::hook() {
     }
   hooks_ = std::make_unique<GradientHooks>(
       std::move(tensors),
-      GradientHooks::Calls{.arrived = [this](size_t p, const at::Tensor& gradient) { arrived(p, gradient); },
-                           .began = [this] { begin_pass(); },
-                           .ended = [this] { pass_ended(); }});
+      GradientHooks::Calls{
+          .arrived = [this](size_t p, const at::Tensor& gradient) { caller_.run([&] { arrived(p, gradient); }); },
+          .began = [this] { begin_pass(); },
+          .ended = [this] { caller_.run([this] { pass_ended(); }); }});
 }
 
 void ZeroOptimizer::Implementation::begin_pass() {
@@ -371,11 +375,15 @@ ZeroOptimizer::ZeroOptimizer(std::vector<NamedParameter> parameters, const Mesh&
 
 ZeroOptimizer::~ZeroOptimizer() = default;
 
-ZeroStep ZeroOptimizer::step() { return implementation_->step(); }
+ZeroStep ZeroOptimizer::step() {
+  ZeroStep result;
+  implementation_->caller_.run([&] { result = implementation_->step(); });
+  return result;
+}
 
 ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
   closure();
-  return implementation_->step();
+  return step();
 }
 
 void ZeroOptimizer::expect_gradients(const std::vector<at::Tensor>& parameters) {
@@ -387,11 +395,19 @@ void ZeroOptimizer::expect_gradients(const std::vector<at::Tensor>& parameters) 
       expected[static_cast<size_t>(found->second)] = true;
 }
 
-void ZeroOptimizer::zero_grad() { implementation_->drop(); }
+void ZeroOptimizer::zero_grad() {
+  implementation_->caller_.run([this] { implementation_->drop(); });
+}
 
-StateDict ZeroOptimizer::state_dict() { return implementation_->state_dict(); }
+StateDict ZeroOptimizer::state_dict() {
+  StateDict state;
+  implementation_->caller_.run([&] { state = implementation_->state_dict(); });
+  return state;
+}
 
-void ZeroOptimizer::load_state_dict(const StateDict& state) { implementation_->load_state_dict(state); }
+void ZeroOptimizer::load_state_dict(const StateDict& state) {
+  implementation_->caller_.run([&] { implementation_->load_state_dict(state); });
+}
 
 std::vector<NamedParameter> ZeroOptimizer::weights() const {
   std::vector<NamedParameter> all;

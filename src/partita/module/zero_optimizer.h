@@ -19,7 +19,7 @@
 // - All ranks use the parameters in the same order, also in reads between steps.
 // - Code that reads memory itself (data_ptr, kernels of your own) must be an operator that is registered with torch.
 // - torch::save of the module fails: save what weights() or state_dict() returns.
-// - One thread at a time uses the module, on the stream that was current when the optimizer was made.
+// - One thread at a time uses the module.
 // - After the optimizer's end the parameters have no values.
 // Backward passes within passes are not supported with any stage: for activation checkpointing use recompute().
 #pragma once

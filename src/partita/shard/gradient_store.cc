@@ -126,8 +126,12 @@ void GradientStore::reduce(int unit, bool last) {
   state.has_partial_sum = true;
   sum_shared(state, full);
   if (gradients_.reduction == Reduction::in_place) {
-    if (!offload_) return;
+    if (!offload_ && zero_.replica->size() == 1) return;
     source.reduced = compute_.record();
+    if (!offload_) {  // complete: the replicas are summed while backward goes on
+      communication_.wait(source.reduced);
+      source.reduced = zero_.replica->all_reduce(state.slice, Reduce::sum, communication_);
+    }
   } else {
     const at::Tensor into = source.add ? source.receive_buffer.narrow(0, 0, layout.slice_count()) : state.slice;
     communication_.wait(compute_.record());
@@ -178,7 +182,7 @@ void GradientStore::finish() {
     PARTITA_CHECK(unit.has_partial_sum, "a unit was not reduced: close was not called for the last micro-batch");
     unit.has_partial_sum = false;
   }
-  if (zero_.replica->size() > 1 && !offload_) {
+  if (zero_.replica->size() > 1 && !offload_ && gradients_.reduction != Reduction::in_place) {
     communication_.wait(compute_.record());
     std::vector<Event> sums;
     for (UnitGradient& unit : units_)
