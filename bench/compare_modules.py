@@ -11,8 +11,8 @@ the mean of ours; that of a stage is the median over rounds. Both train the same
 losses are compared, too. The peer is bench/peer/module_torch.py: DDP for stage 0, ZeroRedundancyOptimizer for 1, FSDP2
 for 2 and 3. Both run with the same number of threads.
 
-It needs build/bench/module_speed and a Python with torch. Ours is started by mpirun on CPUs and with torchrun's
-variables on GPUs, the peer with torchrun's variables.
+It needs build/bench/module_speed and a Python with torch (scripts/setup.sh --peer). Ours is started by mpirun on CPUs
+and with torchrun's variables on GPUs, the peer with torchrun's variables.
 """
 import argparse
 import json
@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import train_gpu
 
+PEER_PACKAGES = ROOT / ".deps/peer"  # from scripts/setup.sh --peer
 SHAPE = ("layers", "heads", "width", "length", "batch", "vocabulary")
 PEERS = {0: "DDP", 1: "DDP, ZeroRedundancyOptimizer", 2: "FSDP2, weights kept", 3: "FSDP2"}
 LOSSES_DIFFER = {"fp32": 1e-4, "bf16": 2e-2}  # relative, of the first loss; more is another model
@@ -148,7 +149,8 @@ def arguments(words=None):
     p.add_argument("--program", type=pathlib.Path, default=ROOT / "build/bench/module_speed")
     p.add_argument("--library-path", help="LD_LIBRARY_PATH of the program, where its libraries lie elsewhere")
     p.add_argument("--python", default=sys.executable, help="one that has torch")
-    p.add_argument("--python-path", help="PYTHONPATH of the peer, where torch lies elsewhere")
+    p.add_argument("--python-path", default=str(PEER_PACKAGES) if PEER_PACKAGES.exists() else None,
+                   help="PYTHONPATH of the peer; default: .deps/peer, if it exists")
     p.add_argument("--limit", type=float, default=600, metavar="S", help="a run that takes longer is ended")
     p.add_argument("--json", type=pathlib.Path, help="write every figure to this file, after each stage")
     args = p.parse_args(words)

@@ -10,6 +10,9 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <memory>
+#include <type_traits>
+
 #include "partita/device/device_stream.h"
 
 namespace partita::internal {
@@ -19,13 +22,21 @@ class CallerStream {
   // `compute` must outlive this object, and be the stream that is current now.
   CallerStream(c10::Device device, Stream& compute) : device_(device), compute_(compute), own_(current()) {}
 
+  // Returns what work returns: nothing, or what can be made without arguments.
   template <class Work>
-  void run(const Work& work) const {
+  std::invoke_result_t<Work> run(const Work& work) const {
     if (current() == own_) return work();
     const std::unique_ptr<Stream> caller = make_stream(device_, StreamUse::compute);
     compute_.wait(caller->record());
-    compute_.run(work);
-    caller->wait(compute_.record());
+    if constexpr (std::is_void_v<std::invoke_result_t<Work>>) {
+      compute_.run(work);
+      caller->wait(compute_.record());
+    } else {
+      std::invoke_result_t<Work> result;
+      compute_.run([&] { result = work(); });
+      caller->wait(compute_.record());
+      return result;
+    }
   }
 
  private:

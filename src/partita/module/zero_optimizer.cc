@@ -373,12 +373,16 @@ ZeroOptimizer::ZeroOptimizer(std::vector<NamedParameter> parameters, const Mesh&
     : ZeroOptimizer(std::vector<ParameterGroup>{{std::move(parameters), options.optimizer, options.learning_rate}},
                     mesh, options) {}
 
-ZeroOptimizer::~ZeroOptimizer() = default;
+// On a GPU reductions may still be writing into memory that is given back now.
+ZeroOptimizer::~ZeroOptimizer() {
+  if (!implementation_->device_.is_cpu()) try {
+      zero_grad();
+    } catch (...) {  // other ranks have failed, which is reported elsewhere
+    }
+}
 
 ZeroStep ZeroOptimizer::step() {
-  ZeroStep result;
-  implementation_->caller_.run([&] { result = implementation_->step(); });
-  return result;
+  return implementation_->caller_.run([this] { return implementation_->step(); });
 }
 
 ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
@@ -400,9 +404,7 @@ void ZeroOptimizer::zero_grad() {
 }
 
 StateDict ZeroOptimizer::state_dict() {
-  StateDict state;
-  implementation_->caller_.run([&] { state = implementation_->state_dict(); });
-  return state;
+  return implementation_->caller_.run([this] { return implementation_->state_dict(); });
 }
 
 void ZeroOptimizer::load_state_dict(const StateDict& state) {
