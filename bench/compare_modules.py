@@ -11,8 +11,10 @@ the mean of ours; that of a stage is the median over rounds. Both train the same
 losses are compared, too. The peer is bench/peer/module_torch.py: DDP for stage 0, ZeroRedundancyOptimizer for 1, FSDP2
 for 2 and 3. Both run with the same number of threads.
 
-It needs build/bench/module_speed and a Python with torch (scripts/setup.sh --peer). Ours is started by mpirun on CPUs
-and with torchrun's variables on GPUs, the peer with torchrun's variables.
+Ranks of both are started alike, with torchrun's variables: on CPUs both talk over sockets. --launcher mpirun lets ours
+use MPI, for a quiet machine only: Linux divides busy cores by session, and mpirun's ranks share one.
+
+It needs build/bench/module_speed and a Python with torch (scripts/setup.sh --peer).
 """
 import argparse
 import json
@@ -123,7 +125,8 @@ def machine(args):
                                                    "ignore", "-c", "import torch; print(torch.__version__)")}
     if args.device == "cuda":
         names = train_gpu.query("name,power.limit")
-        return about | {"card": f"{names[0]} W" if names else "?", "driver": (train_gpu.query("driver_version") or ["?"])[0]}
+        drivers = train_gpu.query("driver_version")
+        return about | {"card": f"{names[0]} W" if names else "?", "driver": drivers[0] if drivers else "?"}
     models = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     return about | {"cpu": models[0] if models else platform.machine(), "cores": os.cpu_count()}
 
@@ -144,7 +147,7 @@ def arguments(words=None):
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=10, help="timed steps of a run")
     p.add_argument("--warmup", type=int, default=3, help="untimed steps before them")
-    p.add_argument("--launcher", choices=["mpirun", "variables"], help="of ours; default: mpirun on CPUs")
+    p.add_argument("--launcher", choices=["variables", "mpirun"], default="variables", help="of ours")
     p.add_argument("--ours", default="", metavar="OPTIONS", help="more options of module_speed")
     p.add_argument("--program", type=pathlib.Path, default=ROOT / "build/bench/module_speed")
     p.add_argument("--library-path", help="LD_LIBRARY_PATH of the program, where its libraries lie elsewhere")
@@ -160,7 +163,6 @@ def arguments(words=None):
         p.error(f"--shape: width {args.shape[2]} is not divisible by {args.shape[1]} heads")
     if not args.stages or not set(args.stages) <= set(PEERS):
         p.error(f"--stages {','.join(map(str, args.stages))}: expected some of 0, 1, 2, 3")
-    args.launcher = args.launcher or ("mpirun" if args.device == "cpu" else "variables")
     return args
 
 

@@ -86,7 +86,7 @@ class Programs(unittest.TestCase):
 
     def compare(self, *options, **variables):
         command = [sys.executable, str(ROOT / "bench/compare_modules.py"), "--program", str(self.path / "ours"),
-                   "--python", str(self.path / "python"), "--launcher", "variables", "--rounds", "1", *options]
+                   "--python", str(self.path / "python"), "--rounds", "1", *options]
         return subprocess.run(command, env=dict(os.environ, **variables), capture_output=True, text=True)
 
     def test_a_table_and_figures(self):
@@ -119,7 +119,9 @@ class ModuleSpeed(unittest.TestCase):
         args = compare_modules.arguments(["--shape", "2,2,16,8,2,32", "--steps", "3", "--warmup", "1", "--program", program,
                                           "--ours", "--unit-elements 1000"])
         runs = [compare_modules.ours(args, stage) for stage in range(4)]
-        self.assertEqual([run.get("error") for run in runs], [None] * 4)
+        args.launcher = "mpirun"
+        runs.append(compare_modules.ours(args, 3))
+        self.assertEqual([run.get("error") for run in runs], [None] * 5)
         self.assertEqual({run["loss_last"] for run in runs}, {runs[0]["loss_last"]})  # two summands: bit for bit
         self.assertNotEqual(runs[0]["loss_first"], runs[0]["loss_last"])
         self.assertTrue(all(run["tokens_per_s"] > 0 and run["steps"] == 3 for run in runs))
