@@ -4,6 +4,7 @@
 //
 // The same model on the same tokens as bench/peer/module_torch.py: parameters are drawn in the same order from the same
 // seed, so that the losses of both agree. bench/compare_modules.py runs both in turn.
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
@@ -165,6 +166,7 @@ nlohmann::json measure(const Arguments& a, const Mesh& mesh, World& world) {
     losses.push_back(loss.detach());
   };
   for (int i = 0; i < a.warmup; ++i) step();
+  if (!device.is_cpu()) at::accelerator::resetPeakStats(device.index());  // of the steps, not of making the model
   const std::clock_t begun = std::clock();
   std::vector<Mark> marks{Mark(device)};
   for (int i = 0; i < a.steps; ++i) {

@@ -169,6 +169,8 @@ def main():
     _, before = timed(step, 0, a.warmup, cuda)
     gc.collect()
     gc.freeze()
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
     begun = time.process_time()
     milliseconds, losses = timed(step, a.warmup, a.steps, cuda)
     host = 1000 * (time.process_time() - begun) / a.steps
