@@ -134,7 +134,7 @@ class Arguments {
     const Words rest = words_.subspan(at_);
     if (rest.empty()) return std::move(out_);  // the command itself reports what is missing
     if (rest[0] == command_.get_name()) wrong("it cannot start itself: name the command that each rank runs");
-    (void)cli::arrange(program_, {rest.begin(), rest.end()});
+    if (!names_program(rest[0])) (void)cli::arrange(program_, {rest.begin(), rest.end()});
     out_.insert(out_.end(), rest.begin(), rest.end());
     return std::move(out_);
   }

@@ -20,6 +20,10 @@ namespace partita::cli {
 // words from the first positional argument on form the other command line, which is checked too. Error (wrong usage):
 // no command (lists them), an unknown command or option, a missing or superfluous value, a repeated option, a missing
 // or superfluous positional argument.
+// A program of the user's in place of a command, as launch takes it, is not checked.
 [[nodiscard]] std::vector<std::string> arrange(const CLI::App& program, const std::vector<std::string>& words);
+
+// Whether a word is a program of the user's, by its path, rather than a command.
+[[nodiscard]] inline bool names_program(const std::string& word) { return word.find('/') != std::string::npos; }
 
 }  // namespace partita::cli

@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
+#include "cli/other_program.h"
 #include "partita/base/error.h"
 #include "partita/comm/launcher.h"
 
@@ -22,8 +24,12 @@ namespace {
 // Commands that support several ranks; with any other, each rank would do the same work and write the same files.
 constexpr std::array<std::string_view, 3> kOfRanks = {"train", "eval", "bench"};
 
-// Error (wrong usage): a single-process command, or help, which every rank would print.
-void check_is_of_ranks(const std::vector<std::string>& of_rank) {
+// Error (wrong usage): a single-process command, or help, which every rank would print; a program that is not there.
+void check_is_of_ranks(const std::vector<std::string>& of_rank, const LaunchOptions& options) {
+  if (names_program(of_rank[0])) {
+    if (options.host_file.empty()) require_program(of_rank[0]);  // else it is on the hosts
+    return;
+  }
   const bool known = std::ranges::find(kOfRanks, of_rank[0]) != kOfRanks.end();
   const bool help = std::ranges::any_of(of_rank, [](const std::string& w) { return w == "-h" || w == "--help"; });
   if (known && !help) return;
@@ -46,21 +52,25 @@ void add_launch_command(CLI::App& app) {
              "Pin each rank to a core, socket or NUMA node");
   command->prefix_command();  // COMMAND and its arguments
   command->footer(
-      "COMMAND is train, eval or bench with its arguments, which every rank runs. Each rank uses the\n"
-      "cores of its machine divided by the ranks there, unless PARTITA_NUM_THREADS or OMP_NUM_THREADS\n"
-      "is set. On Ctrl-C the ranks save and exit; a second Ctrl-C stops them at once.\n\n"
-      "Example: partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3");
+      "COMMAND is train, eval or bench with its arguments, which every rank runs, or a program of your\n"
+      "own by its path. Each rank uses the cores of its machine divided by the ranks there, unless\n"
+      "PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second\n"
+      "Ctrl-C stops them at once.\n\n"
+      "Examples:\n"
+      "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"
+      "  partita launch -n 2 -- ./my_program arguments");
   command->callback([command, ranks, options] {
     const std::vector<std::string> of_rank = command->remaining();
     if (of_rank.empty())
       throw UsageError(
           "launch: no command to run: write it after --, for example: partita launch -n 2 -- train CONFIG");
-    check_is_of_ranks(of_rank);
+    check_is_of_ranks(of_rank, *options);
     // Training is worth more than its output.
     const auto prints = [](const std::string& word) {
       return word == "--print-config" || word.starts_with("--print-config=");
     };
-    options->output_is_needed = of_rank[0] != "train" || std::ranges::any_of(of_rank, prints);
+    const bool trains = of_rank[0] == "train" || names_program(of_rank[0]);
+    options->output_is_needed = !trains || std::ranges::any_of(of_rank, prints);
     if (const int code = launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });
 }

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/help.h"
+#include "cli/other_program.h"
 #include "cli/output.h"
 #include "cli/process_setup.h"
 #include "partita/base/error.h"
@@ -58,7 +59,9 @@ int report(const std::string& message, int code) {
 
 // Parses and runs the command line; help and version count as output like any other.
 void run(CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> words = arrange(app, own_arguments(argc, argv));
+  const std::vector<std::string> given = own_arguments(argc, argv);
+  if (is_launched() && !given.empty() && names_program(given[0])) become(given);
+  std::vector<std::string> words = arrange(app, given);
   std::ranges::reverse(words);  // CLI11 expects reverse order
   try {
     app.parse(std::move(words));

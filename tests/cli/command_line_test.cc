@@ -232,6 +232,12 @@ TEST(CommandLine, LaunchHandsOnTheRest) {
     EXPECT_EQ(program->tokens, 2);
     EXPECT_EQ(program->other, command);
   }
+  for (const Words& other : {Words{"./mine", "--tokns", "-x", ":", ""}, Words{"/bin/true"}}) {
+    Words words = {"launch", "-n", "2", "--"};
+    words.insert(words.end(), other.begin(), other.end());
+    EXPECT_EQ(read(words)->other, other) << "a program of the user's";
+  }
+  EXPECT_THAT(refused({"./mine"}), HasSubstr("unknown command './mine'"));
   EXPECT_EQ(refused({"launch", "-n", "2", "--", "trian"}), "unknown command 'trian': did you mean 'train'?");
   EXPECT_EQ(refused({"launch", "-n", "2", "generate", "x", "--tokns", "5"}),
             "generate: unknown option '--tokns': did you mean '--tokens'?");

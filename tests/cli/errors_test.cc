@@ -57,6 +57,9 @@ TEST(Usage, LaunchIsForCommandsOfSeveralRanks) {
         2);
   }
   expect_error(partita({"launch", "-n", "2", "--", "train", "--help"}), HasSubstr("run 'partita train --help'"), 2);
+  expect_error(partita({"launch", "-n", "2", "--", "./nowhere"}),
+               HasSubstr("launch: ./nowhere cannot be run: No such file or directory"), 2);
+  expect_error(partita({"launch", "-n", "2", "--", folder.path().string()}), HasSubstr("is a folder"), 2);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
