@@ -40,7 +40,7 @@ class TensorBoardHook : public Hook {
 
   void before_run(TrainerView& view) override {
     // Indented by four spaces, Markdown shows the text verbatim.
-    const std::string text = to_toml(view.config);
+    const std::string& text = view.info.settings;
     std::string markdown;
     for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
       end = text.find('\n', begin);
@@ -56,7 +56,7 @@ class TensorBoardHook : public Hook {
     writer_.scalar("loss/train", s.loss, s.step);
     writer_.scalar("train/grad_norm", s.grad_norm, s.step);
     writer_.scalar("train/learning_rate", s.learning_rate, s.step);
-    writer_.scalar("train/tokens_per_second", s.tokens_per_second(), s.step);
+    if (s.tokens > 0) writer_.scalar("train/tokens_per_second", s.tokens_per_second(), s.step);
     writer_.scalar("train/seconds", s.seconds, s.step);
     writer_.scalar("train/consumed_samples", static_cast<double>(s.consumed_samples), s.step);
     if (flushed_.seconds() > kFlushSeconds) flush();
@@ -65,7 +65,7 @@ class TensorBoardHook : public Hook {
   void after_eval(TrainerView& view) override {
     const EvalMetrics& e = view.eval;
     writer_.scalar("loss/validation", e.loss, e.step);
-    writer_.scalar("validation/perplexity", e.perplexity(), e.step);
+    if (e.tokens > 0) writer_.scalar("validation/perplexity", e.perplexity(), e.step);
     flush();
   }
 

@@ -9,6 +9,7 @@
 //    6.000000E-05 | global batch size:    32 | lm loss: 8.123456E+00 | loss scale: 1.0 | grad norm: 1.234 |
 //    number of skipped iterations:   0 | number of nan iterations:   0 |
 //
+// Without tokens, as of a user's module, there are samples per second in place of tokens and FLOP/s, and no "lm".
 // Fields are separated by " | ", names from values by ": ". NaN losses, which Megatron-LM omits, are shown.
 #pragma once
 #include <ctime>

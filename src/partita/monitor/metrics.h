@@ -15,20 +15,21 @@ struct RunInfo {
   int64_t resumed_step = 0;           // the run resumes after this step; 0: starts fresh
   int64_t resumed_samples = 0;        // consumed up to that step
   int64_t global_batch = 0;           // samples per step
-  int64_t tokens_per_step = 0;        // global_batch x sequence length
+  int64_t tokens_per_step = 0;        // global_batch x sequence length; 0: a model of something else
   int64_t parameters = 0;             // of the whole model
   int64_t trained_parameters = 0;     // not frozen; includes adapters
   double flops_per_token = 0;         // forward and backward, see models/config.h
   double peak_flops = 0;              // FLOP/s of one device in the run's precision; 0: unknown
   bool on_cpu = false;                // peak_flops is then measured with a rank's threads
   std::filesystem::path directory{};  // run directory
+  std::string settings{};             // as text, for people
 };
 
 // One optimizer step.
 struct StepMetrics {
   int64_t step = 0;              // counted from 1
   int64_t consumed_samples = 0;  // including this step's
-  double loss = 0;               // mean over the valid tokens of the global batch
+  double loss = 0;               // mean over the valid tokens of the global batch; of a user's module: over its losses
   double grad_norm = 0;          // global, before clipping
   double learning_rate = 0;      // used by this step
   double seconds = 0;            // wall time of this step
@@ -44,8 +45,8 @@ struct StepMetrics {
 // One validation.
 struct EvalMetrics {
   int64_t step = 0, consumed_samples = 0;
-  double loss = 0;  // mean over the valid tokens
-  int64_t tokens = 0;
+  double loss = 0;     // mean over the valid tokens
+  int64_t tokens = 0;  // 0: a model of something else
   double seconds = 0;
 
   // exp of the loss, capped at exp(20) as Megatron-LM does.

@@ -12,6 +12,11 @@ namespace {
 
 int64_t percent(const Progress& p) { return p.steps > 0 ? std::clamp<int64_t>(100 * p.step / p.steps, 0, 100) : 0; }
 
+// Empty: of no tokens.
+std::string rate_text(const Progress& p) {
+  return p.tokens_per_second > 0 ? human_count(p.tokens_per_second) + " tok/s" : "";
+}
+
 }  // namespace
 
 double Progress::seconds_left() const {
@@ -22,10 +27,10 @@ double Progress::seconds_left() const {
 
 std::string progress_bar(const Progress& p, int width) {
   const std::string head = fmt::format("{:3d}%", percent(p)), place = fmt::format("{}/{}", p.step, p.steps),
-                    loss = fmt::format("loss {:.3f}", plain_nan(p.loss)),
-                    rate = human_count(p.tokens_per_second) + " tok/s", eta = "ETA " + human_duration(p.seconds_left());
+                    loss = fmt::format("loss {:.3f}", plain_nan(p.loss)), rate = rate_text(p),
+                    eta = "ETA " + human_duration(p.seconds_left());
   // From all figures down to the fewest, for narrow terminals.
-  for (const std::string& tail : {fmt::format("{}  {}  {}  {}", place, loss, rate, eta),
+  for (const std::string& tail : {fmt::format("{}  {}{}  {}", place, loss, rate.empty() ? "" : "  " + rate, eta),
                                   fmt::format("{}  {}  {}", place, loss, eta), fmt::format("{}  {}", loss, eta), eta}) {
     constexpr int kAround = 4, kLeast = 10, kMost = 40;  // " [] "
     const int free = width - static_cast<int>(head.size() + tail.size());
@@ -40,8 +45,9 @@ std::string progress_bar(const Progress& p, int width) {
 }
 
 std::string progress_text(const Progress& p) {
-  return fmt::format("step {} of {} ({}%), loss {:.3f}, {} tok/s, ETA {}", p.step, p.steps, percent(p),
-                     plain_nan(p.loss), human_count(p.tokens_per_second), human_duration(p.seconds_left()));
+  const std::string rate = rate_text(p);
+  return fmt::format("step {} of {} ({}%), loss {:.3f},{}{} ETA {}", p.step, p.steps, percent(p), plain_nan(p.loss),
+                     rate.empty() ? "" : " " + rate, rate.empty() ? "" : ",", human_duration(p.seconds_left()));
 }
 
 std::string human_count(double value) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "partita/base/duration.h"
 #include "partita/base/foreign_format.h"
@@ -15,8 +16,9 @@ namespace {
 
 std::string figures(const RunEnd& e) {
   const int64_t steps = e.step - e.first_step;
-  std::string text = fmt::format("{} step{}, {} tokens in {}", steps, steps == 1 ? "" : "s",
-                                 human_count(static_cast<double>(e.tokens)), human_duration(e.seconds));
+  std::string text = fmt::format("{} step{}", steps, steps == 1 ? "" : "s");
+  if (e.tokens > 0) text += fmt::format(", {} tokens", human_count(static_cast<double>(e.tokens)));
+  text += " in " + human_duration(e.seconds);
   if (std::isfinite(e.loss)) text += fmt::format(", training loss {:.3f}", e.loss);
   if (std::isfinite(e.validation_loss)) text += fmt::format(", validation loss {:.3f}", e.validation_loss);
   return text;
@@ -32,9 +34,10 @@ RunEnd run_end(const TrainerView& view, double seconds) {
           .tokens = done * view.info.tokens_per_step,
           .seconds = seconds,
           .loss = done > 0 ? view.step.loss : std::numeric_limits<double>::quiet_NaN(),
-          .validation_loss = view.eval.tokens > 0 ? view.eval.loss : std::numeric_limits<double>::quiet_NaN(),
+          .validation_loss = view.eval.step > 0 ? view.eval.loss : std::numeric_limits<double>::quiet_NaN(),
           .checkpoint = view.checkpoint,
           .run = view.info.directory,
+          .of_text = view.info.tokens_per_step > 0,
           .interrupted = view.stopping,
           .reason = view.stop_reason};
 }
@@ -50,8 +53,9 @@ std::vector<std::string> closing_lines(const RunEnd& e) {
   std::vector<std::string> lines = {fmt::format("Finished step {} of {}: {}", e.step, e.total, figures(e))};
   if (!e.checkpoint.empty()) lines.push_back(fmt::format("Checkpoint: {}", printable_line(e.checkpoint.string())));
   const std::string run = shell_word(e.run.string());
-  lines.push_back(fmt::format("Next: partita plot {}; partita generate {} --prompt TEXT; partita eval {} --data FILE",
-                              run, run, run));
+  std::string next = "Next: partita plot " + run;
+  if (e.of_text) next += fmt::format("; partita generate {} --prompt TEXT; partita eval {} --data FILE", run, run);
+  lines.push_back(std::move(next));
   return lines;
 }
 

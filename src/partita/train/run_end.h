@@ -17,11 +17,12 @@ namespace partita::internal {
 
 struct RunEnd {
   int64_t first_step = 0, step = 0, total = 0;  // this process resumed after first_step
-  int64_t tokens = 0;                           // processed by this process
+  int64_t tokens = 0;                           // processed by this process; 0: a model of something else
   double seconds = 0;
   double loss = 0, validation_loss = 0;  // latest of each; NaN: none
   std::filesystem::path checkpoint;      // the last saved; empty: none
   std::filesystem::path run;
+  bool of_text = true;  // a model that generates text, not a user's module
   bool interrupted = false;
   std::string reason{};  // of an interrupt that was not a signal
 };

@@ -31,6 +31,12 @@ void copy_generation(const Config& config) {
 
 }  // namespace
 
+void write_versions(const std::filesystem::path& folder) {
+  const nlohmann::json versions = {
+      {"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
+  write_file(folder / "versions.json", versions.dump(2) + "\n");
+}
+
 void write_run_files(const Config& config, int64_t resumed_step) {
   const std::filesystem::path& folder = config.run.directory;
   // The saved configuration is for continuing this run: it must not fork or rewind again.
@@ -49,9 +55,7 @@ void write_run_files(const Config& config, int64_t resumed_step) {
     if (before != text && !std::filesystem::exists(kept)) write_file(kept, before);
   }
   write_file(path, text);
-  const nlohmann::json versions = {
-      {"partita", PARTITA_VERSION}, {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()}};
-  write_file(folder / "versions.json", versions.dump(2) + "\n");
+  write_versions(folder);
   copy_tokenizer(config.data.tokenizer, folder);
   copy_generation(config);
 }

@@ -12,5 +12,7 @@ namespace partita::internal {
 
 // Writes them into the run's folder, which must exist. The run resumes after `resumed_step`; 0: it starts fresh.
 void write_run_files(const Config&, int64_t resumed_step);
+// versions.json alone.
+void write_versions(const std::filesystem::path& folder);
 
 }  // namespace partita::internal

@@ -45,7 +45,8 @@ RunInfo run_info(const Config& config, const Engine& engine, const Communicator&
           .peak_flops = device.is_cuda() ? peak_flops(device_use(device).name, config.precision.compute)
                                          : matmul_rate(config.precision.compute),
           .on_cpu = device.is_cpu(),
-          .directory = config.run.directory};
+          .directory = config.run.directory,
+          .settings = to_toml(config)};
 }
 
 void announce_run(const Config& config, const RunInfo& info, const Engine& engine, int64_t examples,

@@ -1,17 +1,14 @@
 #include "partita/train/trainer.h"
 
-#include <ATen/ops/zeros.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
-#include "partita/base/number.h"
 #include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
@@ -36,9 +33,9 @@
 #include "partita/train/measured_timeline.h"
 #include "partita/train/memory_forecast.h"
 #include "partita/train/run_device.h"
-#include "partita/train/run_end.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_folder.h"
+#include "partita/train/run_loop.h"
 #include "partita/train/run_start.h"
 #include "partita/train/start_point.h"
 #include "partita/train/start_times.h"
@@ -47,9 +44,6 @@
 namespace partita {
 using namespace internal;
 namespace {
-
-// After this many consecutive skipped steps the run has diverged, and further steps change nothing.
-constexpr int64_t kMostSkippedInARow = 10;
 
 class TrainingRun {
  public:
@@ -81,31 +75,25 @@ class TrainingRun {
     while (!prepare()) {
     }
     Timer starting;
-    if (step_ >= config_.train.steps) {
-      log::info("The run is complete (step {} of {}). Raise train.steps, or choose another run.directory", step_,
+    if (counts_.step >= config_.train.steps) {
+      log::info("The run is complete (step {} of {}). Raise train.steps, or choose another run.directory", counts_.step,
                 config_.train.steps);
-      return {.step = step_};
+      return {.step = counts_.step};
     }
     start();
     start_times_.add("run folder and hooks", starting.lap());
-    bool interrupted = view_->stopping = everyone_stops();
-    const Timer timer;
     bool first = true;
-    while (step_ < config_.train.steps && !interrupted) {
-      notice_interrupts();
-      train_step();
-      if (std::exchange(first, false)) {
-        start_times_.add("first step", starting.lap());
-        log::debug("{}", start_times_.text());
-      }
-      if (config_.eval.every > 0 && (step_ % config_.eval.every == 0 || step_ == config_.train.steps)) validate_now();
-      const bool last = step_ == config_.train.steps;
-      interrupted = !last && everyone_stops();
-      view_->stopping = interrupted;
-      const bool due = config_.checkpoint.every > 0 && step_ % config_.checkpoint.every == 0;
-      if (due || last || (interrupted && config_.checkpoint.on_interrupt)) save();
-    }
-    hooks_.after_run(*view_);
+    loop_->run({.step =
+                    [&](const RunCounts& counts) {
+                      StepOutcome outcome = train_step(counts);
+                      if (std::exchange(first, false)) {
+                        start_times_.add("first step", starting.lap());
+                        log::debug("{}", start_times_.text());
+                      }
+                      return outcome;
+                    },
+                .evaluate = [this](const RunCounts&) { return evaluate(); },
+                .save = [this](const RunCounts& counts) { return save(counts); }});
     if (!profiler_->done())
       log::warn(
           "no profile was written: it is made of {} steps after the first five and after tuning, and the run had fewer",
@@ -113,8 +101,8 @@ class TrainingRun {
     if (const DeviceUse use = device_use(device_); device_.is_cuda())
       log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
                 human_bytes(use.reserved));
-    for (const std::string& line : closing_lines(run_end(*view_, timer.seconds()))) log::info("{}", line);
-    return {.step = step_, .interrupted = interrupted};
+    loop_->close();
+    return loop_->outcome();
   }
 
  private:
@@ -129,10 +117,12 @@ class TrainingRun {
         agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
     if (!from.empty()) read_position(from);
     Timer timer;
-    data_ = std::make_unique<TrainingData>(
-        config_, mesh_.data().rank(), mesh_.data().size(),
-        RunPosition{.step = step_, .consumed_samples = consumed_samples_, .planned_samples = saved_.planned_samples},
-        peers_.rank(), peers_.size(), context_split(config_, mesh_.position().context));
+    data_ =
+        std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
+                                       RunPosition{.step = counts_.step,
+                                                   .consumed_samples = counts_.consumed_samples,
+                                                   .planned_samples = saved_.planned_samples},
+                                       peers_.rank(), peers_.size(), context_split(config_, mesh_.position().context));
     start_times_.add("data", timer.lap());
     if (!engine_) engine_ = build_training_engine(config_, mesh_);
     start_times_.add("memory", timer.lap());
@@ -188,10 +178,10 @@ class TrainingRun {
     check_same_model(saved_, config_.model, config_.lora, folder);
     if (config_.precision.compute == DType::fp16 && saved_.loss_scale > 0)
       loss_scale_ = {.scale = static_cast<float>(saved_.loss_scale), .clean_steps = saved_.clean_steps};
-    step_ = saved_.step;
-    consumed_samples_ = saved_.consumed_samples;
-    skipped_steps_ = saved_.skipped_steps;
-    nan_steps_ = saved_.nan_steps;
+    counts_ = {.step = saved_.step,
+               .consumed_samples = saved_.consumed_samples,
+               .skipped_steps = saved_.skipped_steps,
+               .nan_steps = saved_.nan_steps};
     stored_as_ = saved_.stored_as;
   }
 
@@ -205,23 +195,20 @@ class TrainingRun {
 
   void start() {
     config_.source.reset();  // closes its files
-    info_ = run_info(config_, *engine_, mesh_.world(), device_, step_, consumed_samples_);
+    info_ = run_info(config_, *engine_, mesh_.world(), device_, counts_.step, counts_.consumed_samples);
     (void)agree(peers_, [&] {  // if it cannot be written, all ranks stop
-      if (info_.rank == 0) write_run_files(config_, step_);
+      if (info_.rank == 0) write_run_files(config_, counts_.step);
       return std::string();
     });
-    hooks_ = builtin_hooks(config_, info_);
-    hooks_.add_all(std::move(extra_));
-    view_ = std::make_unique<TrainerView>(TrainerView{.config = config_, .info = info_});
-    view_->step.step = step_;
-    view_->step.consumed_samples = consumed_samples_;
+    Hooks hooks = builtin_hooks(config_, info_);
+    hooks.add_all(std::move(extra_));
     announce_run(config_, info_, *engine_, data_->examples(), workspace_);
     tuner_ = std::make_unique<MatmulTuner>(
         mesh_.world(), MatmulLibrary{.name = matmul_library(device_)},
         MatmulTuner::Options{.kept = config_.run.directory / "matmul_tuning.json",
                              .shared = config_.kernels.tuning_file,
                              .tune = tunes_matmul(config_.kernels.tune_matmul, device_.is_cuda(), is_deterministic(),
-                                                  config_.train.steps - step_),
+                                                  config_.train.steps - counts_.step),
                              .record_steps = [this](bool on) { engine_->record_steps(on); }});
     profiler_ = std::make_unique<Profiler>(Profiler::Options{.device = device_,
                                                              .trace = config_.run.directory / "profile.json",
@@ -229,54 +216,37 @@ class TrainingRun {
                                                              .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
                                                              .work = step_work(config_, info_.ranks, engine_->plan())});
     timeline_ = std::make_unique<MeasuredTimeline>(config_, mesh_, *engine_);
-    hooks_.before_run(*view_);
+    loop_ = std::make_unique<RunLoop>(config_, info_, std::move(hooks), mesh_.world(), folder_.get(), counts_);
   }
 
-  void train_step() {
-    const Timer timer;
+  StepOutcome train_step(const RunCounts& counts) {
     // A skipped step does not advance the schedule.
-    const int64_t update = step_ - skipped_steps_;
-    const double rate =
-        learning_rate(config_, update + 1, consumed_samples_ + (1 - skipped_steps_) * config_.train.global_batch);
+    const int64_t update = counts.step - counts.skipped_steps;
+    const double rate = learning_rate(
+        config_, update + 1, counts.consumed_samples + (1 - counts.skipped_steps) * config_.train.global_batch);
     const bool tuning = tuner_->running();  // tuning steps are not representative
     tuner_->before_step();
     if (!tuning) profiler_->before_step(), timeline_->before_step();
     const StepResult r =
-        engine_->step(data_->training(consumed_samples_), {.step = step_,
-                                                           .update = update,
-                                                           .learning_rate = rate,
-                                                           .clip = static_cast<float>(config_.optimizer.clip),
-                                                           .loss_scale = scales_loss() ? loss_scale_.scale : 1});
+        engine_->step(data_->training(counts.consumed_samples), {.step = counts.step,
+                                                                 .update = update,
+                                                                 .learning_rate = rate,
+                                                                 .clip = static_cast<float>(config_.optimizer.clip),
+                                                                 .loss_scale = scales_loss() ? loss_scale_.scale : 1});
     if (!tuning) profiler_->after_step(), timeline_->after_step();
     tuner_->after_step();
-    if (folder_) folder_->lock().require();
-    ++step_;
-    consumed_samples_ += config_.train.global_batch;
-    if (!std::isfinite(r.loss)) ++nan_steps_;
-    skipped_in_a_row_ = r.skipped ? skipped_in_a_row_ + 1 : 0;
-    if (r.skipped) {
-      ++skipped_steps_;
-      warn("step {}: the gradient norm is {}{}, nothing was updated", step_, plain_nan(r.grad_norm),
-           scales_loss() ? fmt::format(" at loss scale {}", loss_scale_.scale) : std::string());
+    StepOutcome outcome{.loss = r.loss,
+                        .grad_norm = r.grad_norm,
+                        .learning_rate = rate,
+                        .skipped = r.skipped,
+                        .may_diverge = !scales_loss()};  // loss scaling has its own end condition
+    if (scales_loss()) {
+      outcome.skipped_at = fmt::format(" at loss scale {}", loss_scale_.scale);
+      loss_scale_ = next_loss_scale(loss_scale_, r.skipped, loss_scale_options());
+      outcome.loss_scale = loss_scale_.scale;
     }
-    if (scales_loss()) loss_scale_ = next_loss_scale(loss_scale_, r.skipped, loss_scale_options());
-    view_->step = {.step = step_,
-                   .consumed_samples = consumed_samples_,
-                   .loss = r.loss,
-                   .grad_norm = r.grad_norm,
-                   .learning_rate = rate,
-                   .seconds = timer.seconds(),
-                   .tokens = info_.tokens_per_step,
-                   .loss_scale = scales_loss() ? loss_scale_.scale : 1,
-                   .skipped_steps = skipped_steps_,
-                   .nan_steps = nan_steps_,
-                   .memory_peak = device_use(device_).allocated};
-    hooks_.after_step(*view_);
-    if (skipped_in_a_row_ >= kMostSkippedInARow && !scales_loss())  // loss scaling has its own end condition
-      fail(
-          "the gradient was not finite in {} steps in a row, up to step {}: lower optimizer.learning_rate, or look at "
-          "the data around sample {}",
-          skipped_in_a_row_, step_, consumed_samples_);
+    outcome.memory_peak = device_use(device_).allocated;
+    return outcome;
   }
 
   [[nodiscard]] bool scales_loss() const { return config_.precision.compute == DType::fp16; }
@@ -286,8 +256,7 @@ class TrainingRun {
             .lowest = static_cast<float>(config_.loss_scale.lowest)};
   }
 
-  void validate_now() {
-    const Timer timer;
+  EvalMetrics evaluate() {
     EvalResult sum;
     for (int64_t i = 0; i < config_.eval.batches; ++i)
       for (const Batch& batch : data_->validation(i)) {
@@ -295,22 +264,16 @@ class TrainingRun {
         sum.loss_sum += r.loss_sum;
         sum.tokens += r.tokens;
       }
-    view_->eval = {.step = step_,
-                   .consumed_samples = consumed_samples_,
-                   .loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)),
-                   .tokens = sum.tokens,
-                   .seconds = timer.seconds()};
-    hooks_.after_eval(*view_);
+    return {.loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)), .tokens = sum.tokens};
   }
 
-  void save() {
-    if (folder_) folder_->lock().require();
+  std::filesystem::path save(const RunCounts& counts) {
     CheckpointContents state = saved_contents(*engine_, own_part());
-    state.scalars = to_json(RunState{.step = step_,
-                                     .consumed_samples = consumed_samples_,
+    state.scalars = to_json(RunState{.step = counts.step,
+                                     .consumed_samples = counts.consumed_samples,
                                      .planned_samples = data_->planned_samples(),
-                                     .skipped_steps = skipped_steps_,
-                                     .nan_steps = nan_steps_,
+                                     .skipped_steps = counts.skipped_steps,
+                                     .nan_steps = counts.nan_steps,
                                      .loss_scale = scales_loss() ? loss_scale_.scale : 0,
                                      .clean_steps = loss_scale_.clean_steps,
                                      .amax_history = engine_->amax_history(),
@@ -319,27 +282,8 @@ class TrainingRun {
                                      .base = base_,
                                      .stored_as = stored_as_,
                                      .identity = identity()});
-    view_->checkpoint = save_checkpoint(
-        checkpoints_folder(config_.run.directory), step_, state, peers_,
-        {.keep_last = static_cast<int>(config_.checkpoint.keep_last), .keep_every = config_.checkpoint.keep_every});
-    hooks_.after_save(*view_);
-  }
-
-  // Sets the message shown when a signal arrives during a step.
-  void notice_interrupts() const {
-    if (peers_.rank() != 0) return;
-    const char* clear = log::terminal_width() > 0 ? "\r\x1b[K" : "";  // the progress bar's line
-    set_interrupt_notice(clear + interrupt_notice(view_->step.seconds, config_.checkpoint.on_interrupt) + "\n");
-  }
-
-  // Signals may reach only one rank, or ranks at different steps; all must stop after the same step.
-  bool everyone_stops() {
-    if (folder_ && interrupt_requested()) folder_->lock().say_stopping();
-    at::Tensor stop = at::zeros({1}, at::kInt);
-    *stop.data_ptr<int32_t>() = interrupt_requested() || !view_->stop_reason.empty() ? 1 : 0;
-    CpuStream stream;
-    mesh_.world().all_reduce(stop, Reduce::max, stream).wait();
-    return *stop.data_ptr<int32_t>() != 0;
+    return save_checkpoint(checkpoints_folder(config_.run.directory), counts.step, state, peers_,
+                           retention_of(config_.checkpoint));
   }
 
   // Properties that must match for a resumed run to reproduce an uninterrupted one.
@@ -349,12 +293,6 @@ class TrainingRun {
     all["train.sequence_length"] = std::to_string(config_.train.sequence_length);
     if (config_.lora.rank > 0 && !base_.empty()) all["the base model of the adapters"] = base_.string();
     return all;
-  }
-
-  // Warnings about what all ranks see are logged once.
-  template <class... Args>
-  void warn(fmt::format_string<Args...> format, Args&&... args) const {
-    if (peers_.rank() == 0) log::warn(format, std::forward<Args>(args)...);
   }
 
   Config config_;
@@ -372,14 +310,13 @@ class TrainingRun {
   std::unique_ptr<Profiler> profiler_;
   std::unique_ptr<MeasuredTimeline> timeline_;
   RunInfo info_;
-  Hooks hooks_;
-  std::unique_ptr<TrainerView> view_;
   RunState saved_;              // as read from the checkpoint
   StoredTypes stored_as_;       // element types of the imported weights, for an export
   std::filesystem::path base_;  // base model of the adapters; empty: initial weights
   StartTimes start_times_;
   int64_t workspace_ = 0;  // bytes
-  int64_t step_ = 0, consumed_samples_ = 0, skipped_steps_ = 0, nan_steps_ = 0, skipped_in_a_row_ = 0;
+  RunCounts counts_;       // where the run starts
+  std::unique_ptr<RunLoop> loop_;
 };
 
 }  // namespace
