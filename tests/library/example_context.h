@@ -11,6 +11,7 @@ extern const Mesh& mesh;
 extern Communicator& dp;
 extern Stream& stream;
 extern Engine& engine;
+extern ZeroOptimizer& optimizer;
 extern const Zero zero;
 extern const EngineOptions options;
 extern const Block& block;
@@ -47,6 +48,7 @@ struct Item {
 };
 extern struct Module {  // as a torch::nn::Module, without its headers
   [[nodiscard]] std::vector<Item> named_parameters() const;
+  [[nodiscard]] std::vector<Item> named_buffers() const;
   [[nodiscard]] at::Tensor loss(int64_t step);
 } module;
 

@@ -10,6 +10,7 @@
 
 #include "partita/checkpoint/tiling.h"
 #include "partita/models/model.h"
+#include "partita/train/checkpoint_pieces.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal {

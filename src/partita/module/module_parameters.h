@@ -49,6 +49,7 @@ class ModuleParameters {
   [[nodiscard]] const SlotPlan& gradient_slots() const { return gradient_slots_; }
   [[nodiscard]] GradientStore& gradients() { return store_->gradients(); }
   [[nodiscard]] ShardedParameters& store() { return *store_; }
+  [[nodiscard]] DType states() const { return states_; }
   [[nodiscard]] ParameterMemory memory() const;
   // With ZeRO-3: see WeightsOnDemand. 0: without.
   [[nodiscard]] uint64_t order() const { return on_demand_ ? on_demand_->order() : 0; }
@@ -71,6 +72,8 @@ class ModuleParameters {
   // The state as whole tensors (module_state.h). take_state is followed by settle.
   void gather_state(const StateRanks&, StateDict&);
   void take_state(const StateDict&);
+  // After values of the store's boxes were written; followed by settle.
+  void publish() { store_->publish(); }
   // Waits for the updated weights of all ranks; with ZeRO-3 these are gathered when they are used.
   void settle();
 

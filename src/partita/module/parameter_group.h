@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/nn/parameter.h"
@@ -22,6 +23,29 @@ template <class Module>
 [[nodiscard]] std::vector<NamedParameter> named(const Module& module) {
   std::vector<NamedParameter> all;
   for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
+  return all;
+}
+
+// Buffers of a torch::nn::Module, such as the running statistics of batch norm.
+template <class Module>
+[[nodiscard]] std::vector<NamedParameter> buffers(const Module& module) {
+  std::vector<NamedParameter> all;
+  for (const auto& item : module.named_buffers())
+    if (item.value().defined()) all.push_back({item.key(), item.value()});
+  return all;
+}
+
+// Tensors of a module that are not trained, and whole on every rank.
+struct Untrained {
+  std::vector<NamedParameter> buffers;   // may change in a step
+  std::vector<NamedParameter> frozen{};  // parameters that never change
+};
+
+template <class Module>
+[[nodiscard]] Untrained untrained(const Module& module) {
+  Untrained all{.buffers = buffers(module)};
+  for (NamedParameter& p : named(module))
+    if (!p.tensor.requires_grad()) all.frozen.push_back(std::move(p));
   return all;
 }
 

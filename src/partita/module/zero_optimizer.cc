@@ -20,6 +20,7 @@
 #include "partita/module/gradient_hooks.h"
 #include "partita/module/gradient_norm.h"
 #include "partita/module/module_parameters.h"
+#include "partita/module/optimizer_access.h"
 #include "partita/module/trained_parameters.h"
 
 namespace partita {
@@ -441,6 +442,15 @@ ZeroOptimizer::Memory ZeroOptimizer::memory() const {
     total.optimizer += m.optimizer;
   }
   return total;
+}
+
+int ZeroOptimizer::micro_batches() const { return implementation_->options_.micro_batches; }
+
+size_t ZeroOptimizer::groups() const { return implementation_->groups_.size(); }
+
+OptimizerAccess OptimizerAccess::to(ZeroOptimizer& optimizer) {
+  ZeroOptimizer::Implementation& i = *optimizer.implementation_;
+  return {i.parts_, i.zero_, i.steps_, i.updates_, i.torch_ != nullptr};
 }
 
 }  // namespace partita

@@ -37,6 +37,10 @@
 
 namespace partita {
 
+namespace internal {
+struct OptimizerAccess;  // module/optimizer_access.h
+}
+
 struct ZeroOptimizerOptions {
   int stage = 1;  // 0 to 3
   OptimizerOptions optimizer{.beta2 = 0.999, .weight_decay = 0.01};
@@ -108,7 +112,11 @@ class ZeroOptimizer {
   };
   [[nodiscard]] Memory memory() const;
 
+  [[nodiscard]] int micro_batches() const;  // as the options have it
+  [[nodiscard]] size_t groups() const;
+
  private:
+  friend struct internal::OptimizerAccess;
   struct Implementation;
   std::unique_ptr<Implementation> implementation_;
 };

@@ -1,7 +1,5 @@
 #include "partita/train/engine_checkpoint.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <map>
 
@@ -9,35 +7,11 @@
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/run_state.h"
+#include "partita/train/checkpoint_pieces.h"
 
 namespace partita {
 namespace internal {
 namespace {
-
-class TensorMemory final : public PieceMemory {
- public:
-  explicit TensorMemory(const at::Tensor& values) : bytes_(values.view(at::kByte)) {}
-
-  void read(int64_t offset, std::span<std::byte> out) const override { host(out).copy_(part(offset, std::ssize(out))); }
-  void write(int64_t offset, std::span<const std::byte> in) override {
-    // from_blob has no overload for const data.
-    part(offset, std::ssize(in)).copy_(host({const_cast<std::byte*>(in.data()), in.size()}));
-  }
-
- private:
-  [[nodiscard]] at::Tensor part(int64_t offset, int64_t count) const { return bytes_.narrow(0, offset, count); }
-  static at::Tensor host(std::span<std::byte> bytes) {
-    return at::from_blob(bytes.data(), {std::ssize(bytes)}, at::kByte);
-  }
-
-  at::Tensor bytes_;
-};
-
-// Start of a replica's share of a box, in elements; at a row boundary if there are enough rows.
-int64_t begin_of_share(const Box& box, int replica, int replicas) {
-  const int64_t begin = box.count() * replica / replicas;
-  return box.rows < replicas ? begin : begin / box.columns * box.columns;
-}
 
 // What a rank holds, or with `saved` its share of what is written: each box is stored once.
 CheckpointContents make_state(const Engine& engine, Part part, int replica, int replicas, bool saved) {
@@ -55,31 +29,12 @@ CheckpointContents make_state(const Engine& engine, Part part, int replica, int 
   }
   for (const OwnedBox& owned : engine.owned_boxes()) {
     if (!wanted(*owned.parameter) || (saved && !owned.primary)) continue;
-    int64_t begin = begin_of_share(owned.box, replica, replicas);
-    const int64_t count = begin_of_share(owned.box, replica + 1, replicas) - begin;
-    for (const Box& box : boxes_of_run(owned.box, begin, count)) {
-      for (size_t k = 0; k < owned.values.size(); ++k) {
-        const int tensor = first.at(owned.parameter->name) + static_cast<int>(k);
-        const at::Tensor values = owned.values[k].narrow(0, begin, box.count());
-        Piece piece{.tensor = tensor, .box = box};
-        if (values.is_cpu())
-          piece.data = static_cast<std::byte*>(values.data_ptr());
-        else
-          piece.elsewhere = piece_memory(values);
-        state.pieces.push_back(std::move(piece));
-      }
-      begin += box.count();
-    }
+    add_pieces(state, first.at(owned.parameter->name), owned, replica, replicas);
   }
   return state;
 }
 
 }  // namespace
-
-std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
-  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous(), "values are not dense");
-  return std::make_shared<TensorMemory>(values);
-}
 
 CheckpointContents wanted_contents(const Engine& engine, Part part) { return make_state(engine, part, 0, 1, false); }
 CheckpointContents saved_contents(const Engine& engine, Part part) {

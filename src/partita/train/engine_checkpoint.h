@@ -51,9 +51,6 @@ namespace internal {
 // adapters needs to save.
 enum class Part : uint8_t { all, adapters };
 
-// Lets a checkpoint copy the values of a tensor, which is dense and on any device.
-[[nodiscard]] std::shared_ptr<PieceMemory> piece_memory(const at::Tensor&);
-
 // What this rank must load to resume: master weights as "model/NAME" and, for trained parameters, optimizer states
 // "adamw.m/NAME" and "adamw.v/NAME". Call engine.publish_weights() after loading.
 [[nodiscard]] CheckpointContents wanted_contents(const Engine&, Part);

@@ -1,0 +1,60 @@
+// Saving a module of torch::nn that a ZeroOptimizer trains, and continuing from a checkpoint: on any number of ranks,
+// at any ZeRO stage.
+//
+//   RunCounts at = resume_module(optimizer, untrained(module), mesh, "runs/mine").value_or(RunCounts{});
+//   for (; at.step < steps; ++at.step) {
+//     module.loss(at.step).backward();
+//     optimizer.step();
+//   }
+//   save_module(optimizer, untrained(module), mesh, "runs/mine", at);
+//
+// A checkpoint holds master weights as "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen
+// parameters as "untrained/NAME", as rank 0 has them; {buffers(module)} in place of untrained(module) leaves frozen
+// parameters out. Learning rates, and the states of an optimizer of torch, are not in it.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/comm/mesh.h"
+#include "partita/module/zero_optimizer.h"
+#include "partita/train/run_counts.h"
+
+namespace partita {
+
+// Writes RUN/checkpoints/step-STEP, and returns it. All ranks call it together. Errors: those of save_checkpoint; an
+// optimizer of torch; two tensors of one name.
+std::filesystem::path save_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run,
+                                  const RunCounts&, const Retention& = {});
+
+// Loads the newest checkpoint of RUN into the optimizer and the module; none where there is none.
+// All ranks call it together. Errors: those of find_latest and load_checkpoint; a checkpoint of `partita train`. After
+// an error nothing has changed.
+std::optional<RunCounts> resume_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run);
+
+namespace internal {
+
+// A module's checkpoint besides its tensors.
+struct ModuleState {
+  RunCounts counts;
+  int64_t steps = 0, updates = 0;  // of the optimizer
+  std::map<std::string, std::string>
+      identity;  // what must be the same for a run to go on as if it were not interrupted
+};
+
+// Error: the folder holds a checkpoint of another kind; Damaged: an invalid value.
+[[nodiscard]] ModuleState read_module_state(const std::filesystem::path& folder);
+
+// state.steps and .updates are the optimizer's.
+std::filesystem::path save_module(ZeroOptimizer&, const Untrained&, Peers&, const std::filesystem::path& run,
+                                  ModuleState, const Retention&);
+void load_module(ZeroOptimizer&, const Untrained&, Peers&, const std::filesystem::path& folder);
+
+// Bytes of one checkpoint over all ranks.
+[[nodiscard]] int64_t module_checkpoint_bytes(ZeroOptimizer&, const Untrained&);
+
+}  // namespace internal
+}  // namespace partita

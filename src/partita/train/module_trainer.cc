@@ -1,0 +1,262 @@
+#include "partita/train/module_trainer.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/base/file.h"
+#include "partita/base/log.h"
+#include "partita/base/random.h"
+#include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/communicator_peers.h"
+#include "partita/checkpoint/damage.h"
+#include "partita/checkpoint/run_state.h"
+#include "partita/device/device_use.h"
+#include "partita/device/stream.h"
+#include "partita/module/optimizer_contents.h"
+#include "partita/module/shared_buffers.h"
+#include "partita/monitor/builtin_hooks.h"
+#include "partita/train/disk_forecast.h"
+#include "partita/train/interrupt.h"
+#include "partita/train/module_options.h"
+#include "partita/train/run_files.h"
+#include "partita/train/run_folder.h"
+#include "partita/train/run_loop.h"
+#include "partita/train/start_point.h"
+
+namespace partita {
+using namespace internal;
+namespace {
+
+constexpr int kEvaluation = -1;  // in place of a micro-batch's number
+
+// Signals of mpirun itself are not the user's wish.
+pid_t launcher_of_process() { return launch_of_this_process().kind == Launch::Kind::open_mpi ? getppid() : 0; }
+
+void require_loss(const at::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1)
+    fail("ModuleTrainer: the loss is {}, expected a tensor with one element",
+         loss.defined() ? fmt::format("a tensor of {} elements", loss.numel()) : "undefined");
+  if (!loss.requires_grad())
+    fail("ModuleTrainer: the loss has no graph: it must be computed from parameters that require a gradient");
+}
+
+}  // namespace
+
+struct ModuleTrainer::Implementation {
+  Implementation(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh, const ModuleTraining& options,
+                 Hooks extra);
+
+  bool load();
+  TrainOutcome run(const Loss&, const std::function<double()>& evaluate);
+  [[nodiscard]] RunInfo run_info();
+  void announce(const RunInfo&);
+  StepOutcome step(const RunCounts&, const Loss&);
+  [[nodiscard]] EvalMetrics evaluate(int64_t step, const std::function<double()>& of_rank);
+  void set_learning_rates(double rate);
+  void seed(int64_t step, int number) const;
+  [[nodiscard]] double mean_over_ranks(double) const;
+  [[nodiscard]] std::map<std::string, std::string> identity() const;
+
+  ZeroOptimizer& optimizer_;
+  Untrained untrained_;
+  const Mesh& mesh_;
+  Hooks extra_;
+  CommunicatorPeers peers_;
+  Config config_;  // the sections that this run has in common with `partita train`
+  std::string settings_;
+  InterruptGuard guard_;
+  std::unique_ptr<RunFolder> folder_;  // on rank 0
+  std::vector<double> factors_;        // [group]: of its learning rate to that of the first
+  SharedBuffers shared_;
+  RunCounts start_;
+  int64_t stored_bytes_ = 0;  // of a checkpoint
+  bool ran_ = false;
+};
+
+ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh,
+                                              const ModuleTraining& options, Hooks extra)
+    : optimizer_(optimizer),
+      untrained_(std::move(untrained)),
+      mesh_(mesh),
+      extra_(std::move(extra)),
+      peers_(mesh.world()),
+      config_(forked(config_of(options))),
+      settings_(settings_text(options)),
+      guard_(launcher_of_process()),
+      shared_(untrained_.buffers, mesh.data(), mesh.device()) {
+  log::configure(peers_.rank(), peers_.size());
+  validate(options, mesh_.data().size(), optimizer_.micro_batches());
+  stored_bytes_ = module_checkpoint_bytes(optimizer_, untrained_);  // refuses what cannot be stored
+  if (config_.optimizer.learning_rate > 0)
+    for (size_t g = 0; g < optimizer_.groups(); ++g)
+      factors_.push_back(optimizer_.learning_rate(g) / optimizer_.learning_rate(0));
+  if (peers_.rank() == 0) set_interrupt_notice("Stopping when the run is set up. Ctrl-C again stops now.\n");
+  (void)agree(peers_, [&] {
+    if (peers_.rank() == 0) folder_ = std::make_unique<RunFolder>(config_.run.directory);
+    return std::string();
+  });
+  while (!load()) {
+  }
+}
+
+// False: the checkpoint is damaged, and there is an earlier one.
+bool ModuleTrainer::Implementation::load() {
+  const std::filesystem::path from =
+      agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
+  if (from.empty()) {
+    shared_.share();
+    return true;
+  }
+  try {
+    const ModuleState saved = read_module_state(from);
+    load_module(optimizer_, untrained_, peers_, from);
+    start_ = saved.counts;
+    log::info("resuming from {}", from.string());
+    if (peers_.rank() == 0)
+      for (const Difference& d : differences(saved.identity, identity()))
+        log::warn("{} changed from {} to {}: the run will not reproduce the original", d.name, d.before, d.now);
+    return true;
+  } catch (const Damaged& error) {
+    (void)agree(peers_, [&] {
+      if (peers_.rank() == 0) fall_back_from(config_, from, error.what());
+      return std::string();
+    });
+    return false;
+  }
+}
+
+TrainOutcome ModuleTrainer::Implementation::run(const Loss& loss, const std::function<double()>& evaluation) {
+  if (std::exchange(ran_, true)) fail("ModuleTrainer: run was called twice: make another trainer for another run");
+  if (config_.eval.every > 0 && !evaluation)
+    fail("ModuleTrainer: evaluate_every is {}, and run was given no function for it", config_.eval.every);
+  if (start_.step >= config_.train.steps) {
+    log::info("The run is complete (step {} of {}). Raise steps, or choose another run.directory", start_.step,
+              config_.train.steps);
+    return {.step = start_.step};
+  }
+  const RunInfo info = run_info();
+  (void)agree(peers_, [&] {  // if it cannot be written, all ranks stop
+    if (info.rank == 0) write_versions(config_.run.directory);
+    return std::string();
+  });
+  Hooks hooks = builtin_hooks(config_, info);
+  hooks.add_all(std::move(extra_));
+  announce(info);
+  RunLoop loop(config_, info, std::move(hooks), mesh_.world(), folder_.get(), start_);
+  loop.run({.step = [&](const RunCounts& counts) { return step(counts, loss); },
+            .evaluate = [&](const RunCounts& counts) { return evaluate(counts.step, evaluation); },
+            .save =
+                [&](const RunCounts& counts) {
+                  return save_module(optimizer_, untrained_, peers_, config_.run.directory,
+                                     {.counts = counts, .identity = identity()}, retention_of(config_.checkpoint));
+                }});
+  loop.close();
+  return loop.outcome();
+}
+
+RunInfo ModuleTrainer::Implementation::run_info() {
+  int64_t trained = 0, frozen = 0;
+  for (const OptimizerContents::Parameter& p : optimizer_contents(optimizer_).parameters)
+    trained += TensorInfo{.name = p.name, .shape = p.shape}.count();
+  for (const NamedParameter& p : untrained_.frozen) frozen += p.tensor.numel();
+  return {.rank = peers_.rank(),
+          .ranks = peers_.size(),
+          .total_steps = config_.train.steps,
+          .resumed_step = start_.step,
+          .resumed_samples = start_.consumed_samples,
+          .global_batch = config_.train.global_batch,
+          .parameters = trained + frozen,
+          .trained_parameters = trained,
+          .on_cpu = mesh_.device().is_cpu(),
+          .directory = config_.run.directory,
+          .settings = settings_};
+}
+
+void ModuleTrainer::Implementation::announce(const RunInfo& info) {
+  const ZeroOptimizer::Memory memory = optimizer_.memory();
+  log::info("training {} parameters on {} rank{}, from step {} to {}, with {} samples each", info.trained_parameters,
+            info.ranks, info.ranks == 1 ? "" : "s", info.resumed_step + 1, info.total_steps, info.global_batch);
+  log::info("memory per rank: weights {}, gradients {}, master weights {}, states {}", human_bytes(memory.weights),
+            human_bytes(memory.gradients), human_bytes(memory.master), human_bytes(memory.optimizer));
+  if (info.rank > 0) return;
+  const std::string warning =
+      disk_warning(stored_bytes_, config_, info.total_steps - info.resumed_step, free_bytes(config_.run.directory));
+  if (!warning.empty()) log::warn("{}", warning);
+}
+
+StepOutcome ModuleTrainer::Implementation::step(const RunCounts& counts, const Loss& loss) {
+  const int micro_batches = optimizer_.micro_batches();
+  const int64_t samples = config_.train.global_batch / micro_batches;
+  if (config_.optimizer.learning_rate > 0)  // a skipped step does not advance it
+    set_learning_rates(learning_rate(config_, counts.step - counts.skipped_steps + 1, 0));
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(mesh_.device()));
+  for (int m = 0; m < micro_batches; ++m) {
+    seed(counts.step, m);
+    const at::Tensor one = loss({.step = counts.step,
+                                 .number = m,
+                                 .first_sample = counts.consumed_samples + m * samples,
+                                 .samples = samples / mesh_.data().size()});
+    require_loss(one);
+    sum += one.detach().reshape({}).to(at::kDouble);
+    (micro_batches == 1 ? one : one.div(micro_batches)).backward();
+  }
+  const ZeroStep r = optimizer_.step();
+  shared_.share();
+  return {.loss = mean_over_ranks(sum.cpu().item<double>() / micro_batches),
+          .grad_norm = r.grad_norm,
+          .learning_rate = optimizer_.learning_rate(),
+          .skipped = r.skipped,
+          .memory_peak = device_use(mesh_.device()).allocated};
+}
+
+EvalMetrics ModuleTrainer::Implementation::evaluate(int64_t step, const std::function<double()>& of_rank) {
+  const at::NoGradGuard none;
+  seed(step, kEvaluation);
+  return {.loss = mean_over_ranks(of_rank())};
+}
+
+void ModuleTrainer::Implementation::set_learning_rates(double rate) {
+  for (size_t g = 0; g < factors_.size(); ++g) optimizer_.set_learning_rate(g, rate * factors_[g]);
+}
+
+void ModuleTrainer::Implementation::seed(int64_t step, int number) const {
+  uint64_t bits = mix(static_cast<uint64_t>(config_.train.seed));
+  for (const int64_t part : {step, int64_t{number}, int64_t{mesh_.data().rank()}})
+    bits = mix(bits ^ static_cast<uint64_t>(part));
+  at::manual_seed(bits);
+}
+
+double ModuleTrainer::Implementation::mean_over_ranks(double value) const {
+  const at::Tensor sum = at::zeros({1}, at::kDouble);
+  *sum.data_ptr<double>() = value;
+  CpuStream stream;
+  mesh_.world().all_reduce(sum, Reduce::sum, stream).wait();
+  return *sum.data_ptr<double>() / peers_.size();
+}
+
+// What must be the same for a resumed run to reproduce an uninterrupted one.
+std::map<std::string, std::string> ModuleTrainer::Implementation::identity() const {
+  return {{"seed", std::to_string(config_.train.seed)}, {"global_batch", std::to_string(config_.train.global_batch)}};
+}
+
+ModuleTrainer::ModuleTrainer(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh,
+                             const ModuleTraining& options, Hooks extra)
+    : implementation_(
+          std::make_unique<Implementation>(optimizer, std::move(untrained), mesh, options, std::move(extra))) {}
+
+ModuleTrainer::~ModuleTrainer() = default;
+
+const RunCounts& ModuleTrainer::start() const { return implementation_->start_; }
+
+TrainOutcome ModuleTrainer::run(const Loss& loss, const std::function<double()>& evaluate) {
+  return implementation_->run(loss, evaluate);
+}
+
+}  // namespace partita
