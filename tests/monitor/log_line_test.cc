@@ -83,13 +83,25 @@ TEST(StepLine, ShowsNanWithoutASign) {
   const auto values = fields(step_line(step, info(), 0));
   EXPECT_EQ(values.at("lm loss"), "NAN");
   EXPECT_EQ(values.at("grad norm"), "nan");
-  EXPECT_THAT(validation_box({.loss = -std::numeric_limits<double>::quiet_NaN()}), Not(HasSubstr("-NAN")));
+  EXPECT_THAT(validation_box({.loss = -std::numeric_limits<double>::quiet_NaN(), .tokens = 5}), Not(HasSubstr("-NAN")));
 }
 
 TEST(StepLine, TakesAStepWithoutTime) {
   StepMetrics step = step_ten();
   step.seconds = 0;
   EXPECT_EQ(fields(step_line(step, info(), 0)).at("tokens per second"), "0.0");
+}
+
+// A user's module.
+TEST(StepLine, CountsSamplesWhereThereAreNoTokens) {
+  StepMetrics step = step_ten();
+  step.tokens = 0;
+  const std::string line = step_line(step, info(), 0);
+  const auto values = fields(line);
+  EXPECT_EQ(values.at("samples per second"), "64.0");
+  EXPECT_EQ(values.at("loss"), "8.250000E+00");
+  EXPECT_EQ(values.at("learning rate"), "6.000000E-05");
+  for (const char* absent : {"tokens", "throughput", "MFU", "lm loss"}) EXPECT_THAT(line, Not(HasSubstr(absent)));
 }
 
 TEST(StepWindow, AveragesWhatVariesAndKeepsTheLastOfTheRest) {
@@ -115,7 +127,7 @@ TEST(StepWindow, AveragesWhatVariesAndKeepsTheLastOfTheRest) {
 }
 
 TEST(ValidationBox, ShowsLossAndPerplexity) {
-  const std::string box = validation_box({.step = 100, .loss = std::log(24.0)});
+  const std::string box = validation_box({.step = 100, .loss = std::log(24.0), .tokens = 5});
   const std::string text =
       " validation loss at iteration 100 | lm loss value: 3.178054E+00 | lm loss PPL: 2.400000E+01 | ";
   const std::string dashes(text.size(), '-');

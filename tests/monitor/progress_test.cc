@@ -67,6 +67,13 @@ TEST(ProgressText, SaysTheSameInWords) {
   EXPECT_THAT(progress_text(p), HasSubstr("loss nan"));
 }
 
+TEST(Progress, LeavesOutTokensWhereThereAreNone) {
+  Progress p = third();
+  p.tokens_per_second = 0;
+  EXPECT_EQ(progress_text(p), "step 300 of 1000 (30%), loss 4.200, ETA 2:20");
+  EXPECT_THAT(progress_bar(p, 100), EndsWith(".] 300/1000  loss 4.200  ETA 2:20"));
+}
+
 TEST(HumanCount, KeepsThreeFiguresOrSo) {
   EXPECT_EQ(human_count(0), "0");
   EXPECT_EQ(human_count(999), "999");
