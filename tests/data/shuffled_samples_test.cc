@@ -14,8 +14,10 @@ using testing::HasSubstr;
 
 std::vector<size_t> take(ShuffledSamples& order, size_t batch, int count) {
   std::vector<size_t> all;
-  for (int i = 0; i < count; ++i)
-    for (const size_t index : order.next(batch)) all.push_back(index);
+  for (int i = 0; i < count; ++i) {
+    const std::vector<size_t> indices = *order.next(batch);
+    all.insert(all.end(), indices.begin(), indices.end());
+  }
   return all;
 }
 

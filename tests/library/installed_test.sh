@@ -62,6 +62,45 @@ expected about 3.4, then less than a third of it, and as at stage 1, $(loss 120 
   rm transformer.pt
 done
 
+# A whole run of an MLP; the same command again has nothing to do.
+mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer: $(<said)"
+# figures NAME FILE: the values of "NAME" in a file of metrics.
+figures() { sed -n "s/.*\"$1\":\([^,}]*\)[,}].*/\1/p" "$2"; }
+[[ $(figures step runs/mlp/metrics.jsonl | wc -l) == 300 ]] || fail "module_trainer: $(wc -l <runs/mlp/metrics.jsonl) steps"
+awk -v a="$(figures loss runs/mlp/metrics.jsonl | head -n 1)" -v b="$(figures loss runs/mlp/metrics.jsonl | tail -n 1)" \
+  'BEGIN { exit !(a > 1 && b > 0 && b < a / 10) }' || fail "module_trainer: the loss did not fall: $(<said)"
+mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer again: $(<said)"
+grep -q 'The run is complete (step 300 of 300)' said || fail "module_trainer again said: $(<said)"
+
+# A convolutional net whose hook ends the run. Started by launch, interrupted, and resumed by mpirun, it is the run that
+# was not interrupted; on three ranks, at another stage, it goes on.
+code=0
+mpirun -n 2 build/convolution runs/whole 400 2 >said 2>&1 || code=$?
+[[ $code == 75 ]] || fail "convolution: exit code $code: $(<said)"
+grep -q 'Stopped by a validation loss below 0.02 after step' said || fail "convolution: the hook did not stop it: $(<said)"
+partita/bin/partita launch -n 2 -- build/convolution runs/parts 400 2 >said 2>&1 &
+launched=$! code=0
+for i in {1..600}; do
+  if [[ -s runs/parts/metrics.jsonl && $(wc -l <runs/parts/metrics.jsonl) -ge 10 ]]; then break; fi
+  sleep 0.1
+done
+kill -INT $launched
+wait $launched || code=$?
+[[ $code == 75 ]] || fail "convolution, interrupted: exit code $code: $(<said)"
+grep -q 'Interrupted after step [0-9]* of 400, checkpoint saved' said || fail "convolution, interrupted: $(<said)"
+cp -r runs/parts runs/three
+mpirun -n 2 build/convolution runs/parts 400 2 >said 2>&1 || true
+grep -q 'resuming from runs/parts/checkpoints/step-' said || fail "convolution did not resume: $(<said)"
+for figure in loss grad_norm lr consumed_samples; do
+  cmp <(figures $figure runs/whole/metrics.jsonl) <(figures $figure runs/parts/metrics.jsonl) ||
+    fail "convolution: $figure of the interrupted run differs"
+done
+cmp <(figures loss runs/whole/validation.jsonl) <(figures loss runs/parts/validation.jsonl) ||
+  fail "convolution: the validations of the interrupted run differ"
+mpirun -n 3 build/convolution runs/three 400 3 >said 2>&1 || true
+grep -q 'resuming from' said && grep -q 'Stopped by a validation loss below 0.02' said ||
+  fail "convolution on three ranks: $(<said)"
+
 cat >run.toml <<'TOML'
 [model]
 layers = 1

@@ -67,7 +67,7 @@ inline std::pair<torch::Tensor, torch::Tensor> samples_of(const std::vector<size
 inline torch::Tensor loss_of(Convolution& module, const MicroBatch& batch, const Mesh& mesh) {
   ShuffledSamples order(
       {.samples = kSamples, .rank = mesh.data().rank(), .ranks = mesh.data().size(), .first = batch.first_sample});
-  const auto [images, classes] = samples_of(order.next(static_cast<size_t>(batch.samples)));
+  const auto [images, classes] = samples_of(order.next(static_cast<size_t>(batch.samples)).value());
   return torch::nn::functional::cross_entropy(module->forward(images), classes);
 }
 

@@ -16,7 +16,7 @@ ShuffledSamples::ShuffledSamples(const Options& options) : options_(options), at
   if (options.first < 0) fail("ShuffledSamples: first is {}, expected at least 0", options.first);
 }
 
-std::vector<size_t> ShuffledSamples::next(size_t batch) {
+std::optional<std::vector<size_t>> ShuffledSamples::next(size_t batch) {
   const auto count = static_cast<int64_t>(batch);
   std::vector<size_t> indices;
   indices.reserve(batch);

@@ -2,11 +2,11 @@
 // where it was interrupted, also on another number of ranks. Epoch after epoch, each sample occurs once.
 //
 //   ShuffledSamples order({.samples = 50'000, .rank = dp.rank(), .ranks = dp.size(), .first = 6400});
-//   std::vector<size_t> batch = order.next(32);      // of this rank: 32 of the 32 * ranks samples from number 6400 on
+//   std::vector<size_t> batch = *order.next(32);     // of this rank: 32 of the 32 * ranks samples from number 6400 on
 //
 // A sampler for torch::data, too, whose loader asks for batches of its batch_size:
 //
-//   auto loader = torch::data::make_data_loader(dataset, order, torch::data::DataLoaderOptions(32).drop_last(true));
+//   auto loader = torch::data::make_data_loader(dataset, order, torch::data::DataLoaderOptions(32));
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,8 +29,8 @@ class ShuffledSamples {
   explicit ShuffledSamples(const Options&);
 
   // Indices into the data set. After k batches of n for each rank, this is of samples first + (k * ranks + rank) * n
-  // and those after it.
-  [[nodiscard]] std::vector<size_t> next(size_t batch);
+  // and those after it. There is always one.
+  [[nodiscard]] std::optional<std::vector<size_t>> next(size_t batch);
   // To the first sample: torch's loader calls it when it begins.
   void reset(std::optional<size_t> = {}) { at_ = options_.first; }
 
