@@ -22,7 +22,7 @@ namespace partita {
 
 // The run as seen by a hook. The trainer fills it; fields unrelated to the current event keep their last values.
 struct TrainerView {
-  const Config& config;
+  const Config& config;  // of a ModuleTrainer: run, train.steps, .global_batch, .seed, schedule, eval, checkpoint, log
   const RunInfo& info;
   StepMetrics step{};                  // last completed step; in before_run: step 0, or the step resumed from
   EvalMetrics eval{};                  // the last validation

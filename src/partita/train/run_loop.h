@@ -42,7 +42,8 @@ struct RunWork {
 
 class RunLoop {
  public:
-  // `folder`: on rank 0, null elsewhere. `info` is completed from `counts`, where the run starts.
+  // `folder`: on rank 0, null elsewhere. counts: where the run starts, which `info` is given, too. The configuration, the
+  // communicator and the folder must outlive this object.
   RunLoop(const Config&, RunInfo info, Hooks, Communicator& ranks, RunFolder* folder, const RunCounts& counts);
 
   // Returns after the last step, or earlier if a signal or a hook asked for it. Error: ten skipped steps in a row.
