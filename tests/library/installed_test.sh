@@ -66,8 +66,9 @@ done
 mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer: $(<said)"
 # figures NAME FILE: the values of "NAME" in a file of metrics.
 figures() { sed -n "s/.*\"$1\":\([^,}]*\)[,}].*/\1/p" "$2"; }
-[[ $(figures step runs/mlp/metrics.jsonl | wc -l) == 300 ]] || fail "module_trainer: $(wc -l <runs/mlp/metrics.jsonl) steps"
-awk -v a="$(figures loss runs/mlp/metrics.jsonl | head -n 1)" -v b="$(figures loss runs/mlp/metrics.jsonl | tail -n 1)" \
+mlp=runs/mlp/metrics.jsonl
+[[ $(figures step $mlp | wc -l) == 300 ]] || fail "module_trainer: $(wc -l <$mlp) steps"
+awk -v a="$(figures loss $mlp | head -n 1)" -v b="$(figures loss $mlp | tail -n 1)" \
   'BEGIN { exit !(a > 1 && b > 0 && b < a / 10) }' || fail "module_trainer: the loss did not fall: $(<said)"
 mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer again: $(<said)"
 grep -q 'The run is complete (step 300 of 300)' said || fail "module_trainer again said: $(<said)"
@@ -77,7 +78,7 @@ grep -q 'The run is complete (step 300 of 300)' said || fail "module_trainer aga
 code=0
 mpirun -n 2 build/convolution runs/whole 400 2 >said 2>&1 || code=$?
 [[ $code == 75 ]] || fail "convolution: exit code $code: $(<said)"
-grep -q 'Stopped by a validation loss below 0.02 after step' said || fail "convolution: the hook did not stop it: $(<said)"
+grep -q 'Stopped by a validation loss below 0.02 after step' said || fail "convolution was not stopped: $(<said)"
 partita/bin/partita launch -n 2 -- build/convolution runs/parts 400 2 >said 2>&1 &
 launched=$! code=0
 for i in {1..600}; do

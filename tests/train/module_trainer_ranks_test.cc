@@ -84,7 +84,7 @@ TEST(ModuleTrainer, AResumedRunIsTheUninterruptedOne) {
   }
 }
 
-// On other ranks and at another stage: N ranks and one. Without batch norm and dropout, which see the samples of a rank.
+// N ranks and one, at two stages. Without batch norm and dropout, which see the samples of a rank.
 TEST(ModuleTrainer, GoesOnOnOtherRanksAtAnotherStage) {
   const Mesh alone = Mesh::alone(test_world());
   for (const int stage : {0, 1, 2, 3}) {

@@ -29,9 +29,9 @@ TEST(RunEnd, SaysWhatWasDoneAndWhatIsNext) {
   end.validation_loss = std::nan("");
   EXPECT_EQ(closing_lines(end)[0], "Finished step 60 of 60: 40 steps, 7.7k tokens in 1:05, training loss 3.214");
   end.tokens = 0, end.of_text = false;  // a user's module
-  EXPECT_THAT(closing_lines(end), ElementsAre("Finished step 60 of 60: 40 steps in 1:05, training loss 3.214",
-                                              "Checkpoint: runs/my/checkpoints/step-00000060",
-                                              "Next: partita plot runs/my"));
+  EXPECT_THAT(closing_lines(end),
+              ElementsAre("Finished step 60 of 60: 40 steps in 1:05, training loss 3.214",
+                          "Checkpoint: runs/my/checkpoints/step-00000060", "Next: partita plot runs/my"));
 }
 
 // Whatever the folder is called: the lines move no cursor, and what follows "Next:" can be pasted.

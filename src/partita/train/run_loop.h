@@ -42,7 +42,7 @@ struct RunWork {
 
 class RunLoop {
  public:
-  // `folder`: on rank 0, null elsewhere. counts: where the run starts, which `info` is given, too. The configuration, the
+  // `folder`: on rank 0, null elsewhere. counts: where the run starts, also in `info`. The configuration, the
   // communicator and the folder must outlive this object.
   RunLoop(const Config&, RunInfo info, Hooks, Communicator& ranks, RunFolder* folder, const RunCounts& counts);
 
