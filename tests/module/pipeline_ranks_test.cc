@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/module/parallelize.h"
 #include "tests/module/divided_model.h"
+#include "tests/module/test_device.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 
@@ -26,13 +27,17 @@ constexpr OptimizerOptions kAdam{.beta2 = 0.999, .epsilon = 1e-3, .weight_decay 
 // The parts of a model: tokens and a mask that all parts pass on, so that stages hand over several tensors, of which
 // one has no gradient.
 struct Parts {
-  explicit Parts(bool tied) {
+  explicit Parts(bool tied, torch::Device device = torch::kCPU) {
     torch::manual_seed(11);
     table = torch::nn::Embedding(kWords, kWide);
     for (int64_t i = 0; i < kLayers; ++i) layers.push_back(DividedLayer());
     norm = torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWide}));
     head = tied ? torch::nn::Linear(nullptr) : torch::nn::Linear(kWide, kWords);
-    frozen = torch::randn({kWide});
+    frozen = torch::randn({kWide}).to(device);
+    table->to(device);
+    for (DividedLayer& layer : layers) layer->to(device);
+    norm->to(device);
+    if (!tied) head->to(device);
   }
   [[nodiscard]] std::vector<PipelinePart> list() {
     std::vector<PipelinePart> parts;
@@ -116,7 +121,7 @@ Trained reference(bool tied, int micro_batches, int data) {
 const Mesh& mesh_of(const MeshLayout::Sizes& sizes) {
   static auto* made = new std::map<std::tuple<int, int, int>, std::unique_ptr<Mesh>>;
   auto& mesh = (*made)[{sizes.data, sizes.tensor, sizes.pipeline}];
-  if (!mesh) mesh = std::make_unique<Mesh>(test_world(), sizes, torch::kCPU, std::chrono::seconds(60));
+  if (!mesh) mesh = std::make_unique<Mesh>(test_world(), sizes, test_device(), std::chrono::seconds(60));
   return *mesh;
 }
 
@@ -126,7 +131,7 @@ void expect_same_run(const Mesh& mesh, const PipelineOptions& options, int stage
       fmt::format("{} x {} x {}, schedule {}, {} micro-batches, stage {}, tied {}", data, mesh.tensor().size(),
                   mesh.pipeline().size(), name_of(options.schedule), options.micro_batches, stage, tied);
   const Trained expected = reference(tied, options.micro_batches, data);
-  Parts model(tied);
+  Parts model(tied, mesh.device());
   std::vector<PipelinePart> parts = model.list();
   if (mesh.tensor().size() > 1) {
     std::vector<NamedParameter> all;
@@ -144,7 +149,7 @@ void expect_same_run(const Mesh& mesh, const PipelineOptions& options, int stage
   for (int64_t step = 0; step < kSteps; ++step) {
     const auto samples = [&](int m) {
       const int64_t first = (step * data + mesh.data().rank()) * options.micro_batches + m;
-      return divided_samples(first * kSamples, kSamples);
+      return divided_samples(first * kSamples, kSamples).to(mesh.device());
     };
     const auto inputs = [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; };
     const auto loss = [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); };
@@ -200,13 +205,15 @@ TEST(Pipeline, IsTheSingleProcessRunInThreeDimensions) {
 TEST(Pipeline, StatesFitOtherLayouts) {
   const int ranks = test_world().size();
   const auto state_after = [&](const Mesh& mesh, const StateDict* from) {
-    Parts model(true);
+    Parts model(true, mesh.device());
     Pipeline pipeline(model.list(), mesh, {.schedule = PipelineSchedule::zb_h1, .micro_batches = 2});
     ZeroOptimizer optimizer(pipeline.parameters(), mesh,
                             {.stage = 2, .optimizer = kAdam, .micro_batches = pipeline.passes()});
     if (from != nullptr) optimizer.load_state_dict(*from);
     for (int64_t step = 0; step < 2; ++step) {
-      const auto samples = [&](int m) { return divided_samples((step * 2 + m) * kSamples, kSamples); };
+      const auto samples = [&](int m) {
+        return divided_samples((step * 2 + m) * kSamples, kSamples).to(mesh.device());
+      };
       (void)pipeline.step(
           optimizer, [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; },
           [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); });
@@ -214,7 +221,7 @@ TEST(Pipeline, StatesFitOtherLayouts) {
     }
     return optimizer.state_dict();
   };
-  const Mesh alone = Mesh::alone(test_world());
+  const Mesh alone = Mesh::alone(test_world(), test_device());
   const StateDict one = state_after(alone, nullptr);  // on every rank
   const StateDict two = state_after(alone, &one);
   const StateDict first = state_after(mesh_of({.pipeline = ranks}), nullptr);
@@ -231,7 +238,7 @@ TEST(Pipeline, StatesFitOtherLayouts) {
 TEST(Pipeline, WhatDoesNotFitIsAnError) {
   const int ranks = test_world().size();
   const Mesh& mesh = mesh_of({.pipeline = ranks});
-  Parts model(true);
+  Parts model(true, mesh.device());
   const auto message = [&](std::vector<PipelinePart> parts, const PipelineOptions& options) {
     return error_message([&] { Pipeline pipeline(std::move(parts), mesh, options); });
   };

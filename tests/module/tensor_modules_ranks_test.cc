@@ -5,10 +5,12 @@
 #include <torch/torch.h>
 
 #include "partita/module/zero_optimizer.h"
-#include "tests/support/ranks.h"
+#include "tests/module/test_device.h"
 
 namespace partita::internal {
 namespace {
+
+using namespace test;
 
 constexpr int64_t kTokens = 31, kWide = 10, kInner = 22;
 
@@ -50,16 +52,18 @@ torch::Tensor samples(int64_t step) {
 // The ranks of one group are one process.
 TEST(TensorModules, AreTheSingleProcessRun) {
   World& world = test_world();
-  const Mesh whole(world, MeshLayout::Sizes{.data = world.size()}), divided(world, {.tensor = world.size()});
+  const Mesh whole(world, MeshLayout::Sizes{.data = world.size()}, test_device()),
+      divided(world, {.tensor = world.size()}, test_device());
   for (const int stage : {1, 3}) {
     std::vector<double> losses;
     std::vector<NamedParameter> weights;
     for (const Mesh* mesh : {&whole, &divided}) {
       torch::manual_seed(17);
       Parallel module(*mesh);
+      module.to(mesh->device());
       ZeroOptimizer optimizer(named(module), *mesh, {.stage = stage, .learning_rate = 1e-2, .unit_elements = 200});
       for (int64_t step = 0; step < 5; ++step) {
-        const torch::Tensor loss = module.loss(samples(step));  // the same on all ranks
+        const torch::Tensor loss = module.loss(samples(step).to(test_device()));  // the same on all ranks
         loss.backward();
         (void)optimizer.step();
         if (mesh == &whole)

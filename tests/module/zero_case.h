@@ -9,6 +9,7 @@
 
 #include "partita/module/zero_optimizer.h"
 #include "tests/module/small_module.h"
+#include "tests/module/test_device.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal::test {
@@ -19,7 +20,7 @@ inline constexpr double kTolerance = 2e-6;  // relative to the largest of a para
 
 // All ranks, data parallel.
 inline const Mesh& mesh() {
-  static auto* all = new Mesh(test_world());  // as long as the world
+  static auto* all = new Mesh(test_world(), test_device());  // as long as the world
   return *all;
 }
 
@@ -60,7 +61,8 @@ inline void expect_same(SmallModule& found, SmallModule& expected, double tolera
     if (item.value().numel() == 0) continue;
     const torch::Tensor& e = all[item.key()];
     const double largest = e.detach().abs().max().item<double>();
-    EXPECT_LE((item.value().detach().to(torch::kFloat) - e).abs().max().item<double>(), tolerance * largest)
+    EXPECT_LE((item.value().detach().to(torch::kCPU, torch::kFloat) - e).abs().max().item<double>(),
+              tolerance * largest)
         << what << ", " << item.key();
   }
 }

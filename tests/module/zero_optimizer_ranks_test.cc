@@ -101,6 +101,7 @@ TEST(ZeroOptimizer, RanksMayUseOtherParameters) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2}) {
     SmallModule module(1);
+    module->to(test_device());
     Whole whole(1e-2);
     const auto loss = [&](SmallModule& m, int of_rank) {
       // Even ranks use the head alone, odd ones the first layer alone.
@@ -124,6 +125,7 @@ TEST(ZeroOptimizer, AStepMayHaveFewerPassesAndPassesMayBeDropped) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
+    module->to(test_device());
     Whole whole(1e-2);
     ZeroOptimizer optimizer(
         named(*module), mesh(),
@@ -150,6 +152,7 @@ TEST(ZeroOptimizer, GroupsHaveRatesAndDecayOfTheirOwn) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1), whole(1);
+    module->to(test_device());
     const auto is_matrix = [](const torch::Tensor& p) { return p.dim() > 1; };
     std::vector<ParameterGroup> groups(2);
     groups[0].optimizer.weight_decay = 0.2, groups[1].optimizer.weight_decay = 0;
@@ -184,6 +187,7 @@ TEST(ZeroOptimizer, HalfPrecisionHasMasterWeights) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
+    module->to(test_device());
     Whole whole(1e-3);
     module->to(torch::kBFloat16);
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .learning_rate = 1e-3, .max_norm = 0});
@@ -208,6 +212,7 @@ TEST(ZeroOptimizer, WhatIsNotFiniteOnOneRankChangesNothing) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
+    module->to(test_device());
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .unit_elements = kUnit});
     const torch::Tensor before = module->last->weight.detach().clone();
     const torch::Tensor loss = small_loss(module, small_samples(rank, 1));
@@ -252,6 +257,7 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
     return error_message([&] { ZeroOptimizer(named(*module), mesh(), options); });
   };
   SmallModule module(1);
+  module->to(test_device());
   EXPECT_THAT(error_message([&] {
                 ZeroOptimizer(std::vector<NamedParameter>{{"w", {}}}, mesh());
               }),
@@ -277,6 +283,7 @@ TEST(ZeroOptimizer, WrongUseIsNamed) {
   }
   {
     SmallModule shared(1);
+    shared->to(test_device());
     shared->unused.set_data(shared->last->weight.detach().flatten().narrow(0, 2, 13));
     EXPECT_THAT(of(shared), HasSubstr("share memory"));
   }
@@ -323,6 +330,7 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
                 HasSubstr(fmt::format("the parameters of rank {} are not those of rank 0", ranks - 1)));
   }
   SmallModule module(1);
+  module->to(test_device());
   const Mesh context(test_world(), {.context = ranks});
   EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), context); }),
               HasSubstr("expected data and tensor parallelism alone"));
@@ -330,6 +338,7 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {
   SmallModule module(1);
+  module->to(test_device());
   { ZeroOptimizer optimizer(named(*module), mesh()); }
   small_loss(module, small_samples(0, 1)).backward();
   EXPECT_TRUE(module->last->weight.grad().defined());

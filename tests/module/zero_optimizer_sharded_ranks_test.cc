@@ -16,6 +16,7 @@ using testing::HasSubstr;
 TEST(ZeroOptimizer, ShardedWeightsAreThereWhereTheyAreRead) {
   const int rank = test_world().rank(), ranks = test_world().size();
   SmallModule module(1 + rank);
+  module->to(test_device());
   Whole whole(1e-2);
   ZeroOptimizer optimizer(named(*module), mesh(),
                           {.stage = 3, .learning_rate = 1e-2, .max_norm = 0, .unit_elements = kUnit});
@@ -50,6 +51,7 @@ TEST(ZeroOptimizer, ShardedWeightsTakeWhatIsWritten) {
   const int rank = test_world().rank(), ranks = test_world().size();
   for (const torch::ScalarType type : {torch::kFloat, torch::kBFloat16}) {
     SmallModule module(1);
+    module->to(test_device());
     Whole whole(1e-3);
     module->to(type);
     ZeroOptimizer optimizer(named(*module), mesh(),
@@ -97,6 +99,7 @@ TEST(ZeroOptimizer, ShardedWeightsOfManyUnitsLeave) {
 
 TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {
   SmallModule module(1);
+  module->to(test_device());
   { ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 3}); }
   EXPECT_THAT(error_message([&] { (void)module->last->weight.sum(); }),
               HasSubstr("is used after the optimizer, which held its values"));

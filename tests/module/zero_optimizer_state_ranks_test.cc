@@ -56,6 +56,7 @@ TEST(ZeroOptimizer, TakesOptimizersOfTorch) {
   for (const auto& [name, make] : all)
     for (const int stage : {0, 1, 2, 3}) {
       SmallModule module(1), whole(1);
+      module->to(test_device());
       const std::vector<torch::Tensor> parameters = trained(whole);
       for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
       const auto single = make(parameters);
@@ -84,6 +85,7 @@ TEST(ZeroOptimizer, ClipsByAnyNorm) {
   for (const double p : {1.0, 2.0, std::numeric_limits<double>::infinity()})
     for (const int stage : {0, 1, 2, 3}) {
       SmallModule module(1), whole(1);
+      module->to(test_device());
       const std::vector<torch::Tensor> parameters = trained(whole);
       for (const torch::Tensor& parameter : parameters) parameter.mutable_grad() = torch::zeros_like(parameter);
       torch::optim::SGD single(parameters, torch::optim::SGDOptions(1e-2));
@@ -121,6 +123,7 @@ TEST(ZeroOptimizer, MastersOfWhatIsNotWrittenStay) {
   const int rank = test_world().rank();
   for (const int stage : {0, 1, 2, 3}) {
     SmallModule module(1);
+    module->to(test_device());
     module->to(torch::kBFloat16);
     ZeroOptimizer optimizer(named(*module), mesh(), {.stage = stage, .learning_rate = 1e-4, .unit_elements = kUnit});
     for (int step = 0; step < 3; ++step) {
@@ -152,6 +155,7 @@ TEST(ZeroOptimizer, StateGoesFromOneStageToAnother) {
   for (const int from : {0, 1, 2, 3}) {
     const int to = 3 - from;
     SmallModule module(1), whole(1), other(5);
+    module->to(test_device());
     other->frozen.copy_(module->frozen);                                       // is no part of the state
     const ZeroOptimizerOptions options{.learning_rate = 1e-2, .max_norm = 0};  // norms are sums unit by unit
     const auto with = [&](int stage, int64_t unit) {

@@ -2,11 +2,40 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <utility>
+
 #include "partita/base/error.h"
 #include "partita/module/module_parameters.h"
 #include "partita/module/optimizer_access.h"
 
 namespace partita::internal {
+
+namespace {
+
+using Parameters = std::vector<OptimizerContents::Parameter>;
+
+// Those of all stages of a pipeline, in their order.
+Parameters of_all_stages(const Parameters& own, Communicator& pipeline) {
+  std::string mine;
+  for (const OptimizerContents::Parameter& p : own)
+    mine += nlohmann::json{p.name, p.shape, static_cast<int>(p.dtype), p.states}.dump() + "\n";
+  Parameters all;
+  std::set<std::string> names;
+  for (const std::string& of_rank : gather_strings(pipeline, mine)) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (names.insert(json[0]).second)
+        all.push_back({json[0], json[1], static_cast<DType>(json[2].get<int>()), json[3]});
+    }
+  }
+  return all;
+}
+
+}  // namespace
 
 OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
   const OptimizerAccess access = OptimizerAccess::to(optimizer);
@@ -28,6 +57,7 @@ OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
       contents.parameters.push_back({spec.name, spec.shape, part->states(), {names.begin(), names.end()}});
     for (OwnedBox& owned : part->store().owned_boxes()) contents.boxes.push_back(std::move(owned));
   }
+  if (access.zero.pipeline != nullptr) contents.parameters = of_all_stages(contents.parameters, *access.zero.pipeline);
   return contents;
 }
 

@@ -23,13 +23,13 @@ struct OptimizerContents {
     DType dtype = DType::fp32;        // of master weights and states
     std::vector<std::string> states;  // "adamw.m"
   };
-  std::vector<Parameter> parameters;  // all that are trained, in the same order on all ranks
+  std::vector<Parameter> parameters;  // all that are trained, of all stages, in the same order on all ranks
   std::vector<OwnedBox> boxes;        // valid until the next step
   int replica = 0, replicas = 1;      // this rank among those that hold the same slices
   int64_t steps = 0, updates = 0;     // of the optimizer; a skipped step is no update
 };
 
-// Takes over what the user has written into the weights. Error: an optimizer of torch, whose states are its own.
+// Takes over what the user has written into the weights. Collective. Error: an optimizer of torch, whose states are its own.
 [[nodiscard]] OptimizerContents optimizer_contents(ZeroOptimizer&);
 // Goes on from the values that were written into the boxes. Collective.
 void take_contents(ZeroOptimizer&, int64_t steps, int64_t updates);

@@ -1,7 +1,8 @@
 // Pipeline parallelism for a model that is a list of parts (pipeline_part.h): the ranks of a group compute consecutive
 // parts, its stages, of several micro-batches at the same time.
 //
-//   // mesh: of sizes {.pipeline = world.size()}; parts: of the whole model, the same on every rank
+//   // mesh: of sizes {.pipeline = world.size()}
+//   const std::vector<PipelinePart> parts{pipeline_part("first", layer), pipeline_part("second", layer)};
 //   Pipeline pipeline(parts, mesh, {.schedule = PipelineSchedule::one_f_one_b, .micro_batches = 8});
 //   ZeroOptimizer optimizer(pipeline.parameters(), mesh, {.micro_batches = pipeline.passes()});
 //   const double loss = pipeline.step(

@@ -10,6 +10,7 @@
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/stored_field.h"
 #include "partita/module/optimizer_contents.h"
+#include "partita/module/tensor_placement.h"
 #include "partita/train/checkpoint_pieces.h"
 #include "partita/train/trainer.h"
 
@@ -30,6 +31,11 @@ struct Whole {
 
 // Types that checkpoints do not have are stored as bytes.
 Whole whole_of(const NamedParameter& p) {
+  if (const TensorPlacement* placement = placement_of(p.tensor); placement != nullptr && placement->divided())
+    fail(
+        "{} is frozen and divided over tensor-parallel ranks, which checkpoints of modules do not store: give it the "
+        "role replicate, or leave frozen parameters out by {{buffers(module)}}",
+        p.name);
   if (!p.tensor.defined()) fail("tensor {} is undefined: leave it out of what is saved besides the parameters", p.name);
   const at::Tensor flat = p.tensor.detach().to(at::kCPU).contiguous().reshape({-1}).clone();
   Whole whole{{"untrained/" + p.name, p.tensor.sizes().vec()}, flat};

@@ -92,6 +92,10 @@ ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Untraine
       guard_(launcher_of_process()),
       shared_(untrained_.buffers, mesh.data(), mesh.device()) {
   log::configure(peers_.rank(), peers_.size());
+  if (mesh_.pipeline().size() > 1)
+    fail(
+        "ModuleTrainer: a mesh with pipeline parallelism, which has no loss of one module: write the loop with "
+        "Pipeline::step, save_module and resume_module");
   validate(options, mesh_.data().size(), optimizer_.micro_batches());
   stored_bytes_ = module_checkpoint_bytes(optimizer_, untrained_);  // refuses what cannot be stored
   if (config_.optimizer.learning_rate > 0)
