@@ -5,6 +5,7 @@
   bench/loss_curves.py --tokens data/curves/tokens_text_document   # on a GPU; about two minutes
   bench/loss_curves.py --tokens ... --cpu 50                       # and 50 steps in fp32 on the CPU, which are slow
   bench/loss_curves.py --tokens ... --device cpu --models gpt2 --variants fp32,bf16 --steps 60
+  bench/loss_curves.py --tokens ... --variants bf16,fp8-current,layouts             # and those of two ranks
 
 Models of 6 layers 384 wide, sequences of 256 tokens. Each curve is a run of `partita train`. It fails where
   - fp32 on CPU and GPU differ by more than 1e-4 of the loss in one of their common first 50 steps,
@@ -19,6 +20,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -43,6 +45,12 @@ VARIANTS = {  # what is added, and how far the smoothed loss may be from that of
     "fp8-current": ([BF16, "--precision.fp8=current"], 0.01),
     "fp8-delayed": ([BF16, "--precision.fp8=delayed"], 0.01),
 }
+LAYOUTS = {"tensor2": ["--parallel.tensor=2"], "context2": ["--parallel.context=2"],
+           "pipeline2": ["--parallel.pipeline=2", "--parallel.schedule=zbv", "--train.micro_batch=4"]}
+LAYOUT_VARIANTS = {f"{name}-{layout}": ([*VARIANTS[name][0], *options], VARIANTS[name][1])
+                   for name in ("bf16", "fp8-current") for layout, options in LAYOUTS.items()}
+ONE_RANK = list(VARIANTS)
+VARIANTS |= LAYOUT_VARIANTS
 CPU_TOLERANCE, CPU_STEPS = 1e-4, 50
 
 
@@ -116,6 +124,20 @@ def merged(*lists):
     return list({option.split("=")[0]: option for options in lists for option in options}.values())
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def rank_variables(rank, ranks, port):
+    """As torchrun sets them; none for one rank."""
+    if ranks == 1:
+        return {}
+    return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
 def train(args, env, model, name, options, device, steps):
     """Losses of a new run."""
     run = args.output / f"{model}-{name}"
@@ -127,9 +149,13 @@ def train(args, env, model, name, options, device, steps):
                f"--schedule.warmup={min(30, args.steps // 2)}", f"--schedule.decay={args.steps}",
                f"--train.device={device}", f"--run.directory={run}"]
     begun = time.monotonic()
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"loss_curves: {shlex.join(command)} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
+    ranks, port = 2 if name in LAYOUT_VARIANTS else 1, free_port()
+    processes = [subprocess.Popen(command, env=env | rank_variables(rank, ranks, port), stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+    errors = [process.communicate()[1] for process in processes]
+    for process, error in zip(processes, errors):
+        if process.returncode != 0:
+            sys.exit(f"loss_curves: {shlex.join(command)} ended with code {process.returncode}:\n{error[-2000:]}")
     losses = read_losses((run / "metrics.jsonl").read_text())
     print(f"{model} {name}: {steps} steps in {time.monotonic() - begun:.1f} s, loss {losses[0]:.4f} -> "
           f"{losses[-1]:.4f}, smoothed {smoothed(losses)[-1]:.4f}", flush=True)
@@ -156,7 +182,9 @@ def prepare(args, env):
 
 def names(known):
     def parse(text):
-        chosen = text.split(",")
+        chosen = []
+        for name in text.split(","):
+            chosen += LAYOUT_VARIANTS if name == "layouts" and known is VARIANTS else [name]
         for name in chosen:
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name}: expected some of {', '.join(known)}")
@@ -171,7 +199,8 @@ def arguments():
     p.add_argument("--tokens", type=pathlib.Path, metavar="PREFIX", help="of the token files")
     p.add_argument("--vocabulary", type=int, default=4096)
     p.add_argument("--models", type=names(MODELS), default=list(MODELS))
-    p.add_argument("--variants", type=names(VARIANTS), default=list(VARIANTS), help="fp32 is always among them")
+    p.add_argument("--variants", type=names(VARIANTS), default=ONE_RANK,
+                   help="fp32 is always among them; layouts: those of two ranks")
     p.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="of the variants")
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--cpu", type=int, default=0, metavar="STEPS", help="so many steps in fp32 on the CPU as well")

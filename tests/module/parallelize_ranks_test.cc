@@ -92,6 +92,7 @@ TEST(Parallelize, IsTheSingleProcessRun) {
         const Trained expected = reference(tied, kSamples * data, passes);
         torch::manual_seed(test_world().rank() == 0 ? 3 : 4);  // rank 0's weights count
         DividedModel model(tied);
+        model->to(mesh->device());
         parallelize(named(*model), *mesh, divided_plan(tied, gather));
         ZeroOptimizer optimizer(named(*model), *mesh,
                                 {.stage = stage,

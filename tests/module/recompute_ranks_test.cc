@@ -79,12 +79,15 @@ TEST(Recompute, WorksAtEveryStage) {
   const int rank = test_world().rank();
   for (const int stage : {0, 1, 2, 3}) {
     Chain plain(false), again(true);
+    plain->to(test_device());
+    again->to(test_device());
     ZeroOptimizer of_plain(named(*plain), mesh(), {.stage = stage, .learning_rate = 1e-2, .unit_elements = kUnit}),
         of_again(named(*again), mesh(), {.stage = stage, .learning_rate = 1e-2, .unit_elements = kUnit});
     for (int step = 0; step < 4; ++step) {
       const auto run = [&](Chain& chain, ZeroOptimizer& optimizer) {
         torch::manual_seed(100 * step + rank);
-        const torch::Tensor loss = chain->loss(numbers(10 * step + rank), numbers(rank));
+        const torch::Tensor loss =
+            chain->loss(numbers(10 * step + rank).to(test_device()), numbers(rank).to(test_device()));
         loss.backward();
         return std::pair(loss.item<double>(), optimizer.step().grad_norm);
       };

@@ -70,6 +70,7 @@ TEST(ZeroOptimizer, IsTheSingleProcessRun) {
             const std::string what = fmt::format("{}, {} passes, norm {}, stage {}, overlap {}", kind.name,
                                                  micro_batches, max_norm, stage, overlap);
             SmallModule module(1 + rank);  // rank 0's weights count
+            module->to(test_device());
             ZeroOptimizer optimizer(named(*module), mesh(),
                                     {.stage = stage,
                                      .optimizer = kind.ours,
@@ -333,7 +334,7 @@ TEST(ZeroOptimizer, RanksWithOtherModelsAreNamed) {
   module->to(test_device());
   const Mesh context(test_world(), {.context = ranks});
   EXPECT_THAT(error_message([&] { ZeroOptimizer(named(*module), context); }),
-              HasSubstr("expected data and tensor parallelism alone"));
+              HasSubstr("a mesh with context parallelism, expected data, tensor and pipeline"));
 }
 
 TEST(ZeroOptimizer, AModelOutlivesItsOptimizer) {

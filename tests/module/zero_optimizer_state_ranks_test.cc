@@ -156,6 +156,8 @@ TEST(ZeroOptimizer, StateGoesFromOneStageToAnother) {
     const int to = 3 - from;
     SmallModule module(1), whole(1), other(5);
     module->to(test_device());
+    other->to(test_device());
+    module->to(test_device());
     other->frozen.copy_(module->frozen);                                       // is no part of the state
     const ZeroOptimizerOptions options{.learning_rate = 1e-2, .max_norm = 0};  // norms are sums unit by unit
     const auto with = [&](int stage, int64_t unit) {

@@ -97,8 +97,8 @@ bool call_placed(const c10::OperatorHandle& operation, torch::jit::Stack& stack)
   const c10::FunctionSchema& schema = operation.schema();
   const at::ArrayRef<c10::IValue> operands = torch::jit::last(stack, schema.arguments().size());
   const auto [divided, recorded] = divided_operand(schema, operands);
-  if (divided == nullptr) return false;
   const std::string_view name = schema.name();
+  if (divided == nullptr || name == "aten::_has_compatible_shallow_copy_type") return false;  // of set_data
   at::Tensor result;
   if (name == "aten::embedding") {
     result = call_embedding(*divided, operands);
