@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include "partita/module/deferred_gradients.h"
+#include "partita/module/lazy_operations.h"
 #include "partita/module/operand_watch.h"
 #include "partita/module/placed_operations.h"
 
@@ -12,6 +13,8 @@ namespace partita::internal {
 namespace {
 
 void report(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (call_lazy(operation, *stack)) return;
+  const InsideOfOperation inside(operation);
   if (call_placed(operation, *stack) || call_deferred(operation, *stack)) return;
   call_watched(operation, *stack, [&] {
     operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kOperandKey), stack);

@@ -1,6 +1,6 @@
 // A dispatch key that makes operations of torch report themselves: those that have a tensor with it among their
-// operands. Views inherit the key; other results do not. Its fallback, for all operations, asks placed_operations.h,
-// deferred_gradients.h and operand_watch.h.
+// operands. Views inherit the key; other results do not. Its fallback, for all operations, asks lazy_operations.h,
+// placed_operations.h, deferred_gradients.h and operand_watch.h, in this order.
 //
 // The key is one that torch keeps for its own tests (TESTING_ONLY_GenericWrapper, torch 2.11). No part of torch uses it,
 // and it comes before all keys that have kernels, so that autograd records what the fallback does.

@@ -1,0 +1,65 @@
+#include "partita/module/lazy_storage.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <utility>
+
+#include "partita/module/operand_key.h"
+
+namespace partita::internal {
+namespace {
+
+std::atomic<int64_t> lazy_storages = 0;
+
+// Instead of memory, a storage owns the record.
+void end_record(void* values) {
+  --lazy_storages;
+  delete static_cast<RecordedValues*>(values);
+}
+
+RecordedValues& record_of(const at::Tensor& tensor) {
+  return *static_cast<RecordedValues*>(tensor.storage().data_ptr().get_context());
+}
+
+int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.storage().nbytes()); }
+
+}  // namespace
+
+at::Tensor make_lazy(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
+                       at::DataPtr(nullptr, new RecordedValues, &end_record, at::kCPU), c10::GetCPUAllocator(),
+                       /*resizable=*/true);
+  ++lazy_storages;
+  return with_operand_key(
+      StorageView{.dtype = dtype, .sizes = sizes.vec(), .strides = strides.vec(), .offset = 0}.in(storage));
+}
+
+bool any_lazy() { return lazy_storages != 0; }
+
+bool is_lazy(const at::Tensor& tensor) {
+  return any_lazy() && has_operand_key(tensor) && tensor.has_storage() && tensor.device().is_cpu() &&
+         tensor.storage().data_ptr().get_deleter() == &end_record;
+}
+
+RecordedValues recorded(const at::Tensor& tensor) { return record_of(tensor); }
+
+void record(const at::Tensor& tensor, RecordedWrite write) {
+  RecordedValues& values = record_of(tensor);
+  values = append(values, std::move(write), bytes_of(tensor));
+}
+
+void make_real(const at::Tensor& tensor) {
+  if (!is_lazy(tensor)) return;
+  c10::Storage made = replay(recorded(tensor), bytes_of(tensor));
+  tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(made.mutable_data_ptr()));
+}
+
+at::Tensor copy_of_values(const at::Tensor& tensor) {
+  if (!is_lazy(tensor)) return tensor.detach().clone(at::MemoryFormat::Contiguous);
+  return StorageView::of(tensor).in(replay(recorded(tensor), bytes_of(tensor))).contiguous();
+}
+
+}  // namespace partita::internal
