@@ -46,9 +46,9 @@ double share_of_gradient(const at::Tensor& parameter, const Zero& zero) {
 
 ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters, const Zero& zero,
                                    const Options& options, Stream& compute, Stream& communication)
-    : states_(options.states), now_(options.device) {
+    : states_(options.trained ? options.states : dtype_of(parameters.front().tensor)), now_(options.device) {
   const DType weight = dtype_of(parameters.front().tensor);
-  if (options.states != DType::fp32 && options.states != weight)
+  if (options.trained && options.states != DType::fp32 && options.states != weight)
     fail("ZeroOptimizer: optimizer_dtype {} with parameters of {}: expected fp32 or {}", name_of(options.states),
          name_of(weight), name_of(weight));
   std::vector<ParameterSpec> specs;
@@ -56,6 +56,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   for (const NamedParameter& p : parameters) {
     by_name.emplace(p.name, p.tensor);
     specs.push_back(spec_of(p, zero));
+    specs.back().trainable = options.trained;
   }
   // What several passes add, and what is summed over ranks, is fp32.
   const bool adds = options.micro_batches > 1 && !zero.sharding.gradients;
@@ -76,9 +77,10 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
     }
   store_ = std::make_unique<ShardedParameters>(plan_, zero,
                                                ParameterOptions{.compute = weight,
-                                                                .states = options.states,
+                                                                .states = states_,
                                                                 .micro_batches = options.micro_batches,
                                                                 .optimizer = options.optimizer,
+                                                                .training = options.trained,
                                                                 .weights_on_demand = zero.sharding.weights,
                                                                 .device = options.device},
                                                ShardedParameters::GradientMemory{}, nullptr, compute, communication);
@@ -124,7 +126,8 @@ void ModuleParameters::adopt(const Initial& initial) {
     for (const at::Tensor& view : views) {
       const at::Tensor& tensor = parameters_[next].tensor;
       const at::Tensor shaped = view.view(tensor.sizes());  // boxes are matrices
-      set_data(next++, has_operand_key(tensor) ? with_operand_key(shaped) : shaped);
+      const TensorPlacement* placement = placement_of(tensor);
+      set_data(next++, placement != nullptr && placement->divided() ? with_operand_key(shaped) : shaped);
     }
   });
 }

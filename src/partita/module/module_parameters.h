@@ -31,7 +31,8 @@ namespace partita::internal {
 class ModuleParameters {
  public:
   struct Options {
-    DType states = DType::fp32;
+    bool trained = true;  // false: frozen, with weights alone; only with ZeRO-3, and without what concerns gradients
+    DType states = DType::fp32;  // of what is trained
     int micro_batches = 1;
     OptimizerOptions optimizer;
     int64_t unit_elements = 1;

@@ -150,6 +150,14 @@ void OperandWatch::set_memory(const c10::Storage& storage, void* memory) {
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(memory, storage.device()));
 }
 
+bool OperandWatch::has(const at::Tensor& tensor) {
+  if (!has_operand_key(tensor) || !tensor.has_storage()) return false;
+  Registry& registry = Registry::get();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.places.find(tensor.storage().unsafeGetStorageImpl());
+  return found != registry.places.end() && !found->second.storage.expired();
+}
+
 at::Tensor OperandWatch::view(const c10::Storage& storage, const at::Tensor& like, int64_t offset) {
   const at::Tensor plain = at::empty({0}, like.options());
   const at::Tensor tensor =

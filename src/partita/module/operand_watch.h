@@ -44,6 +44,8 @@ class OperandWatch {
   static void set_memory(const c10::Storage&, void* memory);  // null: none
   // A contiguous tensor of the shape and dtype of `like`, from element `offset` of the storage.
   [[nodiscard]] static at::Tensor view(const c10::Storage&, const at::Tensor& like, int64_t offset);
+  // Whether the tensor's storage is, or was, that of a watch.
+  [[nodiscard]] static bool has(const at::Tensor&);
 
   struct Registry;  // of all watched storages: for the fallback
 

@@ -15,6 +15,8 @@
 #include "partita/base/random.h"
 #include "partita/device/device_stream.h"
 #include "partita/module/gradient_hooks.h"
+#include "partita/module/lazy_operations.h"
+#include "partita/module/lazy_storage.h"
 #include "partita/module/module_state.h"
 #include "partita/module/tensor_functions.h"
 #include "partita/module/tensor_placement.h"
@@ -45,6 +47,8 @@ at::Tensor part_of(const at::Tensor& whole, const ParameterSpec& spec) {
 
 void parallelize(const std::vector<NamedParameter>& parameters, const Mesh& mesh, const TensorPlan& plan) {
   const at::NoGradGuard none;
+  if (makes_lazy_tensors())
+    fail("parallelize: called within the life of a LazyConstruction, expected after it: end its scope before");
   Communicator& group = mesh.tensor();
   std::vector<NamedParameter> once;  // what occurs twice has the names of its first module
   std::vector<WholeParameter> whole;
@@ -59,7 +63,9 @@ void parallelize(const std::vector<NamedParameter>& parameters, const Mesh& mesh
   if (group.size() == 1) return;
   const TensorRanks ranks{.group = &group, .stream = make_stream(mesh.device(), StreamUse::compute)};
   for (size_t i = 0; i < once.size(); ++i) {
-    at::Tensor values = once[i].tensor.detach().clone(at::MemoryFormat::Contiguous);
+    at::Tensor values = group.rank() > 0 && is_lazy(once[i].tensor)
+                            ? at::empty(once[i].tensor.sizes(), once[i].tensor.options())
+                            : copy_of_values(once[i].tensor);
     if (values.numel() > 0) ranks.stream->wait(group.broadcast(values, 0, *ranks.stream));
     const ParameterSpec& spec = parts[i].spec;
     TensorPlacement placement{.spec = spec, .ranks = ranks};

@@ -24,12 +24,14 @@ UnitPlan plan_parameter_units(std::span<const ParameterSpec> parameters, const U
     if (members.empty()) return;
     const int unit = static_cast<int>(plan.units.size());
     const ParameterSpec::Copy copy = members.front().stage_copy;
+    const bool trainable = members.front().trainable;
     plan.units.push_back({.name = fmt::format("unit {}", unit),
                           .layout = make_layout(std::exchange(members, {}), options.ranks),
                           .weight = options.weight,
                           .gradient = options.matrix_gradient,
                           .gradient_sum = options.matrix_gradient_sum,
                           .pool = BufferPool::layers,
+                          .trainable = trainable,
                           .stage_copy = copy});
     plan.units_of_block.push_back({unit});
     plan.first_block.push_back(unit);

@@ -2,12 +2,16 @@
 
 #include <fmt/ranges.h>
 
-#include <map>
+#include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/module/gradient_hooks.h"
+#include "partita/module/lazy_operations.h"
+#include "partita/module/lazy_storage.h"
+#include "partita/module/operand_watch.h"
 
 namespace partita::internal {
 namespace {
@@ -19,33 +23,63 @@ void require_defined(const NamedParameter& p, c10::Device device) {
          p.tensor.device().str(), device.str());
 }
 
+bool has_trainable_dtype(const at::Tensor& tensor) {
+  const at::ScalarType type = tensor.scalar_type();
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+}
+
 void require_trainable(const NamedParameter& p) {
-  const at::ScalarType type = p.tensor.scalar_type();
   if (!p.tensor.is_leaf()) fail("ZeroOptimizer: {} is not a parameter, but the result of an operation", p.name);
-  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
-    fail("ZeroOptimizer: parameter {} is {}, expected fp32, bf16 or fp16", p.name, at::toString(type));
+  if (!has_trainable_dtype(p.tensor))
+    fail("ZeroOptimizer: parameter {} is {}, expected fp32, bf16 or fp16", p.name,
+         at::toString(p.tensor.scalar_type()));
   if (GradientHooks::is_taken(p.tensor))
     fail("ZeroOptimizer: parameter {} belongs to another ZeroOptimizer already", p.name);
 }
 
-void require_memory_apart(const std::vector<ParameterGroup>& groups) {
-  std::multimap<const char*, const NamedParameter*> by_address;
-  for (const ParameterGroup& group : groups)
-    for (const NamedParameter& p : group.parameters)
-      if (p.tensor.numel() > 0) by_address.emplace(static_cast<const char*>(p.tensor.const_data_ptr()), &p);
-  const char* end = nullptr;
-  const NamedParameter* before = nullptr;
-  for (const auto& [address, p] : by_address) {
-    if (before != nullptr && address < end)
-      fail("ZeroOptimizer: parameters {} and {} share memory", before->name, p->name);
-    end = address + p->tensor.nbytes();
-    before = p;
+// Where a parameter's memory is. That of a lazy one will be its storage's own.
+struct Extent {
+  const void* storage;  // null: not lazy
+  size_t begin, end;    // bytes: of the storage; addresses
+  const NamedParameter* parameter;
+};
+Extent extent_of(const NamedParameter& p) {
+  const bool lazy = is_lazy(p.tensor);
+  const size_t begin = lazy ? static_cast<size_t>(p.tensor.storage_offset()) * p.tensor.element_size()
+                            : reinterpret_cast<size_t>(p.tensor.const_data_ptr());
+  return {lazy ? p.tensor.storage().unsafeGetStorageImpl() : nullptr, begin, begin + p.tensor.nbytes(), &p};
+}
+
+using Pair = std::pair<const NamedParameter*, const NamedParameter*>;
+
+// Pairs that share memory, so that each parameter which shares any is in one of them.
+std::vector<Pair> sharing(const std::vector<const NamedParameter*>& parameters) {
+  std::vector<Extent> extents;
+  for (const NamedParameter* p : parameters)
+    if (p->tensor.numel() > 0) extents.push_back(extent_of(*p));
+  std::ranges::stable_sort(extents, {}, [](const Extent& e) { return std::tuple(e.storage, e.begin); });
+  std::vector<Pair> pairs;
+  const Extent* last = nullptr;  // of those before: the one that ends last
+  for (const Extent& e : extents) {
+    const bool together = last != nullptr && e.storage == last->storage;
+    if (together && e.begin < last->end) pairs.emplace_back(last->parameter, e.parameter);
+    if (!together || e.end > last->end) last = &e;
   }
+  return pairs;
+}
+
+std::vector<const NamedParameter*> pointers(const std::vector<ParameterGroup>& groups) {
+  std::vector<const NamedParameter*> all;
+  for (const ParameterGroup& group : groups)
+    for (const NamedParameter& p : group.parameters) all.push_back(&p);
+  return all;
 }
 
 }  // namespace
 
 std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c10::Device device) {
+  if (makes_lazy_tensors())
+    fail("ZeroOptimizer: called within the life of a LazyConstruction, expected after it: end its scope before");
   std::vector<NamedParameter> frozen;
   std::set<const void*> seen;
   std::set<std::string> names;
@@ -60,8 +94,25 @@ std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c1
       (p.tensor.requires_grad() ? group.parameters : frozen).push_back(p);
     }
   if (!trains) fail("ZeroOptimizer: no parameter requires a gradient");
-  require_memory_apart(groups);
+  for (const auto& [a, b] : sharing(pointers(groups)))
+    fail("ZeroOptimizer: parameters {} and {} share memory", a->name, b->name);
   return frozen;
+}
+
+std::vector<NamedParameter> take_dividable(std::vector<NamedParameter>& frozen,
+                                           const std::vector<ParameterGroup>& trained) {
+  std::vector<NamedParameter> whole, candidates, dividable;
+  for (NamedParameter& p : std::exchange(frozen, {}))
+    (has_trainable_dtype(p.tensor) && !OperandWatch::has(p.tensor) ? candidates : whole).push_back(std::move(p));
+  std::vector<const NamedParameter*> all = pointers(trained);
+  for (const std::vector<NamedParameter>* list : {&candidates, &whole})
+    for (const NamedParameter& p : *list)
+      if (!OperandWatch::has(p.tensor)) all.push_back(&p);
+  std::set<const NamedParameter*> shared;
+  for (const auto& [a, b] : sharing(all)) shared.insert({a, b});
+  for (const NamedParameter& p : candidates) (shared.contains(&p) ? whole : dividable).push_back(p);
+  frozen = std::move(whole);
+  return dividable;
 }
 
 void require_equal_on_ranks(const std::vector<ParameterGroup>& groups, const std::string& options,

@@ -1,6 +1,7 @@
 #include "partita/module/zero_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -19,6 +20,7 @@
 #include "partita/module/caller_stream.h"
 #include "partita/module/gradient_hooks.h"
 #include "partita/module/gradient_norm.h"
+#include "partita/module/lazy_storage.h"
 #include "partita/module/module_parameters.h"
 #include "partita/module/optimizer_access.h"
 #include "partita/module/trained_parameters.h"
@@ -53,6 +55,8 @@ struct UnitPlace {
 struct ZeroOptimizer::Implementation {
   Implementation(std::vector<ParameterGroup> groups, const Mesh& mesh, const ZeroOptimizerOptions& options);
 
+  using Parts = std::vector<std::unique_ptr<ModuleParameters>>;
+  [[nodiscard]] Parts parts_of(const std::vector<NamedParameter>&, ModuleParameters::Options) const;
   void add_parts(size_t group);
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
   void number_units();
@@ -84,7 +88,8 @@ struct ZeroOptimizer::Implementation {
   at::Device device_;
   std::unique_ptr<Stream> compute_, communication_;
   CallerStream caller_;
-  std::vector<std::unique_ptr<ModuleParameters>> parts_;
+  Parts parts_;
+  Parts frozen_;  // with stage 3; with others frozen parameters keep their memory
   std::vector<size_t> group_of_part_;
   std::vector<UnitPlace> units_;                                // of all parts
   std::vector<std::pair<int, int>> placement_;                  // [parameter, of all parts]: its unit, and place there
@@ -120,8 +125,9 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
                                      options.torch_optimizer ? "an optimizer of torch" : "an optimizer of ours"),
                          data_);
   const at::NoGradGuard none;
-  const std::vector<NamedParameter> all_frozen = take_trained(groups_, device_);
+  std::vector<NamedParameter> whole_frozen = take_trained(groups_, device_);
   for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
+  if (zero_.sharding.weights) frozen_ = parts_of(take_dividable(whole_frozen, groups_), {.trained = false});
   if (options_.torch_optimizer) {
     std::vector<TorchOptimizer::Part> parts;
     for (size_t p = 0; p < parts_.size(); ++p)
@@ -129,8 +135,9 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
     torch_ = std::make_unique<TorchOptimizer>(options_.torch_optimizer, std::move(parts), groups_.size());
   }
   // From here on the model is changed.
-  for (const NamedParameter& frozen : all_frozen) frozen.tensor.copy_(of_rank_0(frozen.tensor));
-  for (const auto& part : parts_) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
+  for (const NamedParameter& frozen : whole_frozen) frozen.tensor.copy_(of_rank_0(frozen.tensor));
+  for (const Parts* parts : {&frozen_, &parts_})
+    for (const auto& part : *parts) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
   number_units();
   hook();
 }
@@ -139,7 +146,8 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
 void ZeroOptimizer::Implementation::require_same_order() {
   if (!zero_.sharding.weights) return;
   uint64_t order = 0;
-  for (const auto& part : parts_) order = mix(order ^ part->order());
+  for (const Parts* parts : {&parts_, &frozen_})
+    for (const auto& part : *parts) order = mix(order ^ part->order());
   const auto mine = static_cast<int64_t>(order >> 1);
   const at::Tensor largest = at::tensor({mine, -mine}, at::kLong);
   CpuStream stream;
@@ -149,24 +157,34 @@ void ZeroOptimizer::Implementation::require_same_order() {
 }
 
 at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter) {
-  const at::Tensor copy = parameter.detach().clone(at::MemoryFormat::Contiguous);
+  const at::Tensor copy = data_.rank() > 0 && is_lazy(parameter) ? at::empty(parameter.sizes(), parameter.options())
+                                                                 : copy_of_values(parameter);
   if (copy.numel() > 0) compute_->wait(data_.broadcast(copy, 0, *compute_));
   return copy;
 }
 
 // One for each dtype.
-void ZeroOptimizer::Implementation::add_parts(size_t group) {
+ZeroOptimizer::Implementation::Parts ZeroOptimizer::Implementation::parts_of(
+    const std::vector<NamedParameter>& parameters, ModuleParameters::Options options) const {
+  options.unit_elements = options_.unit_elements;
+  options.device = device_;
+  Parts parts;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     std::vector<NamedParameter> of_type;
-    for (const NamedParameter& p : groups_[group].parameters)
+    for (const NamedParameter& p : parameters)
       if (p.tensor.scalar_type() == type) of_type.push_back(p);
-    if (of_type.empty()) continue;
-    const ModuleParameters::Options options{.states = options_.optimizer_dtype,
-                                            .micro_batches = options_.micro_batches,
-                                            .optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer,
-                                            .unit_elements = options_.unit_elements,
-                                            .device = device_};
-    parts_.push_back(std::make_unique<ModuleParameters>(of_type, zero_, options, *compute_, *communication_));
+    if (!of_type.empty())
+      parts.push_back(std::make_unique<ModuleParameters>(of_type, zero_, options, *compute_, *communication_));
+  }
+  return parts;
+}
+
+void ZeroOptimizer::Implementation::add_parts(size_t group) {
+  for (auto& part :
+       parts_of(groups_[group].parameters, {.states = options_.optimizer_dtype,
+                                           .micro_batches = options_.micro_batches,
+                                           .optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer})) {
+    parts_.push_back(std::move(part));
     group_of_part_.push_back(group);
   }
 }
@@ -319,7 +337,8 @@ ZeroStep ZeroOptimizer::Implementation::step() {
                        .skip = result.skipped ? 1 : 0});
   ++steps_;
   if (!result.skipped) ++updates_;
-  for (const auto& part : parts_) part->settle();
+  for (const Parts* parts : {&parts_, &frozen_})
+    for (const auto& part : *parts) part->settle();
   return result;
 }
 
@@ -434,13 +453,14 @@ double ZeroOptimizer::learning_rate(size_t group) const { return implementation_
 
 ZeroOptimizer::Memory ZeroOptimizer::memory() const {
   Memory total;
-  for (const auto& part : implementation_->parts_) {
-    const ParameterMemory m = part->memory();
-    total.weights += m.weights;
-    total.gradients += m.gradients;
-    total.master += m.master;
-    total.optimizer += m.optimizer;
-  }
+  for (const auto* parts : {&implementation_->parts_, &implementation_->frozen_})
+    for (const auto& part : *parts) {
+      const ParameterMemory m = part->memory();
+      total.weights += m.weights;
+      total.gradients += m.gradients;
+      total.master += m.master;
+      total.optimizer += m.optimizer;
+    }
   return total;
 }
 
