@@ -7,9 +7,9 @@
 //   models                  models/config.h, models/presets.h, models/lora.h, models/model.h; own blocks: nn/block.h
 //   training                train/build_model.h (make_engine), engine/engine.h, train/batch_loader.h, optim/schedule.h
 //   whole runs              config/config.h, train/trainer.h, monitor/hooks.h, train/evaluate.h
-//   modules of torch::nn    module/zero_optimizer.h, module/recompute.h, module/parallelize.h, module/pipeline.h;
-//                           whole runs: train/module_trainer.h, train/module_checkpoint.h, data/shuffled_samples.h;
-//                           with torch/torch.h: torch_modules.h
+//   modules of torch::nn    module/zero_optimizer.h, module/lazy_construction.h, module/recompute.h,
+//                           module/parallelize.h, module/pipeline.h; whole runs: train/module_trainer.h,
+//                           train/module_checkpoint.h, data/shuffled_samples.h; with torch/torch.h: torch_modules.h
 //   checkpoints             train/engine_checkpoint.h, checkpoint/checkpoint.h
 //   others' models          interop/model_source.h, interop/model_transfer.h
 //   text and tokens         tokenizer/tokenizer.h, data/indexed_writer.h, data/indexed_dataset.h, data/gpt_dataset.h,
@@ -47,6 +47,7 @@
 #include "partita/models/lora.h"
 #include "partita/models/model.h"
 #include "partita/models/presets.h"
+#include "partita/module/lazy_construction.h"
 #include "partita/module/parallelize.h"
 #include "partita/module/pipeline.h"
 #include "partita/module/recompute.h"

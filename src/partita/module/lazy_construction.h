@@ -1,23 +1,22 @@
-// Modules whose parameters get memory one after the other, when ZeroOptimizer divides them: the whole model never exists
-// on a rank, and its constructor is the user's.
+// Modules whose parameters get memory one after the other, when ZeroOptimizer divides them: the whole model is never on
+// one rank, and its constructor is the user's.
 //
-//   // LanguageModel: a torch::nn::Module, or its holder
-//   torch::manual_seed(7);
+//   // LanguageModel: the holder of a torch::nn::Module
 //   auto model = construct_lazily([] { return LanguageModel(/*layers=*/48); });
 //   ZeroOptimizer optimizer(named(*model), mesh, {.stage = 3});    // makes a parameter, cuts it, drops the rest
 //
-// Values are, bit for bit, those of an ordinary construction with the same seeds: what writes into a parameter in place
-// (everything in torch::nn::init but orthogonal_, sparse_, eye_ and dirac_; copy_ from another parameter) is recorded with the state
-// of the random generator, and replayed when the parameter is needed. Generators go on as usual; to that end, random
-// numbers are drawn twice.
+// Values are, bit for bit, those of an ordinary construction with the same seed. What is written into a parameter in
+// place (by torch::nn::init but for orthogonal_, sparse_, eye_ and dirac_; by copy_ from another parameter) is recorded
+// with the state of the random generator, and replayed when the parameter is needed. Generators go on as usual: to that
+// end random numbers are drawn twice, the first time into memory of one parameter that is dropped.
 //
 // An operation that reads a parameter, during the construction or later, makes it real first, and so does one that
-// cannot be recorded. This keeps its result, and costs its memory. to(dtype) is recorded within the construction;
-// afterwards, to(device) and to(dtype) make the parameters real and convert them, one after the other.
+// cannot be recorded. This gives the right result, and costs the parameter's memory. to(dtype) is recorded within the
+// construction; afterwards to(device) and to(dtype) make the parameters real and convert them, one after the other.
 //
-// Code that reads or writes memory itself (data_ptr, accessor, torch::save) finds none in a parameter that is not real yet:
-// torch fails with "its data is not allocated yet". Tensors of one dimension, of fewer than 1024 elements, of integers,
-// or on a GPU are real from the beginning.
+// Code that reads or writes memory itself (data_ptr, accessor, torch::save) finds none in a parameter that is not real:
+// torch fails with "its data is not allocated yet". What has one dimension, fewer than 1024 elements, integers, another
+// memory format, or is on a GPU, is real from the beginning.
 #pragma once
 #include <c10/core/impl/LocalDispatchKeySet.h>
 

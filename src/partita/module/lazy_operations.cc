@@ -168,17 +168,18 @@ std::optional<RecordedWrite> record_for(const c10::OperatorHandle& operation, at
   return total <= kMostCost ? std::optional(std::move(write)) : std::nullopt;
 }
 
-at::Tensor without_values(const at::Tensor& tensor, at::Device device) {
-  return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions(tensor.dtype()).device(device));
-}
-
 // Whether torch accepts the operands: runs the operation on tensors of device meta, which computes shapes alone.
 bool is_valid(const c10::OperatorHandle& operation, at::ArrayRef<c10::IValue> operands) {
   if (!operation.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
   torch::jit::Stack stack;
   for (const c10::IValue& operand : operands) {
     const bool small = operand.isTensor() && (!operand.toTensor().defined() || operand.toTensor().dim() == 0);
-    stack.push_back(operand.isTensor() && !small ? without_values(operand.toTensor(), at::kMeta) : operand);
+    if (!operand.isTensor() || small) {
+      stack.push_back(operand);
+      continue;
+    }
+    const at::Tensor& tensor = operand.toTensor();
+    stack.push_back(at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta)));
   }
   try {
     operation.callBoxed(stack);
@@ -201,7 +202,10 @@ bool draw(const c10::OperatorHandle& operation, at::ArrayRef<c10::IValue> operan
     const std::lock_guard lock(generator.mutex());
     write.operands[place - 1] = generator.clone();
   }
-  torch::jit::Stack stack{without_values(operands[0].toTensor(), at::kCPU)};
+  StorageView dropped = write.written;
+  dropped.offset = 0;
+  torch::jit::Stack stack{dropped.in(temporary_storage(static_cast<int64_t>(
+      at::detail::computeStorageNbytes(dropped.sizes, dropped.strides, c10::elementSize(dropped.dtype)))))};
   stack.insert(stack.end(), operands.begin() + 1, operands.end());
   operation.callBoxed(stack);
   return true;

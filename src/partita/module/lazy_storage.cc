@@ -53,13 +53,27 @@ void record(const at::Tensor& tensor, RecordedWrite write) {
 
 void make_real(const at::Tensor& tensor) {
   if (!is_lazy(tensor)) return;
-  c10::Storage made = replay(recorded(tensor), bytes_of(tensor));
+  c10::Storage made(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(), c10::GetCPUAllocator(),
+                    /*resizable=*/true);
+  replay(recorded(tensor), made);
   tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(made.mutable_data_ptr()));
 }
 
-at::Tensor copy_of_values(const at::Tensor& tensor) {
+at::Tensor copy_of_values(const at::Tensor& tensor, bool needed) {
   if (!is_lazy(tensor)) return tensor.detach().clone(at::MemoryFormat::Contiguous);
-  return StorageView::of(tensor).in(replay(recorded(tensor), bytes_of(tensor))).contiguous();
+  const c10::Storage storage = temporary_storage(bytes_of(tensor));
+  if (needed) replay(recorded(tensor), storage);
+  return StorageView::of(tensor).in(storage).contiguous();
+}
+
+void take_values(const at::Tensor& tensor, at::Tensor&& values) {
+  if (is_lazy(tensor) && StorageView::of(tensor).covers(bytes_of(tensor)) &&
+      StorageView::of(values).covers(bytes_of(tensor)) && bytes_of(values) == bytes_of(tensor)) {
+    tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(values.storage().mutable_data_ptr()));
+    tensor.unsafeGetTensorImpl()->bump_version();
+  } else {
+    tensor.copy_(values);
+  }
 }
 
 }  // namespace partita::internal

@@ -22,7 +22,10 @@ void record(const at::Tensor&, RecordedWrite);
 // Gives a lazy tensor's storage its memory and values; nothing happens to others.
 void make_real(const at::Tensor&);
 
-// The values in contiguous memory of their own. A lazy tensor stays so.
-[[nodiscard]] at::Tensor copy_of_values(const at::Tensor&);
+// The values in contiguous memory of their own. A lazy tensor stays so; without `needed`, its values are not replayed,
+// and the memory is for others.
+[[nodiscard]] at::Tensor copy_of_values(const at::Tensor&, bool needed = true);
+// tensor.copy_(values), whose memory is nobody else's: a lazy storage that the tensor covers takes it.
+void take_values(const at::Tensor& tensor, at::Tensor&& values);
 
 }  // namespace partita::internal

@@ -63,9 +63,7 @@ void parallelize(const std::vector<NamedParameter>& parameters, const Mesh& mesh
   if (group.size() == 1) return;
   const TensorRanks ranks{.group = &group, .stream = make_stream(mesh.device(), StreamUse::compute)};
   for (size_t i = 0; i < once.size(); ++i) {
-    at::Tensor values = group.rank() > 0 && is_lazy(once[i].tensor)
-                            ? at::empty(once[i].tensor.sizes(), once[i].tensor.options())
-                            : copy_of_values(once[i].tensor);
+    at::Tensor values = copy_of_values(once[i].tensor, /*needed=*/group.rank() == 0);
     if (values.numel() > 0) ranks.stream->wait(group.broadcast(values, 0, *ranks.stream));
     const ParameterSpec& spec = parts[i].spec;
     TensorPlacement placement{.spec = spec, .ranks = ranks};
@@ -73,11 +71,12 @@ void parallelize(const std::vector<NamedParameter>& parameters, const Mesh& mesh
       placement.role = rule->role;
       placement.gather = rule->gather.value_or(rule->role == TensorRole::vocabulary);
     }
+    at::Tensor part;
     if (placement.divided())
-      values = part_of(values, spec);
+      part = part_of(values, spec);
     else
-      once[i].tensor.copy_(values);
-    place(once[i].tensor, values, std::move(placement));
+      take_values(once[i].tensor, std::move(values));
+    place(once[i].tensor, part, std::move(placement));
   }
 }
 

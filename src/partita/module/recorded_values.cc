@@ -1,11 +1,11 @@
 #include "partita/module/recorded_values.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "partita/device/host_memory.h"
 #include "partita/module/operand_key.h"
 
 namespace partita::internal {
@@ -15,7 +15,11 @@ void run(const RecordedWrite& write, const c10::Storage& storage) {
   torch::jit::Stack stack{write.written.in(storage)};
   for (const c10::IValue& operand : write.operands)
     stack.push_back(operand.isGenerator() ? c10::IValue(operand.toGenerator().clone()) : operand);
-  for (const RecordedWrite::Unmade& u : write.unmade) stack[u.operand] = u.view.in(replay(u.values, u.bytes));
+  for (const RecordedWrite::Unmade& u : write.unmade) {
+    const c10::Storage source = temporary_storage(u.bytes);
+    replay(u.values, source);
+    stack[u.operand] = u.view.in(source);
+  }
   write.operation.callBoxed(stack);
 }
 
@@ -54,15 +58,18 @@ RecordedValues append(const RecordedValues& values, RecordedWrite write, int64_t
 
 int64_t cost(const RecordedValues& values) { return values ? values->cost : 0; }
 
-c10::Storage replay(const RecordedValues& values, int64_t bytes) {
+void replay(const RecordedValues& values, const c10::Storage& storage) {
   const at::NoGradGuard none;
   const c10::impl::ExcludeDispatchKeyGuard plain(kOperandKey);  // neither recorded again nor reported
-  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes), c10::GetCPUAllocator(),
-                       /*resizable=*/true);
   std::vector<const RecordedWrite*> writes;
   for (const RecordedWrite* w = values.get(); w != nullptr; w = w->before.get()) writes.push_back(w);
   for (; !writes.empty(); writes.pop_back()) run(*writes.back(), storage);
-  return storage;
+}
+
+c10::Storage temporary_storage(int64_t bytes) {
+  const at::Tensor memory = host_zeros((bytes + 3) / 4, DType::fp32);
+  memory.storage().unsafeGetStorageImpl()->set_nbytes(static_cast<size_t>(bytes));
+  return memory.storage();
 }
 
 }  // namespace partita::internal

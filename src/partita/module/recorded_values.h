@@ -1,9 +1,9 @@
 // The values of a storage as the operations that write them, kept in place of memory and replayed when they are needed.
-// Pure: operations on memory that a replay allocates.
+// Pure: operations on memory that is passed in.
 //
 //   RecordedValues values;                                       // nothing is written
 //   values = append(values, {.operation = uniform, .written = view, .operands = {0., 1., generator}}, bytes);
-//   const c10::Storage storage = replay(values, bytes);          // the bits that the operation would have written
+//   replay(values, storage);                                     // the bits that the operation would have written
 //
 // Values never change: append returns others, and an operand may be the values that another storage has at that time.
 #pragma once
@@ -50,7 +50,11 @@ struct RecordedWrite {
 // The values after one more operation.
 [[nodiscard]] RecordedValues append(const RecordedValues&, RecordedWrite, int64_t bytes);
 [[nodiscard]] int64_t cost(const RecordedValues&);
-// A storage in host memory with these values. Generators among the operands are left as they were.
-[[nodiscard]] c10::Storage replay(const RecordedValues&, int64_t bytes);
+// Writes the values into a storage in host memory. Generators among the operands are left as they were.
+void replay(const RecordedValues&, const c10::Storage&);
+
+// Memory for values that are soon dropped: from the system and back to it, since holes of the size of a matrix, which
+// small allocations fill, would add up to the size of the model.
+[[nodiscard]] c10::Storage temporary_storage(int64_t bytes);
 
 }  // namespace partita::internal

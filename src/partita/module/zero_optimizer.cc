@@ -1,7 +1,6 @@
 #include "partita/module/zero_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -135,7 +134,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
     torch_ = std::make_unique<TorchOptimizer>(options_.torch_optimizer, std::move(parts), groups_.size());
   }
   // From here on the model is changed.
-  for (const NamedParameter& frozen : whole_frozen) frozen.tensor.copy_(of_rank_0(frozen.tensor));
+  for (const NamedParameter& frozen : whole_frozen) take_values(frozen.tensor, of_rank_0(frozen.tensor));
   for (const Parts* parts : {&frozen_, &parts_})
     for (const auto& part : *parts) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
   number_units();
@@ -157,8 +156,7 @@ void ZeroOptimizer::Implementation::require_same_order() {
 }
 
 at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter) {
-  const at::Tensor copy = data_.rank() > 0 && is_lazy(parameter) ? at::empty(parameter.sizes(), parameter.options())
-                                                                 : copy_of_values(parameter);
+  const at::Tensor copy = copy_of_values(parameter, /*needed=*/data_.rank() == 0);
   if (copy.numel() > 0) compute_->wait(data_.broadcast(copy, 0, *compute_));
   return copy;
 }
