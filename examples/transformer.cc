@@ -49,7 +49,8 @@ int main(int count, char** arguments) try {
   configure_threads(world);
   Mesh mesh(world, select_device(DeviceRequest::automatic, world));
   torch::manual_seed(7);
-  LanguageModel model;
+  // Its matrices get memory one after the other: here by to(device), on a CPU by the optimizer, which keeps slices.
+  LanguageModel model = construct_lazily([] { return LanguageModel(); });
   model->to(mesh.device());
   ZeroOptimizer optimizer(named(*model), mesh,
                           {.stage = count > 1 ? std::stoi(arguments[1]) : 3, .learning_rate = 2e-3});

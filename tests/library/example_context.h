@@ -60,6 +60,11 @@ extern const struct Layer {  // as the holder of a torch::nn::Module
   [[nodiscard]] at::Tensor forward(const at::Tensor&, const at::Tensor&) const;
 } layer, attention;
 
+struct LanguageModel {  // as the holder of a torch::nn::Module
+  explicit LanguageModel(int layers);
+  const Module& operator*() const { return module; }
+};
+
 class Sampler : public Hook {
   [[nodiscard]] int priority() const override { return 50; }
 };

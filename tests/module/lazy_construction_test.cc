@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <functional>
+#include <sstream>
+
 #include "partita/module/lazy_storage.h"
 #include "tests/support/counted_memory.h"
 
@@ -186,7 +189,14 @@ TEST(LazyConstruction, ErrorsAreThoseOfTorch) {
   EXPECT_THAT(message([&] { leaf.zero_(); }), HasSubstr("a leaf Variable that requires grad"));
   EXPECT_EQ(a.sum().item<double>(), 1600);
   const torch::Tensor b = torch::ones({40, 40});
-  EXPECT_THAT(message([&] { (void)b.data_ptr<float>(); }), HasSubstr("its data is not allocated yet"));
+  std::ostringstream file;
+  for (const auto& read : std::vector<std::function<void()>>{
+           [&] { (void)b.data_ptr<float>(); }, [&] { (void)b.const_data_ptr(); }, [&] { torch::save(b, file); }})
+    EXPECT_THAT(message(read),
+                HasSubstr("constructed lazily and has none yet: let an operation of torch read it first"));
+  EXPECT_EQ(b.sum().item<double>(), 1600);
+  EXPECT_EQ(b.data_ptr<float>()[1599], 1);
+  torch::save(b, file);
 }
 
 TEST(LazyConstruction, EndsWithItsScope) {

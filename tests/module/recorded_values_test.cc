@@ -18,7 +18,11 @@ RecordedWrite fill(double value, const StorageView& where = kAll) {
   return {.operation = operation("aten::fill_", "Scalar"), .written = where, .operands = {value}, .overwrites = true};
 }
 
-torch::Tensor values_of(const RecordedValues& values) { return kAll.in(replay(values, kBytes)); }
+torch::Tensor values_of(const RecordedValues& values) {
+  const c10::Storage storage = temporary_storage(kBytes);
+  replay(values, storage);
+  return kAll.in(storage);
+}
 
 TEST(RecordedValues, AreWhatTheOperationsWrite) {
   RecordedValues values = append(nullptr, fill(2), kBytes);

@@ -1,6 +1,8 @@
 // ZeroOptimizer with stage 3: weights are there where a program reads them.
 #include <ATen/ops/_foreach_norm.h>
 
+#include <sstream>
+
 #include "partita/base/error.h"
 #include "tests/module/zero_case.h"
 #include "tests/support/error_message.h"
@@ -95,6 +97,26 @@ TEST(ZeroOptimizer, ShardedWeightsOfManyUnitsLeave) {
   EXPECT_EQ(at::_foreach_norm(model->parameters()).size(), 8U);
   const int64_t unit = 4 * 64 * 192;
   EXPECT_EQ(optimizer.memory().weights, 8 * unit / test_world().size() + 3 * unit);
+}
+
+// torch::save would write nothing in place of the values.
+TEST(ZeroOptimizer, ShardedWeightsAreNotReadByTheirAddress) {
+  SmallModule module(1);
+  ZeroOptimizer optimizer(named(*module), mesh(), {.stage = 3, .unit_elements = 1});
+  (void)module->first->weight.sum();
+  for (const torch::Tensor& p : {module->last->weight, module->frozen}) {
+    std::ostringstream file;
+    for (const auto& read :
+         std::vector<std::function<void()>>{[&] { (void)p.data_ptr<float>(); }, [&] { torch::save(p, file); }})
+      try {
+        read();
+        ADD_FAILURE() << "read";
+      } catch (const c10::Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("save what weights() or clone() returns"));
+      }
+  }
+  std::ostringstream file;
+  EXPECT_ANY_THROW(torch::save(module, file));
 }
 
 TEST(ZeroOptimizer, ShardedWeightsEndWithTheirOptimizer) {

@@ -14,8 +14,8 @@
 // cannot be recorded. This gives the right result, and costs the parameter's memory. to(dtype) is recorded within the
 // construction; afterwards to(device) and to(dtype) make the parameters real and convert them, one after the other.
 //
-// Code that reads or writes memory itself (data_ptr, accessor, torch::save) finds none in a parameter that is not real:
-// torch fails with "its data is not allocated yet". What has one dimension, fewer than 1024 elements, integers, another
+// Code that reads or writes memory itself (data_ptr, accessor, torch::save) fails on a parameter that is not real: read
+// it by an operation first. What has one dimension, fewer than 1024 elements, integers, another
 // memory format, or is on a GPU, is real from the beginning.
 #pragma once
 #include <c10/core/impl/LocalDispatchKeySet.h>

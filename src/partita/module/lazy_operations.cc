@@ -155,7 +155,8 @@ std::optional<RecordedWrite> record_for(const c10::OperatorHandle& operation, at
       if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
       write.operands.back() = copy;
     } else {
-      if (tensor.storage().is_alias_of(written.storage()) || tensor.is_neg()) return {};
+      if (tensor.storage().unsafeGetStorageImpl() == written.storage().unsafeGetStorageImpl() || tensor.is_neg())
+        return {};
       write.operands.back() = c10::IValue();
       write.unmade.push_back({.operand = i,
                               .values = recorded(tensor),

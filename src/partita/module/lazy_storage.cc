@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "partita/module/operand_key.h"
+#include "partita/module/storage_access.h"
 
 namespace partita::internal {
 namespace {
@@ -19,8 +20,12 @@ void end_record(void* values) {
   delete static_cast<RecordedValues*>(values);
 }
 
+const at::DataPtr& pointer_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+}
+
 RecordedValues& record_of(const at::Tensor& tensor) {
-  return *static_cast<RecordedValues*>(tensor.storage().data_ptr().get_context());
+  return *static_cast<RecordedValues*>(pointer_of(tensor).get_context());
 }
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.storage().nbytes()); }
@@ -33,6 +38,10 @@ at::Tensor make_lazy(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarT
                        at::DataPtr(nullptr, new RecordedValues, &end_record, at::kCPU), c10::GetCPUAllocator(),
                        /*resizable=*/true);
   ++lazy_storages;
+  forbid_access(
+      storage,
+      "the memory of a tensor is read that was constructed lazily and has none yet: let an operation of torch "
+      "read it first, such as tensor.sum(), or construct it without LazyConstruction");
   return with_operand_key(
       StorageView{.dtype = dtype, .sizes = sizes.vec(), .strides = strides.vec(), .offset = 0}.in(storage));
 }
@@ -41,7 +50,7 @@ bool any_lazy() { return lazy_storages != 0; }
 
 bool is_lazy(const at::Tensor& tensor) {
   return any_lazy() && has_operand_key(tensor) && tensor.has_storage() && tensor.device().is_cpu() &&
-         tensor.storage().data_ptr().get_deleter() == &end_record;
+         pointer_of(tensor).get_deleter() == &end_record;
 }
 
 RecordedValues recorded(const at::Tensor& tensor) { return record_of(tensor); }
@@ -56,7 +65,7 @@ void make_real(const at::Tensor& tensor) {
   c10::Storage made(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(), c10::GetCPUAllocator(),
                     /*resizable=*/true);
   replay(recorded(tensor), made);
-  tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(made.mutable_data_ptr()));
+  allow_access(tensor.storage(), std::move(made.mutable_data_ptr()));
 }
 
 at::Tensor copy_of_values(const at::Tensor& tensor, bool needed) {
@@ -69,7 +78,7 @@ at::Tensor copy_of_values(const at::Tensor& tensor, bool needed) {
 void take_values(const at::Tensor& tensor, at::Tensor&& values) {
   if (is_lazy(tensor) && StorageView::of(tensor).covers(bytes_of(tensor)) &&
       StorageView::of(values).covers(bytes_of(tensor)) && bytes_of(values) == bytes_of(tensor)) {
-    tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(values.storage().mutable_data_ptr()));
+    allow_access(tensor.storage(), std::move(values.storage().mutable_data_ptr()));
     tensor.unsafeGetTensorImpl()->bump_version();
   } else {
     tensor.copy_(values);

@@ -11,9 +11,14 @@
 
 #include "partita/base/error.h"
 #include "partita/module/operand_key.h"
+#include "partita/module/storage_access.h"
 
 namespace partita::internal {
 namespace {
+
+constexpr const char* kNoMemory =
+    "the memory of a parameter is read, which is there only while an operation of torch reads it (ZeroOptimizer with "
+    "stage 3): call an operation instead, register kernels with torch, and save what weights() or clone() returns";
 
 template <class Visit>
 void visit_tensors(const c10::IValue& value, const Visit& visit) {
@@ -136,6 +141,7 @@ OperandWatch::~OperandWatch() {
 c10::Storage OperandWatch::add(int number, int64_t bytes, at::Device device) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes), at::DataPtr(nullptr, device),
                        /*allocator=*/nullptr, /*resizable=*/false);
+  forbid_access(storage, kNoMemory);
   Registry& registry = Registry::get();
   const std::lock_guard lock(registry.mutex);
   std::erase_if(registry.places, [](const auto& place) { return place.second.storage.expired(); });
@@ -147,7 +153,8 @@ c10::Storage OperandWatch::add(int number, int64_t bytes, at::Device device) {
 }
 
 void OperandWatch::set_memory(const c10::Storage& storage, void* memory) {
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(memory, storage.device()));
+  allow_access(storage, at::DataPtr(memory, storage.device()));
+  if (memory == nullptr) forbid_access(storage, kNoMemory);
 }
 
 bool OperandWatch::has(const at::Tensor& tensor) {

@@ -31,7 +31,9 @@ struct Registry {
 
 // Whether the memory of the view lies in that of the parameter.
 bool is_view_of(const at::Tensor& view, c10::TensorImpl& parameter) {
-  if (!parameter.has_storage() || !view.has_storage() || !view.storage().is_alias_of(parameter.storage())) return false;
+  if (!parameter.has_storage() || !view.has_storage() ||
+      view.storage().unsafeGetStorageImpl() != parameter.storage().unsafeGetStorageImpl())
+    return false;
   const int64_t offset = view.storage_offset() - parameter.storage_offset();
   return offset >= 0 && offset < parameter.numel();
 }
