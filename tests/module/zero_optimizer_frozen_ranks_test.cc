@@ -66,6 +66,7 @@ TEST(ZeroOptimizer, FrozenParametersAreThoseOfASingleProcess) {
             (*m)->table->weight.narrow(0, 2, 5).mul_(1.25);
             (*m)->layers[2]->as<torch::nn::Linear>()->weight.t().select(0, 1).fill_(0.5);
             (*m)->scale.add_(0.1);
+            (*m)->wide.mul_(1.1);  // and diagonal
           }
         module->loss(small_samples((step * ranks + rank) * kSamples, kSamples)).backward();
         optimizer.step();
