@@ -8,6 +8,7 @@
 #include "tests/module/zero_case.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/error_message.h"
+#include "tests/support/resident_memory.h"
 
 namespace partita::internal {
 namespace {
@@ -89,6 +90,23 @@ TEST(LazyConstruction, OneParameterIsWholeAtATime) {
       else
         EXPECT_GE(extra, kLayers * kMatrix / 2) << stage;
     }
+}
+
+// The same in memory of the process, in which what is freed may stay.
+TEST(LazyConstruction, TheModelIsNeverResident) {
+  constexpr int64_t kMebibyte = 1 << 20, kModel = 64 * kMebibyte;
+  const ResidentMemory resident;
+  const torch::nn::Sequential model = construct_lazily([] {
+    torch::nn::Sequential layers;
+    for (int i = 0; i < 16; ++i) layers->push_back(torch::nn::Linear(torch::nn::LinearOptions(1024, 1024).bias(false)));
+    return layers;
+  });
+  EXPECT_LE(resident.growth(), kModel / 4) << "constructed";
+  const ZeroOptimizer optimizer(
+      named(*model), mesh(),
+      {.stage = 3, .optimizer = {.kind = OptimizerKind::sgd, .momentum = 0}, .unit_elements = 1});
+  const ZeroOptimizer::Memory m = optimizer.memory();
+  EXPECT_LE(resident.growth() - (m.weights + m.gradients + m.master + m.optimizer), 3 * kModel / 8) << "divided";
 }
 
 TEST(LazyConstruction, IsDividedOverTensorParallelRanks) {

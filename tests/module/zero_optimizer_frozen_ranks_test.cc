@@ -115,9 +115,8 @@ TEST(ZeroOptimizer, FrozenParametersOfAnotherOptimizer) {
     weight(1 - trained).requires_grad_(false);
     return std::make_unique<ZeroOptimizer>(named(*model), mesh(), ZeroOptimizerOptions{.stage = 3});
   };
-  const auto first = make(0);
   const torch::Tensor before = weight(1).detach().clone();
-  const auto second = make(1);
+  const auto first = make(0), second = make(1);
   for (const auto* optimizer : {&second, &first}) {
     weight(0).requires_grad_(optimizer == &first);
     weight(1).requires_grad_(optimizer == &second);

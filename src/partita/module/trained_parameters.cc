@@ -52,11 +52,12 @@ Extent extent_of(const NamedParameter& p) {
 
 using Pair = std::pair<const NamedParameter*, const NamedParameter*>;
 
-// Pairs that share memory, so that each parameter which shares any is in one of them.
+// Pairs that share memory, so that each parameter which shares any is in one of them. Those of another optimizer have
+// their own.
 std::vector<Pair> sharing(const std::vector<const NamedParameter*>& parameters) {
   std::vector<Extent> extents;
   for (const NamedParameter* p : parameters)
-    if (p->tensor.numel() > 0) extents.push_back(extent_of(*p));
+    if (p->tensor.numel() > 0 && !OperandWatch::has(p->tensor)) extents.push_back(extent_of(*p));
   std::ranges::stable_sort(extents, {}, [](const Extent& e) { return std::tuple(e.storage, e.begin); });
   std::vector<Pair> pairs;
   const Extent* last = nullptr;  // of those before: the one that ends last
@@ -106,8 +107,7 @@ std::vector<NamedParameter> take_dividable(std::vector<NamedParameter>& frozen,
     (has_trainable_dtype(p.tensor) && !OperandWatch::has(p.tensor) ? candidates : whole).push_back(std::move(p));
   std::vector<const NamedParameter*> all = pointers(trained);
   for (const std::vector<NamedParameter>* list : {&candidates, &whole})
-    for (const NamedParameter& p : *list)
-      if (!OperandWatch::has(p.tensor)) all.push_back(&p);
+    for (const NamedParameter& p : *list) all.push_back(&p);
   std::set<const NamedParameter*> shared;
   for (const auto& [a, b] : sharing(all)) shared.insert({a, b});
   for (const NamedParameter& p : candidates) (shared.contains(&p) ? whole : dividable).push_back(p);
