@@ -241,4 +241,17 @@ void ModuleParameters::settle() {
   for (size_t p = 0; p < parameters_.size(); ++p) versions_[p] = parameters_[p].tensor._version();
 }
 
+ModuleParts make_parts(const std::vector<NamedParameter>& parameters, const Zero& zero,
+                       const ModuleParameters::Options& options, Stream& compute, Stream& communication) {
+  ModuleParts parts;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    std::vector<NamedParameter> of_type;
+    for (const NamedParameter& p : parameters)
+      if (p.tensor.scalar_type() == type) of_type.push_back(p);
+    if (!of_type.empty())
+      parts.push_back(std::make_unique<ModuleParameters>(of_type, zero, options, compute, communication));
+  }
+  return parts;
+}
+
 }  // namespace partita::internal

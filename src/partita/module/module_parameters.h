@@ -99,4 +99,9 @@ class ModuleParameters {
   std::unique_ptr<WeightsOnDemand> on_demand_;   // null: full weights stay. First to go: it calls the others
 };
 
+using ModuleParts = std::vector<std::unique_ptr<ModuleParameters>>;
+// Of parameters with several dtypes: one part for each.
+[[nodiscard]] ModuleParts make_parts(const std::vector<NamedParameter>&, const Zero&, const ModuleParameters::Options&,
+                                     Stream& compute, Stream& communication);
+
 }  // namespace partita::internal

@@ -54,9 +54,11 @@ struct UnitPlace {
 struct ZeroOptimizer::Implementation {
   Implementation(std::vector<ParameterGroup> groups, const Mesh& mesh, const ZeroOptimizerOptions& options);
 
-  using Parts = std::vector<std::unique_ptr<ModuleParameters>>;
-  [[nodiscard]] Parts parts_of(const std::vector<NamedParameter>&, ModuleParameters::Options) const;
+  [[nodiscard]] ModuleParameters::Options part_options() const {
+    return {.unit_elements = options_.unit_elements, .device = device_};
+  }
   void add_parts(size_t group);
+  void add_frozen(std::vector<NamedParameter>& frozen);
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
   void number_units();
   void hook();
@@ -87,8 +89,8 @@ struct ZeroOptimizer::Implementation {
   at::Device device_;
   std::unique_ptr<Stream> compute_, communication_;
   CallerStream caller_;
-  Parts parts_;
-  Parts frozen_;  // with stage 3; with others frozen parameters keep their memory
+  ModuleParts parts_;
+  ModuleParts frozen_;  // with stage 3; with others frozen parameters keep their memory
   std::vector<size_t> group_of_part_;
   std::vector<UnitPlace> units_;                                // of all parts
   std::vector<std::pair<int, int>> placement_;                  // [parameter, of all parts]: its unit, and place there
@@ -126,7 +128,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
   const at::NoGradGuard none;
   std::vector<NamedParameter> whole_frozen = take_trained(groups_, device_);
   for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
-  if (zero_.sharding.weights) frozen_ = parts_of(take_dividable(whole_frozen, groups_), {.trained = false});
+  if (zero_.sharding.weights) add_frozen(whole_frozen);
   if (options_.torch_optimizer) {
     std::vector<TorchOptimizer::Part> parts;
     for (size_t p = 0; p < parts_.size(); ++p)
@@ -135,7 +137,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
   }
   // From here on the model is changed.
   for (const NamedParameter& frozen : whole_frozen) take_values(frozen.tensor, of_rank_0(frozen.tensor));
-  for (const Parts* parts : {&frozen_, &parts_})
+  for (const ModuleParts* parts : {&frozen_, &parts_})
     for (const auto& part : *parts) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
   number_units();
   hook();
@@ -145,7 +147,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
 void ZeroOptimizer::Implementation::require_same_order() {
   if (!zero_.sharding.weights) return;
   uint64_t order = 0;
-  for (const Parts* parts : {&parts_, &frozen_})
+  for (const ModuleParts* parts : {&parts_, &frozen_})
     for (const auto& part : *parts) order = mix(order ^ part->order());
   const auto mine = static_cast<int64_t>(order >> 1);
   const at::Tensor largest = at::tensor({mine, -mine}, at::kLong);
@@ -161,30 +163,22 @@ at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter)
   return copy;
 }
 
-// One for each dtype.
-ZeroOptimizer::Implementation::Parts ZeroOptimizer::Implementation::parts_of(
-    const std::vector<NamedParameter>& parameters, ModuleParameters::Options options) const {
-  options.unit_elements = options_.unit_elements;
-  options.device = device_;
-  Parts parts;
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    std::vector<NamedParameter> of_type;
-    for (const NamedParameter& p : parameters)
-      if (p.tensor.scalar_type() == type) of_type.push_back(p);
-    if (!of_type.empty())
-      parts.push_back(std::make_unique<ModuleParameters>(of_type, zero_, options, *compute_, *communication_));
-  }
-  return parts;
-}
-
 void ZeroOptimizer::Implementation::add_parts(size_t group) {
-  for (auto& part :
-       parts_of(groups_[group].parameters, {.states = options_.optimizer_dtype,
-                                           .micro_batches = options_.micro_batches,
-                                           .optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer})) {
+  ModuleParameters::Options options = part_options();
+  options.states = options_.optimizer_dtype;
+  options.micro_batches = options_.micro_batches;
+  options.optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer;
+  for (auto& part : make_parts(groups_[group].parameters, zero_, options, *compute_, *communication_)) {
     parts_.push_back(std::move(part));
     group_of_part_.push_back(group);
   }
+}
+
+// With stage 3. Leaves those that stay whole.
+void ZeroOptimizer::Implementation::add_frozen(std::vector<NamedParameter>& frozen) {
+  ModuleParameters::Options options = part_options();
+  options.trained = false;
+  frozen_ = make_parts(take_dividable(frozen, groups_), zero_, options, *compute_, *communication_);
 }
 
 // The units of all parts, one after the other, and which of them share a gradient buffer.
@@ -335,7 +329,7 @@ ZeroStep ZeroOptimizer::Implementation::step() {
                        .skip = result.skipped ? 1 : 0});
   ++steps_;
   if (!result.skipped) ++updates_;
-  for (const Parts* parts : {&parts_, &frozen_})
+  for (const ModuleParts* parts : {&parts_, &frozen_})
     for (const auto& part : *parts) part->settle();
   return result;
 }
