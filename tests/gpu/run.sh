@@ -31,7 +31,7 @@ check() {
   else
     failed=$((failed + 1))
     echo "FAILED  $name"
-    { grep -m 20 '^FAIL' "$work/said"; tail -n 8 "$work/said"; } | sed 's/^/        /'
+    { grep -m 20 -e '^FAIL' -e '^C++ exception' "$work/said"; tail -n 8 "$work/said"; } | sed 's/^/        /'
   fi
 }
 

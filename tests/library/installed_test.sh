@@ -62,6 +62,19 @@ expected about 3.4, then less than a third of it, and as at stage 1, $(loss 120 
   rm transformer.pt
 done
 
+# A Llama in one process, on two stages, and on two stages of two tensor-parallel ranks: the same losses.
+for ranks in "1 1 1" "2 1 2" "4 2 2"; do
+  read -r count tensor stages <<<"$ranks"
+  mpirun -n "$count" build/llama "$tensor" "$stages" 2>"said$count" || fail "llama on $count ranks: $(<"said$count")"
+  for step in 0 20 40 60; do
+    awk -v a="$(loss $step said1)" -v b="$(loss $step "said$count")" \
+      'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-6 * a ^ 2) }' ||
+      fail "llama, step $step: loss $(loss $step said1) in one process, $(loss $step "said$count") on $count ranks"
+  done
+done
+awk -v a="$(loss 0 said1)" -v b="$(loss 60 said1)" 'BEGIN { exit !(a > 3.5 && b < a / 3) }' ||
+  fail "llama: loss $(loss 0 said1) at step 0, $(loss 60 said1) at step 60: expected about 4.1, then less than a third"
+
 # A whole run of an MLP; the same command again has nothing to do.
 mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer: $(<said)"
 # figures NAME FILE: the values of "NAME" in a file of metrics.

@@ -26,17 +26,17 @@ constexpr int64_t kSamples = 2, kSteps = 5;  // samples of a data-parallel rank 
 constexpr OptimizerOptions kAdam{.beta2 = 0.999, .epsilon = 1e-3, .weight_decay = 0.01};
 
 // All divisions of the ranks into tensor and data parallelism.
-const std::vector<std::unique_ptr<Mesh>>& meshes() {
-  static const auto* all = [] {
-    auto* made = new std::vector<std::unique_ptr<Mesh>>;
+const std::vector<Mesh*>& meshes() {
+  static const std::vector<Mesh*> all = [] {
+    std::vector<Mesh*> made;
     const int ranks = test_world().size();
     for (int tensor = 1; tensor <= ranks; ++tensor)
       if (ranks % tensor == 0)
-        made->push_back(std::make_unique<Mesh>(
-            test_world(), MeshLayout::Sizes{.data = ranks / tensor, .tensor = tensor}, test_device()));
+        made.push_back(&KeptMeshes::keep(std::make_unique<Mesh>(
+            test_world(), MeshLayout::Sizes{.data = ranks / tensor, .tensor = tensor}, test_device())));
     return made;
   }();
-  return *all;
+  return all;
 }
 
 struct Trained {
@@ -82,7 +82,7 @@ void expect_same(const std::vector<NamedParameter>& found, const Trained& expect
 }
 
 TEST(Parallelize, IsTheSingleProcessRun) {
-  for (const auto& mesh : meshes())
+  for (const Mesh* mesh : meshes())
     for (const bool tied : {false, true})
       for (const int stage : {0, 1, 2, 3}) {
         const bool gather = (stage < 2) == tied;
@@ -127,7 +127,7 @@ TEST(Parallelize, IsTheSingleProcessRun) {
 
 // A rank keeps its part of what is divided, and of its states.
 TEST(Parallelize, DividesBytes) {
-  for (const auto& mesh : meshes()) {
+  for (const Mesh* mesh : meshes()) {
     DividedModel model;
     model->to(mesh->device());
     const int ranks = mesh->tensor().size();
@@ -165,7 +165,7 @@ TEST(Parallelize, StatesFitOtherDivisions) {
   };
   std::vector<StateDict> states;
   const StateDict* start = nullptr;
-  for (const auto& mesh : meshes())
+  for (const Mesh* mesh : meshes())
     for (const int stage : {1, 3}) {
       DividedModel model = make(*mesh);
       ZeroOptimizer optimizer(named(*model), *mesh,

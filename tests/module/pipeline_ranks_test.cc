@@ -119,9 +119,10 @@ Trained reference(bool tied, int micro_batches, int data) {
 }
 
 const Mesh& mesh_of(const MeshLayout::Sizes& sizes) {
-  static auto* made = new std::map<std::tuple<int, int, int>, std::unique_ptr<Mesh>>;
-  auto& mesh = (*made)[{sizes.data, sizes.tensor, sizes.pipeline}];
-  if (!mesh) mesh = std::make_unique<Mesh>(test_world(), sizes, test_device(), std::chrono::seconds(60));
+  static std::map<std::tuple<int, int, int>, Mesh*> made;
+  Mesh*& mesh = made[{sizes.data, sizes.tensor, sizes.pipeline}];
+  if (mesh == nullptr)
+    mesh = &KeptMeshes::keep(std::make_unique<Mesh>(test_world(), sizes, test_device(), std::chrono::seconds(60)));
   return *mesh;
 }
 

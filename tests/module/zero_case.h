@@ -20,8 +20,8 @@ inline constexpr double kTolerance = 2e-6;  // relative to the largest of a para
 
 // All ranks, data parallel.
 inline const Mesh& mesh() {
-  static auto* all = new Mesh(test_world(), test_device());  // as long as the world
-  return *all;
+  static Mesh& all = KeptMeshes::keep(std::make_unique<Mesh>(test_world(), test_device()));
+  return all;
 }
 
 inline std::vector<torch::Tensor> trained(SmallModule& module) {

@@ -9,13 +9,11 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
 #include "partita/device/device_stream.h"
-#include "partita/module/backward_order.h"
 #include "partita/module/caller_stream.h"
 #include "partita/module/gradient_hooks.h"
 #include "partita/module/gradient_norm.h"
@@ -23,6 +21,7 @@
 #include "partita/module/module_parameters.h"
 #include "partita/module/optimizer_access.h"
 #include "partita/module/trained_parameters.h"
+#include "partita/module/unit_reduction.h"
 
 namespace partita {
 using namespace internal;
@@ -44,11 +43,6 @@ const ZeroOptimizerOptions& valid(const ZeroOptimizerOptions& options) {
   return options;
 }
 
-struct UnitPlace {
-  ModuleParameters* part;
-  int unit;
-};
-
 }  // namespace
 
 struct ZeroOptimizer::Implementation {
@@ -60,22 +54,12 @@ struct ZeroOptimizer::Implementation {
   void add_parts(size_t group);
   void add_frozen(std::vector<NamedParameter>& frozen);
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
-  void number_units();
   void hook();
   void require_same_order();
-
-  // Backward.
-  void begin_pass();
-  [[nodiscard]] std::vector<bool> units_of_pass() const;
-  void arrived(size_t parameter, const at::Tensor& gradient);
-  void pass_ended();
-  void reduce(int unit, bool last);
-  void reduce_rest(bool last);
 
   ZeroStep step();
   StateDict state_dict();
   void load_state_dict(const StateDict&);
-  void learn_order();
   void drop();
   void require_own_rates() const {
     if (torch_) fail("ZeroOptimizer: set_learning_rate with an optimizer of torch: set the rate of that optimizer");
@@ -92,16 +76,7 @@ struct ZeroOptimizer::Implementation {
   ModuleParts parts_;
   ModuleParts frozen_;  // with stage 3; with others frozen parameters keep their memory
   std::vector<size_t> group_of_part_;
-  std::vector<UnitPlace> units_;                                // of all parts
-  std::vector<std::pair<int, int>> placement_;                  // [parameter, of all parts]: its unit, and place there
-  std::vector<std::vector<std::pair<int, at::Tensor>>> early_;  // [unit]: gradients whose buffer another unit still has
-  std::unique_ptr<BackwardOrder> order_;
-  std::map<const void*, int> unit_of_;  // by parameter
-  std::vector<bool> expected_;          // [unit]: of the next pass; empty: all
-  std::vector<bool> reduced_;           // [unit]: since the last step
-  int passes_ = 0;                      // since the last step
-  bool in_pass_ = false;                // between the first gradient of a pass and its end
-  bool knows_order_ = false;            // the order is that of a pass, not the first guess
+  std::unique_ptr<UnitReduction> reduction_;
   int64_t steps_ = 0, updates_ = 0;
   std::unique_ptr<TorchOptimizer> torch_;  // null: the parts update themselves
   std::unique_ptr<GradientHooks> hooks_;   // first to go: the others are called by it
@@ -139,7 +114,11 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
   for (const NamedParameter& frozen : whole_frozen) take_values(frozen.tensor, of_rank_0(frozen.tensor));
   for (const ModuleParts* parts : {&frozen_, &parts_})
     for (const auto& part : *parts) part->adopt([this](const at::Tensor& p) { return of_rank_0(p); });
-  number_units();
+  reduction_ = std::make_unique<UnitReduction>(
+      parts_,
+      UnitReduction::Options{
+          .micro_batches = options_.micro_batches, .each_pass = zero_.sharding.gradients, .overlap = options_.overlap},
+      data_);
   hook();
 }
 
@@ -181,132 +160,22 @@ void ZeroOptimizer::Implementation::add_frozen(std::vector<NamedParameter>& froz
   frozen_ = make_parts(take_dividable(frozen, groups_), zero_, options, *compute_, *communication_);
 }
 
-// The units of all parts, one after the other, and which of them share a gradient buffer.
-void ZeroOptimizer::Implementation::number_units() {
-  std::vector<int> counts, buffers;
-  int next_buffer = 0;
-  for (const auto& part : parts_) {
-    for (size_t u = 0; u < part->units().size(); ++u) {
-      units_.push_back({part.get(), static_cast<int>(u)});
-      counts.push_back(static_cast<int>(part->units()[u].layout.parameters.size()));
-      buffers.push_back(next_buffer + part->gradient_slots().slot_of_unit[u]);
-      for (int i = 0; i < counts.back(); ++i) placement_.emplace_back(static_cast<int>(units_.size()) - 1, i);
-    }
-    next_buffer += static_cast<int>(part->gradient_slots().slot_count.size());
-  }
-  early_.resize(units_.size());
-  reduced_.assign(units_.size(), false);
-  order_ = std::make_unique<BackwardOrder>(counts, std::move(buffers));
-}
-
 void ZeroOptimizer::Implementation::hook() {
-  std::vector<at::Tensor> tensors;
-  for (const auto& part : parts_)
-    for (const NamedParameter& p : part->parameters()) {
-      unit_of_[p.tensor.unsafeGetTensorImpl()] = placement_[tensors.size()].first;
-      tensors.push_back(p.tensor);
-    }
   hooks_ = std::make_unique<GradientHooks>(
-      std::move(tensors),
+      reduction_->parameters(),
       GradientHooks::Calls{
-          .arrived = [this](size_t p, const at::Tensor& gradient) { caller_.run([&] { arrived(p, gradient); }); },
-          .began = [this] { begin_pass(); },
-          .ended = [this] { caller_.run([this] { pass_ended(); }); }});
-}
-
-void ZeroOptimizer::Implementation::begin_pass() {
-  if (in_pass_)
-    fail(
-        "ZeroOptimizer: a backward pass began before the last one had ended: call zero_grad after one that failed; "
-        "passes within passes are not supported");
-  if (passes_ == options_.micro_batches)
-    fail(
-        "ZeroOptimizer: a backward pass too many, expected {} between two steps: set "
-        "ZeroOptimizerOptions::micro_batches to the number of backward passes of a step",
-        options_.micro_batches);
-  in_pass_ = true;
-  for (auto& gradients : early_) gradients.clear();
-  order_->begin(units_of_pass());
-  expected_.clear();
-}
-
-// With stages 0 and 1, whose units are reduced in the last pass of a step, all of them.
-std::vector<bool> ZeroOptimizer::Implementation::units_of_pass() const {
-  std::vector<bool> units(units_.size(), true);
-  if (expected_.empty() || !zero_.sharding.gradients) return units;
-  const bool last = passes_ + 1 == options_.micro_batches;
-  for (size_t u = 0; u < units.size(); ++u) units[u] = expected_[u] || (last && !reduced_[u]);
-  return units;
-}
-
-void ZeroOptimizer::Implementation::arrived(size_t parameter, const at::Tensor& gradient) {
-  const auto [unit, index] = placement_[parameter];
-  const UnitPlace place = units_[static_cast<size_t>(unit)];
-  if (gradient.layout() != at::kStrided)
-    fail(
-        "ZeroOptimizer: a gradient of parameter {} is sparse, which is not supported: create the embedding without "
-        "sparse",
-        place.part->units()[static_cast<size_t>(place.unit)].layout.parameters[static_cast<size_t>(index)].name);
-  order_->arrived(unit, index);
-  if (order_->writable(unit))
-    place.part->write(place.unit, index, gradient);
-  else
-    early_[static_cast<size_t>(unit)].emplace_back(index, gradient);
-  if (!options_.overlap) return;
-  for (int u = order_->complete(); u >= 0; u = order_->complete()) reduce(u, passes_ + 1 == options_.micro_batches);
-  data_.progress();
-}
-
-void ZeroOptimizer::Implementation::pass_ended() {
-  in_pass_ = false;
-  ++passes_;
-  reduce_rest(passes_ == options_.micro_batches);
-}
-
-// The next unit of the order.
-void ZeroOptimizer::Implementation::reduce(int unit, bool last) {
-  const UnitPlace place = units_[static_cast<size_t>(unit)];
-  (void)place.part->gradients().open(place.unit);  // parameters without gradient have zero
-  for (const auto& [index, gradient] : std::exchange(early_[static_cast<size_t>(unit)], {}))
-    place.part->write(place.unit, index, gradient);
-  place.part->gradients().close(place.unit, last);
-  order_->reduced();
-  reduced_[static_cast<size_t>(unit)] = true;
-}
-
-void ZeroOptimizer::Implementation::reduce_rest(bool last) {
-  for (int u = order_->next(); u >= 0; u = order_->next()) reduce(u, last);
-}
-
-// From rank 0, so that all ranks reduce in the same order.
-void ZeroOptimizer::Implementation::learn_order() {
-  std::vector<int> seen = order_->seen();
-  at::Tensor sequence = at::zeros({std::ssize(seen)}, at::kInt);
-  std::ranges::copy(seen, sequence.data_ptr<int32_t>());
-  sequence = sequence.to(device_);
-  for (Communicator* group : {&data_, &mesh_.tensor()}) compute_->wait(group->broadcast(sequence, 0, *compute_));
-  sequence = sequence.to(at::kCPU);
-  std::copy_n(sequence.data_ptr<int32_t>(), seen.size(), seen.begin());
-  order_->set_sequence(std::move(seen));
-  knows_order_ = true;
+          .arrived = [this](size_t p,
+                            const at::Tensor& gradient) { caller_.run([&] { reduction_->arrived(p, gradient); }); },
+          .began = [this] { reduction_->begin_pass(); },
+          .ended = [this] { caller_.run([this] { reduction_->end_pass(); }); }});
 }
 
 ZeroStep ZeroOptimizer::Implementation::step() {
-  if (passes_ == 0) fail("ZeroOptimizer: step without a backward pass since the last one");
+  if (reduction_->passes() == 0) fail("ZeroOptimizer: step without a backward pass since the last one");
   const at::NoGradGuard none;
   require_same_order();
   for (const auto& part : parts_) part->require_untouched();
-  if (!knows_order_) learn_order();
-  if (zero_.sharding.gradients || passes_ < options_.micro_batches) {
-    // Of stages 2 and 3, what no pass has reduced; otherwise all, because the last pass did not know that it was the
-    // last.
-    std::vector<bool> rest(units_.size(), true);
-    for (size_t u = 0; u < rest.size() && zero_.sharding.gradients; ++u) rest[u] = !reduced_[u];
-    order_->begin(std::move(rest));
-    reduce_rest(true);
-  }
-  reduced_.assign(units_.size(), false);
-  passes_ = 0;
+  reduction_->finish(mesh_, *compute_);
   std::vector<GradientStore*> gradients;
   for (const auto& part : parts_) {
     part->collect_changes();
@@ -370,11 +239,8 @@ void ZeroOptimizer::Implementation::load_state_dict(const StateDict& state) {
 void ZeroOptimizer::Implementation::drop() {
   for (const auto& part : parts_)
     for (const NamedParameter& p : part->parameters()) p.tensor.mutable_grad().reset();
-  if (passes_ == 0 && !in_pass_) return;
+  if (!reduction_->drop()) return;
   for (const auto& part : parts_) part->gradients().drop();
-  reduced_.assign(units_.size(), false);
-  passes_ = 0;
-  in_pass_ = false;
 }
 
 ZeroOptimizer::ZeroOptimizer(std::vector<ParameterGroup> groups, const Mesh& mesh, const ZeroOptimizerOptions& options)
@@ -403,12 +269,7 @@ ZeroStep ZeroOptimizer::step(const std::function<void()>& closure) {
 }
 
 void ZeroOptimizer::expect_gradients(const std::vector<at::Tensor>& parameters) {
-  std::vector<bool>& expected = implementation_->expected_;
-  expected.assign(implementation_->units_.size(), false);
-  for (const at::Tensor& p : parameters)
-    if (const auto found = implementation_->unit_of_.find(p.unsafeGetTensorImpl());
-        found != implementation_->unit_of_.end())
-      expected[static_cast<size_t>(found->second)] = true;
+  implementation_->reduction_->expect(parameters);
 }
 
 void ZeroOptimizer::zero_grad() {
