@@ -1,5 +1,5 @@
-// llama [TENSOR [PIPELINE]]: a Llama made of torch::nn, trained in three dimensions: divided over TENSOR ranks by a plan
-// of names, over PIPELINE ranks by its layers, and by ZeRO over the rest.
+// llama [TENSOR [PIPELINE]]: a Llama made of torch::nn, trained in three dimensions: divided over TENSOR ranks by a
+// plan of names, over PIPELINE ranks by its layers, and by ZeRO over the rest.
 #include <partita/partita.h>
 #include <torch/torch.h>
 

@@ -113,7 +113,7 @@ TEST(Parallelize, IsTheSingleProcessRun) {
                                                    samples.narrow(1, 1, kLong).reshape({-1}), model->head_weight())) /
                 passes;
             l.backward();
-            loss += l.detach();
+            loss += l.detach().cpu();
           }
           CpuStream stream;
           mesh->data().all_reduce(loss, Reduce::sum, stream).wait();

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/module/operand_key.h"
 #include "partita/module/parallelize.h"
 #include "tests/module/divided_model.h"
 #include "tests/module/test_device.h"
@@ -157,6 +158,10 @@ void expect_same_run(const Mesh& mesh, const PipelineOptions& options, int stage
     const double before = pipeline.evaluate(inputs, loss);
     torch::Tensor mean = torch::full({1}, pipeline.step(optimizer, inputs, loss), torch::kDouble);
     EXPECT_NEAR(before, mean.item<double>(), 1e-6) << what;
+    if (options.schedule == PipelineSchedule::zb_h1) {  // gradients can wait
+      for (const NamedParameter& p : pipeline.parameters())
+        EXPECT_TRUE(has_operand_key(p.tensor) || p.tensor.dim() != 2 || !p.tensor.requires_grad()) << what << p.name;
+    }
     CpuStream stream;
     mesh.data().all_reduce(mean, Reduce::sum, stream).wait();
     EXPECT_NEAR(mean.item<double>() / data, expected.losses[static_cast<size_t>(step)], kTolerance) << what;
@@ -256,8 +261,13 @@ TEST(Pipeline, WhatDoesNotFitIsAnError) {
   if (ranks > 2) {
     EXPECT_THAT(message(shared, {}), HasSubstr("only the first and the last stage may share a parameter"));
   }
-  // A loss that is no scalar, on every rank an error or an end.
+  std::vector<PipelinePart> same = model.list();
+  same[2].parameters = {{same[1].parameters[0].name, same[2].parameters[0].tensor}};
+  EXPECT_THAT(message(same, {}), HasSubstr("two parameters are called layers.0."));
   Pipeline pipeline(model.list(), mesh, {});
+  ZeroOptimizer optimizer(pipeline.parameters(), mesh, {.micro_batches = 2});
+  EXPECT_THAT(error_message([&] { (void)pipeline.step(optimizer, {}, {}); }),
+              HasSubstr("the optimizer has micro_batches 2, expected 1"));
   EXPECT_EQ(pipeline.first_part(0), 0);
   EXPECT_EQ(pipeline.first_part(ranks), kLayers + 2);
 }

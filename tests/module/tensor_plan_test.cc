@@ -103,9 +103,9 @@ TEST(TensorPlan, WhatDoesNotFitIsAnError) {
   EXPECT_THAT(message({.module = "b"}), HasSubstr("the modules are a, norm"));
   EXPECT_EQ(message({.module = "b", .optional = true}), "no error");
   EXPECT_THAT(message({.module = "a", .role = TensorRole::column, .parts = 4}),
-              HasSubstr("6 rows of a.weight are not 4 parts of a multiple of 1"));
+              HasSubstr("6 rows of a.weight cannot be divided into 4 parts whose size is a multiple of 1"));
   EXPECT_THAT(message({.module = "a", .role = TensorRole::row, .quantum = 3}),
-              HasSubstr("4 columns of a.weight are not one part of a multiple of 3"));
+              HasSubstr("4 columns of a.weight cannot be divided into one part whose size is a multiple of 3"));
   EXPECT_THAT(message({.module = "a", .role = TensorRole::row, .parts = 2}),
               HasSubstr("parts 2, which only rules of role column may have"));
   EXPECT_THAT(message({.module = "a", .role = TensorRole::column, .quantum = 3}, 3), HasSubstr("use at most 2 ranks"));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "partita/module/linear_operands.h"
+#include "partita/module/operand_key.h"
 #include "partita/module/tensor_functions.h"
 
 namespace partita::internal {
@@ -33,8 +34,11 @@ bool call_deferred(const c10::OperatorHandle& operation, torch::jit::Stack& stac
   if (!current || !at::GradMode::is_enabled()) return false;
   const c10::FunctionSchema& schema = operation.schema();
   const std::optional<LinearOperands> linear =
-      linear_operands(schema.name(), torch::jit::last(stack, schema.arguments().size()));
-  if (!linear || !linear->weight.requires_grad() || !parameter_of(linear->weight).defined()) return false;
+      linear_operands(schema, torch::jit::last(stack, schema.arguments().size()));
+  // The key says that it is a weight: an input of a stage is a leaf, too.
+  if (!linear || !has_operand_key(linear->weight) || !linear->weight.requires_grad() ||
+      !parameter_of(linear->weight).defined())
+    return false;
   at::Tensor result = whole_linear(linear->x, linear->weight, linear->bias);
   torch::jit::drop(stack, schema.arguments().size());
   torch::jit::push(stack, std::move(result));

@@ -1,5 +1,7 @@
 #include "partita/module/linear_operands.h"
 
+#include <string_view>
+
 namespace partita::internal {
 namespace {
 
@@ -7,13 +9,16 @@ at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? a
 
 }  // namespace
 
-std::optional<LinearOperands> linear_operands(std::string_view operation, at::ArrayRef<c10::IValue> operands) {
+std::optional<LinearOperands> linear_operands(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> operands) {
+  if (!schema.overload_name().empty()) return {};  // those with an output or another dtype
+  const std::string_view operation = schema.name();
   LinearOperands linear;
   if (operation == "aten::linear") {
     linear = {operands[0].toTensor(), operands[1].toTensor(), optional_tensor(operands[2])};
   } else if (operation == "aten::matmul" || operation == "aten::mm") {
     linear = {operands[0].toTensor(), operands[1].toTensor(), {}};
-  } else if (operation == "aten::addmm" && operands[3].toScalar().equal(1) && operands[4].toScalar().equal(1)) {
+  } else if (operation == "aten::addmm" && operands[0].toTensor().dim() == 1 && operands[3].toScalar().equal(1) &&
+             operands[4].toScalar().equal(1)) {
     linear = {operands[1].toTensor(), operands[2].toTensor(), operands[0].toTensor()};
   } else {
     return {};

@@ -4,8 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -99,21 +99,16 @@ namespace {
 // Of one rank, on all: those of others are made here.
 std::vector<NamedParameter> broadcast(Communicator& group, int root, const std::vector<NamedParameter>& own) {
   CpuStream host;
-  std::string mine;
+  nlohmann::json mine = nlohmann::json::array();
   for (const NamedParameter& p : own)
-    mine +=
-        fmt::format("{} {} {}\n", p.name, static_cast<int>(p.tensor.scalar_type()), fmt::join(p.tensor.sizes(), " "));
-  std::istringstream lines(gather_strings(group, mine)[static_cast<size_t>(root)]);
+    mine.push_back({p.name, static_cast<int>(p.tensor.scalar_type()), p.tensor.sizes().vec()});
   std::vector<NamedParameter> result;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    NamedParameter p;
-    int type = 0;
-    std::vector<int64_t> shape;
-    words >> p.name >> type;
-    for (int64_t extent = 0; words >> extent;) shape.push_back(extent);
-    p.tensor = group.rank() == root ? own[result.size()].tensor.contiguous()
-                                    : at::empty(shape, at::TensorOptions(static_cast<at::ScalarType>(type)));
+  for (const auto& of_root : nlohmann::json::parse(gather_strings(group, mine.dump())[static_cast<size_t>(root)])) {
+    NamedParameter p{.name = of_root[0]};
+    const auto type = static_cast<at::ScalarType>(of_root[1].get<int>());
+    const std::vector<int64_t> shape = of_root[2];
+    p.tensor =
+        group.rank() == root ? own[result.size()].tensor.contiguous() : at::empty(shape, at::TensorOptions(type));
     if (p.tensor.numel() > 0) group.broadcast(p.tensor.view({-1}).view(at::kByte), root, host).wait();
     result.push_back(p);
   }
@@ -143,11 +138,20 @@ std::vector<NamedParameter> all_stages(Communicator& pipeline, std::vector<Named
 
 size_t distinct_keys(Communicator& pipeline, const std::vector<std::string>& own) {
   std::set<std::string> keys;
-  for (const std::string& of_rank : gather_strings(pipeline, fmt::format("{}\n", fmt::join(own, "\n")))) {
-    std::istringstream lines(of_rank);
-    for (std::string line; std::getline(lines, line);) keys.insert(line);
-  }
+  for (const std::string& of_rank : gather_strings(pipeline, nlohmann::json(own).dump()))
+    for (const auto& key : nlohmann::json::parse(of_rank)) keys.insert(key);
   return keys.size();
+}
+
+void require_on_all(Communicator& pipeline, const std::function<void()>& check) {
+  std::string error;
+  try {
+    check();
+  } catch (const Error& found) {
+    error = found.what();
+  }
+  for (const std::string& of_rank : gather_strings(pipeline, error))
+    if (!of_rank.empty()) fail("{}", of_rank);
 }
 
 std::vector<std::string> require_state(const ShardedParameters& parameters, const StateDict& state) {

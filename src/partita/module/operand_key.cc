@@ -4,6 +4,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <optional>
+
 #include "partita/module/deferred_gradients.h"
 #include "partita/module/lazy_operations.h"
 #include "partita/module/operand_watch.h"
@@ -15,7 +17,10 @@ namespace {
 void report(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (call_lazy(operation, *stack)) return;
   const InsideOfOperation inside(operation);
-  if (call_placed(operation, *stack) || call_deferred(operation, *stack)) return;
+  const PlacedCall placed = call_placed(operation, *stack);
+  if (placed == PlacedCall::computed || call_deferred(operation, *stack)) return;
+  std::optional<OnOwnPart> part;  // also of the operations that this one is made of
+  if (placed == PlacedCall::of_part) part.emplace();
   call_watched(operation, *stack, [&] {
     operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kOperandKey), stack);
   });

@@ -2,8 +2,8 @@
 // operands. Views inherit the key; other results do not. Its fallback, for all operations, asks lazy_operations.h,
 // placed_operations.h, deferred_gradients.h and operand_watch.h, in this order.
 //
-// The key is one that torch keeps for its own tests (TESTING_ONLY_GenericWrapper, torch 2.11). No part of torch uses it,
-// and it comes before all keys that have kernels, so that autograd records what the fallback does.
+// The key is one that torch keeps for its own tests (TESTING_ONLY_GenericWrapper, torch 2.11). No part of torch uses
+// it, and it comes before all keys that have kernels, so that autograd records what the fallback does.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>

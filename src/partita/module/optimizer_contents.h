@@ -29,7 +29,8 @@ struct OptimizerContents {
   int64_t steps = 0, updates = 0;     // of the optimizer; a skipped step is no update
 };
 
-// Takes over what the user has written into the weights. Collective. Error: an optimizer of torch, whose states are its own.
+// Takes over what the user has written into the weights. Collective. Error: an optimizer of torch, whose states are its
+// own.
 [[nodiscard]] OptimizerContents optimizer_contents(ZeroOptimizer&);
 // Goes on from the values that were written into the boxes. Collective.
 void take_contents(ZeroOptimizer&, int64_t steps, int64_t updates);

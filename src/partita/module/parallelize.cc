@@ -61,10 +61,11 @@ void parallelize(const std::vector<NamedParameter>& parameters, const Mesh& mesh
   }
   const std::vector<TensorPart> parts = divide(plan, whole, group.rank(), group.size());
   if (group.size() == 1) return;
-  const TensorRanks ranks{.group = &group, .stream = make_stream(mesh.device(), StreamUse::compute)};
+  const TensorRanks ranks{.group = &group};
+  const auto stream = make_stream(mesh.device(), StreamUse::compute);
   for (size_t i = 0; i < once.size(); ++i) {
     at::Tensor values = copy_of_values(once[i].tensor, /*needed=*/group.rank() == 0);
-    if (values.numel() > 0) ranks.stream->wait(group.broadcast(values, 0, *ranks.stream));
+    if (values.numel() > 0) stream->wait(group.broadcast(values, 0, *stream));
     const ParameterSpec& spec = parts[i].spec;
     TensorPlacement placement{.spec = spec, .ranks = ranks};
     if (const TensorRule* rule = parts[i].rule) {
@@ -107,7 +108,8 @@ at::Tensor vocabulary_cross_entropy(const at::Tensor& logits, const at::Tensor& 
 }
 
 at::Tensor divided_dropout(const at::Tensor& x, double probability, bool training, const Mesh& mesh) {
-  if (!(probability >= 0 && probability < 1)) fail("divided_dropout: probability {}, expected 0 to 1", probability);
+  if (!(probability >= 0 && probability < 1))
+    fail("divided_dropout: probability {}, expected at least 0 and below 1", probability);
   if (!training || probability == 0) return x;
   const auto drawn =
       at::randint(std::numeric_limits<int64_t>::max(), {1}, at::TensorOptions(at::kLong)).item<int64_t>();

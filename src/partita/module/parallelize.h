@@ -11,6 +11,9 @@
 // is computed by every rank of the group, on the same samples: so seed torch's generators with the position in
 // mesh.position().data, and draw dropout on divided features by divided_dropout.
 //
+// Divide a module last: clone() of a divided module, or to(device, dtype), gives parameters that are parts and are
+// taken for the whole.
+//
 // Gradients are right after backward as ZeroOptimizer takes them; an own optimizer would also have to sum those of
 // parameters of role replicate_sum, and count the others once in a norm.
 #pragma once

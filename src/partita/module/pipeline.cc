@@ -13,6 +13,7 @@
 #include "partita/base/error.h"
 #include "partita/device/device_stream.h"
 #include "partita/engine/pipeline_stage.h"
+#include "partita/module/gradient_hooks.h"
 #include "partita/module/operand_key.h"
 #include "partita/module/stage_pass.h"
 #include "partita/module/tensor_messages.h"
@@ -79,6 +80,8 @@ struct Pipeline::Implementation {
                                      static_cast<size_t>(first_[stage + 1] - first_[stage]));
   }
   void mark_tied();
+  void mark_weights();
+  void require_fits(const ZeroOptimizer&) const;
   void forward(const Action&, const Inputs&, const Loss&);
   void backward(const Action&, ZeroOptimizer&);
   void transfer(const Action&);
@@ -99,6 +102,7 @@ struct Pipeline::Implementation {
   std::vector<Action> actions_;
   std::map<std::pair<int, int>, Cell> cells_;
   at::Tensor loss_sum_;
+  bool failed_ = false;
 };
 
 Pipeline::Implementation::Implementation(std::vector<PipelinePart> all_parts, const Mesh& mesh,
@@ -113,14 +117,29 @@ Pipeline::Implementation::Implementation(std::vector<PipelinePart> all_parts, co
       defers_(delays_weights(options.schedule)),
       stream_(make_stream(mesh.device(), StreamUse::compute)),
       actions_(stage_actions(shape_, rank_, options.open_weights)) {
-  if (mesh.edges() != nullptr) messages_ = std::make_unique<TensorMessages>(*mesh.edges(), *stream_, mesh.device());
   mark_tied();
+}
+
+// ZeroOptimizer gives parameters other memory, without the key.
+void Pipeline::Implementation::mark_weights() {
   if (!defers_) return;
   for (int chunk = 0; chunk < shape_.chunks; ++chunk)
     for (const PipelinePart& part : parts_of(chunk))
       for (const NamedParameter& p : part.parameters)
         if (p.tensor.dim() == 2 && p.tensor.requires_grad() && !has_operand_key(p.tensor))
           set_data(p.tensor, with_operand_key(p.tensor.detach()));
+}
+
+// Before anything is sent: an error of one rank would leave the others waiting.
+void Pipeline::Implementation::require_fits(const ZeroOptimizer& optimizer) const {
+  if (const int passes = shape_.chunks * shape_.micro_batches; optimizer.micro_batches() != passes)
+    fail("Pipeline: the optimizer has micro_batches {}, expected {}, the passes() of the pipeline",
+         optimizer.micro_batches(), passes);
+  for (int chunk = 0; chunk < shape_.chunks; ++chunk)
+    for (const PipelinePart& part : parts_of(chunk))
+      for (const NamedParameter& p : part.parameters)
+        if (p.tensor.requires_grad() && !GradientHooks::is_taken(p.tensor))
+          fail("Pipeline: {} is trained by no ZeroOptimizer: create it with the parameters() of the pipeline", p.name);
 }
 
 // Parameters of two ranks: a copy on each.
@@ -130,12 +149,18 @@ void Pipeline::Implementation::mark_tied() {
     int stage;
   };
   std::map<const void*, Use> uses;
+  std::map<std::string, const void*> named;
   const int last = placement_.stages() - 1;
   for (int stage = 0; stage <= last; ++stage)
     for (int p = first_[static_cast<size_t>(stage)]; p < first_[static_cast<size_t>(stage) + 1]; ++p)
       for (NamedParameter& parameter : parts_[static_cast<size_t>(p)].parameters) {
-        const auto [found, is_first] = uses.try_emplace(parameter.tensor.unsafeGetTensorImpl(), Use{&parameter, stage});
-        if (is_first) continue;
+        const void* const tensor = parameter.tensor.unsafeGetTensorImpl();
+        const auto [found, is_first] = uses.try_emplace(tensor, Use{&parameter, stage});
+        if (is_first) {
+          if (!named.try_emplace(parameter.name, tensor).second)
+            fail("Pipeline: two parameters are called {}: give the parts different names", parameter.name);
+          continue;
+        }
         const Use& use = found->second;
         const int from = placement_.rank(use.stage), to = placement_.rank(stage);
         parameter.name = use.parameter->name;
@@ -232,7 +257,11 @@ double Pipeline::Implementation::mean_loss() {
 
 double Pipeline::Implementation::run(const std::vector<Action>& actions, ZeroOptimizer* optimizer, const Inputs& inputs,
                                      const Loss& loss) {
-  cells_.clear();  // of a step that failed
+  if (failed_)
+    fail("Pipeline: an earlier step failed: end the program, because messages of that step may be under way");
+  failed_ = true;                                             // until the end
+  stream_ = make_stream(mesh_.device(), StreamUse::compute);  // the current one
+  if (mesh_.edges() != nullptr) messages_ = std::make_unique<TensorMessages>(*mesh_.edges(), *stream_, mesh_.device());
   loss_sum_ = at::zeros({}, at::TensorOptions(at::kDouble).device(mesh_.device()));
   for (const Action& action : actions) {
     if (action.transfer != Transfer::none)
@@ -244,6 +273,7 @@ double Pipeline::Implementation::run(const std::vector<Action>& actions, ZeroOpt
   }
   if (messages_) messages_->finish();
   cells_.clear();
+  failed_ = false;
   return mean_loss();
 }
 
@@ -275,6 +305,8 @@ bool Pipeline::has_last_stage() const { return implementation_->placement_.head_
 
 double Pipeline::step(ZeroOptimizer& optimizer, const Inputs& inputs, const Loss& loss) {
   const at::AutoGradMode records(true);
+  implementation_->require_fits(optimizer);
+  implementation_->mark_weights();
   return implementation_->run(implementation_->actions_, &optimizer, inputs, loss);
 }
 

@@ -11,8 +11,8 @@
 //   optimizer.step();
 //
 // Any schedule of pipeline/shape.h, with any number of micro-batches. The parts of other ranks are not called. Their
-// parameters take memory all the same, if the program makes them. Random numbers, as of dropout, are drawn on each rank in
-// the order of its passes.
+// parameters take memory all the same, unless they are constructed lazily (lazy_construction.h). Random numbers, as of
+// dropout, are drawn on each rank in the order of its passes.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -59,9 +59,9 @@ class Pipeline {
   // A scalar of what the last part returns; called on the rank that has the last stage.
   using Loss = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, int micro_batch)>;
 
-  // Forward and backward passes of all micro-batches. Gradients are those of the mean of their losses, which is returned
-  // on every rank. Collective over the pipeline. The optimizer must be one of parameters(). Errors: those of the parts;
-  // a loss that is no scalar.
+  // Forward and backward passes of all micro-batches. Gradients are those of the mean of their losses, which is
+  // returned on every rank. Collective over the pipeline. The optimizer must be one of parameters(). Errors: those of
+  // the parts; a loss that is no scalar.
   double step(ZeroOptimizer& optimizer, const Inputs& inputs, const Loss& loss);
   // The mean of the losses, without gradients.
   double evaluate(const Inputs& inputs, const Loss& loss);

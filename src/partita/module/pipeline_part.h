@@ -25,8 +25,8 @@ struct PipelinePart {
   double time = 1;  // of its passes, relative to other parts: for stages of equal time
 };
 
-// A module whose forward takes as many tensors as the part before it returns, and returns one. Its parameters are called
-// NAME.weight, and so on.
+// A module whose forward takes as many tensors as the part before it returns, and returns one. Its parameters are
+// called NAME.weight, and so on.
 template <class Module, size_t inputs = 1>
 [[nodiscard]] PipelinePart pipeline_part(const std::string& name, Module module, double time = 1) {
   PipelinePart part{.name = name, .time = time};

@@ -19,14 +19,40 @@ namespace {
 
 thread_local bool own_part = false;
 
-// Of what autograd does not record, operations on the part alone are usual (copies, norms, initial values), but not these.
-bool is_product(std::string_view name) {
-  static const std::set<std::string_view> names{
-      "aten::matmul",      "aten::mm",           "aten::bmm",       "aten::mv",        "aten::addmm",
-      "aten::addmv",       "aten::einsum",       "aten::conv1d",    "aten::conv2d",    "aten::conv3d",
-      "aten::convolution", "aten::baddbmm",      "aten::linear",    "aten::index",     "aten::gather",
-      "aten::bilinear",    "aten::index_select", "aten::embedding", "aten::tensordot", "aten::embedding_bag"};
-  return names.contains(name);
+// What may be done with a part when autograd does not record it: copies, and what looks at values. Anything else could
+// take the part for the whole.
+bool is_harmless(const c10::FunctionSchema& schema) {
+  static const std::set<std::string_view> names{"aten::clone",
+                                                "aten::copy_",
+                                                "aten::_to_copy",
+                                                "aten::contiguous",
+                                                "aten::cat",
+                                                "aten::empty_like",
+                                                "aten::zeros_like",
+                                                "aten::ones_like",
+                                                "aten::norm",
+                                                "aten::linalg_vector_norm",
+                                                "aten::_foreach_norm",
+                                                "aten::sum",
+                                                "aten::mean",
+                                                "aten::abs",
+                                                "aten::square",
+                                                "aten::max",
+                                                "aten::min",
+                                                "aten::aminmax",
+                                                "aten::isfinite",
+                                                "aten::isnan",
+                                                "aten::equal",
+                                                "aten::allclose",
+                                                "aten::_local_scalar_dense",
+                                                "aten::lerp_",
+                                                "aten::add_",
+                                                "aten::sub_",
+                                                "aten::addcmul_",
+                                                "aten::_foreach_add_",
+                                                "aten::_foreach_lerp_",
+                                                "aten::_has_compatible_shallow_copy_type"};  // the last one of set_data
+  return names.contains(schema.name());
 }
 
 // The first operand that is divided, of those that are read for their values: not of views that are made of it, and
@@ -35,6 +61,7 @@ struct Divided {
   const TensorPlacement* placement = nullptr;  // null: none
   bool recorded = false;                       // autograd records the operation
 };
+
 Divided divided_operand(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> operands) {
   Divided found;
   const auto look = [&](const at::Tensor& tensor) {
@@ -55,8 +82,8 @@ Divided divided_operand(const c10::FunctionSchema& schema, at::ArrayRef<c10::IVa
 }
 
 // Undefined: another operation.
-at::Tensor call_linear(std::string_view name, at::ArrayRef<c10::IValue> operands) {
-  const std::optional<LinearOperands> linear = linear_operands(name, operands);
+at::Tensor call_linear(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> operands) {
+  const std::optional<LinearOperands> linear = linear_operands(schema, operands);
   if (!linear) return {};
   const TensorPlacement* placement = placement_of(linear->weight);
   if (placement == nullptr || !placement->divided() ||
@@ -66,8 +93,9 @@ at::Tensor call_linear(std::string_view name, at::ArrayRef<c10::IValue> operands
 }
 
 // Adds a divided bias to outputs that are divided like it, or that the placement has gathered before.
-bool call_add(std::string_view name, at::ArrayRef<c10::IValue> operands, at::Tensor& result) {
-  if (name != "aten::add_" && name != "aten::add") return false;
+bool call_add(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> operands, at::Tensor& result) {
+  const std::string_view name = schema.name();
+  if ((name != "aten::add_" && name != "aten::add") || schema.overload_name() != "Tensor") return false;
   const at::Tensor y = operands[0].toTensor(), bias = operands[1].toTensor();
   const TensorPlacement* placement = placement_of(bias);
   if (placement == nullptr || placement->spec.shape.size() != 1 || bias.dim() != 1) return false;
@@ -92,29 +120,32 @@ at::Tensor call_embedding(const TensorPlacement& weight, at::ArrayRef<c10::IValu
 OnOwnPart::OnOwnPart() : before_(std::exchange(own_part, true)) {}
 OnOwnPart::~OnOwnPart() { own_part = before_; }
 
-bool call_placed(const c10::OperatorHandle& operation, torch::jit::Stack& stack) {
-  if (own_part || !any_placed()) return false;
+PlacedCall call_placed(const c10::OperatorHandle& operation, torch::jit::Stack& stack) {
+  if (own_part || !any_placed()) return PlacedCall::unknown;
   const c10::FunctionSchema& schema = operation.schema();
   const at::ArrayRef<c10::IValue> operands = torch::jit::last(stack, schema.arguments().size());
-  const auto [divided, recorded] = divided_operand(schema, operands);
   const std::string_view name = schema.name();
-  if (divided == nullptr || name == "aten::_has_compatible_shallow_copy_type") return false;  // of set_data
+  if (name == "aten::embedding_renorm_")
+    if (const TensorPlacement* table = placement_of(operands[0].toTensor()); table != nullptr && table->divided())
+      fail("{}: an embedding with max_norm that is divided over ranks, which is not supported", table->spec.name);
+  const auto [divided, recorded] = divided_operand(schema, operands);
+  if (divided == nullptr) return PlacedCall::unknown;
   at::Tensor result;
   if (name == "aten::embedding") {
     result = call_embedding(*divided, operands);
-  } else if (result = call_linear(name, operands); result.defined()) {
-  } else if (call_add(name, operands, result)) {
+  } else if (result = call_linear(schema, operands); result.defined()) {
+  } else if (call_add(schema, operands, result)) {
   } else {
-    if (recorded || is_product(name))
+    if ((recorded && name != "aten::_has_compatible_shallow_copy_type") || !is_harmless(schema))
       fail(
           "{} is divided over tensor-parallel ranks, and used by {}: expected linear or embedding; otherwise give its "
           "module the role replicate, and move a module before it is divided",
           divided->spec.name, name);
-    return false;
+    return PlacedCall::of_part;
   }
   torch::jit::drop(stack, schema.arguments().size());
   torch::jit::push(stack, std::move(result));
-  return true;
+  return PlacedCall::computed;
 }
 
 }  // namespace partita::internal

@@ -3,6 +3,8 @@
 #pragma once
 #include <ATen/core/stack.h>
 
+#include <cstdint>
+
 namespace c10 {
 class OperatorHandle;
 }
@@ -21,8 +23,13 @@ class OnOwnPart {
   bool before_;
 };
 
-// Whether the operation, whose operands are on top of the stack, was one of these: then its result has replaced them.
-// Error: another operation that would compute with this rank's part as if it were the whole.
-bool call_placed(const c10::OperatorHandle&, torch::jit::Stack&);
+enum class PlacedCall : uint8_t {
+  unknown,   // the operation has nothing to do with divided parameters
+  computed,  // it was one of these: its result has replaced its operands
+  of_part,   // it looks at this rank's part, and may be computed as it is, within OnOwnPart
+};
+// Of an operation whose operands are on top of the stack. Error: it would compute with this rank's part as if that were
+// the whole.
+[[nodiscard]] PlacedCall call_placed(const c10::OperatorHandle&, torch::jit::Stack&);
 
 }  // namespace partita::internal

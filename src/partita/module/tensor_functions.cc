@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/device/device_stream.h"
 #include "partita/module/deferred_gradients.h"
 #include "partita/module/linear_operands.h"
 #include "partita/module/placed_operations.h"
@@ -22,12 +23,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Orders what follows on the current stream after the event.
+void wait_on(at::Device device, const Event& event) { make_stream(device, StreamUse::compute)->wait(event); }
+
+// After what is on the current stream.
 [[nodiscard]] Event start_sum(const at::Tensor& x, const TensorRanks& ranks, Reduce reduce = Reduce::sum) {
-  return x.numel() == 0 ? Event() : ranks.group->all_reduce(x, reduce, *ranks.stream);
+  if (x.numel() == 0) return {};
+  const auto stream = make_stream(x.device(), StreamUse::compute);
+  return ranks.group->all_reduce(x, reduce, *stream);
 }
 
 void sum(const at::Tensor& x, const TensorRanks& ranks, Reduce reduce = Reduce::sum) {
-  ranks.stream->wait(start_sum(x, ranks, reduce));
+  wait_on(x.device(), start_sum(x, ranks, reduce));
 }
 
 // A tensor of its own, which may be summed in place.
@@ -62,7 +69,9 @@ struct Linear : torch::autograd::Function<Linear> {
     const OnOwnPart own;
     const auto call = c10::static_intrusive_pointer_cast<LinearCall>(context->saved_data["call"].toCapsule());
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor x = saved[0], weight = saved[1], dy = gradients[0];
+    const at::Tensor dy = gradients[0];
+    const at::ScalarType type = dy.scalar_type();  // another one than that of the weight under autocast
+    const at::Tensor x = saved[0].to(type), weight = saved[1].to(type);
     at::Tensor dx, d_weight, d_bias;
     Event summed;
     if (context->needs_input_grad(0)) {
@@ -72,17 +81,17 @@ struct Linear : torch::autograd::Function<Linear> {
         summed = start_sum(dx, call->ranks);
       }
     }
-    const auto gradient = [x, dy] {
+    const auto gradient = [x, dy, of = saved[1].scalar_type()] {
       const OnOwnPart of_weight;
-      return at::matmul(rows_of(dy).t(), rows_of(x));
+      return at::matmul(rows_of(dy).t(), rows_of(x)).to(of);
     };
     if (call->deferred)
-      call->deferred->add(parameter_of(weight), gradient);
+      call->deferred->add(parameter_of(saved[1]), gradient);
     else if (context->needs_input_grad(1))
       d_weight = gradient();
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = rows_of(dy).sum(0);
-    if (call->has_rows && dx.defined()) call->ranks.stream->wait(summed);
-    return {dx, d_weight, d_bias, {}};
+    if (dx.defined()) wait_on(dx.device(), summed);
+    return {dx.defined() ? dx.to(saved[0].scalar_type()) : dx, d_weight, d_bias, {}};
   }
 };
 
@@ -127,7 +136,10 @@ struct GatherOutputs : torch::autograd::Function<GatherOutputs> {
     const at::Tensor padded = at::zeros({rows.size(0), longest}, part.options());
     padded.narrow(1, 0, rows.size(1)).copy_(rows);
     const at::Tensor all = at::empty({size, rows.size(0), longest}, part.options());
-    if (all.numel() > 0) ranks.stream->wait(ranks.group->all_gather(all.view({-1}), padded.view({-1}), *ranks.stream));
+    if (all.numel() > 0) {
+      const auto stream = make_stream(all.device(), StreamUse::compute);
+      stream->wait(ranks.group->all_gather(all.view({-1}), padded.view({-1}), *stream));
+    }
     std::vector<int64_t> shape = part.sizes().vec();
     shape.back() = spec.shape[0];
     at::Tensor whole = at::empty(shape, part.options());  // not a view, so that it may be added to in place

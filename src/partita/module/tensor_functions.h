@@ -10,8 +10,8 @@
 
 namespace partita::internal {
 
-// x [..., inputs] times the weight's rows (TensorRole::column, vocabulary) or columns (row) of this rank. The gradient of
-// x is summed over the ranks while that of the weight is computed. Results [..., outputs of this rank]; whole if the
+// x [..., inputs] times the weight's rows (TensorRole::column, vocabulary) or columns (row) of this rank. The gradient
+// of x is summed over the ranks while that of the weight is computed. Results [..., outputs of this rank]; whole if the
 // placement gathers, or for TensorRole::row.
 [[nodiscard]] at::Tensor placed_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                        const TensorPlacement& weight_placement);

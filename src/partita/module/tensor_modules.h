@@ -5,9 +5,10 @@
 //   RowParallelLinear down(256, 64, mesh);                         // all ranks have the sum
 //   torch::Tensor y = down(torch::gelu(up(torch::ones({5, 64}))));
 //
-// Parameters are on the mesh's device, fp32, and begin as the module of torch does that has the same sizes, on the group's
-// first rank. Construction is collective over the tensor-parallel group, and so is forward, in the manner and with the
-// errors of parallelize.h. The mesh must outlive the modules.
+// Parameters are on the mesh's device, fp32, and begin as the module of torch does that has the same sizes, on the
+// group's first rank. Construction is collective over the tensor-parallel group, and so is forward, in the manner and
+// with the errors of parallelize.h. The mesh must outlive the modules. They cannot be constructed
+// lazily.
 #pragma once
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>

@@ -1,7 +1,7 @@
 // What a rank of a tensor-parallel group has of a parameter of a user's module: found by the tensor, so that operations
 // (placed_operations.h) and ZeroOptimizer know it.
 //
-//   place(weight, {.part = part, .ranks = tensor, .stream = stream});
+//   place(weight, part, {.spec = spec, .role = TensorRole::row, .ranks = {&mesh.tensor()}});
 //   if (const TensorPlacement* placement = placement_of(weight)) ...
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,9 @@
 
 namespace partita::internal {
 
-// The ranks of a tensor-parallel group, as operations of a module use them.
+// The ranks of a tensor-parallel group.
 struct TensorRanks {
-  Communicator* group;
-  std::shared_ptr<Stream> stream;  // on which the module computes
+  Communicator* group = nullptr;
 };
 
 struct TensorPlacement {

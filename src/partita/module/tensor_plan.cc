@@ -66,8 +66,8 @@ void divide_by_rule(ParameterSpec& spec, const TensorRule& rule) {
   if (spec.split == Split::none) return;
   const int64_t divided = spec.split == Split::rows ? spec.shape[0] : spec.shape[1];
   if (divided % (rule.parts * rule.quantum) != 0)
-    fail("tensor plan, rule \"{}\": {} of {} are not {} of a multiple of {}", rule.module,
-         fmt::format("{} {}", divided, spec.split == Split::rows ? "rows" : "columns"), spec.name,
+    fail("tensor plan, rule \"{}\": {} {} of {} cannot be divided into {} whose size is a multiple of {}", rule.module,
+         divided, spec.split == Split::rows ? "rows" : "columns", spec.name,
          rule.parts == 1 ? "one part" : fmt::format("{} parts", rule.parts), rule.quantum);
   if (spec.split == Split::rows)
     spec.parts.assign(static_cast<size_t>(rule.parts),

@@ -1,7 +1,7 @@
 // How the linears and embeddings of a torch::nn::Module are divided over tensor-parallel ranks, by the names of the
 // modules. Pure. parallelize (module/parallelize.h) does it.
 //
-//   const TensorPlan plan{{.module = "layers.*.query_key_value", .role = TensorRole::column, .parts = 3, .quantum = 64},
+//   const TensorPlan plan{{.module = "layers.*.qkv", .role = TensorRole::column, .parts = 3, .quantum = 64},
 //                         {.module = "layers.*.projection", .role = TensorRole::row, .quantum = 64},
 //                         {.module = "table", .role = TensorRole::vocabulary}};
 //
@@ -36,7 +36,7 @@ struct TensorRule {
   int64_t parts = 1;
   // Rows (TensorRole::row: columns) that stay together, such as the size of a head. Ranks need not divide their number.
   int64_t quantum = 1;
-  // Every rank gets the outputs of all, in order. Not set: with logits of a vocabulary only.
+  // Every rank gets the outputs of all, in order. Default: true for role vocabulary, false for column.
   std::optional<bool> gather = {};
   bool optional = false;  // it is no error that it matches nothing
 };
@@ -45,8 +45,8 @@ using TensorPlan = std::vector<TensorRule>;
 
 // For modules with the names of Hugging Face's GPT-2 (wte, c_attn, c_proj, c_fc, lm_head) as torch::nn::Linear.
 [[nodiscard]] TensorPlan gpt2_plan(int64_t head_size);
-// For modules with the names of Hugging Face's Llama (embed_tokens, q_proj, k_proj, ..., lm_head). Query heads stay with
-// the key/value head that they read.
+// For modules with the names of Hugging Face's Llama (embed_tokens, q_proj, k_proj, ..., lm_head). Query heads stay
+// with the key/value head that they read.
 [[nodiscard]] TensorPlan llama_plan(int64_t head_size, int64_t heads, int64_t kv_heads);
 
 }  // namespace partita

@@ -127,13 +127,15 @@ void UnitReduction::finish(const Mesh& mesh, Stream& compute) {
     reduce_rest(true);
   }
   reduced_.assign(units_.size(), false);
+  expected_.clear();
   passes_ = 0;
 }
 
 bool UnitReduction::drop() {
+  expected_.clear();
+  for (auto& gradients : early_) gradients.clear();
   if (passes_ == 0 && !in_pass_) return false;
   reduced_.assign(units_.size(), false);
-  expected_.clear();
   passes_ = 0;
   in_pass_ = false;
   return true;

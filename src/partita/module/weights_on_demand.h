@@ -8,8 +8,8 @@
 //   weights.evict_all();                   // before the slices are updated
 //   weights.end_step();
 //
-// All ranks must use the parameters in the same order: gathers are collective. Operations may run on any stream: `compute`
-// is ordered with it.
+// All ranks must use the parameters in the same order: gathers are collective. Operations may run on any stream:
+// `compute` is ordered with it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -29,7 +29,8 @@ class WeightsOnDemand {
   // Called with the full weights of a unit, a tensor for each parameter, before they are given up, if an operation has
   // written into them.
   using Leaving = std::function<void(int unit, std::span<const at::Tensor> parameters)>;
-  // All must outlive this object; `compute` is the current stream. `store` gathers on demand (WeightStore::Options::on_demand).
+  // All must outlive this object; `compute` is the current stream. `store` gathers on demand
+  // (WeightStore::Options::on_demand).
   WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Stream& compute);
   // Parameters have no memory from then on.
   ~WeightsOnDemand();

@@ -225,7 +225,9 @@ void ZeroOptimizer::Implementation::load_state_dict(const StateDict& state) {
   };
   const int64_t steps = number(kSteps), updates = number(kUpdates);
   std::vector<std::string> own{kSteps, kUpdates};
-  for (const auto& part : parts_) std::ranges::move(require_state(part->store(), state), std::back_inserter(own));
+  require_on_all(mesh_.pipeline(), [&] {
+    for (const auto& part : parts_) std::ranges::move(require_state(part->store(), state), std::back_inserter(own));
+  });
   if (const size_t keys = distinct_keys(mesh_.pipeline(), own); keys != state.size())
     fail("ZeroOptimizer: the state has {} keys, expected {}: it is of another model, or of another optimizer",
          state.size(), keys);

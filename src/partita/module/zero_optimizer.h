@@ -14,8 +14,9 @@
 // backward, and nothing may be done to it. After a step they are gone; zero_grad is not needed.
 //
 // With stage 3 a rank keeps a slice of every parameter, also of frozen ones. An operation of torch that reads a
-// parameter, or a view of one, gathers it first, with the others of its unit, in forward, in backward or elsewhere; up to three units of
-// each group and dtype, and of what is frozen, are there at once, the next one in the last step's order ahead. So:
+// parameter, or a view of one, gathers it first, with the others of its unit, in forward, in backward or elsewhere; up
+// to three units of each group and dtype, and of what is frozen, are there at once, the next one in the last step's
+// order ahead. So:
 // - All ranks use the parameters in the same order, also in reads between steps.
 // - Code that reads memory itself (data_ptr, kernels of your own) must be an operator that is registered with torch.
 // - torch::save of the module fails: save what weights() or state_dict() returns, and copies of frozen parameters,
@@ -69,12 +70,12 @@ struct ZeroStep {
 class ZeroOptimizer {
  public:
   // Collective; the mesh must outlive this object. It may have tensor and pipeline parallelism (parallelize.h,
-  // pipeline.h): stages are over the data-parallel ranks, and the norm is that of the whole model. Parameters that occur
-  // twice are trained once; those that do not require a gradient are not, but begin as rank 0 has them, too, and values
-  // that are written into them are kept. With stage 3 they are divided, except where they share memory with another
-  // parameter, have a dtype that is not trained, or belong to another ZeroOptimizer. The parameters' storage moves into
-  // the optimizer's: create it when the model has its final device and dtype. A module that was constructed lazily
-  // (lazy_construction.h) gets the memory of one parameter at a time. Errors,
+  // pipeline.h): stages are over the data-parallel ranks, and the norm is that of the whole model. Parameters that
+  // occur twice are trained once; those that do not require a gradient are not, but begin as rank 0 has them, too, and
+  // values that are written into them are kept. With stage 3 they are divided, except where they share memory with
+  // another parameter, have a dtype that is not trained, or belong to another ZeroOptimizer. The parameters' storage
+  // moves into the optimizer's: create it when the model has its final device and dtype. A module that was constructed
+  // lazily (lazy_construction.h) gets the memory of one parameter at a time. Errors,
   // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
   // that share memory; a parameter of another ZeroOptimizer; ranks whose parameters differ.
   ZeroOptimizer(std::vector<NamedParameter>, const Mesh&, const ZeroOptimizerOptions& = {});
@@ -104,7 +105,8 @@ class ZeroOptimizer {
   // missing or unknown, or has another shape; then nothing has changed. Collective.
   void load_state_dict(const StateDict&);
 
-  // All trained parameters, whole, copied into host memory. Collective with stage 3 and with tensor parallelism.
+  // All trained parameters, whole, copied into host memory. Collective with stage 3, and with tensor or
+  // pipeline parallelism.
   [[nodiscard]] std::vector<NamedParameter> weights() const;
 
   void set_learning_rate(double);  // of all groups

@@ -174,15 +174,29 @@ int64_t module_checkpoint_bytes(ZeroOptimizer& optimizer, const Untrained& untra
 }  // namespace internal
 
 using namespace internal;
+namespace {
+
+// Rank 0 stores what is not trained, and has run the first stage only.
+void require_stored(const Untrained& untrained, const Mesh& mesh) {
+  if (mesh.pipeline().size() > 1 && !(untrained.buffers.empty() && untrained.frozen.empty()))
+    fail(
+        "checkpoints of a module in a pipeline do not store buffers and frozen parameters: pass {{}} for them, and "
+        "save "
+        "those of each stage yourself");
+}
+
+}  // namespace
 
 std::filesystem::path save_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh,
                                   const std::filesystem::path& run, const RunCounts& at, const Retention& retention) {
+  require_stored(untrained, mesh);
   CommunicatorPeers peers(mesh.world());
   return save_module(optimizer, untrained, peers, run, {.counts = at}, retention);
 }
 
 std::optional<RunCounts> resume_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh,
                                        const std::filesystem::path& run) {
+  require_stored(untrained, mesh);
   CommunicatorPeers peers(mesh.world());
   const auto folder = find_latest(checkpoints_folder(run), peers);
   if (!folder) return std::nullopt;

@@ -10,7 +10,8 @@
 //
 // A checkpoint holds master weights as "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen
 // parameters as "untrained/NAME", as rank 0 has them; {buffers(module)} in place of untrained(module) leaves frozen
-// parameters out. Learning rates, and the states of an optimizer of torch, are not in it.
+// parameters out. In a pipeline neither can be stored: pass {}. Learning rates, and the states of an optimizer of
+// torch, are not in it.
 #pragma once
 #include <filesystem>
 #include <map>

@@ -98,6 +98,11 @@ ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Untraine
         "Pipeline::step, save_module and resume_module");
   validate(options, mesh_.data().size(), optimizer_.micro_batches());
   stored_bytes_ = module_checkpoint_bytes(optimizer_, untrained_);  // refuses what cannot be stored
+  if (config_.optimizer.learning_rate > 0 && !(optimizer_.learning_rate(0) > 0))
+    fail(
+        "ModuleTrainer: the first group of parameters has the learning rate {}, expected more than 0: with a schedule, "
+        "rates of groups are relative to that of the first",
+        optimizer_.learning_rate(0));
   if (config_.optimizer.learning_rate > 0)
     for (size_t g = 0; g < optimizer_.groups(); ++g)
       factors_.push_back(optimizer_.learning_rate(g) / optimizer_.learning_rate(0));
