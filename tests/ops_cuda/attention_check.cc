@@ -142,7 +142,7 @@ void check_context(Report& report, at::ScalarType dtype, const Case& c, const Co
     const std::string how = name + (deterministic ? " repeatable backward" : " backward");
     // Query gradients alone, without those of keys and values: of few positions, their typical error is larger.
     expect_rounded(report, how, on_d_qkv.narrow(2, 0, q).contiguous(), d_qkv.narrow(2, 0, q).contiguous(),
-                   (c.length <= 8 ? 3 : 1) * typical(dtype), allowed(dtype));
+                   (c.length <= 8 ? 2 : 1) * typical(dtype), allowed(dtype));
     expect_rounded(report, how + " of keys", on_d_keys, d_keys, 2 * typical(dtype), allowed(dtype));
   }
 }

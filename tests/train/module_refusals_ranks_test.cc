@@ -162,7 +162,7 @@ TEST(ModuleTrainer, RefusesOtherModels) {
   (void)save_checkpoint(folder / "gpt/checkpoints", 1, contents, peers);
   EXPECT_THAT(
       error_message([&] { ModuleTrainer(own.optimizer, untrained(*own.module), mesh(), training(folder / "gpt")); }),
-      HasSubstr("is no checkpoint of a torch::nn module, but of a model of Partita"));
+      HasSubstr("is not a checkpoint of a torch::nn module but of a Partita model"));
 }
 
 // A loop of one's own: all that is not trained comes back, in its own type; frozen parameters may be left out.

@@ -18,6 +18,7 @@
 #include "partita/data/split.h"
 #include "partita/nn/parts.h"
 #include "partita/optim/loss_scale.h"
+#include "partita/pipeline/schedules.h"
 
 namespace partita {
 using namespace internal;
@@ -291,8 +292,7 @@ ContextSplit context_split(const Config& c, int64_t context_rank) {
 int64_t pipeline_chunks(const Config& c) {
   if (c.parallel.pipeline == 1) return 1;
   if (c.parallel.virtual_stages > 0) return c.parallel.virtual_stages;
-  const PipelineSchedule s = c.parallel.schedule;
-  return s == PipelineSchedule::gpipe || s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::zb_h1 ? 1 : 2;
+  return internal::default_chunks(c.parallel.schedule);
 }
 
 std::vector<int64_t> stage_layers(const Config& c) {

@@ -95,15 +95,6 @@ std::optional<at::Tensor> lazy_result(const c10::FunctionSchema& schema, at::Arr
   return make_lazy(sizes, c10::contiguous_strides(sizes), dtype);
 }
 
-template <class Visit>
-void visit_tensors(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) visit_tensors(element, visit);
-  }
-}
-
 bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }

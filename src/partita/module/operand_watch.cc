@@ -20,15 +20,6 @@ constexpr const char* kNoMemory =
     "the memory of a parameter is read, which is there only while an operation of torch reads it (ZeroOptimizer with "
     "stage 3): call an operation instead, register kernels with torch, and save what weights() or clone() returns";
 
-template <class Visit>
-void visit_tensors(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isList()) {  // of tensors, or of optional ones
-    for (const c10::IValue& element : value.toListRef()) visit_tensors(element, visit);
-  }
-}
-
 }  // namespace
 
 struct OperandWatch::Registry {

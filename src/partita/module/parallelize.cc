@@ -20,6 +20,7 @@
 #include "partita/module/module_state.h"
 #include "partita/module/tensor_functions.h"
 #include "partita/module/tensor_placement.h"
+#include "partita/module/trained_parameters.h"
 #include "partita/nn/split.h"
 
 namespace partita {
@@ -27,10 +28,7 @@ using namespace internal;
 namespace {
 
 void require_usable(const NamedParameter& p, c10::Device device) {
-  if (!p.tensor.defined()) fail("parallelize: parameter {} is undefined", p.name);
-  if (p.tensor.device() != device)
-    fail("parallelize: parameter {} is on {}, the mesh is on {}: move the model to the mesh's device first", p.name,
-         p.tensor.device().str(), device.str());
+  require_on_device(p, device, "parallelize");
   if (GradientHooks::is_taken(p.tensor))
     fail("parallelize: parameter {} belongs to a ZeroOptimizer already: divide the module before", p.name);
   if (placement_of(p.tensor) != nullptr) fail("parallelize: parameter {} is divided already", p.name);
@@ -90,9 +88,8 @@ at::Tensor vocabulary_cross_entropy(const at::Tensor& logits, const at::Tensor& 
                                     int64_t ignored) {
   if (logits.dim() != 2 || labels.sizes() != logits.sizes().slice(0, 1))
     fail("vocabulary_cross_entropy: logits {} and labels {}, expected [rows, part] and [rows]",
-         fmt::format("{}", fmt::join(logits.sizes(), " x ")), fmt::format("{}", fmt::join(labels.sizes(), " x ")));
+         fmt::join(logits.sizes(), " x "), fmt::join(labels.sizes(), " x "));
   const TensorPlacement* placement = placement_of(head);
-  const at::Tensor rows = labels.ne(ignored).sum();
   if (placement == nullptr || !placement->divided())
     return at::cross_entropy_loss(logits.to(at::kFloat), labels, {}, at::Reduction::Mean, ignored);
   if (placement->role != TensorRole::vocabulary || logits.size(1) != head.size(0))
@@ -104,7 +101,7 @@ at::Tensor vocabulary_cross_entropy(const at::Tensor& logits, const at::Tensor& 
                                {.size = placement->spec.shape[0], .first = placement->spec.local.front().box.row},
                                placement->ranks)
              .sum() /
-         rows;
+         labels.ne(ignored).sum();
 }
 
 at::Tensor divided_dropout(const at::Tensor& x, double probability, bool training, const Mesh& mesh) {

@@ -32,7 +32,8 @@ namespace partita {
 // rank of the tensor-parallel group has; the others take these values whole. Call it when the module is on its final
 // device, before its first forward and before ZeroOptimizer, which gives units and optimizer states to the parts. The
 // mesh must outlive the module. Collective. Errors: those of internal::divide; a parameter that is divided already, or
-// belongs to a ZeroOptimizer. Operations on a part other than linear and embedding fail when they are called.
+// belongs to a ZeroOptimizer. Other operations on a part than linear and embedding fail when they are
+// called, except, where autograd does not record them, copies and what looks at values (norms, sums).
 void parallelize(const std::vector<NamedParameter>&, const Mesh&, const TensorPlan&);
 
 // Of `count` things that a rule divides with its quantum of one thing, such as heads: the number on this rank.

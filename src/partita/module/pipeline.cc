@@ -19,21 +19,14 @@
 #include "partita/module/tensor_messages.h"
 #include "partita/pipeline/balance.h"
 #include "partita/pipeline/placement.h"
+#include "partita/pipeline/schedules.h"
 
 namespace partita {
 using namespace internal;
 namespace {
 
 int virtual_stages_of(const PipelineOptions& options) {
-  if (options.virtual_stages != 0) return options.virtual_stages;
-  switch (options.schedule) {
-    case PipelineSchedule::gpipe:
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::zb_h1:
-      return 1;
-    default:
-      return 2;
-  }
+  return options.virtual_stages != 0 ? options.virtual_stages : default_chunks(options.schedule);
 }
 
 // [stage]: its first part; and the number of parts at the end.
@@ -54,11 +47,6 @@ std::vector<int> cut(const std::vector<PipelinePart>& parts, const std::vector<i
     fail("Pipeline: {} stages of {} parts in all, expected {} stages of {}", given.size(), first.back(), stages,
          parts.size());
   return first;
-}
-
-bool delays_weights(PipelineSchedule schedule) {
-  return schedule == PipelineSchedule::zb_h1 || schedule == PipelineSchedule::interleaved_zero_bubble ||
-         schedule == PipelineSchedule::zbv || schedule == PipelineSchedule::dual_pipe_v;
 }
 
 struct Cell {                                              // of a micro-batch in a chunk of this rank
@@ -96,10 +84,10 @@ struct Pipeline::Implementation {
   StagePlacement placement_;
   int rank_;
   std::vector<int> first_;
-  bool defers_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TensorMessages> messages_;  // null: one rank
   std::vector<Action> actions_;
+  bool defers_;  // weight gradients wait
   std::map<std::pair<int, int>, Cell> cells_;
   at::Tensor loss_sum_;
   bool failed_ = false;
@@ -114,9 +102,9 @@ Pipeline::Implementation::Implementation(std::vector<PipelinePart> all_parts, co
       placement_(shape_),
       rank_(mesh.pipeline().rank()),
       first_(cut(parts_, options.stages, placement_.stages())),
-      defers_(delays_weights(options.schedule)),
       stream_(make_stream(mesh.device(), StreamUse::compute)),
-      actions_(stage_actions(shape_, rank_, options.open_weights)) {
+      actions_(stage_actions(shape_, rank_, options.open_weights)),
+      defers_(std::ranges::any_of(actions_, [](const Action& a) { return a.gradients == Gradients::weights; })) {
   mark_tied();
 }
 

@@ -72,11 +72,7 @@ Divided divided_operand(const c10::FunctionSchema& schema, at::ArrayRef<c10::IVa
   };
   for (size_t i = 0; i < operands.size(); ++i) {
     if (schema.arguments()[i].alias_info() != nullptr) continue;
-    if (operands[i].isTensor()) {
-      look(operands[i].toTensor());
-    } else if (operands[i].isTensorList()) {
-      for (const at::Tensor& tensor : operands[i].toTensorVector()) look(tensor);
-    }
+    visit_tensors(operands[i], look);
   }
   return found;
 }

@@ -17,7 +17,7 @@
 
 namespace partita::internal {
 
-// Where a strided tensor lies in its storage.
+// Offset, sizes and strides of a tensor within its storage.
 struct StorageView {
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes, strides;

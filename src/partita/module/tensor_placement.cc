@@ -29,7 +29,7 @@ struct Registry {
   }
 };
 
-// Whether the memory of the view lies in that of the parameter.
+// Whether `view` aliases the parameter's memory.
 bool is_view_of(const at::Tensor& view, c10::TensorImpl& parameter) {
   if (!parameter.has_storage() || !view.has_storage() ||
       view.storage().unsafeGetStorageImpl() != parameter.storage().unsafeGetStorageImpl())

@@ -14,14 +14,15 @@
 #include "partita/module/operand_watch.h"
 
 namespace partita::internal {
-namespace {
 
-void require_defined(const NamedParameter& p, c10::Device device) {
-  if (!p.tensor.defined()) fail("ZeroOptimizer: parameter {} is undefined", p.name);
+void require_on_device(const NamedParameter& p, c10::Device device, std::string_view caller) {
+  if (!p.tensor.defined()) fail("{}: parameter {} is undefined", caller, p.name);
   if (p.tensor.device() != device)
-    fail("ZeroOptimizer: parameter {} is on {}, the mesh is on {}: move the model to the mesh's device first", p.name,
+    fail("{}: parameter {} is on {}, the mesh is on {}: move the model to the mesh's device first", caller, p.name,
          p.tensor.device().str(), device.str());
 }
+
+namespace {
 
 bool has_trainable_dtype(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
@@ -87,7 +88,7 @@ std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c1
   bool trains = false;
   for (ParameterGroup& group : groups)
     for (const NamedParameter& p : std::exchange(group.parameters, {})) {
-      require_defined(p, device);
+      require_on_device(p, device, "ZeroOptimizer");
       if (!seen.insert(p.tensor.unsafeGetTensorImpl()).second) continue;
       if (p.tensor.requires_grad()) require_trainable(p);
       if (!names.insert(p.name).second) fail("ZeroOptimizer: two parameters are called {}", p.name);

@@ -2,12 +2,16 @@
 #pragma once
 #include <c10/core/Device.h>
 
+#include <string_view>
 #include <vector>
 
 #include "partita/comm/communicator.h"
 #include "partita/module/parameter_group.h"
 
 namespace partita::internal {
+
+// Errors: the parameter is undefined, or on another device; they begin with the caller's name.
+void require_on_device(const NamedParameter&, c10::Device, std::string_view caller);
 
 // Leaves in the groups what is trained, each parameter once, and returns those that require no gradient. Errors, with
 // the parameter's name: undefined; on another device; not a leaf; a dtype other than fp32, bf16 and fp16; owned by

@@ -28,6 +28,10 @@ ActionList actions_of(const PipelineShape& shape, int rank) {
 
 }  // namespace
 
+int default_chunks(PipelineSchedule s) {
+  return s == PipelineSchedule::gpipe || s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::zb_h1 ? 1 : 2;
+}
+
 ActionLists pipeline_actions(const PipelineShape& shape) {
   check_shape(shape);
   ActionLists lists;

@@ -16,4 +16,7 @@ namespace partita::internal {
 // Without messages. Errors: those of check_shape.
 [[nodiscard]] ActionLists pipeline_actions(const PipelineShape&);
 
+// Chunks per rank where none are given: 1 for schedules of one chunk, otherwise 2.
+[[nodiscard]] int default_chunks(PipelineSchedule);
+
 }  // namespace partita::internal

@@ -132,8 +132,9 @@ ModuleState read_module_state(const fs::path& folder) {
   const Manifest manifest = read_manifest(folder);
   if (manifest.scalars.value("kind", nlohmann::json()) != kKind)
     fail(
-        "{} is no checkpoint of a {}, but of a model of Partita, which partita train continues: choose another folder "
-        "for the run",
+        "{} is not a checkpoint of a {} but of a Partita model, which `partita train` resumes: choose another folder "
+        "for "
+        "the run",
         folder.string(), kKind);
   try {
     return state_from(StoredField(manifest.scalars, ""));
