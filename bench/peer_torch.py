@@ -18,6 +18,7 @@ import contextlib
 import gc
 import json
 import os
+import pathlib
 import statistics
 import sys
 import time
@@ -28,6 +29,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "peer"))
+from clipped_adamw import ClippedAdamW
 
 
 class Block(nn.Module):
@@ -97,30 +101,6 @@ class Gpt2(nn.Module):
         self.head = torch.compile(self.head, dynamic=False)
 
 
-class Optimizer:
-    """Clips by the global norm, then one fused AdamW; on shards, each rank works on plain local tensors."""
-
-    def __init__(self, params):
-        self.params = list(params)
-        self.sharded = hasattr(self.params[0], "to_local")
-        local = [p.to_local().detach().requires_grad_() for p in self.params] if self.sharded else self.params
-        self.local = local
-        self.adamw = torch.optim.AdamW(local, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-
-    def step(self):
-        if self.sharded:
-            for w, p in zip(self.local, self.params):
-                w.grad, p.grad = p.grad.to_local(), None
-            grads = [w.grad for w in self.local]
-            squares = torch.stack(torch._foreach_norm(grads)).square().sum()
-            dist.all_reduce(squares)
-            torch._foreach_mul_(grads, (1.0 / (squares.sqrt() + 1e-6)).clamp(max=1.0))
-        else:
-            nn.utils.clip_grad_norm_(self.params, 1.0, foreach=True)
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
-
-
 def wrap(model, args):
     """The callable that trains: the model, compiled and distributed as asked."""
     if args.mode == "compile":
@@ -148,7 +128,8 @@ def make_step(args):
     dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
     model = Gpt2(layers, heads, width, length, vocabulary, dtype)
     call = wrap(model, args)
-    optimizer = Optimizer(model.parameters())
+    optimizer = ClippedAdamW(model.parameters(), lambda tensors: torch.optim.AdamW(
+        tensors, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True))
     autocast = args.precision == "bf16" and args.strategy != "fsdp2"
     torch.manual_seed(1 + (dist.get_rank() if args.strategy else 0))
     pool = torch.randint(0, vocabulary, (4, batch, length + 1))

@@ -22,6 +22,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
+from clipped_adamw import ClippedAdamW
+
 
 class Layer(nn.Module):
     """Pre-norm."""
@@ -74,34 +76,15 @@ def distribute(model, a):
     return model
 
 
-class Optimizer:
-    """Clips to norm 1, then one fused AdamW; with FSDP2 on the plain local shards, which takes less time of the host."""
-
-    def __init__(self, model, a):
-        self.params = list(model.parameters())
-        self.sharded = a.stage >= 2
+def make_optimizer(model, a):
+    def make(tensors):
         if a.stage == 1:
             from torch.distributed.optim import ZeroRedundancyOptimizer
 
-            self.adamw = ZeroRedundancyOptimizer(self.params, torch.optim.AdamW, lr=1e-3, fused=True,
-                                                 parameters_as_bucket_view=True)
-            return
-        local = [p.to_local().detach().requires_grad_() for p in self.params] if self.sharded else self.params
-        self.local = local
-        self.adamw = torch.optim.AdamW(local, lr=1e-3, fused=True)
-
-    def step(self):
-        if self.sharded:
-            for w, p in zip(self.local, self.params):
-                w.grad, p.grad = p.grad.to_local(), None
-            grads = [w.grad for w in self.local]
-            squares = torch.stack(torch._foreach_norm(grads)).square().sum()
-            dist.all_reduce(squares)
-            torch._foreach_mul_(grads, (1.0 / (squares.sqrt() + 1e-6)).clamp(max=1.0))
-        else:
-            nn.utils.clip_grad_norm_(self.params, 1.0, foreach=True)
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
+            return ZeroRedundancyOptimizer(tensors, torch.optim.AdamW, lr=1e-3, fused=True,
+                                           parameters_as_bucket_view=True)
+        return torch.optim.AdamW(tensors, lr=1e-3, fused=True)
+    return ClippedAdamW(model.parameters(), make)
 
 
 def make_step(a):
@@ -109,7 +92,7 @@ def make_step(a):
     torch.manual_seed(0)  # the same weights on every rank
     model = Decoder(a).to(a.device)
     call = distribute(model, a)
-    optimizer = Optimizer(model, a)
+    optimizer = make_optimizer(model, a)
     torch.manual_seed(1 + dist.get_rank())
     pool = torch.randint(a.vocabulary, (4, a.batch, a.length + 1)).to(a.device)
     autocast = a.precision == "bf16" and a.stage <= 1
