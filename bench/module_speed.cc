@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
 #include "partita/comm/host_threads.h"
@@ -24,6 +25,7 @@
 #include "partita/comm/world.h"
 #include "partita/device/device_use.h"
 #include "partita/module/zero_optimizer.h"
+#include "partita/profile/profile.h"
 
 using namespace partita;
 namespace nn = torch::nn;
@@ -111,7 +113,7 @@ class Mark {
 struct Arguments {
   Shape shape;
   int stage = 1, steps = 10, warmup = 3;
-  std::string precision = "fp32", device = "cpu";
+  std::string precision = "fp32", device = "cpu", profile;
   std::optional<int64_t> unit_elements;
   bool alone = false;
 };
@@ -132,6 +134,8 @@ Arguments read(int count, char** words) {
   app.add_option("--device", a.device)->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--alone", a.alone, "forward and backward only: no exchange, no update");
   app.add_option("--unit-elements", a.unit_elements, "ZeroOptimizerOptions::unit_elements");
+  app.add_option("--profile", a.profile,
+                 "a file for the timeline of rank 0's GPU in three more steps (ui.perfetto.dev)");
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& e) {
@@ -201,6 +205,15 @@ nlohmann::json measure(const Arguments& a, const Mesh& mesh, World& world) {
     const internal::DeviceUse use = internal::device_use(device);
     result["device"] = use.name;
     result["peak_gib"] = static_cast<double>(use.allocated) / (1 << 30);
+  }
+  if (!a.profile.empty()) {
+    constexpr int kTraced = 3;
+    if (world.rank() == 0) internal::start_device_trace(device);
+    for (int i = 0; i < kTraced; ++i) step();
+    if (world.rank() == 0)
+      internal::write_file(
+          a.profile,
+          internal::chrome_trace({.steps = kTraced, .host = {}, .device = internal::stop_device_trace(device)}));
   }
   return result;
 }
