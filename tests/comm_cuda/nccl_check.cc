@@ -59,6 +59,8 @@ class Check {
         exchange_rows(dtype, n, false);
         exchange_rows(dtype, n, true);
       }
+    for (const at::ScalarType dtype : kDTypes)
+      for (const int64_t n : {48, 30'720, 98'304, 49'152}) by_copies(dtype, n);
     ring(5);
     ring(3'000'000);
     order();
@@ -188,6 +190,36 @@ class Check {
     expect_same(kind == Reduce::sum ? "all_reduce sum" : "all_reduce max", on_device, tensor);
   }
 
+  // Sums and gathers in memory that ranks share, in a row, behind work that delays one rank. Of n elements a rank.
+  void by_copies(at::ScalarType dtype, int64_t n) {
+    const int64_t count = n * size();
+    const at::Tensor memory = device_
+                                  .shared_memory(count * static_cast<int64_t>(at::elementSize(dtype)),
+                                                 at::Device(at::kCUDA, c10::cuda::current_device()))
+                                  .view(dtype);
+    bool gathers = true, sums = true, scatters = true;
+    for (int i = 0; i < 10; ++i) {
+      if (i % 3 == host_.rank()) (void)busy_.matmul(busy_);
+      const at::Tensor full = random(dtype, count), slice = random(dtype, n), gathered = blank(dtype, count),
+                       reduced = blank(dtype, n);
+      host_.all_gather(gathered, slice, cpu_).wait();
+      stream_.wait(device_.all_gather(memory, slice.cuda(), stream_));
+      gathers = gathers && at::equal(memory.cpu(), gathered);
+      memory.copy_(full);
+      const at::Tensor part = reduced.cuda();
+      stream_.wait(device_.reduce_scatter(part, memory, stream_));
+      stream_.wait(device_.all_reduce(memory, Reduce::sum, stream_));
+      host_.reduce_scatter(reduced, full, cpu_).wait();
+      host_.all_reduce(full, Reduce::sum, cpu_).wait();
+      scatters = scatters && at::equal(part.cpu(), reduced);
+      sums = sums && at::equal(memory.cpu(), full);
+    }
+    const std::string of = fmt::format("in shared memory {} [{}]", c10::toString(dtype), count);
+    add(gathers, "all_gather " + of);
+    add(scatters, "reduce_scatter " + of);
+    add(sums, "all_reduce " + of);
+  }
+
   void broadcast(at::ScalarType dtype, int64_t n) {
     const int root = size() - 1;
     const at::Tensor tensor = random(dtype, n), on_device = tensor.cuda();
@@ -315,6 +347,9 @@ void time_collectives(NcclCommunicator& group, const char* sums) {
     report("exchange", bytes, share,
            [&] { return group.exchange(shared, std::vector<at::Tensor>(static_cast<size_t>(size), slice), stream); });
     report("all_reduce", bytes, 2 * share, [&] { return group.all_reduce(full, Reduce::max, stream); });
+    report("  in shared memory", bytes, 2 * share,
+           [&] { return group.all_reduce(shared.view({-1}), Reduce::max, stream); });
+    report("all_gather, too", bytes, share, [&] { return group.all_gather(shared.view({-1}), slice, stream); });
   }
 }
 

@@ -118,7 +118,8 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
       parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(plan_, options),
-                  {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_) {
+                  {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_,
+                  *compute_) {
   now_.host.seed = options.seed;
   // Events from outside of a recording cannot be waited for in it. A pipeline's receives wait for other ranks while
   // passes run, but branches of a graph need not run at the same time.

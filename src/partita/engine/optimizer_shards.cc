@@ -157,14 +157,15 @@ void OptimizerShards::measure_norms(const StepScalars* now) {
 
 void OptimizerShards::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
   std::vector<std::pair<int, Event>> by_host;
+  if (overlaps()) with_.update.wait(with_.compute.record());
   for (const size_t u : units) {
     const int unit = static_cast<int>(u);
     if (host_ && plan_.units[u].trainable) {
       const at::Tensor slice = with_.weights.slice(unit);
       by_host.emplace_back(unit, host_->update(unit, slice, with_.compute.record(), [work, u] { work(u); }));
     } else {
-      work(u);
-      with_.weights.publish(unit);
+      with_.update.run([&] { work(u); });
+      with_.weights.publish(unit, with_.update.record());
     }
   }
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
@@ -173,6 +174,7 @@ void OptimizerShards::rewrite(std::span<const size_t> units, const std::function
 
 void OptimizerShards::finish() const {
   if (host_) host_->finish();
+  if (overlaps()) with_.compute.wait(with_.update.record());
 }
 
 OptimizerShards::Bytes OptimizerShards::bytes() const {

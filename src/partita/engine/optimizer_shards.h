@@ -64,6 +64,7 @@ class OptimizerShards {
     GradientStore* gradients;  // null: inference, nothing is updated
     Copies* copies;            // required if states are on the host
     Stream& compute;
+    Stream& update;  // runs updates on the device; compute, or another one
   };
   // The plan must outlive this object, too. Errors: those of make_optimizer.
   OptimizerShards(const UnitPlan&, const ParameterOptions&, std::span<const at::Tensor> masters, const Collaborators&);
@@ -76,10 +77,10 @@ class OptimizerShards {
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
   void publish();
 
-  // One update from the finished gradients; a no-op if now.host.skip is set. Host updates may still run on return;
-  // readers of the weights wait for them.
+  // One update from the finished gradients; a no-op if now.host.skip is set. Updates of the host, or of another stream,
+  // may still run on return; readers of the weights wait for them.
   void update(const StepMemory& now);
-  // Waits for host updates, so that gradients may be written again.
+  // Waits for such updates, so that gradients may be written again.
   void finish() const;
 
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return optimizer_->state_names(); }
@@ -95,6 +96,7 @@ class OptimizerShards {
   // work is queued for all units before the first of them is published.
   void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
   void measure_norms(const StepScalars*);
+  [[nodiscard]] bool overlaps() const { return &with_.update != &with_.compute; }
 
   const UnitPlan& plan_;
   Collaborators with_;

@@ -22,7 +22,8 @@ std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& 
 }  // namespace
 
 ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
-                                     GradientMemory memory, Copies* copies, Stream& compute, Stream& communication)
+                                     GradientMemory memory, Copies* copies, Stream& compute, Stream& communication,
+                                     Stream& update)
     : plan_(plan),
       masters_(make_masters(plan, options)),
       weights_(plan, zero,
@@ -38,7 +39,8 @@ ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, con
                .weights = weights_,
                .gradients = gradients_.get(),
                .copies = copies,
-               .compute = compute}) {}
+               .compute = compute,
+               .update = update}) {}
 
 std::vector<ParameterSpec> ShardedParameters::specs() const {
   std::vector<ParameterSpec> all;

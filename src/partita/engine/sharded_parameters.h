@@ -1,7 +1,7 @@
 // Sharded parameters: full weights where they are used, reduced gradients, and this rank's slices of master weights and
 // optimizer states. All of ZeRO, without blocks, batches or activations.
 //
-//   ShardedParameters parameters(units, zero, {.compute = DType::bf16}, {}, compute, communication);
+//   ShardedParameters parameters(units, zero, {.compute = DType::bf16}, {}, copies, compute, communication, compute);
 //   parameters.set(fill);
 //   for each step:
 //     parameters.weights().begin(uses); ...              // forward and backward: weight_store.h, gradient_store.h
@@ -28,9 +28,10 @@ class ShardedParameters {
   struct GradientMemory {
     std::vector<at::Tensor> buffers, slices;  // [unit]
   };
-  // The plan, the streams and copies must outlive this object; copies is required if options.states_on_host.
+  // The plan, the streams and copies must outlive this object; copies is required if options.states_on_host. Updates on
+  // the device run on the stream `update`, which may be `compute`.
   ShardedParameters(const UnitPlan&, const Zero&, const ParameterOptions&, GradientMemory, Copies*, Stream& compute,
-                    Stream& communication);
+                    Stream& communication, Stream& update);
 
   [[nodiscard]] WeightStore& weights() { return weights_; }
   [[nodiscard]] GradientStore& gradients() { return *gradients_; }
@@ -44,7 +45,7 @@ class ShardedParameters {
   void publish() { shards_.publish(); }
   // One optimizer step from the finished gradients; see optimizer_shards.h.
   void update(const StepMemory& now) { shards_.update(now); }
-  // Waits for host updates, so that gradients may be written again.
+  // Waits for updates that still run, so that gradients may be written again.
   void finish_update() const { shards_.finish(); }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return shards_.optimizer_state_names(); }
 

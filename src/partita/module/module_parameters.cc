@@ -45,7 +45,7 @@ double share_of_gradient(const at::Tensor& parameter, const Zero& zero) {
 }  // namespace
 
 ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters, const Zero& zero,
-                                   const Options& options, Stream& compute, Stream& communication)
+                                   const Options& options, const Streams& streams)
     : states_(options.trained ? options.states : dtype_of(parameters.front().tensor)), now_(options.device) {
   const DType weight = dtype_of(parameters.front().tensor);
   if (options.trained && options.states != DType::fp32 && options.states != weight)
@@ -83,7 +83,8 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
                                                                 .training = options.trained,
                                                                 .weights_on_demand = zero.sharding.weights,
                                                                 .device = options.device},
-                                               ShardedParameters::GradientMemory{}, nullptr, compute, communication);
+                                               ShardedParameters::GradientMemory{}, nullptr, streams.compute,
+                                               streams.communication, streams.update);
   if (zero.sharding.weights)
     on_demand_ = std::make_unique<WeightsOnDemand>(
         plan_, store_->weights(), options.device,
@@ -94,7 +95,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
           keep(written);
           store_->weights().publish(unit);
         },
-        compute);
+        *zero.shard, streams.compute);
 }
 
 void ModuleParameters::adopt(const Initial& initial) {
@@ -242,14 +243,13 @@ void ModuleParameters::settle() {
 }
 
 ModuleParts make_parts(const std::vector<NamedParameter>& parameters, const Zero& zero,
-                       const ModuleParameters::Options& options, Stream& compute, Stream& communication) {
+                       const ModuleParameters::Options& options, const ModuleParameters::Streams& streams) {
   ModuleParts parts;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     std::vector<NamedParameter> of_type;
     for (const NamedParameter& p : parameters)
       if (p.tensor.scalar_type() == type) of_type.push_back(p);
-    if (!of_type.empty())
-      parts.push_back(std::make_unique<ModuleParameters>(of_type, zero, options, compute, communication));
+    if (!of_type.empty()) parts.push_back(std::make_unique<ModuleParameters>(of_type, zero, options, streams));
   }
   return parts;
 }

@@ -2,8 +2,9 @@
 // parameters become views of the full weights, so that an update is seen through them; with ZeRO-3 these are there only
 // while operations read them (weights_on_demand.h).
 //
-//   ModuleParameters part(parameters, zero, options, compute, communication);
+//   ModuleParameters part(parameters, zero, options, {compute, communication, update});
 //   part.adopt(initial);
+//   part.finish_update();                                                     // before the first gradient of a step
 //   part.write(unit, index, gradient);  part.gradients().close(unit, last);   // in backward
 //   part.gradients().finish();
 //   part.update(now);
@@ -38,10 +39,14 @@ class ModuleParameters {
     int64_t unit_elements = 1;
     at::Device device = at::kCPU;
   };
-  // The streams must outlive this object. Nothing happens to the parameters until adopt. Errors: states in neither fp32
-  // nor the parameters' dtype; those of make_optimizer.
-  ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&, Stream& compute,
-                   Stream& communication);
+  // All must outlive this object.
+  struct Streams {
+    Stream &compute, &communication;
+    Stream& update;  // runs updates; compute, or with ZeRO-3 another one, so that the next forward runs under them
+  };
+  // Nothing happens to the parameters until adopt. Errors: states in neither fp32 nor the parameters' dtype; those of
+  // make_optimizer.
+  ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&, const Streams&);
   ModuleParameters(const ModuleParameters&) = delete;
   ModuleParameters& operator=(const ModuleParameters&) = delete;
 
@@ -70,6 +75,8 @@ class ModuleParameters {
   // weights leave.
   void collect_changes();
   void update(const StepScalars&);
+  // Waits for an update that still runs, so that gradients may be written again.
+  void finish_update() const { store_->finish_update(); }
   // The state as whole tensors (module_state.h). take_state is followed by settle.
   void gather_state(const StateRanks&, StateDict&);
   void take_state(const StateDict&);
@@ -102,6 +109,6 @@ class ModuleParameters {
 using ModuleParts = std::vector<std::unique_ptr<ModuleParameters>>;
 // Of parameters with several dtypes: one part for each.
 [[nodiscard]] ModuleParts make_parts(const std::vector<NamedParameter>&, const Zero&, const ModuleParameters::Options&,
-                                     Stream& compute, Stream& communication);
+                                     const ModuleParameters::Streams&);
 
 }  // namespace partita::internal

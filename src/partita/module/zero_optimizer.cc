@@ -51,6 +51,7 @@ struct ZeroOptimizer::Implementation {
   [[nodiscard]] ModuleParameters::Options part_options() const {
     return {.unit_elements = options_.unit_elements, .device = device_};
   }
+  [[nodiscard]] ModuleParameters::Streams streams() const { return {*compute_, *communication_, *update_}; }
   void add_parts(size_t group);
   void add_frozen(std::vector<NamedParameter>& frozen);
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
@@ -61,6 +62,9 @@ struct ZeroOptimizer::Implementation {
   StateDict state_dict();
   void load_state_dict(const StateDict&);
   void drop();
+  void finish_update() const {
+    for (const auto& part : parts_) part->finish_update();
+  }
   void require_own_rates() const {
     if (torch_) fail("ZeroOptimizer: set_learning_rate with an optimizer of torch: set the rate of that optimizer");
   }
@@ -71,7 +75,7 @@ struct ZeroOptimizer::Implementation {
   Communicator& data_;
   Zero zero_;
   at::Device device_;
-  std::unique_ptr<Stream> compute_, communication_;
+  std::unique_ptr<Stream> compute_, communication_, update_;
   CallerStream caller_;
   ModuleParts parts_;
   ModuleParts frozen_;  // with stage 3; with others frozen parameters keep their memory
@@ -92,6 +96,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
       communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)),
+      update_(make_stream(device_, options.overlap && options.stage == 3 ? StreamUse::concurrent : StreamUse::compute)),
       caller_(device_, *compute_) {
   if (mesh.context().size() > 1)
     fail("ZeroOptimizer: a mesh with context parallelism, expected data, tensor and pipeline parallelism");
@@ -147,7 +152,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
   options.states = options_.optimizer_dtype;
   options.micro_batches = options_.micro_batches;
   options.optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer;
-  for (auto& part : make_parts(groups_[group].parameters, zero_, options, *compute_, *communication_)) {
+  for (auto& part : make_parts(groups_[group].parameters, zero_, options, streams())) {
     parts_.push_back(std::move(part));
     group_of_part_.push_back(group);
   }
@@ -157,7 +162,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
 void ZeroOptimizer::Implementation::add_frozen(std::vector<NamedParameter>& frozen) {
   ModuleParameters::Options options = part_options();
   options.trained = false;
-  frozen_ = make_parts(take_dividable(frozen, groups_), zero_, options, *compute_, *communication_);
+  frozen_ = make_parts(take_dividable(frozen, groups_), zero_, options, streams());
 }
 
 void ZeroOptimizer::Implementation::hook() {
@@ -166,7 +171,11 @@ void ZeroOptimizer::Implementation::hook() {
       GradientHooks::Calls{
           .arrived = [this](size_t p,
                             const at::Tensor& gradient) { caller_.run([&] { reduction_->arrived(p, gradient); }); },
-          .began = [this] { reduction_->begin_pass(); },
+          .began =
+              [this] {
+                finish_update();
+                reduction_->begin_pass();
+              },
           .ended = [this] { caller_.run([this] { reduction_->end_pass(); }); }});
 }
 
@@ -253,10 +262,11 @@ ZeroOptimizer::ZeroOptimizer(std::vector<NamedParameter> parameters, const Mesh&
     : ZeroOptimizer(std::vector<ParameterGroup>{{std::move(parameters), options.optimizer, options.learning_rate}},
                     mesh, options) {}
 
-// On a GPU reductions may still be writing into memory that is given back now.
+// On a GPU reductions and updates may still be writing into memory that is given back now.
 ZeroOptimizer::~ZeroOptimizer() {
   if (!implementation_->device_.is_cpu()) try {
       zero_grad();
+      implementation_->finish_update();
     } catch (...) {  // other ranks have failed, which is reported elsewhere
     }
 }

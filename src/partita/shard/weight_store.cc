@@ -17,11 +17,12 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
       written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
   for (size_t s = 0; s < slot_plan_.slot_count.size() && !options_.on_demand; ++s)
-    slots_.push_back({.buffer = flat_zeros(slot_plan_.slot_count[s], slot_plan_.slot_dtype[s], options_.device),
-                      .unit = -1,
-                      .version = -1,
-                      .ready = {},
-                      .free = {}});
+    slots_.push_back(
+        {.buffer = shared_zeros(*zero_.shard, slot_plan_.slot_count[s], slot_plan_.slot_dtype[s], options_.device),
+         .unit = -1,
+         .version = -1,
+         .ready = {},
+         .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const bool from_master = u < options_.masters.size() && options_.masters[u].defined();
     if (slice_in_slot(u))

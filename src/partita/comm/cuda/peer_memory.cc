@@ -10,6 +10,7 @@
 
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
+#include "partita/device/device_use.h"
 
 namespace partita::internal {
 namespace {
@@ -54,6 +55,7 @@ std::unique_ptr<PeerMemory> PeerMemory::create(Communicator& host, int64_t bytes
   (void)cudaGetLastError();  // of what was tried
   for (const std::string& answer : gather_strings(host, possible ? "yes" : "no"))
     possible = possible && answer == "yes";
+  count_device_memory(kFlagBytes + bytes);
   if (!possible) close(std::exchange(memory, nullptr), host);
   return memory;
 }
@@ -64,6 +66,7 @@ void PeerMemory::close(std::unique_ptr<PeerMemory> memory, Communicator& host) {
       (void)cudaIpcCloseMemHandle(other);
   host.barrier();
   (void)cudaFree(memory->mapped_[static_cast<size_t>(memory->rank_)]);
+  count_device_memory(-kFlagBytes - memory->bytes_);
 }
 
 std::byte* PeerMemory::data(int rank) const {
