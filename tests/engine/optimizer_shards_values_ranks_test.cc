@@ -146,9 +146,13 @@ TEST(OptimizerShards, InferenceHasWeightsAndNothingElse) {
     const std::vector<at::Tensor> masters = make_masters(plan, options);
     for (const at::Tensor& master : masters) EXPECT_FALSE(master.defined());
     WeightStore weights(plan, zero, {.masters = masters}, compute, communication);
-    OptimizerShards shards(
-        plan, options, masters,
-        {.shard = *zero.shard, .weights = weights, .gradients = nullptr, .copies = nullptr, .compute = compute});
+    OptimizerShards shards(plan, options, masters,
+                           {.shard = *zero.shard,
+                            .weights = weights,
+                            .gradients = nullptr,
+                            .copies = nullptr,
+                            .compute = compute,
+                            .update = compute});
     shards.set([](const ParameterSpec&, const Box&, const at::Tensor& out) { out.fill_(2.5); });
     for (const OwnedBox& owned : shards.owned_boxes()) {
       ASSERT_EQ(owned.values.size(), 1U);

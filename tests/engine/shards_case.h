@@ -74,7 +74,8 @@ class Shards {
                 .weights = weights,
                 .gradients = &gradients,
                 .copies = copies.get(),
-                .compute = compute}) {
+                .compute = compute,
+                .update = compute}) {
     for (const Unit& unit : plan.units)
       for (const ParameterSpec& p : unit.layout.parameters) parameters[p.name] = &p;
   }

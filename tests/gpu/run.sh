@@ -110,11 +110,13 @@ for name in comm_cuda_nccl nccl_check; do
 done
 
 modules() { PARTITA_TEST_DEVICE=cuda ranks "$1" "$programs/module_ranks_test" --gtest_filter="$2"; }
+late_modules() { PARTITA_TEST_DELAYS=300 modules "$@"; }
 if [[ -x $programs/module_ranks_test ]]; then
   echo "== modules of torch::nn"
   check "ZeRO and pipeline on one GPU" modules 1 'ZeroOptimizer.IsTheSingleProcessRun:Pipeline.IsTheSingleProcessRun'
   if ((gpus >= 2)); then
     check "ZeRO is the single process" modules 2 'ZeroOptimizer.IsTheSingleProcessRun:ZeroOptimizer.ShardedWeightsTake*'
+    check "with streams that are late, too" late_modules 2 'ZeroOptimizer.IsTheSingleProcessRun:ZeroOptimizer.ShardedWeightsTake*'
     check "recompute" modules 2 'Recompute.*'
     check "tensor parallelism" modules 2 'Parallelize.*:TensorModules.Are*'
     check "pipelines" modules 2 'Pipeline.*'

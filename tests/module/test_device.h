@@ -1,5 +1,6 @@
 // The device of tests of modules on several ranks: the CPU, or with PARTITA_TEST_DEVICE=cuda a GPU of each rank
-// (tests/gpu/run.sh). And the meshes that tests share.
+// (tests/gpu/run.sh). With PARTITA_TEST_DELAYS=N streams are late by up to N microseconds. And the meshes that tests
+// share.
 #pragma once
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 
 #include "partita/comm/device.h"
 #include "partita/comm/mesh.h"
+#include "partita/device/stream_delay.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal::test {
@@ -18,6 +20,8 @@ namespace partita::internal::test {
 inline at::Device test_device() {
   static const at::Device device = [] {
     if (std::getenv("PARTITA_TEST_DEVICE") == nullptr) return at::Device(at::kCPU);
+    if (const char* delays = std::getenv("PARTITA_TEST_DELAYS"))
+      set_stream_delays(std::atoi(delays), static_cast<uint64_t>(test_world().rank()));
     at::globalContext().setAllowTF32CuDNN(false);  // convolutions in fp32, to be compared with the CPU's
     return select_device(DeviceRequest::cuda, test_world());
   }();

@@ -54,14 +54,20 @@ Batch take_pieces(const Batch& batch, const ContextSplit& split) {
           .first_keys = cut(batch.first_keys)};
 }
 
-WholeKeys ContextParallel::gather(const at::Tensor& qkv, const Heads& heads, const at::Tensor& whole,
-                                  const at::Tensor& by_rank) const {
-  const at::Tensor own = keys_values_of(qkv, heads), all = in_rank_order(by_rank, split_.ranks, own),
-                   ordered = in_sequence_order(whole, split_.ranks, own);
+ContextParallel::Gathering ContextParallel::start_gather(const at::Tensor& qkv, const Heads& heads,
+                                                         const at::Tensor& whole, const at::Tensor& by_rank) const {
+  const at::Tensor own = keys_values_of(qkv, heads), all = in_rank_order(by_rank, split_.ranks, own);
   all[split_.rank].copy_(own);
-  compute_.wait(group_.all_gather(all.view(-1), all[split_.rank].view(-1), compute_));
-  each_piece(ordered, all, split_, [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
-  return {.keys_values = ordered, .split = split_};
+  return {.whole = in_sequence_order(whole, split_.ranks, own),
+          .by_rank = all,
+          .arrived = group_.all_gather(all.view(-1), all[split_.rank].view(-1), compute_)};
+}
+
+WholeKeys ContextParallel::wait(const Gathering& gathering) const {
+  compute_.wait(gathering.arrived);
+  each_piece(gathering.whole, gathering.by_rank, split_,
+             [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
+  return {.keys_values = gathering.whole, .split = split_};
 }
 
 void ContextParallel::sum(const at::Tensor& d_qkv, const at::Tensor& d_whole, const Heads& heads,

@@ -3,7 +3,9 @@
 // Llama 3 herd of models", 2024), and gives the gradients of other ranks' keys and values back.
 //
 //   engine.step({take_pieces(batch, split)}, input);   // the same batch on every rank of the group
-//   WholeKeys all = context.gather(qkv, heads, whole, by_rank);
+//   ContextParallel::Gathering keys = context.start_gather(qkv, heads, whole, by_rank);
+//   ...                                                // they arrive while other gradients are computed
+//   WholeKeys all = context.wait(keys);
 //   ... attention_backward(..., all, d_whole) ...
 //   context.sum(d_qkv, d_whole, heads, by_rank);
 #pragma once
@@ -28,10 +30,16 @@ class ContextParallel {
 
   [[nodiscard]] const ContextSplit& split() const { return split_; }
 
-  // Keys and values of whole sequences, from qkv [samples, length, ...] of every rank. They are in `whole`; `by_rank`
-  // is overwritten. Each has space for ranks * samples * length * 2 * kv_heads * head_width elements.
-  [[nodiscard]] internal::WholeKeys gather(const at::Tensor& qkv, const internal::Heads&, const at::Tensor& whole,
-                                           const at::Tensor& by_rank) const;
+  // Keys and values of whole sequences, from qkv [samples, length, ...] of every rank. They will be in `whole`;
+  // `by_rank` is overwritten, and must not be used in between. Each has space for ranks * samples * length * 2 *
+  // kv_heads * head_width elements.
+  struct Gathering {
+    at::Tensor whole, by_rank;
+    Event arrived;
+  };
+  [[nodiscard]] Gathering start_gather(const at::Tensor& qkv, const internal::Heads&, const at::Tensor& whole,
+                                       const at::Tensor& by_rank) const;
+  [[nodiscard]] internal::WholeKeys wait(const Gathering&) const;
   // k and v of d_qkv = the sum over ranks, in rank order, of what d_whole [samples, ranks * length, ...] has for this
   // rank's positions. d_whole and `by_rank` are overwritten.
   void sum(const at::Tensor& d_qkv, const at::Tensor& d_whole, const internal::Heads&, const at::Tensor& by_rank) const;

@@ -207,6 +207,8 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
   const at::Tensor &wide = context.scratch[kWide], &d_qkv = context.scratch[kDQkv];
   const OutputBuffers& out = context.outputs;
 
+  const ContextParallel::Gathering keys = start_keys(saved[kQkvOut], local_.heads, attention_memory(context), context);
+
   if (down_.adapters() == 0 && !down_.is_fp8(n)) {
     const at::Tensor d_branch =
         down_.gather_rows(d.branch, context, true, [&](const RowRun& run, const at::Tensor& part) {
@@ -241,7 +243,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
                    output_.gradient_scale(context, saved, n));
   attend_backward(d_qkv, d_attended.view(saved[kAttended].sizes()), saved[kAttended], saved[kLogSum], saved[kQkvOut],
                   local_.heads, layer_dropout(layer(), DropoutSite::attention, context, local_.first_head),
-                  attention_memory(context), context);
+                  attention_memory(context), keys, context);
   qkv_.backward(w, d_h, d_qkv.view({n, -1}), saved[kH1], context, saved, grads);
 
   const Dropout entry = layer_dropout(layer(), DropoutSite::entry, context);

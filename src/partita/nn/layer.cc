@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "partita/base/error.h"
-#include "partita/nn/context_parallel.h"
 #include "partita/nn/kv_cache.h"
 #include "partita/nn/parts.h"
 #include "partita/nn/tensor_parallel.h"
@@ -122,7 +121,7 @@ void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, H
             const AttentionMemory& memory, Context& context) {
   if (context.cache == nullptr) {
     WholeKeys keys;
-    if (context.sequence != nullptr) keys = context.sequence->gather(qkv, heads, memory.whole, memory.by_rank);
+    if (context.sequence != nullptr) keys = context.sequence->wait(start_keys(qkv, heads, memory, context));
     return attention_forward(out, log_sum, qkv, heads, dropout, context.batch->first_keys, keys);
   }
   PARTITA_CHECK(!context.batch->first_keys.defined(), "a cache holds one document");
@@ -130,12 +129,19 @@ void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, H
   attention_cached(out, qkv, context.cache->keys[index], context.cache->values[index], context.cache->past, heads);
 }
 
+ContextParallel::Gathering start_keys(const at::Tensor& qkv, Heads heads, const AttentionMemory& memory,
+                                      const Context& context) {
+  if (context.sequence == nullptr) return {};
+  return context.sequence->start_gather(qkv, heads, memory.whole, memory.by_rank);
+}
+
 void attend_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv,
-                     Heads heads, const Dropout& dropout, const AttentionMemory& memory, Context& context) {
+                     Heads heads, const Dropout& dropout, const AttentionMemory& memory,
+                     const ContextParallel::Gathering& gathering, Context& context) {
   const at::Tensor& first_keys = context.batch->first_keys;
   if (context.sequence == nullptr)
     return attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys);
-  const WholeKeys keys = context.sequence->gather(qkv, heads, memory.whole, memory.by_rank);
+  const WholeKeys keys = context.sequence->wait(gathering);
   // Gathering is done: the gradients take its memory, and leave in that of the keys.
   const at::Tensor d_keys = memory.by_rank.view(keys.keys_values.sizes());
   attention_backward(d_qkv, d_out, out, log_sum, qkv, heads, dropout, first_keys, keys, d_keys);

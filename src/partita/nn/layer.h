@@ -8,6 +8,7 @@
 
 #include "partita/base/context_split.h"
 #include "partita/nn/block.h"
+#include "partita/nn/context_parallel.h"
 #include "partita/nn/split.h"
 #include "partita/ops/attention.h"
 #include "partita/ops/dropout.h"
@@ -85,7 +86,10 @@ void add_attention_scratch(const Shape&, const LayerOptions&, const Heads& local
 // with a cache, also over the cached tokens before it; with context parallelism, over the keys of whole sequences.
 void attend(at::Tensor out, at::Tensor log_sum, at::Tensor qkv, int64_t layer, Heads, const Dropout&,
             const AttentionMemory&, Context&);
+// Before the gradients that a layer computes first, under which the keys of other ranks arrive.
+[[nodiscard]] ContextParallel::Gathering start_keys(const at::Tensor& qkv, Heads, const AttentionMemory&,
+                                                    const Context&);
 void attend_backward(at::Tensor d_qkv, at::Tensor d_out, at::Tensor out, at::Tensor log_sum, at::Tensor qkv, Heads,
-                     const Dropout&, const AttentionMemory&, Context&);
+                     const Dropout&, const AttentionMemory&, const ContextParallel::Gathering& keys, Context&);
 
 }  // namespace partita::internal

@@ -185,6 +185,8 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
   const auto& scratch = context.scratch;
   const OutputBuffers& out = context.outputs;
 
+  const ContextParallel::Gathering keys = start_keys(saved[kQkvOut], local_.heads, attention_memory(context), context);
+
   // Gradients overwrite activations that are no longer needed.
   const at::Tensor& d_activated = keeps_input(down_) ? scratch[kDActivated] : saved[kActivated];
   const at::Tensor& d_gate_up = saved[kGateUpOut];
@@ -214,7 +216,7 @@ ResidualGrad LlamaLayer::backward(Weights w, ResidualGrad d, Context& context, S
                    grads, output_.gradient_scale(context, saved, n));
   attend_backward(scratch[kDQkv], scratch[kDAttended], saved[kAttended], saved[kLogSum], saved[kQkvOut], local_.heads,
                   layer_dropout(layer(), DropoutSite::attention, context, local_.first_head), attention_memory(context),
-                  context);
+                  keys, context);
   rope_backward(scratch[kDQkv], context.batch->positions, local_.heads, *options_.rope);
   qkv_.backward(w, d_h1, scratch[kDQkv].view({n, -1}), saved[kH1], context, saved, grads);
 
