@@ -54,7 +54,9 @@ extern struct Module {  // as a torch::nn::Module, without its headers
 
 extern const struct Layer {  // as the holder of a torch::nn::Module
   const Layer* operator->() const { return this; }
+  const Layer& operator*() const { return *this; }
   [[nodiscard]] std::vector<Item> named_parameters() const;
+  [[nodiscard]] std::vector<Item> named_buffers() const;
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
   [[nodiscard]] at::Tensor forward(const at::Tensor&) const;
   [[nodiscard]] at::Tensor forward(const at::Tensor&, const at::Tensor&) const;

@@ -68,6 +68,7 @@ struct Pipeline::Implementation {
                                      static_cast<size_t>(first_[stage + 1] - first_[stage]));
   }
   void mark_tied();
+  void require_buffer_names() const;
   void mark_weights();
   void require_fits(const ZeroOptimizer&) const;
   void forward(const Action&, const Inputs&, const Loss&);
@@ -87,6 +88,7 @@ struct Pipeline::Implementation {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TensorMessages> messages_;  // null: one rank
   std::vector<Action> actions_;
+  BeforePart before_part_;
   bool defers_;  // weight gradients wait
   std::map<std::pair<int, int>, Cell> cells_;
   at::Tensor loss_sum_;
@@ -106,6 +108,16 @@ Pipeline::Implementation::Implementation(std::vector<PipelinePart> all_parts, co
       actions_(stage_actions(shape_, rank_, options.open_weights)),
       defers_(std::ranges::any_of(actions_, [](const Action& a) { return a.gradients == Gradients::weights; })) {
   mark_tied();
+  require_buffer_names();
+}
+
+void Pipeline::Implementation::require_buffer_names() const {
+  std::map<std::string, const void*> named;
+  for (const PipelinePart& part : parts_)
+    for (const NamedParameter& buffer : part.buffers)
+      if (const void* const tensor = buffer.tensor.unsafeGetTensorImpl();
+          named.try_emplace(buffer.name, tensor).first->second != tensor)
+        fail("Pipeline: two buffers are called {}: give the parts different names", buffer.name);
 }
 
 // ZeroOptimizer gives parameters other memory, without the key.
@@ -175,7 +187,11 @@ void Pipeline::Implementation::forward(const Action& action, const Inputs& input
                                : own.input ? messages_->take(*own.input)
                                            : std::exchange(own.local_input, {});
   own.input.reset();
-  own.pass = std::make_unique<StagePass>(parts_of(action.chunk), std::move(in), defers_ && at::GradMode::is_enabled());
+  const auto before = [&](size_t part) {
+    if (before_part_) before_part_(first_[static_cast<size_t>(stage)] + static_cast<int>(part), action.micro_batch);
+  };
+  own.pass =
+      std::make_unique<StagePass>(parts_of(action.chunk), std::move(in), defers_ && at::GradMode::is_enabled(), before);
   if (stage == last) {
     const at::Tensor value = loss(own.pass->outputs(), action.micro_batch);
     if (value.numel() != 1) fail("Pipeline: a loss with {} elements, expected one", value.numel());
@@ -281,6 +297,20 @@ std::vector<NamedParameter> Pipeline::parameters() const {
   return all;
 }
 
+Untrained Pipeline::untrained() const {
+  Untrained all;
+  for (int chunk = 0; chunk < implementation_->shape_.chunks; ++chunk)
+    for (const PipelinePart& part : implementation_->parts_of(chunk))
+      for (const NamedParameter& buffer : part.buffers)
+        if (std::ranges::find(all.buffers, buffer.name, &NamedParameter::name) == all.buffers.end())
+          all.buffers.push_back(buffer);
+  for (NamedParameter& p : parameters())
+    if (!p.tensor.requires_grad()) all.frozen.push_back(std::move(p));
+  return all;
+}
+
+int Pipeline::micro_batches() const { return implementation_->options_.micro_batches; }
+
 int Pipeline::passes() const { return implementation_->shape_.chunks * implementation_->shape_.micro_batches; }
 
 int Pipeline::first_part(int stage) const { return implementation_->first_.at(static_cast<size_t>(stage)); }
@@ -290,6 +320,8 @@ bool Pipeline::has_first_stage() const {
 }
 
 bool Pipeline::has_last_stage() const { return implementation_->placement_.head_rank() == implementation_->rank_; }
+
+void Pipeline::before_each_part(BeforePart before) { implementation_->before_part_ = std::move(before); }
 
 double Pipeline::step(ZeroOptimizer& optimizer, const Inputs& inputs, const Loss& loss) {
   const at::AutoGradMode records(true);

@@ -12,7 +12,9 @@
 //
 // Any schedule of pipeline/shape.h, with any number of micro-batches. The parts of other ranks are not called. Their
 // parameters take memory all the same, unless they are constructed lazily (lazy_construction.h). Random numbers, as of
-// dropout, are drawn on each rank in the order of its passes.
+// dropout, are drawn on each rank in the order of its passes; before_each_part can seed them, so that they do not depend
+// on the stages. Checkpoints of all stages: save_module(optimizer, pipeline.untrained(), mesh, ...) of
+// train/module_checkpoint.h. Whole runs: train/module_trainer.h.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -41,14 +43,17 @@ class Pipeline {
  public:
   // Collective over the pipeline; the mesh must outlive this object. Parameters that the first and the last stage share
   // begin as the first rank has them. Errors: fewer parts than stages; stages that do not fit; virtual stages that the
-  // schedule does not have; a parameter of two ranks that are not those of the first and the last stage.
+  // schedule does not have; a parameter of two ranks that are not those of the first and the last stage; two parameters
+  // or two buffers of one name.
   Pipeline(std::vector<PipelinePart> parts, const Mesh& mesh, const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Of the parts that this rank computes.
+  // Of the parts that this rank computes, each once.
   [[nodiscard]] std::vector<NamedParameter> parameters() const;
+  [[nodiscard]] Untrained untrained() const;  // their buffers, and those of the parameters that require no gradient
+  [[nodiscard]] int micro_batches() const;    // of a step
   [[nodiscard]] int passes() const;  // backward passes of a step on this rank: ZeroOptimizerOptions::micro_batches
   [[nodiscard]] int first_part(int stage) const;  // of all parts; for the number of stages: the number of parts
   [[nodiscard]] bool has_first_stage() const;
@@ -65,6 +70,10 @@ class Pipeline {
   double step(ZeroOptimizer& optimizer, const Inputs& inputs, const Loss& loss);
   // The mean of the losses, without gradients.
   double evaluate(const Inputs& inputs, const Loss& loss);
+
+  // What is called from now on before each forward pass of a part on this rank, such as to seed torch's generators.
+  using BeforePart = std::function<void(int part, int micro_batch)>;  // part: of all parts
+  void before_each_part(BeforePart);
 
  private:
   struct Implementation;

@@ -22,16 +22,20 @@ struct PipelinePart {
   ForwardOfTensors forward;
   // With names in the whole model. A parameter of the first and of the last stage may be the same (tied).
   std::vector<NamedParameter> parameters = {};
+  // With names in the whole model: for checkpoints. Parts may share a buffer.
+  std::vector<NamedParameter> buffers = {};
   double time = 1;  // of its passes, relative to other parts: for stages of equal time
 };
 
-// A module whose forward takes as many tensors as the part before it returns, and returns one. Its parameters are
-// called NAME.weight, and so on.
+// A module whose forward takes as many tensors as the part before it returns, and returns one. Its parameters and
+// buffers are called NAME.weight, and so on.
 template <class Module, size_t inputs = 1>
 [[nodiscard]] PipelinePart pipeline_part(const std::string& name, Module module, double time = 1) {
   PipelinePart part{.name = name, .time = time};
   for (const auto& item : module->named_parameters())
     part.parameters.push_back({name + "." + item.key(), item.value()});
+  for (NamedParameter& buffer : buffers(*module))
+    part.buffers.push_back({name + "." + buffer.name, std::move(buffer.tensor)});
   part.forward = [module](const std::vector<at::Tensor>& in) {
     Module callable = module;
     return [&]<size_t... I>(std::index_sequence<I...>) {

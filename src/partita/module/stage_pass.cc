@@ -16,13 +16,17 @@ std::vector<at::Tensor> differentiable(const std::vector<at::Tensor>& tensors) {
   return result;
 }
 
-StagePass::StagePass(std::span<const PipelinePart> parts, std::vector<at::Tensor> inputs, bool defers)
+StagePass::StagePass(std::span<const PipelinePart> parts, std::vector<at::Tensor> inputs, bool defers,
+                     const std::function<void(size_t)>& before)
     : parts_(parts),
       inputs_(std::move(inputs)),
       outputs_(inputs_),
       deferred_(defers ? std::make_shared<DeferredGradients>() : nullptr) {
   const DeferWeightGradients guard(deferred_);
-  for (const PipelinePart& part : parts_) outputs_ = part.forward(outputs_);
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    if (before) before(p);
+    outputs_ = parts_[p].forward(outputs_);
+  }
 }
 
 std::vector<at::Tensor> StagePass::trained() const {

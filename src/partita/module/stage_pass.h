@@ -8,6 +8,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,8 +25,9 @@ namespace partita::internal {
 class StagePass {
  public:
   // inputs: those that require gradients are leaves. defers: gradients of linears can be left to weight_gradients; the
-  // parts' weights must have the operand key.
-  StagePass(std::span<const PipelinePart> parts, std::vector<at::Tensor> inputs, bool defers);
+  // parts' weights must have the operand key. before: is called before the forward of parts[part].
+  StagePass(std::span<const PipelinePart> parts, std::vector<at::Tensor> inputs, bool defers,
+            const std::function<void(size_t part)>& before = {});
 
   [[nodiscard]] const std::vector<at::Tensor>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<at::Tensor>& outputs() const { return outputs_; }

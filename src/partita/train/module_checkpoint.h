@@ -8,10 +8,11 @@
 //   }
 //   save_module(optimizer, untrained(module), mesh, "runs/mine", at);
 //
-// A checkpoint holds master weights as "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen
-// parameters as "untrained/NAME", as rank 0 has them; {buffers(module)} in place of untrained(module) leaves frozen
-// parameters out. In a pipeline neither can be stored: pass {}. Learning rates, and the states of an optimizer of
-// torch, are not in it.
+// With a pipeline: pipeline.untrained() in place of untrained(module). A checkpoint holds master weights as
+// "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen parameters as "untrained/NAME", as the
+// first data-parallel rank has them; {buffers(module)} in place of untrained(module) leaves frozen parameters out. All
+// are whole, of all stages: any mesh can go on, whatever its tensor and pipeline parallelism, if the names are the same.
+// Learning rates, and the states of an optimizer of torch, are not in it.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -27,13 +28,15 @@
 namespace partita {
 
 // Writes RUN/checkpoints/step-STEP, and returns it. All ranks call it together. Errors: those of save_checkpoint; an
-// optimizer of torch; two tensors of one name.
+// optimizer of torch; two tensors of one name; stages that have buffers or frozen parameters of one name with other
+// shapes, types or values (pass {} to store none); ranks with the same stages that have others.
 std::filesystem::path save_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run,
                                   const RunCounts&, const Retention& = {});
 
 // Loads the newest checkpoint of RUN into the optimizer and the module; none where there is none.
-// All ranks call it together. Errors: those of find_latest and load_checkpoint; a checkpoint of `partita train`. After
-// an error nothing has changed.
+// All ranks call it together. Errors: those of find_latest and load_checkpoint, which name tensors that are missing, too
+// many, or of another shape; a checkpoint of `partita train`; those of save_module for names. After an error nothing has
+// changed.
 std::optional<RunCounts> resume_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run);
 
 namespace internal {
@@ -50,12 +53,16 @@ struct ModuleState {
 [[nodiscard]] ModuleState read_module_state(const std::filesystem::path& folder);
 
 // state.steps and .updates are the optimizer's.
-std::filesystem::path save_module(ZeroOptimizer&, const Untrained&, Peers&, const std::filesystem::path& run,
-                                  ModuleState, const Retention&);
-void load_module(ZeroOptimizer&, const Untrained&, Peers&, const std::filesystem::path& folder);
+std::filesystem::path save_module_state(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run,
+                                        ModuleState, const Retention&);
+void load_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& folder);
 
-// Bytes of one checkpoint over all ranks.
-[[nodiscard]] int64_t module_checkpoint_bytes(ZeroOptimizer&, const Untrained&);
+struct ModuleSize {                 // of all stages
+  int64_t trained = 0, frozen = 0;  // elements of parameters
+  int64_t stored_bytes = 0;         // of one checkpoint, over all ranks
+};
+// Collective. Errors: what save_module cannot store, but for differing values.
+[[nodiscard]] ModuleSize module_size(ZeroOptimizer&, const Untrained&, const Mesh&);
 
 }  // namespace internal
 }  // namespace partita

@@ -19,7 +19,6 @@
 #include "partita/checkpoint/run_state.h"
 #include "partita/device/device_use.h"
 #include "partita/device/stream.h"
-#include "partita/module/optimizer_contents.h"
 #include "partita/module/shared_buffers.h"
 #include "partita/monitor/builtin_hooks.h"
 #include "partita/train/disk_forecast.h"
@@ -34,7 +33,9 @@ namespace partita {
 using namespace internal;
 namespace {
 
+// What random numbers are drawn for, besides the step and the rank.
 constexpr int kEvaluation = -1;  // in place of a micro-batch's number
+constexpr int kBatch = -1;       // in place of a part's number: the inputs and the loss
 
 // Signals of mpirun itself are not the user's wish.
 pid_t launcher_of_process() { return launch_of_this_process().kind == Launch::Kind::open_mpi ? getppid() : 0; }
@@ -50,21 +51,29 @@ void require_loss(const at::Tensor& loss) {
 }  // namespace
 
 struct ModuleTrainer::Implementation {
-  Implementation(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh, const ModuleTraining& options,
-                 Hooks extra);
+  // Adds the gradients of a step's micro-batches; the mean of their losses.
+  using Passes = std::function<double(const RunCounts& before)>;
+
+  Implementation(ZeroOptimizer& optimizer, Pipeline* pipeline, Untrained untrained, const Mesh& mesh,
+                 const ModuleTraining& options, Hooks extra);
 
   bool load();
-  TrainOutcome run(const Loss&, const std::function<double()>& evaluate);
+  TrainOutcome run(const Passes&, const std::function<double()>& evaluate);
+  double passes_of_module(const RunCounts&, const Loss&);
+  double passes_of_pipeline(const RunCounts&, const Inputs&, const LossOfOutputs&);
   [[nodiscard]] RunInfo run_info();
   void announce(const RunInfo&);
-  StepOutcome step(const RunCounts&, const Loss&);
+  StepOutcome step(const RunCounts&, const Passes&);
+  [[nodiscard]] MicroBatch micro_batch(const RunCounts&, int number) const;
   [[nodiscard]] EvalMetrics evaluate(int64_t step, const std::function<double()>& of_rank);
   void set_learning_rates(double rate);
-  void seed(int64_t step, int number) const;
+  void seed(int64_t step, int number, int part = kBatch) const;
   [[nodiscard]] double mean_over_ranks(double) const;
   [[nodiscard]] std::map<std::string, std::string> identity() const;
 
   ZeroOptimizer& optimizer_;
+  Pipeline* pipeline_;  // null: none
+  int micro_batches_;   // of a step
   Untrained untrained_;
   const Mesh& mesh_;
   Hooks extra_;
@@ -76,13 +85,15 @@ struct ModuleTrainer::Implementation {
   std::vector<double> factors_;        // [group]: of its learning rate to that of the first
   SharedBuffers shared_;
   RunCounts start_;
-  int64_t stored_bytes_ = 0;  // of a checkpoint
+  ModuleSize size_;
   bool ran_ = false;
 };
 
-ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh,
-                                              const ModuleTraining& options, Hooks extra)
+ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Pipeline* pipeline, Untrained untrained,
+                                              const Mesh& mesh, const ModuleTraining& options, Hooks extra)
     : optimizer_(optimizer),
+      pipeline_(pipeline),
+      micro_batches_(pipeline != nullptr ? pipeline->micro_batches() : optimizer.micro_batches()),
       untrained_(std::move(untrained)),
       mesh_(mesh),
       extra_(std::move(extra)),
@@ -92,12 +103,13 @@ ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Untraine
       guard_(launcher_of_process()),
       shared_(untrained_.buffers, mesh.data(), mesh.device()) {
   log::configure(peers_.rank(), peers_.size());
-  if (mesh_.pipeline().size() > 1)
-    fail(
-        "ModuleTrainer: a mesh with pipeline parallelism, which has no loss of one module: write the loop with "
-        "Pipeline::step, save_module and resume_module");
-  validate(options, mesh_.data().size(), optimizer_.micro_batches());
-  stored_bytes_ = module_checkpoint_bytes(optimizer_, untrained_);  // refuses what cannot be stored
+  if (mesh_.pipeline().size() > 1 && pipeline_ == nullptr)
+    fail("ModuleTrainer: a mesh with {} stages and no pipeline: pass the Pipeline, too", mesh_.pipeline().size());
+  if (pipeline_ != nullptr && optimizer_.micro_batches() != pipeline_->passes())
+    fail("ModuleTrainer: the optimizer has micro_batches {}, expected {}, the passes() of the pipeline",
+         optimizer_.micro_batches(), pipeline_->passes());
+  validate(options, mesh_.data().size(), micro_batches_);
+  size_ = module_size(optimizer_, untrained_, mesh_);  // refuses what cannot be stored
   if (config_.optimizer.learning_rate > 0 && !(optimizer_.learning_rate(0) > 0))
     fail(
         "ModuleTrainer: the first group of parameters has the learning rate {}, expected more than 0: with a schedule, "
@@ -125,7 +137,7 @@ bool ModuleTrainer::Implementation::load() {
   }
   try {
     const ModuleState saved = read_module_state(from);
-    load_module(optimizer_, untrained_, peers_, from);
+    load_module(optimizer_, untrained_, mesh_, from);
     start_ = saved.counts;
     log::info("resuming from {}", from.string());
     if (peers_.rank() == 0)
@@ -141,7 +153,7 @@ bool ModuleTrainer::Implementation::load() {
   }
 }
 
-TrainOutcome ModuleTrainer::Implementation::run(const Loss& loss, const std::function<double()>& evaluation) {
+TrainOutcome ModuleTrainer::Implementation::run(const Passes& passes, const std::function<double()>& evaluation) {
   if (std::exchange(ran_, true)) fail("ModuleTrainer: run was called twice: make another trainer for another run");
   if (config_.eval.every > 0 && !evaluation)
     fail("ModuleTrainer: evaluate_every is {}, and run was given no function for it", config_.eval.every);
@@ -159,30 +171,27 @@ TrainOutcome ModuleTrainer::Implementation::run(const Loss& loss, const std::fun
   hooks.add_all(std::move(extra_));
   announce(info);
   RunLoop loop(config_, info, std::move(hooks), mesh_.world(), folder_.get(), start_);
-  loop.run({.step = [&](const RunCounts& counts) { return step(counts, loss); },
+  loop.run({.step = [&](const RunCounts& counts) { return step(counts, passes); },
             .evaluate = [&](const RunCounts& counts) { return evaluate(counts.step, evaluation); },
             .save =
                 [&](const RunCounts& counts) {
-                  return save_module(optimizer_, untrained_, peers_, config_.run.directory,
-                                     {.counts = counts, .identity = identity()}, retention_of(config_.checkpoint));
+                  return save_module_state(optimizer_, untrained_, mesh_, config_.run.directory,
+                                           {.counts = counts, .identity = identity()},
+                                           retention_of(config_.checkpoint));
                 }});
   loop.close();
   return loop.outcome();
 }
 
 RunInfo ModuleTrainer::Implementation::run_info() {
-  int64_t trained = 0, frozen = 0;
-  for (const OptimizerContents::Parameter& p : optimizer_contents(optimizer_).parameters)
-    trained += TensorInfo{.name = p.name, .shape = p.shape}.count();
-  for (const NamedParameter& p : untrained_.frozen) frozen += p.tensor.numel();
   return {.rank = peers_.rank(),
           .ranks = peers_.size(),
           .total_steps = config_.train.steps,
           .resumed_step = start_.step,
           .resumed_samples = start_.consumed_samples,
           .global_batch = config_.train.global_batch,
-          .parameters = trained + frozen,
-          .trained_parameters = trained,
+          .parameters = size_.trained + size_.frozen,
+          .trained_parameters = size_.trained,
           .on_cpu = mesh_.device().is_cpu(),
           .directory = config_.run.directory,
           .settings = settings_};
@@ -195,30 +204,60 @@ void ModuleTrainer::Implementation::announce(const RunInfo& info) {
   log::info("memory per rank: weights {}, gradients {}, master weights {}, states {}", human_bytes(memory.weights),
             human_bytes(memory.gradients), human_bytes(memory.master), human_bytes(memory.optimizer));
   if (info.rank > 0) return;
-  const std::string warning =
-      disk_warning(stored_bytes_, config_, info.total_steps - info.resumed_step, free_bytes(config_.run.directory));
+  const std::string warning = disk_warning(size_.stored_bytes, config_, info.total_steps - info.resumed_step,
+                                           free_bytes(config_.run.directory));
   if (!warning.empty()) log::warn("{}", warning);
 }
 
-StepOutcome ModuleTrainer::Implementation::step(const RunCounts& counts, const Loss& loss) {
-  const int micro_batches = optimizer_.micro_batches();
-  const int64_t samples = config_.train.global_batch / micro_batches;
-  if (config_.optimizer.learning_rate > 0)  // a skipped step does not advance it
-    set_learning_rates(learning_rate(config_, counts.step - counts.skipped_steps + 1, 0));
+MicroBatch ModuleTrainer::Implementation::micro_batch(const RunCounts& counts, int number) const {
+  const int64_t samples = config_.train.global_batch / micro_batches_;
+  return {.step = counts.step,
+          .number = number,
+          .first_sample = counts.consumed_samples + number * samples,
+          .samples = samples / mesh_.data().size()};
+}
+
+double ModuleTrainer::Implementation::passes_of_module(const RunCounts& counts, const Loss& loss) {
   at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(mesh_.device()));
-  for (int m = 0; m < micro_batches; ++m) {
+  for (int m = 0; m < micro_batches_; ++m) {
     seed(counts.step, m);
-    const at::Tensor one = loss({.step = counts.step,
-                                 .number = m,
-                                 .first_sample = counts.consumed_samples + m * samples,
-                                 .samples = samples / mesh_.data().size()});
+    const at::Tensor one = loss(micro_batch(counts, m));
     require_loss(one);
     sum += one.detach().reshape({}).to(at::kDouble);
-    (micro_batches == 1 ? one : one.div(micro_batches)).backward();
+    (micro_batches_ == 1 ? one : one.div(micro_batches_)).backward();
   }
+  return sum.cpu().item<double>() / micro_batches_;
+}
+
+double ModuleTrainer::Implementation::passes_of_pipeline(const RunCounts& counts, const Inputs& inputs,
+                                                         const LossOfOutputs& loss) {
+  struct SeededParts {  // for this step
+    SeededParts(Pipeline& pipeline, Pipeline::BeforePart seed) : of(pipeline) { of.before_each_part(std::move(seed)); }
+    ~SeededParts() { of.before_each_part({}); }
+    Pipeline& of;
+  };
+  const SeededParts seeded(*pipeline_, [&](int part, int m) { seed(counts.step, m, part); });
+  return pipeline_->step(
+      optimizer_,
+      [&](int m) {
+        seed(counts.step, m);
+        return inputs(micro_batch(counts, m));
+      },
+      [&](const std::vector<at::Tensor>& outputs, int m) {
+        seed(counts.step, m);
+        const at::Tensor one = loss(outputs, micro_batch(counts, m));
+        require_loss(one);
+        return one;
+      });
+}
+
+StepOutcome ModuleTrainer::Implementation::step(const RunCounts& counts, const Passes& passes) {
+  if (config_.optimizer.learning_rate > 0)  // a skipped step does not advance it
+    set_learning_rates(learning_rate(config_, counts.step - counts.skipped_steps + 1, 0));
+  const double loss = passes(counts);
   const ZeroStep r = optimizer_.step();
   shared_.share();
-  return {.loss = mean_over_ranks(sum.cpu().item<double>() / micro_batches),
+  return {.loss = mean_over_ranks(loss),
           .grad_norm = r.grad_norm,
           .learning_rate = optimizer_.learning_rate(),
           .skipped = r.skipped,
@@ -235,10 +274,11 @@ void ModuleTrainer::Implementation::set_learning_rates(double rate) {
   for (size_t g = 0; g < factors_.size(); ++g) optimizer_.set_learning_rate(g, rate * factors_[g]);
 }
 
-void ModuleTrainer::Implementation::seed(int64_t step, int number) const {
+void ModuleTrainer::Implementation::seed(int64_t step, int number, int part) const {
   uint64_t bits = mix(static_cast<uint64_t>(config_.train.seed));
-  for (const int64_t part : {step, int64_t{number}, int64_t{mesh_.data().rank()}})
-    bits = mix(bits ^ static_cast<uint64_t>(part));
+  for (const int64_t value : {step, int64_t{number}, int64_t{mesh_.data().rank()}})
+    bits = mix(bits ^ static_cast<uint64_t>(value));
+  if (part != kBatch) bits = mix(bits ^ static_cast<uint64_t>(part));
   at::manual_seed(bits);
 }
 
@@ -257,15 +297,31 @@ std::map<std::string, std::string> ModuleTrainer::Implementation::identity() con
 
 ModuleTrainer::ModuleTrainer(ZeroOptimizer& optimizer, Untrained untrained, const Mesh& mesh,
                              const ModuleTraining& options, Hooks extra)
-    : implementation_(
-          std::make_unique<Implementation>(optimizer, std::move(untrained), mesh, options, std::move(extra))) {}
+    : implementation_(std::make_unique<Implementation>(optimizer, nullptr, std::move(untrained), mesh, options,
+                                                       std::move(extra))) {}
+
+ModuleTrainer::ModuleTrainer(ZeroOptimizer& optimizer, Pipeline& pipeline, Untrained untrained, const Mesh& mesh,
+                             const ModuleTraining& options, Hooks extra)
+    : implementation_(std::make_unique<Implementation>(optimizer, &pipeline, std::move(untrained), mesh, options,
+                                                       std::move(extra))) {}
 
 ModuleTrainer::~ModuleTrainer() = default;
 
 const RunCounts& ModuleTrainer::start() const { return implementation_->start_; }
 
 TrainOutcome ModuleTrainer::run(const Loss& loss, const std::function<double()>& evaluate) {
-  return implementation_->run(loss, evaluate);
+  if (implementation_->pipeline_ != nullptr)
+    fail("ModuleTrainer: a pipeline, and the loss of a whole module: pass run the inputs and a loss of the outputs");
+  return implementation_->run([&](const RunCounts& counts) { return implementation_->passes_of_module(counts, loss); },
+                              evaluate);
+}
+
+TrainOutcome ModuleTrainer::run(const Inputs& inputs, const LossOfOutputs& loss,
+                                const std::function<double()>& evaluate) {
+  if (implementation_->pipeline_ == nullptr)
+    fail("ModuleTrainer: inputs and a loss of outputs, and no pipeline: pass the Pipeline to the constructor");
+  return implementation_->run(
+      [&](const RunCounts& counts) { return implementation_->passes_of_pipeline(counts, inputs, loss); }, evaluate);
 }
 
 }  // namespace partita

@@ -12,10 +12,20 @@
 // files of TensorBoard, and checkpoints (module_checkpoint.h). A step with gradients that are not finite is skipped;
 // ten in a row are an error.
 //
+// A module that a pipeline trains (module/pipeline.h): the trainer takes the pipeline, too, and run what the first part
+// takes and a loss of what the last one returns. On one rank or several stages, with tensor and data parallelism:
+//
+//   // pipeline: a Pipeline; pipelined: a ZeroOptimizer on its parameters()
+//   ModuleTrainer staged(pipelined, pipeline, pipeline.untrained(), mesh,
+//                        {.run = {.directory = "runs/staged"}, .global_batch = 64});
+//   staged.run([](const MicroBatch& batch) { return std::vector<at::Tensor>{at::ones({batch.samples, 8})}; },
+//              [](const std::vector<at::Tensor>& outputs, const MicroBatch&) { return outputs[0].square().mean(); });
+//
 // An interrupted run goes on bit for bit on the same ranks and stage, if the loss is a function of the micro-batch that
 // it is given: ShuffledSamples (data/shuffled_samples.h) has its samples.
-// torch's random generators are seeded before each call
-// from the seed, the step, the micro-batch and the rank. After each step all ranks have the buffers of rank 0.
+// torch's random generators are seeded before each call from the seed, the step, the micro-batch and the data-parallel
+// rank; in a pipeline for its inputs and its loss alike, and before each part, with the number of the part as well, so
+// that dropout does not depend on the stages. After each step all data-parallel ranks have the buffers of the first.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -26,6 +36,7 @@
 
 #include "partita/comm/mesh.h"
 #include "partita/config/config.h"
+#include "partita/module/pipeline.h"
 #include "partita/module/zero_optimizer.h"
 #include "partita/monitor/hooks.h"
 #include "partita/optim/schedule.h"
@@ -62,6 +73,9 @@ class ModuleTrainer {
   // options out of range; another process has the folder; a checkpoint of another model, or damaged without one before
   // it; an optimizer of torch, whose states no checkpoint has.
   ModuleTrainer(ZeroOptimizer&, Untrained, const Mesh&, const ModuleTraining&, Hooks extra = {});
+  // Of a module that the pipeline trains, on the same mesh; the pipeline must outlive this object, which replaces its
+  // before_each_part.
+  ModuleTrainer(ZeroOptimizer&, Pipeline&, Untrained, const Mesh&, const ModuleTraining&, Hooks extra = {});
   ~ModuleTrainer();
   ModuleTrainer(const ModuleTrainer&) = delete;
   ModuleTrainer& operator=(const ModuleTrainer&) = delete;
@@ -75,6 +89,13 @@ class ModuleTrainer {
   // this rank's validation loss, called without gradients by all ranks; the mean over ranks is reported. Errors:
   // evaluate is missing though evaluate_every is set; the loss is not a single value with a graph.
   TrainOutcome run(const Loss&, const std::function<double()>& evaluate = {});
+
+  // What the first part takes of this rank's samples, called on the ranks that have the first stage.
+  using Inputs = std::function<std::vector<at::Tensor>(const MicroBatch&)>;
+  // The mean loss over this rank's samples, of what the last part returns; called on the ranks that have the last stage.
+  using LossOfOutputs = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const MicroBatch&)>;
+  // The same with a pipeline. evaluate: as above, by Pipeline::evaluate.
+  TrainOutcome run(const Inputs&, const LossOfOutputs&, const std::function<double()>& evaluate = {});
 
  private:
   struct Implementation;
