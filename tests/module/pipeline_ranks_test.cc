@@ -241,6 +241,39 @@ TEST(Pipeline, StatesFitOtherLayouts) {
     }
 }
 
+// Of this rank's parts: what is not trained, once each, and the calls before they are computed.
+TEST(Pipeline, KnowsThePartsOfThisRank) {
+  const int ranks = test_world().size();
+  const Mesh& mesh = mesh_of({.pipeline = ranks});
+  Parts model(false, mesh.device());
+  std::vector<PipelinePart> parts = model.list();
+  const torch::Tensor mask = torch::ones({3});
+  for (size_t p = 0; p < parts.size(); ++p) parts[p].buffers = {{"mask", mask}, {fmt::format("{}", p), mask.clone()}};
+  Pipeline pipeline(parts, mesh, {.schedule = PipelineSchedule::one_f_one_b, .micro_batches = 3});
+  EXPECT_EQ(pipeline.micro_batches(), 3);
+  const int first = pipeline.first_part(mesh.pipeline().rank()), end = pipeline.first_part(mesh.pipeline().rank() + 1);
+  const Untrained untrained = pipeline.untrained();
+  std::vector<std::string> names, expected{"mask"};
+  for (const NamedParameter& buffer : untrained.buffers) names.push_back(buffer.name);
+  for (int p = first; p < end; ++p) expected.push_back(fmt::format("{}", p));
+  EXPECT_EQ(names, expected);
+  EXPECT_EQ(untrained.frozen.size(), first == 0 ? 1 : 0);
+
+  ZeroOptimizer optimizer(pipeline.parameters(), mesh, {.micro_batches = pipeline.passes()});
+  std::vector<std::pair<int, int>> calls, in_order;
+  pipeline.before_each_part([&](int part, int micro_batch) { calls.emplace_back(micro_batch, part); });
+  const auto samples = [&](int m) { return divided_samples(m * kSamples, kSamples).to(mesh.device()); };
+  const auto inputs = [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; };
+  const auto loss = [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); };
+  (void)pipeline.step(optimizer, inputs, loss);
+  for (int m = 0; m < 3; ++m)
+    for (int p = first; p < end; ++p) in_order.emplace_back(m, p);
+  EXPECT_EQ(calls, in_order);
+  (void)pipeline.evaluate(inputs, loss);
+  EXPECT_EQ(calls.size(), 2 * in_order.size());
+  optimizer.step();
+}
+
 TEST(Pipeline, WhatDoesNotFitIsAnError) {
   const int ranks = test_world().size();
   const Mesh& mesh = mesh_of({.pipeline = ranks});
@@ -264,6 +297,11 @@ TEST(Pipeline, WhatDoesNotFitIsAnError) {
   std::vector<PipelinePart> same = model.list();
   same[2].parameters = {{same[1].parameters[0].name, same[2].parameters[0].tensor}};
   EXPECT_THAT(message(same, {}), HasSubstr("two parameters are called layers.0."));
+  std::vector<PipelinePart> buffers = model.list();
+  buffers.front().buffers = buffers.back().buffers = {{"mask", torch::ones({2})}};
+  EXPECT_EQ(message(buffers, {}), "no error") << "one that two stages share";
+  buffers.back().buffers = {{"mask", torch::ones({2})}};
+  EXPECT_THAT(message(buffers, {}), HasSubstr("two buffers are called mask: give the parts different names"));
   Pipeline pipeline(model.list(), mesh, {});
   ZeroOptimizer optimizer(pipeline.parameters(), mesh, {.micro_batches = 2});
   EXPECT_THAT(error_message([&] { (void)pipeline.step(optimizer, {}, {}); }),

@@ -69,14 +69,6 @@ TEST(PipelineTrainer, RefusesALossWithoutAGraph) {
   });
 }
 
-TEST(Pipeline, RefusesTwoBuffersOfOneName) {
-  const Mesh stages(test_world(), {.pipeline = ranks()});
-  std::vector<PipelinePart> parts = Staged(stages, {}).parts;
-  parts.back().buffers.push_back({"mask", torch::ones({kStagedWidth})});
-  EXPECT_THAT(error_message([&] { const Pipeline pipeline(parts, stages, {}); }),
-              HasSubstr("two buffers are called mask: give the parts different names"));
-}
-
 // All ranks have the same error, whichever of them finds it, and nothing is written.
 TEST(ModuleCheckpoint, OneNameIsOneTensorInAllStages) {
   if (ranks() == 1) GTEST_SKIP() << "needs stages";
