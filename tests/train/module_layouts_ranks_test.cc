@@ -1,4 +1,5 @@
 // Checkpoints of modules go from pipelines to data and tensor parallelism, and back.
+#include "partita/checkpoint/manifest.h"
 #include "tests/train/staged_case.h"
 
 namespace partita::internal {
@@ -58,6 +59,38 @@ TEST(ModuleCheckpoint, FitsOtherLayouts) {
       expect_same_others(weights_of(reads), expected, 1e-5, what);
       expect_same_others(all_others(reads), expected_others, 1e-5, what);
     }
+  }
+}
+
+// With stage 3 no rank has the whole: each writes its slice. Otherwise the first one writes all.
+TEST(ModuleCheckpoint, RanksStoreTheirSlicesOfFrozenParameters) {
+  const int ranks = test_world().size();
+  for (const int stage : {0, 3}) {
+    torch::manual_seed(2);
+    torch::nn::Linear trained(3, 2), frozen(70, 50);
+    frozen->weight.requires_grad_(false);
+    const torch::Tensor expected = frozen->weight.detach().clone();
+    ZeroOptimizer optimizer({{"trained", trained->weight}, {"frozen", frozen->weight}}, mesh(), {.stage = stage});
+    const SharedFolder folder;
+    const Manifest manifest = read_manifest(
+        save_module(optimizer, {.buffers = {}, .frozen = {{"frozen", frozen->weight}}}, mesh(), folder / "run", {}));
+    std::vector<int64_t> elements(static_cast<size_t>(ranks));
+    for (const StoredTensor& tensor : manifest.tensors)
+      for (const StoredPiece& piece : tensor.pieces)
+        if (tensor.info.name == "untrained/frozen")
+          for (const Box& box : piece.boxes) elements[static_cast<size_t>(piece.file)] += box.count();
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int64_t found = elements[static_cast<size_t>(rank)];
+      if (stage == 3) {
+        EXPECT_TRUE(found > 0 && found <= 3500 / ranks + 128) << found << " on rank " << rank;
+      } else {
+        EXPECT_EQ(found, rank == 0 ? 3500 : 0) << rank;
+      }
+    }
+    const torch::NoGradGuard none;
+    frozen->weight.zero_();
+    EXPECT_TRUE(resume_module(optimizer, {.frozen = {{"frozen", frozen->weight}}}, mesh(), folder / "run"));
+    EXPECT_TRUE(frozen->weight.detach().clone().equal(expected)) << stage;
   }
 }
 

@@ -178,6 +178,10 @@ TEST(ModuleCheckpoint, OwnLoopsSaveAndResume) {
     const bool switched = first.module->switches[0].item<bool>();
     first.module->switches[0] = !switched;
     for (int64_t i = 0; i < 2; ++i) step(first, i);
+    {
+      const torch::NoGradGuard none;
+      first.module->frozen.add_(1);  // what is written into a frozen parameter is stored
+    }
     const RunCounts at{.step = 2, .consumed_samples = 8 * ranks(), .skipped_steps = 1, .nan_steps = 1};
     const fs::path saved = save_module(first.optimizer, untrained(*first.module), mesh(), folder / "run", at);
     EXPECT_EQ(saved.filename(), "step-00000002");

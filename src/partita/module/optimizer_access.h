@@ -1,8 +1,6 @@
 // The parts of a ZeroOptimizer, for code of this layer in files of its own.
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "partita/module/module_parameters.h"
 #include "partita/module/zero_optimizer.h"
@@ -13,7 +11,7 @@ namespace partita::internal {
 struct OptimizerAccess {
   [[nodiscard]] static OptimizerAccess to(ZeroOptimizer&);
 
-  const std::vector<std::unique_ptr<ModuleParameters>>& parts;
+  const ModuleParts &parts, &frozen;  // frozen: with stage 3
   const Zero& zero;
   int64_t &steps, &updates;
   bool of_torch;  // an optimizer of torch updates the weights

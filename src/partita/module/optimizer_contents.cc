@@ -2,6 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -35,6 +38,19 @@ Parameters of_all_stages(const Parameters& own, Communicator& pipeline) {
   return all;
 }
 
+std::vector<OptimizerContents::Frozen> frozen_of(ModuleParameters& part) {
+  part.collect_changes();
+  std::vector<OptimizerContents::Frozen> all;
+  std::map<std::string, size_t> index;
+  for (const NamedParameter& p : part.parameters()) {
+    index.emplace(p.name, all.size());
+    all.push_back({p.tensor, {}});
+  }
+  for (OwnedBox& owned : part.store().owned_boxes())
+    all[index.at(owned.parameter->name)].boxes.push_back(std::move(owned));
+  return all;
+}
+
 }  // namespace
 
 OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
@@ -46,6 +62,7 @@ OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
   const at::NoGradGuard none;
   OptimizerContents contents{.parameters = {},
                              .boxes = {},
+                             .frozen = {},
                              .replica = access.zero.replica->rank(),
                              .replicas = access.zero.replica->size(),
                              .steps = access.steps,
@@ -57,6 +74,7 @@ OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
       contents.parameters.push_back({spec.name, spec.shape, part->states(), {names.begin(), names.end()}});
     for (OwnedBox& owned : part->store().owned_boxes()) contents.boxes.push_back(std::move(owned));
   }
+  for (const auto& part : access.frozen) std::ranges::move(frozen_of(*part), std::back_inserter(contents.frozen));
   if (access.zero.pipeline != nullptr) contents.parameters = of_all_stages(contents.parameters, *access.zero.pipeline);
   return contents;
 }
@@ -67,8 +85,10 @@ void take_contents(ZeroOptimizer& optimizer, int64_t steps, int64_t updates) {
   OptimizerAccess access = OptimizerAccess::to(optimizer);
   access.steps = steps;
   access.updates = updates;
-  for (const auto& part : access.parts) part->publish();
-  for (const auto& part : access.parts) part->settle();
+  for (const ModuleParts* parts : {&access.parts, &access.frozen}) {
+    for (const auto& part : *parts) part->publish();
+    for (const auto& part : *parts) part->settle();
+  }
 }
 
 }  // namespace partita::internal

@@ -25,8 +25,13 @@ struct OptimizerContents {
   };
   std::vector<Parameter> parameters;  // all that are trained, of all stages, in the same order on all ranks
   std::vector<OwnedBox> boxes;        // valid until the next step
-  int replica = 0, replicas = 1;      // this rank among those that hold the same slices
-  int64_t steps = 0, updates = 0;     // of the optimizer; a skipped step is no update
+  struct Frozen {
+    at::Tensor parameter;         // the user's
+    std::vector<OwnedBox> boxes;  // of its values
+  };
+  std::vector<Frozen> frozen;      // with stage 3: those that are divided among the ranks, of this rank's stages
+  int replica = 0, replicas = 1;   // this rank among those that hold the same slices
+  int64_t steps = 0, updates = 0;  // of the optimizer; a skipped step is no update
 };
 
 // Takes over what the user has written into the weights. Collective. Error: an optimizer of torch, whose states are its

@@ -335,7 +335,7 @@ size_t ZeroOptimizer::groups() const { return implementation_->groups_.size(); }
 
 OptimizerAccess OptimizerAccess::to(ZeroOptimizer& optimizer) {
   ZeroOptimizer::Implementation& i = *optimizer.implementation_;
-  return {i.parts_, i.zero_, i.steps_, i.updates_, i.torch_ != nullptr};
+  return {i.parts_, i.frozen_, i.zero_, i.steps_, i.updates_, i.torch_ != nullptr};
 }
 
 }  // namespace partita

@@ -83,7 +83,7 @@ fs::path save_module_state(ZeroOptimizer& optimizer, const Untrained& untrained,
                            ModuleState state, const Retention& retention) {
   const OptimizerContents held = optimizer_contents(optimizer);
   CheckpointContents contents = make_contents(held, /*saved=*/true);
-  UntrainedContents others(untrained, mesh);
+  UntrainedContents others(untrained, held, mesh);
   others.add_saved(contents);
   state.steps = held.steps;
   state.updates = held.updates;
@@ -93,8 +93,9 @@ fs::path save_module_state(ZeroOptimizer& optimizer, const Untrained& untrained,
 }
 
 void load_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh, const fs::path& folder) {
-  CheckpointContents contents = make_contents(optimizer_contents(optimizer), /*saved=*/false);
-  UntrainedContents others(untrained, mesh);
+  const OptimizerContents held = optimizer_contents(optimizer);
+  CheckpointContents contents = make_contents(held, /*saved=*/false);
+  UntrainedContents others(untrained, held, mesh);
   others.add_loaded(contents);
   const ModuleState state = read_module_state(folder);
   CommunicatorPeers peers(mesh.world());
@@ -105,7 +106,7 @@ void load_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mes
 
 ModuleSize module_size(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh) {
   const OptimizerContents held = optimizer_contents(optimizer);
-  const UntrainedContents others(untrained, mesh);
+  const UntrainedContents others(untrained, held, mesh);
   ModuleSize size{.frozen = others.frozen_elements()};
   for (const OptimizerContents::Parameter& p : held.parameters)
     size.trained += TensorInfo{.name = p.name, .shape = p.shape}.count();

@@ -17,6 +17,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/module/tensor_placement.h"
+#include "partita/train/checkpoint_pieces.h"
 
 namespace partita::internal {
 namespace {
@@ -98,7 +99,8 @@ std::string differing(const std::vector<std::string>& a, const std::vector<std::
 
 }  // namespace
 
-UntrainedContents::UntrainedContents(const Untrained& untrained, const Mesh& mesh) : mesh_(mesh) {
+UntrainedContents::UntrainedContents(const Untrained& untrained, const OptimizerContents& optimizer, const Mesh& mesh)
+    : optimizer_(optimizer), mesh_(mesh) {
   CommunicatorPeers peers(mesh.world());
   std::vector<Description> own;
   std::vector<std::string> texts;
@@ -119,6 +121,7 @@ UntrainedContents::UntrainedContents(const Untrained& untrained, const Mesh& mes
          differing(json::parse(lists[static_cast<size_t>(expected)]), json::parse(lists[static_cast<size_t>(rank)])));
   }
   merge_stages(own);
+  find_slices();
 }
 
 // Adds a part for each tensor.
@@ -174,9 +177,21 @@ void UntrainedContents::merge_stages(const std::vector<Description>& own) {
   }
 }
 
+// Slices of different stages could not be compared: what several have is treated as a whole.
+void UntrainedContents::find_slices() {
+  std::map<const void*, const OptimizerContents::Frozen*> divided;
+  for (const OptimizerContents::Frozen& frozen : optimizer_.frozen)
+    divided.emplace(frozen.parameter.unsafeGetTensorImpl(), &frozen);
+  for (Part& part : parts_)
+    if (const auto found = divided.find(part.held.unsafeGetTensorImpl());
+        found != divided.end() && !part.on_several_stages)
+      part.slices = found->second;
+}
+
 void UntrainedContents::add_saved(CheckpointContents& contents) {
   const at::NoGradGuard none;
   for (Part& part : parts_) {
+    if (part.slices != nullptr) continue;
     at::Tensor values = host_memory_like(part.held);
     values.copy_(part.held);  // on every rank, because with ZeRO-3 all gather it
     if (part.stores || (part.on_several_stages && mesh_.data().rank() == 0)) part.values = std::move(values);
@@ -186,17 +201,20 @@ void UntrainedContents::add_saved(CheckpointContents& contents) {
 }
 
 void UntrainedContents::add_loaded(CheckpointContents& contents) {
-  for (Part& part : parts_) part.values = host_memory_like(part.held);
+  for (Part& part : parts_)
+    if (part.slices == nullptr) part.values = host_memory_like(part.held);
   add_to(contents, /*saved=*/false);
 }
 
 void UntrainedContents::take_loaded() const {
   const at::NoGradGuard none;
-  for (const Part& part : parts_) at::Tensor(part.held).copy_(part.values);
+  for (const Part& part : parts_)
+    if (part.slices == nullptr) part.held.copy_(part.values);
 }
 
 // Of tensors that several stages have: the first of them stores it, for all.
 void UntrainedContents::require_same_values() const {
+  if (mesh_.pipeline().size() == 1) return;
   json mine = json::object();
   for (const Part& part : parts_)
     if (part.on_several_stages && part.values.defined())
@@ -223,6 +241,13 @@ void UntrainedContents::add_to(CheckpointContents& contents, bool saved) const {
   const auto first = static_cast<int>(contents.tensors.size());
   contents.tensors.insert(contents.tensors.end(), tensors_.begin(), tensors_.end());
   for (const Part& part : parts_) {
+    if (part.slices != nullptr) {
+      for (const OwnedBox& owned : part.slices->boxes)
+        if (!saved || owned.primary)
+          add_pieces(contents, first + static_cast<int>(part.tensor), owned, saved ? optimizer_.replica : 0,
+                     saved ? optimizer_.replicas : 1);
+      continue;
+    }
     if (saved && !part.stores) continue;
     int64_t begin = 0;  // bytes
     for (const LocalBox& local : part.boxes) {
