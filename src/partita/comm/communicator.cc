@@ -18,7 +18,7 @@ std::vector<std::string> gather_strings(Communicator& group, const std::string& 
   // Equal parts, padded to the longest string.
   const int64_t longest = *std::max_element(bytes, bytes + size);
   at::Tensor texts = at::empty({size, longest}, at::kByte), text = at::zeros({longest}, at::kByte);
-  std::memcpy(text.mutable_data_ptr(), mine.data(), mine.size());
+  std::ranges::copy(mine, static_cast<char*>(text.mutable_data_ptr()));  // of an empty string, memory may be null
   group.all_gather(texts, text, stream).wait();
   const auto* characters = static_cast<const char*>(texts.const_data_ptr());
   std::vector<std::string> all;
