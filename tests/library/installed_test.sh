@@ -51,6 +51,19 @@ mpirun -n 2 build/zero_optimizer 2>said || fail "zero_optimizer: $(<said)"
 awk -v a="$(loss 0 said)" -v b="$(loss 300 said)" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' ||
   fail "zero_optimizer: loss $(loss 0 said) at step 0, $(loss 300 said) at step 300: expected less than half"
 
+# A GPT-2 in one process and on two ranks: the same losses.
+for ranks in 1 2; do
+  mpirun -n $ranks build/gpt2 text.txt 2>"said$ranks" || fail "gpt2 on $ranks ranks: $(<"said$ranks")"
+done
+for step in 0 50 100; do
+  awk -v a="$(loss $step said1)" -v b="$(loss $step said2)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-6 * a ^ 2) }' ||
+    fail "gpt2, step $step: loss $(loss $step said1) in one process, $(loss $step said2) on two ranks"
+done
+awk -v a="$(loss 0 said1)" -v b="$(loss 100 said1)" 'BEGIN { exit !(a > 5.4 && a < 5.7 && b < a / 4) }' ||
+  fail "gpt2: loss $(loss 0 said1) at step 0, $(loss 100 said1) at step 100: expected about 5.5, then less than a quarter"
+build/gpt2 missing.txt >said 2>&1 && fail "gpt2: a missing text ended with exit code 0"
+grep -q 'missing.txt: 0 bytes, expected a text of more than 64' said || fail "gpt2 on a missing text said: $(<said)"
+
 # The same losses at every stage, with a slice of the weights at stage 3.
 for stage in 1 2 3; do
   mpirun -n 2 build/transformer $stage 2>"said$stage" || fail "transformer, stage $stage: $(<"said$stage")"
@@ -61,6 +74,10 @@ expected about 3.4, then less than a third of it, and as at stage 1, $(loss 120 
   [[ -s transformer.pt ]] || fail "transformer, stage $stage: no transformer.pt"
   rm transformer.pt
 done
+
+build/transformer 3 2>said || fail "transformer in one process: $(<said)"
+awk -v a="$(loss 0 said)" -v b="$(loss 120 said)" 'BEGIN { exit !(a > 3 && b > 0 && b < a / 3) }' ||
+  fail "transformer in one process: loss $(loss 0 said) at step 0, $(loss 120 said) at step 120"
 
 # A Llama in one process, on two stages, and on two stages of two tensor-parallel ranks: the same losses.
 for ranks in "1 1 1" "2 1 2" "4 2 2"; do
