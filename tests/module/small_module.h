@@ -48,7 +48,8 @@ inline torch::Tensor small_samples(int64_t first, int64_t count) {
 inline torch::Tensor small_loss(SmallModule& module, const torch::Tensor& samples) {
   const torch::Tensor tokens = samples.to(module->scale.device());
   const torch::Tensor logits = module->forward(tokens.narrow(1, 0, 5));
-  return torch::nn::functional::cross_entropy(logits.reshape({-1, 11}).to(torch::kFloat),
+  const auto at_least_fp32 = torch::promote_types(logits.scalar_type(), torch::kFloat);
+  return torch::nn::functional::cross_entropy(logits.reshape({-1, 11}).to(at_least_fp32),
                                               tokens.narrow(1, 1, 5).reshape({-1}));
 }
 

@@ -18,7 +18,7 @@ namespace partita::internal::test {
 inline constexpr int64_t kSamples = 3;  // of a rank and a pass
 inline constexpr int64_t kUnit = 100;   // elements: several units
 // Relative to the largest of a parameter, after up to ten steps; GPUs add in other orders than the CPU.
-inline const double kTolerance = std::getenv("PARTITA_TEST_DEVICE") == nullptr ? 2e-6 : 1e-5;
+inline const double kTolerance = std::getenv("PARTITA_TEST_DEVICE") == nullptr ? 1e-6 : 1e-5;
 
 // All ranks, data parallel.
 inline const Mesh& mesh() {
