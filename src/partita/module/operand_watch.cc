@@ -132,7 +132,7 @@ OperandWatch::~OperandWatch() {
 c10::Storage OperandWatch::add(int number, int64_t bytes, at::Device device) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes), at::DataPtr(nullptr, device),
                        /*allocator=*/nullptr, /*resizable=*/false);
-  forbid_access(storage, kNoMemory);
+  set_memory(storage, nullptr);
   Registry& registry = Registry::get();
   const std::lock_guard lock(registry.mutex);
   std::erase_if(registry.places, [](const auto& place) { return place.second.storage.expired(); });
@@ -143,9 +143,10 @@ c10::Storage OperandWatch::add(int number, int64_t bytes, at::Device device) {
   return storage;
 }
 
+// Without elements there is nothing that could be read wrongly, and no memory to be shown.
 void OperandWatch::set_memory(const c10::Storage& storage, void* memory) {
   allow_access(storage, at::DataPtr(memory, storage.device()));
-  if (memory == nullptr) forbid_access(storage, kNoMemory);
+  if (memory == nullptr && storage.nbytes() > 0) forbid_access(storage, kNoMemory);
 }
 
 bool OperandWatch::has(const at::Tensor& tensor) {

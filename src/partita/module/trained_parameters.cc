@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -83,13 +84,20 @@ std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c1
   if (makes_lazy_tensors())
     fail("ZeroOptimizer: called within the life of a LazyConstruction, expected after it: end its scope before");
   std::vector<NamedParameter> frozen;
-  std::set<const void*> seen;
+  std::map<const void*, const ParameterGroup*> seen;
   std::set<std::string> names;
   bool trains = false;
   for (ParameterGroup& group : groups)
     for (const NamedParameter& p : std::exchange(group.parameters, {})) {
       require_on_device(p, device, "ZeroOptimizer");
-      if (!seen.insert(p.tensor.unsafeGetTensorImpl()).second) continue;
+      const auto [first, is_new] = seen.emplace(p.tensor.unsafeGetTensorImpl(), &group);
+      if (!is_new && first->second != &group && p.tensor.requires_grad())
+        fail(
+            "ZeroOptimizer: parameter {} is in two groups, expected one: put a tied parameter, which has several "
+            "names, "
+            "into the group whose hyperparameters it shall have",
+            p.name);
+      if (!is_new) continue;
       if (p.tensor.requires_grad()) require_trainable(p);
       if (!names.insert(p.name).second) fail("ZeroOptimizer: two parameters are called {}", p.name);
       trains = trains || p.tensor.requires_grad();
