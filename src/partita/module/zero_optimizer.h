@@ -77,7 +77,7 @@ class ZeroOptimizer {
   // moves into the optimizer's: create it when the model has its final device and dtype. A module that was constructed
   // lazily (lazy_construction.h) gets the memory of one parameter at a time. Errors,
   // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
-  // that share memory; a parameter of another ZeroOptimizer; ranks whose parameters differ.
+  // that share memory; a parameter in two groups, or of another ZeroOptimizer; ranks whose parameters differ.
   ZeroOptimizer(std::vector<NamedParameter>, const Mesh&, const ZeroOptimizerOptions& = {});
   // Each group has hyperparameters of its own instead of those of the options.
   ZeroOptimizer(std::vector<ParameterGroup>, const Mesh&, const ZeroOptimizerOptions& = {});
