@@ -108,7 +108,7 @@ std::unique_ptr<Engine> make_engine(const EngineCase& c, Communicator& self, Com
   auto frozen = c.frozen;
   if (!frozen && c.lora.rank > 0) frozen = is_base;
   std::vector<std::unique_ptr<Block>> blocks =
-      make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split, c.context, c.leaves_operands);
+      make_blocks(model, c.compute, c.lora, at::kCPU, c.fp8, split, c.context, c.leaves_operands, c.division);
   PipelineStage stage;
   if (groups.pipeline != nullptr) stage = take_stage(c, *groups.pipeline, frozen, blocks);
   const EngineOptions options{.shape = {shape.samples > 0 ? shape.samples : c.samples,

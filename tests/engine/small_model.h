@@ -42,6 +42,7 @@ struct EngineCase {
   int layers_per_unit = 1;
   std::vector<Action> actions = {};  // none: one micro-batch after the other
   int64_t heads = 0;                 // 0: those of small_model
+  TensorDivision division = {};      // with tensor parallelism
   bool sequence = false;             // with tensor parallelism: the stream is split by rows
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int chunks = 1;          // of a pipeline stage

@@ -10,33 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(TensorPlan, PatternsMatchNames) {
-  const struct {
-    std::string_view pattern, name;
-    bool matches;
-  } cases[] = {
-      {"", "", true},
-      {"", "a", false},
-      {"head", "head", true},
-      {"head", "heads", false},
-      {"head", "a.head", false},
-      {"*", "", true},
-      {"*", "layer", true},
-      {"*", "layers.0", false},
-      {"layers.*.query", "layers.11.query", true},
-      {"layers.*.query", "layers.11.attention.query", false},
-      {"layers.*.*.query", "layers.11.attention.query", true},
-      {"**query", "layers.11.attention.query", true},
-      {"**query", "query", true},
-      {"layers.**", "layers.", true},
-      {"layers.**", "layers", false},
-      {"**.1.**y", "layers.1.query.key", true},
-      {"l*s.*1", "layers.11", true},
-      {"l*s.*1", "layers.12", false},
-  };
-  for (const auto& c : cases) EXPECT_EQ(matches(c.pattern, c.name), c.matches) << c.pattern << " " << c.name;
-}
-
 std::vector<WholeParameter> llama(int64_t heads, int64_t kv_heads, int64_t head, int64_t vocabulary) {
   const int64_t width = heads * head, inner = 2 * width + 3;
   return {{"model.embed_tokens.weight", {vocabulary, width}},

@@ -243,5 +243,33 @@ TEST(LocalBoxes, TileTheParameter) {
   }
 }
 
+// The rows whose terms a rank adds to gradients of what all ranks have: each row is one rank's.
+TEST(TensorSplitRows, RowsOfSharedGradientsAreEachOneRanks) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int64_t rows : {0, 1, 2, 3, 7, 12}) {
+      int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const RowRun part = TensorSplit{.rank = rank, .ranks = ranks}.part(rows);
+        EXPECT_EQ(part.begin, next);
+        next += part.count;
+      }
+      EXPECT_EQ(next, rows);
+    }
+  const TensorSplit second{.rank = 1, .ranks = 3};
+  EXPECT_EQ(second.part(12), (RowRun{4, 4}));
+  EXPECT_EQ(second.part(2), (RowRun{0, 1}));
+  EXPECT_EQ((TensorSplit{.rank = 0, .ranks = 3}).part(2).count, 0);
+}
+
+// The same runs with and without sequence parallelism, of which a rank then has its own.
+TEST(TensorSplitRows, StreamPartsAreCutAlike) {
+  const TensorSplit on{.rank = 1, .ranks = 3, .sequence = true}, off{.rank = 1, .ranks = 3};
+  EXPECT_EQ(on.stream_parts(12), (std::vector<RowRun>{{4, 4}}));
+  EXPECT_EQ(off.stream_parts(12), (std::vector<RowRun>{{0, 4}, {4, 4}, {8, 4}}));
+  EXPECT_EQ(on.stream_parts(13), (std::vector<RowRun>{{0, 13}}));
+  EXPECT_EQ(off.stream_parts(13), (std::vector<RowRun>{{0, 13}}));
+  EXPECT_EQ(TensorSplit{}.stream_parts(12), (std::vector<RowRun>{{0, 12}}));
+}
+
 }  // namespace
 }  // namespace partita::internal

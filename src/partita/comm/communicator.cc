@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace partita {
 

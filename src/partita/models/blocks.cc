@@ -10,7 +10,8 @@ EmbeddingOptions embedding_options(const ModelConfig& config, const BlockBuild& 
           .width = config.hidden_size,
           .init_std = config.init_std,
           .dtype = build.compute,
-          .tensor = build.tensor};
+          .tensor = build.tensor,
+          .divided = build.division.embedding};
 }
 
 LayerOptions layer_options(const ModelConfig& config, int64_t index, const BlockBuild& build) {
@@ -27,6 +28,8 @@ LayerOptions layer_options(const ModelConfig& config, int64_t index, const Block
           .fp8 = build.fp8,
           .leaves_operands = build.leaves_operands,
           .tensor = build.tensor,
+          .divides_attention = build.division.layer(index).attention,
+          .divides_mlp = build.division.layer(index).mlp,
           .context = build.context};
 }
 
@@ -43,7 +46,8 @@ HeadOptions head_options(const ModelConfig& config, const BlockBuild& build) {
           .entry_dropout = static_cast<float>(config.dropout),
           .dtype = build.compute,
           .chunk_bytes = head_chunk_bytes(build.device),
-          .tensor = build.tensor};
+          .tensor = build.tensor,
+          .divided = build.division.head};
 }
 
 }  // namespace partita::internal

@@ -1,6 +1,7 @@
 // Block options derived from a model configuration, common to all kinds of models.
 #pragma once
 #include "partita/models/config.h"
+#include "partita/models/tensor_division.h"
 #include "partita/nn/embedding.h"
 #include "partita/nn/head.h"
 #include "partita/nn/layer.h"
@@ -17,6 +18,7 @@ struct BlockBuild {
   TensorSplit tensor;
   ContextSplit context;
   bool leaves_operands = false;  // BlockTraits
+  TensorDivision division;
 };
 
 [[nodiscard]] EmbeddingOptions embedding_options(const ModelConfig&, const BlockBuild&);

@@ -23,7 +23,8 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
                                                 at::Device device, bool fp8, const TensorSplit& tensor,
-                                                const ContextSplit& context, bool leaves_operands) {
+                                                const ContextSplit& context, bool leaves_operands,
+                                                const TensorDivision& division) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
@@ -35,7 +36,8 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType
                          .fp8 = fp8,
                          .tensor = tensor,
                          .context = context,
-                         .leaves_operands = leaves_operands};
+                         .leaves_operands = leaves_operands,
+                         .division = division};
   return config.kind == ModelKind::gpt2 ? make_gpt2(config, build) : make_llama(config, build);
 }
 

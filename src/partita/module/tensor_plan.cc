@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/name_pattern.h"
 #include "partita/nn/split.h"
 
 namespace partita {
@@ -23,7 +24,8 @@ Name split_name(std::string_view name) {
 }
 
 const TensorRule* first_match(const TensorPlan& plan, std::string_view module) {
-  const auto found = std::ranges::find_if(plan, [&](const TensorRule& rule) { return matches(rule.module, module); });
+  const auto found =
+      std::ranges::find_if(plan, [&](const TensorRule& rule) { return matches_name(rule.module, module); });
   return found == plan.end() ? nullptr : &*found;
 }
 
@@ -77,18 +79,6 @@ void divide_by_rule(ParameterSpec& spec, const TensorRule& rule) {
 }
 
 }  // namespace
-
-bool matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*')
-    return !name.empty() && pattern.front() == name.front() && matches(pattern.substr(1), name.substr(1));
-  const bool any = pattern.starts_with("**");
-  const std::string_view rest = pattern.substr(any ? 2 : 1);
-  for (size_t skipped = 0;; ++skipped) {
-    if (matches(rest, name.substr(skipped))) return true;
-    if (skipped == name.size() || (!any && name[skipped] == '.')) return false;
-  }
-}
 
 std::vector<TensorPart> divide(const TensorPlan& plan, const std::vector<WholeParameter>& parameters, int rank,
                                int ranks) {

@@ -10,26 +10,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "partita/nn/parameter.h"
+#include "partita/nn/tensor_role.h"
 
 namespace partita {
 
-enum class TensorRole : uint8_t {
-  column,      // a linear whose outputs are divided: rows of its weight [outputs, inputs], and its bias
-  row,         // a linear whose inputs are divided: columns of its weight; the sum over ranks and its bias are whole
-  vocabulary,  // an embedding, or a linear to logits, whose rows, one per token, are divided
-  replicate,   // every rank has all of it and computes the same, as with modules that no rule names
-  // Every rank has all of it, but applies it to a part of what a single process would, such as a norm of each head:
-  // gradients are summed over the ranks.
-  replicate_sum,
-};
-
 struct TensorRule {
   // Names of modules as in named_parameters(), without the last component. '*' stands for any characters but a point,
-  // '**' for any characters. The first rule that matches counts.
+  // '**' for any characters (base/name_pattern.h). The first rule that matches counts.
   std::string module;
   TensorRole role = TensorRole::replicate;
   // Equal matrices that are stacked in the rows of a weight, each divided separately: 3 for query, key and value.
@@ -52,8 +42,6 @@ using TensorPlan = std::vector<TensorRule>;
 }  // namespace partita
 
 namespace partita::internal {
-
-[[nodiscard]] bool matches(std::string_view pattern, std::string_view name);
 
 struct WholeParameter {
   std::string name;

@@ -24,6 +24,7 @@ Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
       qkv_({.weight = kQkv,
             .bias = kQkvBias,
             .in = layer().width,
+            .replicated = !layer().divides_attention,
             .parts = attention_parts(options_.heads, options_.heads, all_heads().head_width),
             .adapter = "attention.qkv"},
            layer().index, options_.lora, places_),
@@ -31,13 +32,18 @@ Gpt2Layer::Gpt2Layer(Gpt2LayerOptions options)
                .measured = false,
                .in = layer().width,
                .split = Split::columns,
+               .replicated = !layer().divides_attention,
                .parts = {{"attention.output", layer().width, all_heads().head_width}}},
               layer().index, options_.lora, places_),
-      up_({.weight = kUp, .in = layer().width, .parts = ffn_parts("mlp.up", layer().ffn_width)}, layer().index,
-          options_.lora, places_),
+      up_({.weight = kUp,
+           .in = layer().width,
+           .replicated = !layer().divides_mlp,
+           .parts = ffn_parts("mlp.up", layer().ffn_width)},
+          layer().index, options_.lora, places_),
       down_({.weight = kDown,
              .in = layer().ffn_width,
              .split = Split::columns,
+             .replicated = !layer().divides_mlp,
              .parts = {{"mlp.down", layer().width, ffn_quantum(layer().ffn_width)}}},
             layer().index, options_.lora, places_) {}
 
@@ -200,6 +206,17 @@ void Gpt2Layer::recompute(Weights w, Context& context, Saved& saved) const {
   }
 }
 
+void Gpt2Layer::d_gelu(const at::Tensor& wide, Context& context, Saved& saved, Grads& grads) const {
+  const int64_t n = all_rows(context);
+  const at::Tensor amax = up_.gradient_amax(context, saved, n);
+  if (!up_.is_replicated()) return bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), amax);
+  const RowRun mine = layer().tensor.part(n), end{mine.begin + mine.count, n - mine.begin - mine.count};
+  for (const RowRun& run : {RowRun{0, mine.begin}, mine, end})
+    if (run.count > 0)
+      bias_gelu_backward(rows_of(wide, run), rows_of(wide, run), rows_of(saved[kUpOut], run),
+                         run == mine ? grads.target(kUpBias) : Target{}, amax);
+}
+
 ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Saved& saved, Grads& grads) const {
   const int64_t n = all_rows(context);
   const at::Tensor d_h = branch(context);  // the gradient of attention's output is in the same memory
@@ -209,7 +226,9 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
 
   const ContextParallel::Gathering keys = start_keys(saved[kQkvOut], local_.heads, attention_memory(context), context);
 
-  if (down_.adapters() == 0 && !down_.is_fp8(n)) {
+  // The kernel that computes the gradient of the up projection's output measures it.
+  const bool measured = down_.adapters() > 0 || down_.is_fp8(n) || down_.is_replicated();
+  if (!measured) {
     const at::Tensor d_branch =
         down_.gather_rows(d.branch, context, true, [&](const RowRun& run, const at::Tensor& part) {
           linear_gelu_backward(rows_of(wide, run), part, w[kDown], rows_of(saved[kUpOut], run), grads.target(kUpBias));
@@ -217,9 +236,8 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
     grads.matmul(kDown, d_branch, saved[kActivated]);
   } else {
     down_.backward(w, wide, d.branch, saved[kActivated], context, saved, grads, d.scale);
-    bias_gelu_backward(wide, wide, saved[kUpOut], grads.target(kUpBias), up_.gradient_amax(context, saved, n));
+    d_gelu(wide, context, saved, grads);
   }
-  const bool measured = down_.adapters() > 0 || down_.is_fp8(n);  // by the kernel above
   up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
                measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
 

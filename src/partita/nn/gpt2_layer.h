@@ -84,6 +84,9 @@ class Gpt2Layer final : public Block {
   }
   // From qkv to the activation: run by forward and by full recomputation.
   void middle(Weights, Context&, Saved&, bool again) const;
+  // wide, the gradient of the activation's output, becomes that of its input; and the gradient of its bias, to which a
+  // rank with all of the MLP adds the terms of its part of the rows.
+  void d_gelu(const at::Tensor& wide, Context&, Saved&, Grads&) const;
   // The up projection and the activation.
   void activate(Weights, Context&, Saved&, bool again) const;
 

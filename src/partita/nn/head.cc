@@ -16,6 +16,8 @@
 namespace partita::internal {
 namespace {
 
+constexpr int64_t kLossBytes = sizeof(double);
+
 // Logits of rows [begin, begin + count) of h, in the first `count` rows of `memory`.
 at::Tensor chunk_logits(const at::Tensor& memory, const at::Tensor& h, const at::Tensor& table, int64_t begin,
                         int64_t count) {
@@ -39,7 +41,7 @@ ParameterSpec Head::table() const {
           .shape = {options_.vocabulary, options_.width},
           .init = {.mean = 0, .std = options_.init_std},
           .decay = true,
-          .split = Split::rows,
+          .split = options_.divided ? Split::rows : Split::none,
           .parts = table_parts(options_.vocabulary)};
 }
 
@@ -72,7 +74,17 @@ std::vector<BufferSpec> Head::saved(const Shape& s) const {
 
 std::vector<BufferSpec> Head::scratch(const Shape& s) const {
   const TensorSplit& tensor = options_.tensor;
-  const int64_t n = s.rows(), c = options_.width, ranks = tensor.ranks, columns = table_rows(tensor.rank).rows;
+  const int64_t c = options_.width, ranks = tensor.ranks, columns = table_rows(tensor.rank).rows;
+  if (is_replicated()) {
+    const int64_t n = tensor.stream_rows(s.rows());
+    const int64_t chunk = head_chunk_rows(tensor.stream_parts(s.rows()).front().count, columns, size_of(options_.dtype),
+                                          options_.chunk_bytes);
+    return {{"logits", {chunk, columns}, options_.dtype},
+            {"d_normed", {n, c}, options_.dtype},
+            {"loss", {kLossBytes}, DType::uint8},
+            {"all_losses", {ranks * kLossBytes}, DType::uint8}};
+  }
+  const int64_t n = s.rows();
   // Ranks with unequal numbers of columns exchange statistics of the same rows.
   const int64_t chunk = head_chunk_rows(n, most_table_rows(), size_of(options_.dtype), options_.chunk_bytes);
   std::vector<BufferSpec> list = {{"logits", {chunk, columns}, options_.dtype},
@@ -107,7 +119,7 @@ void Head::write_logits(Weights w, const at::Tensor& h, Context& context) const 
   const int64_t most = most_table_rows();
   for (int64_t sample = 0; sample < shape.samples; ++sample) {
     const at::Tensor own = chunk_logits(memory, h, w[kTable], (sample + 1) * shape.length - 1, 1)[0];
-    if (context.tensor == nullptr) {
+    if (context.tensor == nullptr || is_replicated()) {
       cast(context.logits[sample], own);
       continue;
     }
@@ -134,6 +146,10 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
                     .mean = mean(saved),
                     .rstd = saved[kRstd]});
   if (context.mode == Mode::train) return {};
+  if (is_replicated() && context.mode == Mode::evaluate) {
+    whole_loss(w, context, saved, nullptr);
+    return {};
+  }
   const at::Tensor h = all_normed(context, saved);
   if (context.mode == Mode::infer) {
     write_logits(w, h, context);
@@ -149,7 +165,7 @@ Residual Head::forward(Weights w, Residual x, Context& context, Saved& saved) co
   return {};
 }
 
-ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& saved, Grads& grads) const {
+void Head::divided_loss(Weights w, Context& context, Saved& saved, Grads& grads) const {
   const at::Tensor &memory = context.scratch[kLogits], &d_normed = context.scratch[kDNormed];
   const at::Tensor h = all_normed(context, saved);
   const int64_t n = h.size(0);
@@ -163,6 +179,43 @@ ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& sa
     grads.matmul(kTable, logits, h.narrow(0, begin, count));
   }
   if (context.tensor != nullptr) context.tensor->sum_rows(d_normed, partial);
+}
+
+void Head::whole_loss(Weights w, Context& context, Saved& saved, Grads* grads) const {
+  const TensorSplit& split = options_.tensor;
+  const at::Tensor &memory = context.scratch[kLogits], &d_normed = context.scratch[kDNormed];
+  const int64_t rows = all_rows(context), first = split.first_row(rows);
+  const at::Tensor labels = context.batch->labels.view({rows});
+  const RowRun mine = split.part(rows);
+  const at::Tensor loss = context.scratch[kLoss].view(at::kDouble);
+  for (const RowRun& part : split.stream_parts(rows)) {
+    loss.zero_();
+    for (int64_t row = part.begin; row < part.begin + part.count; row += memory.size(0)) {
+      const int64_t count = std::min(memory.size(0), part.begin + part.count - row);
+      const at::Tensor logits = chunk_logits(memory, saved[kH], w[kTable], row - first, count);
+      cross_entropy(logits, labels.narrow(0, row, count), loss, context.now, grads != nullptr);
+      if (grads == nullptr) continue;
+      linear_backward_input(d_normed.narrow(0, row - first, count), logits, w[kTable]);
+      // Of the rows whose terms this rank adds.
+      const int64_t begin = std::max(row, mine.begin), end = std::min(row + count, mine.begin + mine.count);
+      if (begin < end)
+        grads->matmul(kTable, logits.narrow(0, begin - row, end - begin),
+                      saved[kH].narrow(0, begin - first, end - begin));
+    }
+    if (!split.splits_rows(rows)) context.loss.add_(loss);
+  }
+  if (!split.splits_rows(rows)) return;
+  const at::Tensor all = context.scratch[kAllLosses].view(at::kDouble);
+  context.tensor->gather(all, loss);
+  for (int rank = 0; rank < split.ranks; ++rank) context.loss.add_(all.narrow(0, rank, 1));
+}
+
+ResidualGrad Head::backward(Weights w, ResidualGrad, Context& context, Saved& saved, Grads& grads) const {
+  const at::Tensor& d_normed = context.scratch[kDNormed];
+  if (is_replicated())
+    whole_loss(w, context, saved, &grads);
+  else
+    divided_loss(w, context, saved, grads);
   const Dropout entry = stream_dropout(options_.entry_dropout, options_.entry_site, context);
   const OutputBuffers& out = context.outputs;
   stream_norm_backward({.d_normed = d_normed,

@@ -67,17 +67,18 @@ Dropout stream_dropout(float p, uint32_t site, const Context& context) {
 }
 
 LocalLayer local_layer(const LayerOptions& layer, const Heads& heads) {
-  const auto held = [&](const char* name, std::vector<ParameterPart> parts) {
+  const auto held = [&](const char* name, std::vector<ParameterPart> parts, bool divided) {
     int64_t rows = 0;
     for (const ParameterPart& part : parts) rows += part.rows;
     return local_boxes({.name = layer_parameter(layer.index, name),
                         .shape = {rows, layer.width},
                         .split = Split::rows,
                         .parts = std::move(parts)},
-                       layer.tensor.rank, layer.tensor.ranks);
+                       divided ? layer.tensor.rank : 0, divided ? layer.tensor.ranks : 1);
   };
-  const auto qkv = held("attention.qkv.weight", attention_parts(heads.heads, heads.kv_heads, heads.head_width));
-  const auto up = held("mlp.up.weight", ffn_parts("mlp.up", layer.ffn_width));
+  const auto qkv = held("attention.qkv.weight", attention_parts(heads.heads, heads.kv_heads, heads.head_width),
+                        layer.divides_attention);
+  const auto up = held("mlp.up.weight", ffn_parts("mlp.up", layer.ffn_width), layer.divides_mlp);
   return {.heads = {.heads = qkv[0].box.rows / heads.head_width,
                     .kv_heads = qkv[1].box.rows / heads.head_width,
                     .head_width = heads.head_width},
@@ -89,7 +90,8 @@ void stream_norm_backward(const AddNormBackward& op, const Context& context) {
   if (context.tensor == nullptr || context.tensor->split().splits_rows(all_rows(context))) return add_norm_backward(op);
   const TensorSplit& split = context.tensor->split();
   const int64_t rows = op.residual.size(0);
-  const int64_t begin = rows * split.rank / split.ranks, end = rows * (split.rank + 1) / split.ranks;
+  const RowRun mine = split.part(rows);
+  const int64_t begin = mine.begin, end = mine.begin + mine.count;
   const auto part = [&](int64_t first, int64_t last, bool own) {
     if (first == last) return;
     const auto rows_of = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, first, last - first) : t; };

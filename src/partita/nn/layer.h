@@ -27,6 +27,9 @@ struct LayerOptions {
   bool fp8 = false;              // fp8 matmuls in the layer's linears, where sizes permit
   bool leaves_operands = false;  // BlockTraits::leaves_operands, which takes more memory for input gradients
   TensorSplit tensor;
+  // Whether tensor-parallel ranks divide attention and the MLP. Otherwise each of them has all matrices of it, and
+  // computes all rows.
+  bool divides_attention = true, divides_mlp = true;
   ContextSplit context;
 };
 
@@ -39,7 +42,7 @@ struct LocalLayer {
   [[nodiscard]] int64_t query_width() const { return heads.heads * heads.head_width; }
   [[nodiscard]] int64_t qkv_width() const { return query_width() + 2 * heads.kv_heads * heads.head_width; }
 };
-// `heads`: of the model. Error: fewer query heads, or channels of the MLP, than ranks.
+// `heads`: of the model. Error, of what is divided: fewer query heads, or channels of the MLP, than ranks.
 [[nodiscard]] LocalLayer local_layer(const LayerOptions&, const Heads& heads);
 
 // "layers.3.mlp.down.weight"

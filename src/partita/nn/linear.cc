@@ -5,35 +5,20 @@
 #include <utility>
 
 #include "partita/nn/layer.h"
+#include "partita/nn/linear_scratch.h"
 #include "partita/nn/tensor_parallel.h"
 #include "partita/ops/activation.h"
 #include "partita/ops/fp8.h"
 #include "partita/ops/matmul.h"
 
 namespace partita::internal {
-namespace {
-
-// After the layer's own scratch: buffers of adapters, if there are any; those of sequence parallelism; those of fp8.
-enum AdapterScratch : uint8_t { kLow, kWide, kAdapterScratch };
-enum RowScratch : uint8_t { kPartial, kRowScratch };
-
-int adapter_scratch(const LoraOptions& lora) { return lora.rank > 0 ? kAdapterScratch : 0; }
-int row_scratch_count(const TensorSplit& tensor) { return tensor.sequence ? kRowScratch : 0; }
-
-// The first elements of a temporary as [rows, columns].
-at::Tensor shaped(const at::Tensor& memory, int64_t rows, int64_t columns) {
-  return memory.view(-1).narrow(0, 0, rows * columns).view({rows, columns});
-}
-
-}  // namespace
-
 Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIndices& next)
     : spec_(std::move(spec)), layer_(layer), lora_(lora), tensor_(next.tensor), scratch_(next.scratch) {
   const int linear = next.linear++;
   const std::vector<LocalBox> held = boxes(tensor_.rank);
   if (next.fp8)
-    fp8_.emplace(Fp8Linear::Sizes{.in = held.front().box.columns, .out = count_rows(held), .fit = fits_fp8()},
-                 spec_.split, spec_.measured,
+    fp8_.emplace(Fp8Linear::Sizes{.in = held.front().box.columns, .out = count_rows(held), .fit = fits_fp8()}, split(),
+                 spec_.measured,
                  Fp8Linear::Indices{.scratch = scratch_ + adapter_scratch(lora) + row_scratch_count(tensor_),
                                     .scales = next.scales,
                                     .linear = linear,
@@ -65,9 +50,9 @@ Linear::Linear(LinearSpec spec, int64_t layer, const LoraOptions& lora, LinearIn
 }
 
 std::vector<LocalBox> Linear::boxes(int rank) const {
-  return local_boxes(
-      {.name = spec_.parts.front().name, .shape = {all_rows(), spec_.in}, .split = spec_.split, .parts = spec_.parts},
-      rank, tensor_.ranks);
+  const ParameterSpec weight{
+      .name = spec_.parts.front().name, .shape = {all_rows(), spec_.in}, .split = spec_.split, .parts = spec_.parts};
+  return is_replicated() ? local_boxes(weight, 0, 1) : local_boxes(weight, rank, tensor_.ranks);
 }
 
 int64_t Linear::count_rows(const std::vector<LocalBox>& held) {
@@ -84,7 +69,7 @@ bool Linear::fits_fp8() const {
 
 void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
   ParameterSpec& weight = list[static_cast<size_t>(spec_.weight)];
-  weight.split = spec_.split;
+  weight.split = split();
   weight.parts = spec_.parts;
   for (const Adapter& adapter : adapters_) {
     const std::string name = layer_parameter(layer_, adapter.part.name);
@@ -98,13 +83,13 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
                     .init = {.mean = 0, .std = 0},
                     .decay = true,
                     .adapter = true};
-    if (spec_.split == Split::columns) {  // A is split like the columns of W, B like its rows
+    if (split() == Split::columns) {  // A is split like the columns of W, B like its rows
       a.split = Split::columns;
       a.parts = {{.name = adapter.part.name,
                   .rows = lora_.rank,
                   .quantum = adapter.part.quantum,
                   .inner = adapter.part.inner}};
-    } else if (spec_.split == Split::rows) {
+    } else if (split() == Split::rows) {
       b.split = Split::rows;
       b.parts = spec_.adapter == nullptr ? std::vector<ParameterPart>{adapter.part} : spec_.parts;
     }
@@ -114,7 +99,7 @@ void Linear::add_parameters(std::vector<ParameterSpec>& list) const {
 }
 
 void Linear::split_bias(ParameterSpec& bias) const {
-  if (spec_.split != Split::rows) return;
+  if (split() != Split::rows) return;
   bias.split = Split::rows;
   bias.parts = spec_.parts;
 }
@@ -183,10 +168,10 @@ void Linear::add_saved(const Shape& shape, DType dtype, std::vector<BufferSpec>&
 void Linear::add_operands(int64_t rows, DType dtype, bool trained, bool d_y_stays, bool x_stays,
                           std::vector<BufferSpec>& list) const {
   if (!trained || is_fp8(rows)) return;  // fp8 weight gradients are computed at once
-  const bool gathers = tensor_.splits_rows(rows);
-  const int64_t in = boxes(tensor_.rank).front().box.columns;
-  if (!d_y_stays || (gathers && !by_rows())) list.push_back({"d_y", {rows, out()}, dtype});
-  if (!x_stays || (gathers && by_rows())) list.push_back({"x", {rows, in}, dtype});
+  const bool gathers = tensor_.splits_rows(rows) && !is_replicated();
+  const int64_t in = boxes(tensor_.rank).front().box.columns, n = is_replicated() ? tensor_.part(rows).count : rows;
+  if (!d_y_stays || (gathers && !by_rows())) list.push_back({"d_y", {n, out()}, dtype});
+  if (!x_stays || (gathers && by_rows())) list.push_back({"x", {n, in}, dtype});
 }
 
 bool Linear::kept_input(const Saved& saved, int input, int64_t rows) const {
@@ -213,15 +198,16 @@ void Linear::keep_input(at::Tensor x, const Context& context, Saved& saved) cons
 
 Dropout Linear::dropout_of(const Adapter& adapter, const Context& context) const {
   Dropout dropout = dropout_at(lora_.dropout, adapter.site, context);
-  if (by_rows() || tensor_.ranks == 1) return dropout;
+  if (by_rows() || tensor_.ranks == 1 || is_replicated()) return dropout;
   dropout.columns = spec_.in;
   dropout.first_column = boxes(tensor_.rank).front().box.column;
   return dropout;
 }
 
-at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& context) const {
-  const Dropout dropout = dropout_of(adapter, context);
+at::Tensor Linear::dropped(const Adapter& adapter, at::Tensor x, Context& context, int64_t first_row) const {
+  Dropout dropout = dropout_of(adapter, context);
   if (dropout.p == 0) return x;
+  if (is_replicated()) dropout.rows = internal::all_rows(context), dropout.first_row = first_row;
   const at::Tensor out = shaped(context.scratch[static_cast<size_t>(scratch_ + kWide)], x.size(0), x.size(1));
   dropout_forward(out, x, dropout);
   return out;
@@ -235,6 +221,7 @@ void Linear::forward(Weights w, at::Tensor y, at::Tensor x, Context& context, Sa
   const auto parameter = [&](int place) { return w[static_cast<size_t>(place)]; };
   const at::Tensor bias = spec_.bias >= 0 ? parameter(spec_.bias) : at::Tensor();
   const int64_t rows = context.tensor == nullptr ? x.size(0) : internal::all_rows(context);
+  if (is_replicated() && !by_rows()) return forward_replicated(w, y, x, rows, context, saved, recomputing);
   const at::Tensor own = by_rows() ? y : partial(y, rows, context);
   std::optional<RowSum> sum;
   if (!by_rows()) sum = start_sum(own, context);
@@ -330,6 +317,7 @@ void Linear::recompute(Weights w, at::Tensor x, Context& context, Saved& saved) 
 void Linear::backward(Weights w, at::Tensor d_x, at::Tensor d_y, at::Tensor x, Context& context, Saved& saved,
                       Grads& grads, at::Tensor d_scale) const {
   const int64_t rows = context.tensor == nullptr ? x.size(0) : internal::all_rows(context);
+  if (is_replicated()) return backward_replicated(w, d_x, d_y, x, rows, context, saved, grads, std::move(d_scale));
   const at::Tensor own = by_rows() ? partial(d_x, rows, context) : d_x;
   const at::Tensor& weight = w[static_cast<size_t>(spec_.weight)];
   std::optional<RowSum> sum;

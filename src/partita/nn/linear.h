@@ -14,7 +14,10 @@
 //
 // Tensor parallelism: W is split by rows (each rank computes its columns of y from all of x) or by columns (each rank
 // has its columns of x, and y is the sum over ranks). x and d_x of the former, y and d_y of the latter are rows of the
-// residual stream: with sequence parallelism each rank has a part of them, and the linear gathers and sums.
+// residual stream: with sequence parallelism each rank has a part of them, and the linear gathers and sums. Or every
+// rank has all of W (LinearSpec::replicated): what is inside its layer has all rows on every rank, what is in the
+// residual stream has those of this rank, nothing is summed but gradients. Each rank adds the terms of an equal part of
+// the rows to the gradients of W, bias and adapters, so that these have the same bits on all ranks.
 //
 // With fp8, the three matmuls of W run in fp8 where sizes permit (fp8_linear.h); adapters do not. If possible the
 // kernel that produces x or d_y also measures its amax:
@@ -48,6 +51,7 @@ struct LinearSpec {
   bool measured = true;  // the kernel that produces x measures its amax
   int64_t in;
   Split split = Split::rows;         // of W; columns: y is summed over the ranks, without bias
+  bool replicated = false;           // instead of split, which only says which side is in the residual stream
   std::vector<ParameterPart> parts;  // cover all rows of W
   // Part "attention.q" may have an adapter with parameters "layers.3.attention.q.lora_a" and ".lora_b". Not null: a
   // single adapter of this name covers all of W.
@@ -75,6 +79,8 @@ class Linear {
   // Splits a bias of y like y.
   void split_bias(ParameterSpec&) const;
   void add_saved(const Shape&, DType, std::vector<BufferSpec>&) const;
+  // Whether each of several tensor-parallel ranks has all of W.
+  [[nodiscard]] bool is_replicated() const { return spec_.replicated && tensor_.ranks > 1; }
 
   // Whether the matmuls of W run in fp8.
   [[nodiscard]] bool is_fp8(int64_t rows) const { return fp8_ && fp8_->fits(rows); }
@@ -121,7 +127,7 @@ class Linear {
     int slot;             // holds x A^T
     uint32_t site;
   };
-  // The boxes of W that a rank holds, one per part, and columns of y.
+  // The boxes of W that a rank computes with, one per part, and columns of y.
   [[nodiscard]] std::vector<LocalBox> boxes(int rank) const;
   [[nodiscard]] static int64_t count_rows(const std::vector<LocalBox>&);
   // Whether fp8 matmuls take the part of W of every rank.
@@ -145,6 +151,18 @@ class Linear {
                                        bool recomputing) const;
   void backward_fp8(const at::Tensor& w, const at::Tensor& d_x, at::Tensor& d_y, at::Tensor& x, std::optional<RowSum>&,
                     const Context&, const Saved&, Grads&, at::Tensor d_scale) const;
+  // With all of W on each of several ranks: linear_replicated.cc. rows: of the micro-batch.
+  [[nodiscard]] Split split() const { return is_replicated() ? Split::none : spec_.split; }
+  // Calls use(out's rows, run) for runs of the micro-batch that fp8 matmuls take and that make up this rank's rows of
+  // the residual stream; or once for all rows, of which these are copied to `out`.
+  void own_rows_fp8(const at::Tensor& out, int64_t rows, const Context&,
+                    const std::function<void(const at::Tensor&, const RowRun&)>& use) const;
+  void forward_replicated(Weights, const at::Tensor& y, const at::Tensor& x, int64_t rows, Context&, Saved&,
+                          bool recomputing) const;
+  void backward_replicated(Weights, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x, int64_t rows,
+                           Context&, Saved&, Grads&, at::Tensor d_scale) const;
+  void backward_replicated_fp8(Weights, const at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor& x, int64_t rows,
+                               const Context&, const Saved&, Grads&, at::Tensor d_scale) const;
   // Whether x transposed in fp8 is kept for backward, instead of x. Not where x is gathered from parts of its rows: a
   // rank keeps its part, and gathers again.
   [[nodiscard]] bool keeps_transposed(int64_t rows) const {
@@ -154,7 +172,8 @@ class Linear {
   [[nodiscard]] bool saves_input(int64_t rows, const Context&, const Saved&, bool recomputing) const;
   // Dropout of an adapter's input, of which this rank may have some columns.
   [[nodiscard]] Dropout dropout_of(const Adapter&, const Context&) const;
-  [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&) const;
+  // first_row: of the micro-batch, at which x begins.
+  [[nodiscard]] at::Tensor dropped(const Adapter&, at::Tensor x, Context&, int64_t first_row = 0) const;
 
   LinearSpec spec_;
   int64_t layer_;

@@ -35,6 +35,23 @@ struct TensorSplit {
   [[nodiscard]] int64_t first_row(int64_t rows) const { return splits_rows(rows) ? rows / ranks * rank : 0; }
   [[nodiscard]] bool splits_rows(int64_t rows) const { return sequence && ranks > 1 && rows % ranks == 0; }
 
+  // The equal part of the rows of a rank, which may be empty if there are fewer rows than ranks: those whose terms it
+  // adds to the gradients of parameters that every rank has.
+  [[nodiscard]] RowRun part_of(int64_t rows, int of) const {
+    const int64_t begin = rows * of / ranks;
+    return {begin, rows * (of + 1) / ranks - begin};
+  }
+  [[nodiscard]] RowRun part(int64_t rows) const { return part_of(rows, rank); }
+  // This rank's rows of the residual stream, in the runs that every rank computes alike: results have the same bits
+  // with and without sequence parallelism.
+  [[nodiscard]] std::vector<RowRun> stream_parts(int64_t rows) const {
+    if (splits_rows(rows)) return {part(rows)};
+    if (ranks == 1 || rows % ranks != 0) return {{0, rows}};
+    std::vector<RowRun> parts;
+    for (int of = 0; of < ranks; ++of) parts.push_back(part_of(rows, of));
+    return parts;
+  }
+
   // This rank's part of the rows, and those before and after it; all are its own if parts would be too short, or not a
   // multiple of `quantum` rows. The same with and without sequence parallelism, so that matmuls have the same bits.
   struct Pieces {

@@ -155,7 +155,7 @@ Communicator* GradientStore::holders_of(const SharedRun& shared) const {
   fail("no group of {} tensor-parallel ranks that hold the same parameters", shared.holders);
 }
 
-// Small: vectors, and the key/value heads that several ranks hold.
+// Vectors, the key/value heads that several ranks hold, and what a plan replicates.
 void GradientStore::sum_shared(const UnitGradient& unit, const at::Tensor& full) {
   for (const SharedGradient& shared : unit.shared)
     compute_.wait(
