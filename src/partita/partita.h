@@ -66,5 +66,6 @@
 #include "partita/train/module_checkpoint.h"
 #include "partita/train/module_trainer.h"
 #include "partita/train/run_counts.h"
+#include "partita/train/tensor_plan_file.h"
 #include "partita/train/trainer.h"
 // IWYU pragma: end_exports

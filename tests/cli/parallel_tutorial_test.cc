@@ -14,7 +14,7 @@ TEST_F(ParallelTutorial, WorksAsWritten) {
   const auto blocks = shell_blocks(read_file(PARTITA_SOURCE_DIR "/docs/parallel.md"));
   ASSERT_GE(blocks.size(), 6U);
   for (size_t i = 0; i + 1 < blocks.size(); ++i) must(blocks[i]);
-  for (const char* run : {"zero", "tensor", "context", "pipeline", "interleaved", "prof", "all"}) {
+  for (const char* run : {"zero", "tensor", "plan", "inline", "context", "pipeline", "interleaved", "prof", "all"}) {
     SCOPED_TRACE(run);
     expect_same_run(folder_ / "runs" / run, folder_ / "runs/one", 1e-4);
   }

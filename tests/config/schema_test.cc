@@ -303,6 +303,38 @@ TEST(ConfigSchema, RoundTripsRandomValues) {
   }
 }
 
+TEST(ConfigSchema, TablesKeepTheirOrder) {
+  ConfigTable table;
+  ConfigSchema schema;
+  schema.section("a", "").field("plan", table, {"row", "column"}, "roles");
+  const auto message = [&](const std::string& text) {
+    return error_message([&] { schema.read_toml("[a.plan]\n" + text, "a.toml"); });
+  };
+  schema.read_toml("[a.plan]\n\"z.*\" = \"row\"\nb = \"column\"\n\"a \\\"\" = \"row\"\n", "a.toml");
+  const ConfigTable expected = {{"z.*", "row"}, {"b", "column"}, {"a \"", "row"}};
+  EXPECT_EQ(table, expected);
+  const std::string printed = schema.to_toml();
+  EXPECT_EQ(printed, "[a]\nplan = {\"z.*\" = \"row\", \"b\" = \"column\", \"a \\\"\" = \"row\"}\n");
+  table.clear();
+  schema.read_toml(printed, "b.toml");
+  EXPECT_EQ(table, expected);
+  schema.read_overrides(std::vector<std::string>{"--a.plan={\"y\" = \"row\", \"x\" = \"column\"}"});
+  EXPECT_EQ(table, (ConfigTable{{"y", "row"}, {"x", "column"}}));
+  schema.read_overrides(std::vector<std::string>{"--a.plan={}"});
+  EXPECT_TRUE(table.empty());
+  EXPECT_THAT(schema.help(), HasSubstr("--a.plan (a table of names, each with row or column; default {})"));
+
+  EXPECT_EQ(message("x = 'rwo'\n"),
+            "a.toml:1: a.plan: \"x\" = \"rwo\": expected one of row, column: did you mean 'row'?");
+  EXPECT_EQ(message("x = 3\n"), "a.toml:1: a.plan: \"x\" has a value that is no text: expected one of row, column");
+  EXPECT_EQ(message("x.y = 'row'\n"),
+            "a.toml:1: a.plan: x is a table: expected one of row, column; a name with points is written in quotes");
+  EXPECT_EQ(error_message([&] { schema.read_toml("[a]\nplan = 'row'\n", "a.toml"); }),
+            "a.toml:2: a.plan = \"row\": expected a table of names, each with row or column");
+  EXPECT_THAT(error_message([&] { schema.read_overrides(std::vector<std::string>{"--a.plan=row"}); }),
+              HasSubstr("a.plan = row: expected a table of names, each with row or column: write {\"NAME\" = "));
+}
+
 TEST(ConfigSchema, ListsAreArraysOrWords) {
   ConfigList list;
   int64_t after = 0;

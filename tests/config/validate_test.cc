@@ -205,13 +205,43 @@ TEST(Validate, SplitsHeadsOverTensorRanks) {
   EXPECT_EQ(tensor(6, 0, 4), "no error");  // heads that do not divide
   EXPECT_EQ(tensor(6, 2, 4), "no error");  // ranks that share a key/value head
   EXPECT_EQ(tensor(6, 2, 6), "no error");
-  EXPECT_EQ(tensor(6, 0, 7), "parallel.tensor is 7, the model has 6 heads: use at most 6");
-  EXPECT_EQ(tensor(8, 2, 10),
-            "parallel.tensor is 10, the model has 8 heads, 4 for each of 2 key/value heads: use at most 8");
+  EXPECT_EQ(
+      tensor(6, 0, 7),
+      "parallel.tensor is 7, the model has 6 heads: use at most 6, or parallel.plan with \"layers.*.attention\" = "
+      "\"replicate\"");
+  EXPECT_THAT(
+      tensor(8, 2, 10),
+      HasSubstr("parallel.tensor is 10, the model has 8 heads, 4 for each of 2 key/value heads: use at most 8, or"));
   EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 2; }, 3),
             "parallel.tensor is 2, the job has 3 ranks: start a multiple of 2 ranks (partita launch -n 2 ...)");
-  EXPECT_EQ(message([](Config& c) { c.parallel.tensor = 4; }, 2),
-            "parallel.tensor is 4, the model has 3 heads: use at most 3");
+  EXPECT_THAT(message([](Config& c) { c.parallel.tensor = 4; }, 2),
+              HasSubstr("parallel.tensor is 4, the model has 3 heads: use at most 3"));
+}
+
+// What a plan replicates need not be divisible.
+TEST(Validate, TakesPlansOfTensorParallelism) {
+  const auto plan = [](ConfigTable table) {
+    return message(
+        [&](Config& c) {
+          c.model.kind = ModelKind::llama, c.model.ffn_hidden_size = 3, c.model.vocab_size = 2;
+          c.parallel.tensor = 4, c.parallel.plan = std::move(table);
+        },
+        4);
+  };
+  EXPECT_THAT(plan({}), HasSubstr("the model has 3 heads"));
+  EXPECT_EQ(plan({{"layers.*.attention", "replicate"}}),
+            "parallel.tensor is 4, model.ffn_hidden_size 3: use at most 3, or replicate it in parallel.plan");
+  EXPECT_THAT(plan({{"layers.0", "replicate"}, {"layers.*.mlp", "replicate"}}), HasSubstr("the model has 3 heads"));
+  EXPECT_EQ(plan({{"layers.*", "replicate"}}),
+            "parallel.tensor is 4, model.vocab_size 2: use at most 2, or replicate it in parallel.plan");
+  EXPECT_THAT(plan({{"layers.*", "replicate"}, {"embedding", "replicate"}}), HasSubstr("model.vocab_size 2"));
+  EXPECT_EQ(plan({{"layers.*", "replicate"}, {"embedding", "replicate"}, {"head", "replicate"}}), "no error");
+  EXPECT_THAT(
+      plan({{"layers.*.atention", "replicate"}}),
+      HasSubstr("parallel.plan: tensor plan: \"layers.*.atention\" matches no parameter of the model: the nearest "
+                "names are layers.*.attention, "));
+  // Without tensor parallelism too, where it would seem to be in use.
+  EXPECT_THAT(message([](Config& c) { c.parallel.plan = {{"embeding", "replicate"}}; }), HasSubstr("\"embeding\""));
 }
 
 TEST(Validate, SplitsRowsOverTensorRanks) {

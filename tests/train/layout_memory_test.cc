@@ -16,6 +16,8 @@ struct Layout {
   int64_t tensor, pipeline, data;
   int stage;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  // What every tensor-parallel rank has whole.
+  bool attention = false, mlp = false, tables = false;
 };
 
 constexpr int64_t kWidth = 256, kFfn = 640, kHeads = 8, kVocabulary = 1024, kLength = 64, kMicroBatches = 6;
@@ -42,6 +44,10 @@ Config config_of(const Layout& l) {
   c.parallel.zero_stage = l.stage;
   c.parallel.schedule = l.schedule;
   c.parallel.layers_per_collective = 1;
+  if (l.attention) c.parallel.plan.emplace_back("layers.*.attention", "replicate");
+  if (l.mlp) c.parallel.plan.emplace_back("layers.*.mlp", "replicate");
+  if (l.tables)
+    for (const char* name : {"embedding", "head"}) c.parallel.plan.emplace_back(name, "replicate");
   return c;
 }
 
@@ -53,12 +59,14 @@ struct Formula {
 // Of a rank that holds `layers` layers of `first` to `last` stage.
 Formula formula(const Layout& l, int64_t layers, bool first, bool last, int64_t held, int64_t open) {
   const double t = static_cast<double>(l.tensor), h = kWidth, f = kFfn, rows = 2 * kLength;
-  const double layer = (4 * h * h + 3 * h * f) / t + 2 * h, table = kVocabulary * h / t;
+  // Ranks that divide attention, the MLP and tables.
+  const double ta = l.attention ? 1 : t, tm = l.mlp ? 1 : t, tt = l.tables ? 1 : t;
+  const double layer = 4 * h * h / ta + 3 * h * f / tm + 2 * h, table = kVocabulary * h / tt;
   const double all = layer * static_cast<double>(layers) + (first ? table : 0) + (last ? table + h : 0);
   const double part = all / static_cast<double>(l.stage >= 1 ? l.data : 1);
   // Saved by a layer: four tensors of the stream; queries, keys, values and what attention makes of them; three of the
   // MLP; two scales of norms per row, and one sum per row and head.
-  const double saved = rows / t * (kHalf * (4 * h + 4 * h + 3 * f) + kFull * (2 + kHeads));
+  const double saved = rows * (kHalf * (4 * h / t + 4 * h / ta + 3 * f / tm) + kFull * (2 / t + kHeads / ta));
   const double head = rows / t * (kHalf * 2 * h + kFull);
   // Operands that are not saved anyway: output gradients of down, output and qkv; with sequence parallelism the
   // gathered inputs of gate_up and qkv.
@@ -76,23 +84,28 @@ Formula formula(const Layout& l, int64_t layers, bool first, bool last, int64_t 
 
 TEST(LayoutMemory, IsWhatTheFormulasSay) {
   using enum PipelineSchedule;
-  for (const Layout& l : {Layout{1, 1, 1, 0},
-                          {1, 1, 4, 0},
-                          {1, 1, 4, 1},
-                          {1, 1, 4, 2},
-                          {1, 1, 4, 3},
-                          {2, 1, 1, 0},
-                          {4, 1, 2, 1},
-                          {2, 1, 2, 3},
-                          {1, 2, 1, 0},
-                          {1, 4, 1, 0},
-                          {1, 4, 2, 1},
-                          {2, 2, 2, 2},
-                          {2, 4, 2, 3},
-                          {1, 4, 1, 0, gpipe},
-                          {2, 2, 1, 0, zb_h1},
-                          {1, 2, 1, 0, zb_h1},
-                          {1, 4, 1, 0, zb_h1}})
+  for (const Layout& l :
+       {Layout{1, 1, 1, 0},
+        {1, 1, 4, 0},
+        {1, 1, 4, 1},
+        {1, 1, 4, 2},
+        {1, 1, 4, 3},
+        {2, 1, 1, 0},
+        {4, 1, 2, 1},
+        {2, 1, 2, 3},
+        {1, 2, 1, 0},
+        {1, 4, 1, 0},
+        {1, 4, 2, 1},
+        {2, 2, 2, 2},
+        {2, 4, 2, 3},
+        {.tensor = 2, .pipeline = 1, .data = 1, .stage = 0, .attention = true},
+        {.tensor = 4, .pipeline = 1, .data = 2, .stage = 1, .mlp = true},
+        {.tensor = 2, .pipeline = 2, .data = 2, .stage = 3, .tables = true},
+        {.tensor = 4, .pipeline = 1, .data = 2, .stage = 2, .attention = true, .mlp = true, .tables = true},
+        {1, 4, 1, 0, gpipe},
+        {2, 2, 1, 0, zb_h1},
+        {1, 2, 1, 0, zb_h1},
+        {1, 4, 1, 0, zb_h1}})
     for (int64_t rank = 0; rank < l.pipeline; ++rank) {
       const Config c = config_of(l);
       const int64_t ranks = l.tensor * l.pipeline * l.data;

@@ -18,6 +18,18 @@ TEST(LayoutText, NamesWhatIsMoreThanOne) {
             "24 ranks = 2 tensor x 3 context x 4 data, ZeRO stage 1, bf16 with fp8 matmuls (delayed scales)");
 }
 
+TEST(LayoutText, NamesWhatEveryTensorRankHas) {
+  Config c;
+  c.model = {.layers = 4, .hidden_size = 24, .heads = 3, .vocab_size = 61, .max_length = 8};
+  c.parallel.plan = {{"embedding", "replicate"}, {"layers.3.attention", "replicate"}, {"layers.*.mlp", "replicate"}};
+  EXPECT_EQ(layout_text(c, 2), "2 ranks = 2 data, ZeRO stage 0, fp32");
+  c.parallel.tensor = 2;
+  EXPECT_EQ(
+      layout_text(c, 2),
+      "2 ranks = 2 tensor, embedding, head, attention of layer 3, mlp of layers 0-3 on every tensor-parallel rank, "
+      "ZeRO stage 0, fp32");
+}
+
 TEST(LayoutText, NamesTheSchedule) {
   Config c;
   c.parallel.pipeline = 2;

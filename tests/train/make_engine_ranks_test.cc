@@ -3,6 +3,10 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "partita/train/batch_loader.h"
 #include "partita/train/build_model.h"
 #include "partita/train/engine_checkpoint.h"
@@ -69,6 +73,78 @@ TEST(MakeEngine, ResumesWhereItWasSaved) {
   }
   const auto engine = make_engine(kModel, alone, 0, options);
   EXPECT_FALSE(resume_engine(*engine, {kModel}, alone, folder / "none").has_value());
+}
+
+// Rank 0's temporary folder, on all ranks.
+class SharedFolder {
+ public:
+  explicit SharedFolder(Communicator& world) : world_(world), path_(gather_strings(world, own_.path().string())[0]) {}
+  ~SharedFolder() { world_.barrier(); }
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  [[nodiscard]] std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+ private:
+  Communicator& world_;
+  TemporaryDirectory own_;
+  std::filesystem::path path_;
+};
+
+// Boxes of checkpoints do not depend on what ranks divide: from each plan to the next, with three heads on up to four
+// ranks.
+TEST(MakeEngine, ContinuesWithAnotherPlan) {
+  const int ranks = test_world().size();
+  const Mesh mesh(test_world(), {.data = 1, .tensor = ranks, .kv_heads = 3});
+  const Mesh alone = Mesh::alone(test_world());
+  const SharedFolder folder(mesh.world());
+  const EngineOptions options{.shape = {.samples = 2, .length = 8}, .tensor = {.sequence = true}, .seed = 7};
+  const auto whole = make_engine(kModel, alone, 0, options);
+  const NamedRole attention{"layers.*.attention", TensorRole::replicate}, mlp{"layers.*.mlp", TensorRole::replicate},
+      embedding{"embedding", TensorRole::replicate}, first{"layers.0", TensorRole::replicate};
+  const std::vector<DivisionPlan> plans = {
+      {attention}, {attention, mlp, embedding}, {first, attention}, {attention, embedding}};
+  for (int64_t k = 0; k < std::ssize(plans); ++k) {
+    const auto engine =
+        make_engine(kModel, mesh, static_cast<int>(k), options, {.plan = plans[static_cast<size_t>(k)]});
+    const auto run = [&](int64_t number) { return folder / std::to_string(number); };
+    if (k > 0) {
+      ASSERT_EQ(resume_engine(*engine, {kModel}, mesh, run(k - 1))->step, k);
+    }
+    const StepResult expected = step(*whole, alone, k), found = step(*engine, mesh, k);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-5 * expected.loss) << k;
+    EXPECT_NEAR(found.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm) << k;
+    save_engine(*engine, {kModel}, mesh, run(k), {.step = k + 1});
+  }
+}
+
+// A checkpoint of a run without fp8 has no magnitudes of earlier steps: the first step measures them, as with scales of
+// the tensors themselves, on the same layout and on another one.
+TEST(MakeEngine, StartsDelayedScalesFromACheckpointWithoutThem) {
+  const int ranks = test_world().size();
+  const ModelConfig model{.layers = 2, .hidden_size = 64, .heads = 4, .vocab_size = 31, .max_length = 8};
+  const Mesh data(test_world()), tensor(test_world(), {.data = 1, .tensor = ranks, .kv_heads = 4});
+  const SharedFolder folder(data.world());
+  EngineOptions options{.shape = {.samples = 2, .length = 8}, .compute = DType::bf16, .seed = 7};
+  const auto before = make_engine(model, data, 1, options);
+  (void)step(*before, data, 0);
+  save_engine(*before, {model}, data, folder / "bf16", {.step = 1});
+  for (const Mesh* mesh : {&data, &tensor}) {
+    if (mesh == &tensor && ranks == 3) continue;  // no part of a matrix is a multiple of 16
+    const auto loss = [&](bool delayed) {
+      options.delayed_scales = delayed;
+      const auto engine = make_engine(model, *mesh, 1, options, {.fp8 = true});
+      EXPECT_TRUE(resume_engine(*engine, {model}, *mesh, folder / "bf16").has_value());
+      EXPECT_TRUE(engine->amax_history().empty());
+      const StepResult r = step(*engine, *mesh, 1);
+      EXPECT_EQ(engine->amax_history().empty(), !delayed);
+      for (const float amax : engine->amax_history()) EXPECT_TRUE(amax >= 0 && amax < 1e4) << amax;
+      return std::pair(r.loss, r.grad_norm);
+    };
+    const auto [current, current_norm] = loss(false);
+    const auto [delayed, delayed_norm] = loss(true);
+    EXPECT_EQ(delayed, current);
+    EXPECT_NEAR(delayed_norm, current_norm, 1e-3 * current_norm);
+  }
 }
 
 TEST(MakeEngine, RefusesWhatDoesNotFit) {

@@ -47,6 +47,27 @@ TEST(MemoryForecast, OfModelsOfAnySize) {
   EXPECT_NEAR(static_cast<double>(owner(eighth, "optimizer states")), parameters, 0.001 * parameters);
 }
 
+// What a plan replicates counts whole, and may be divided to save memory.
+TEST(MemoryForecast, CountsWhatEveryTensorRankHas) {
+  Config c = config_of(12, 256, 1000);
+  c.parallel.tensor = 4;
+  const MemoryForecast divided = forecast_training(c, 4, at::kCPU);
+  EXPECT_THAT(memory_savings(c, 4, at::kCPU),
+              testing::Each(testing::Field(&MemorySaving::change, Not(HasSubstr("parallel.plan")))));
+  c.parallel.plan = {{"layers.*.mlp", "replicate"}};
+  const MemoryForecast replicated = forecast_training(c, 4, at::kCPU);
+  const double more = 12 * (8 * 256 * 256 + 4 * 256) * (1 - 0.25);  // two matrices of an inner width of 4 x 256, a bias
+  EXPECT_NEAR(static_cast<double>(owner(replicated, "weights") - owner(divided, "weights")), 4 * more, 0.001 * more);
+  EXPECT_NEAR(static_cast<double>(owner(replicated, "optimizer states") - owner(divided, "optimizer states")), 8 * more,
+              0.001 * more);
+  // The gradients of a layer's MLP, of which a quarter arrives from each of three ranks to be summed.
+  EXPECT_GE(owner(replicated, "sums over ranks"), 8 * 256 * 256 * 4 * 3 / 4);
+  const std::vector<MemorySaving> savings = memory_savings(c, 4, at::kCPU);
+  const auto found = std::ranges::find(savings, "parallel.plan={}", &MemorySaving::change);
+  ASSERT_NE(found, savings.end());
+  EXPECT_EQ(found->bytes, divided.device_bytes());
+}
+
 // The same as the engine has measured of its own tensors, on the way that a run takes.
 TEST(MemoryForecast, IsWhatARunAllocates) {
   World world = World::connect({});

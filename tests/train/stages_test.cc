@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "partita/models/flops.h"
 #include "partita/models/model.h"
 #include "partita/train/build_model.h"
 
@@ -41,6 +42,30 @@ TEST(Stages, MayBeGivenByHand) {
   c.parallel.schedule = PipelineSchedule::zbv;
   c.parallel.stages = {"0", "3", "4", "0"};
   EXPECT_THAT(stage_blocks(c), ElementsAre(0, 1, 4, 8, 9));
+}
+
+// Of two tensor-parallel ranks, each with all of a layer: of the six matmuls of two linears, those of all rows take
+// twice the time, but not those of weight gradients, and of the residual stream only if its rows are not divided.
+TEST(Stages, CountWhatEveryTensorRankComputes) {
+  Config c = config(3, 1, 61);
+  c.parallel.tensor = 2;
+  const std::vector<double> divided = block_times(c);
+  EXPECT_THAT(divided, ElementsAre(0, 1, 1, 1, testing::DoubleEq(divided[4])));
+  c.parallel.plan = {{"layers.0", "replicate"}, {"layers.1.mlp", "replicate"}, {"embedding", "replicate"}};
+  ModelConfig without_head = c.model;
+  without_head.vocab_size = 1;
+  // FLOPs of a layer per token, of which attention itself and the matrices of the MLP.
+  const double layer = training_flops(without_head, 8, AttentionCount::causal) / 3, core = 6 * 24 * 8,
+               mlp = 48 * 24 * 24;
+  for (const Switch sequence : {Switch::on, Switch::off}) {
+    c.parallel.sequence = sequence;
+    const double more = sequence == Switch::on ? 4 / 3.0 : 5 / 3.0;  // (2 x 2 + 2 + 2) / 6, (2 x 2 + 2 x 2 + 2) / 6
+    const std::vector<double> times = block_times(c);
+    EXPECT_NEAR(times[1], (more * (layer - core) + 2 * core) / layer, 1e-9);
+    EXPECT_NEAR(times[2], (layer + (more - 1) * mlp) / layer, 1e-9);
+    EXPECT_EQ(times[3], 1);
+    EXPECT_NEAR(times[4], (sequence == Switch::on ? 1 : 5 / 3.0) * divided[4], 1e-9);
+  }
 }
 
 // The ranks' blocks are those of the model, each once.

@@ -41,24 +41,35 @@ void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys
   }
 }
 
-// Heads, channels of the MLP, vocabulary and learned positions can be split over the tensor-parallel ranks.
+// Heads, channels of the MLP, vocabulary and learned positions can be split over the tensor-parallel ranks, where the
+// plan divides them.
 void validate_tensor(const Config& c) {
   const ModelConfig& m = c.model;
   const int64_t tensor = c.parallel.tensor, heads = m.heads, kv = m.key_value_heads();
+  const TensorDivision division = tensor_division(c);
   if (tensor == 1) return;
+  const auto divides = [&](bool LayerDivision::*part) {
+    return division.layers.empty() ||
+           std::ranges::any_of(division.layers, [&](const LayerDivision& layer) { return layer.*part; });
+  };
   const int64_t sharers = (tensor + kv - 1) / kv;  // ranks of a key/value head, if there are fewer than ranks
-  if (tensor > heads || (tensor > kv && sharers > heads / kv))
-    fail("parallel.tensor is {}, the model has {} heads{}: use at most {}", tensor, heads,
-         kv < heads ? fmt::format(", {} for each of {} key/value heads", heads / kv, kv) : std::string(),
-         heads / kv * kv);
+  if (divides(&LayerDivision::attention) && (tensor > heads || (tensor > kv && sharers > heads / kv)))
+    fail(
+        "parallel.tensor is {}, the model has {} heads{}: use at most {}, or parallel.plan with \"layers.*.attention\" "
+        "= "
+        "\"replicate\"",
+        tensor, heads, kv < heads ? fmt::format(", {} for each of {} key/value heads", heads / kv, kv) : std::string(),
+        heads / kv * kv);
   const auto check = [&](const char* key, int64_t size, int64_t quantum) {
     if (const int64_t most = (size + quantum - 1) / quantum; size > 0 && most < tensor)
-      fail("parallel.tensor is {}, {} {}{}: use at most {}", tensor, key, size,
+      fail("parallel.tensor is {}, {} {}{}: use at most {}, or replicate it in parallel.plan", tensor, key, size,
            quantum > 1 ? fmt::format(" is split in multiples of {}", quantum) : std::string(), most);
   };
-  check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
-  check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
-  if (m.kind == ModelKind::gpt2) check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
+  if (divides(&LayerDivision::mlp)) check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
+  if (division.embedding || division.head)
+    check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
+  if (m.kind == ModelKind::gpt2 && division.embedding)
+    check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
   const int64_t rows = tokens_of_micro_batch(c);
   if (c.parallel.sequence == Switch::on && rows % tensor != 0)
     fail(
@@ -338,6 +349,16 @@ TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {
   return {.rank = static_cast<int>(tensor_rank),
           .ranks = static_cast<int>(c.parallel.tensor),
           .sequence = c.parallel.tensor > 1 && c.parallel.sequence != Switch::off};
+}
+
+TensorDivision tensor_division(const Config& c) {
+  DivisionPlan plan;
+  for (const auto& [pattern, role] : c.parallel.plan) plan.push_back({pattern, *find_enum<TensorRole>(role)});
+  try {
+    return divide_model(c.model, plan);
+  } catch (const Error& error) {
+    fail("parallel.plan: {}", error.what());
+  }
 }
 
 int64_t accumulation_steps(const Config& c, int64_t ranks) { return batch_plan(c, ranks).accumulation(); }

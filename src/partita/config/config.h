@@ -26,6 +26,7 @@
 #include "partita/data/prompt_dataset.h"
 #include "partita/models/config.h"
 #include "partita/models/lora.h"
+#include "partita/models/tensor_division.h"
 #include "partita/nn/recompute.h"
 #include "partita/nn/split.h"
 #include "partita/optim/optimizer_options.h"
@@ -153,6 +154,8 @@ struct ParallelConfig {
   int64_t context = 1;     // ranks that have pieces of the same sequences
   // With tensor: split the rows between the linears, too; automatic: if the ranks divide them.
   Switch sequence = Switch::automatic;
+  // With tensor: roles by patterns of parameter names, in place of those of the model (models/tensor_division.h).
+  internal::ConfigTable plan;
   int64_t pipeline = 1;  // ranks that each compute a range of layers, for micro-batches in turn
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;  // of the pipeline
   int64_t virtual_stages = 0;                                 // ranges of layers per rank; 0: what the schedule needs
@@ -262,6 +265,9 @@ void validate_step(const Config& config, int64_t ranks);
 
 // The place of rank `tensor_rank` of a tensor-parallel group, and whether it has sequence parallelism.
 [[nodiscard]] TensorSplit tensor_split(const Config& config, int64_t tensor_rank);
+
+// What the tensor-parallel ranks divide. Errors: as divide_model.
+[[nodiscard]] TensorDivision tensor_division(const Config& config);
 
 // Stages per rank of the pipeline, with parallel.virtual_stages 0 replaced.
 [[nodiscard]] int64_t pipeline_chunks(const Config& config);

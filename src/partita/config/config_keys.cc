@@ -214,6 +214,12 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
           "sequence", p.sequence,
           "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; "
           "auto: if the ranks divide the tokens of a micro-batch")
+      .field(
+          "plan", p.plan, {"column", "row", "vocabulary", "replicate"},
+          "with tensor parallelism: what every rank has whole, by names of parameters or of what they belong to (* "
+          "stands for anything but a point, ** for anything; the first match counts), as in {\"embedding\" = "
+          "\"replicate\", \"layers.0.attention\" = \"replicate\"}; else matrices of layers are divided by column and "
+          "row, the tables of embedding and head by vocabulary")
       .field("pipeline", p.pipeline, at_least(1),
              "pipeline ranks, each of which computes one or more stages (consecutive layers) for one micro-batch after "
              "the other")

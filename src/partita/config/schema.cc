@@ -10,6 +10,7 @@
 #include "partita/base/json.h"
 #include "partita/base/nearest.h"
 #include "partita/base/number.h"
+#include "partita/config/table_text.h"
 #include "partita/config/toml_depth.h"
 #include "partita/config/value.h"
 
@@ -43,6 +44,8 @@ ConfigValue value_of(const ConfigField& field, const toml::node& node, std::stri
     }
     return items;
   }
+  if (const auto* v = node.as_table(); v != nullptr && std::holds_alternative<ConfigTableTarget>(field.target))
+    return read_table(field, *v, where);
   std::ostringstream kind;
   kind << node.type();
   wrong_value(field, where, fmt::format("a value of type {}", kind.str()));
@@ -99,6 +102,10 @@ ConfigSchema& ConfigSchema::field(std::string name, std::filesystem::path& targe
 }
 ConfigSchema& ConfigSchema::field(std::string name, ConfigList& target, std::string meaning) {
   return add(std::move(name), std::move(meaning), {}, &target);
+}
+ConfigSchema& ConfigSchema::field(std::string name, ConfigTable& target, std::vector<std::string> values,
+                                  std::string meaning) {
+  return add(std::move(name), std::move(meaning), {}, ConfigTableTarget{&target, std::move(values)});
 }
 ConfigSchema& ConfigSchema::field(std::string name, int64_t& target, Range range, std::string meaning) {
   return add(std::move(name), std::move(meaning), range, &target);

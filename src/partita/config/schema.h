@@ -26,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -59,6 +60,15 @@ struct ConfigChoice {
 
 using ConfigList = std::vector<std::string>;
 
+// Names with a value each, in the order in which they are written.
+using ConfigTable = std::vector<std::pair<std::string, std::string>>;
+
+// A table whose values are among `values`.
+struct ConfigTableTarget {
+  ConfigTable* table;
+  std::vector<std::string> values;
+};
+
 // The last component of a key in other systems, lower case with underscores, and the advice shown when it is used as an
 // unknown key.
 struct ConfigAlias {
@@ -71,13 +81,15 @@ struct ConfigRename {
 };
 
 // A value as written in a file or on the command line, before conversion to its key's type.
-using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList>;
+using ConfigValue = std::variant<bool, int64_t, double, std::string, ConfigList, ConfigTable>;
 
 struct ConfigField {
   std::string key;  // "train.steps"
   std::string meaning;
   Range range;
-  std::variant<bool*, int64_t*, double*, std::string*, std::filesystem::path*, ConfigList*, ConfigChoice> target;
+  std::variant<bool*, int64_t*, double*, std::string*, std::filesystem::path*, ConfigList*, ConfigTableTarget,
+               ConfigChoice>
+      target;
 
   [[nodiscard]] std::string expected() const;  // "an integer of at least 1"
   [[nodiscard]] std::string value() const;     // as TOML
@@ -94,6 +106,8 @@ class ConfigSchema {
   // TOML: an array of strings and numbers. Command line: the same, or items with commas or spaces between them, in one
   // word or in several (list_text.h). Numbers are kept as text.
   ConfigSchema& field(std::string name, ConfigList& target, std::string meaning);
+  // TOML: a table [section.name], or an inline table, which is also what the command line takes.
+  ConfigSchema& field(std::string name, ConfigTable& target, std::vector<std::string> values, std::string meaning);
   ConfigSchema& field(std::string name, int64_t& target, Range range, std::string meaning);
   ConfigSchema& field(std::string name, double& target, Range range, std::string meaning);
   // The names "true" and "false" also match TOML booleans.

@@ -13,6 +13,7 @@
 #include "partita/base/nearest.h"
 #include "partita/base/number.h"
 #include "partita/config/list_text.h"
+#include "partita/config/table_text.h"
 
 namespace partita::internal {
 
@@ -36,21 +37,6 @@ std::string join(std::span<const std::string> names) {
   return text;
 }
 
-// A TOML basic string, always on one line.
-std::string toml_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 std::string toml_array(const ConfigList& items) {
   std::string out = "[";
   for (const std::string& item : items) out += (out.size() > 1 ? ", " : "") + toml_string(item);
@@ -67,7 +53,7 @@ std::string text_of(const ConfigValue& value) {
   return std::visit(
       Overload{[](bool v) { return std::string(v ? "true" : "false"); }, [](int64_t v) { return fmt::format("{}", v); },
                [](double v) { return number(v); }, [](const std::string& v) { return toml_string(v); },
-               [](const ConfigList& v) { return toml_array(v); }},
+               [](const ConfigList& v) { return toml_array(v); }, [](const ConfigTable& v) { return table_text(v); }},
       value);
 }
 
@@ -134,6 +120,20 @@ std::string unquoted(const std::string& text) {
 
 }  // namespace
 
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -161,6 +161,7 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
                       [&](std::string* target) { *target = as<std::string>(field, value, where); },
                       [&](std::filesystem::path* target) { *target = as<std::string>(field, value, where); },
                       [&](ConfigList* target) { *target = as_list(field, value, where); },
+                      [&](const ConfigTableTarget& target) { *target.table = as<ConfigTable>(field, value, where); },
                       [&](const ConfigChoice& choice) { choice.set(as_choice(field, choice, value, where)); }},
              field.target);
 }
@@ -180,6 +181,7 @@ ConfigValue read_as(const ConfigField& field, const std::string& text, std::stri
     if (const auto value = parse_number<double>(text)) return *value;
   }
   if (std::holds_alternative<bool*>(field.target) && is_boolean_name(text)) return text == "true";
+  if (std::holds_alternative<ConfigTableTarget>(field.target)) return read_table_text(field, text, where);
   return unquoted(text);
 }
 
@@ -206,6 +208,7 @@ std::string ConfigField::expected() const {
                [&](double*) { return with_range("a number"); }, [](std::string*) { return std::string("a string"); },
                [](std::filesystem::path*) { return std::string("a path"); },
                [](ConfigList*) { return std::string("a list of strings and numbers"); },
+               [](const ConfigTableTarget& t) { return "a table of names, each with " + join(t.values); },
                [](const ConfigChoice& choice) { return join(choice.names); }},
       target);
 }
@@ -216,6 +219,7 @@ std::string ConfigField::value() const {
                [](const double* v) { return text_of(*v); }, [](const std::string* v) { return text_of(*v); },
                [](const std::filesystem::path* v) { return text_of(v->string()); },
                [](const ConfigList* v) { return text_of(*v); },
+               [](const ConfigTableTarget& t) { return text_of(*t.table); },
                [](const ConfigChoice& choice) {
                  const std::string& name = choice.names.at(choice.get());
                  return is_boolean_name(name) ? name : toml_string(name);

@@ -28,6 +28,9 @@ void set(const ConfigField& field, const ConfigValue& value, std::string_view wh
 // "did you mean 'NAME'?"; if `name` is empty, where the valid names are listed.
 [[nodiscard]] std::string did_you_mean(const std::string& name);
 
+// A TOML basic string, always on one line.
+[[nodiscard]] std::string toml_string(std::string_view text);
+
 [[nodiscard]] std::string lower(std::string text);
 [[nodiscard]] bool is_boolean_name(std::string_view name);  // "true" or "false"
 

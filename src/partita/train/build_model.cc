@@ -28,7 +28,9 @@ bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks,
         on_gpu ? "a GPU" : "the CPU", data, data == 1 ? "" : "s", c.parallel.pipeline > 1 ? " and a pipeline" : "",
         c.parallel.zero_stage, offloads ? " and offload" : "");
   if (c.kernels.cuda_graph != Switch::automatic) return c.kernels.cuda_graph == Switch::on;
-  return possible && graph_pays(parameters_per_layer / c.parallel.tensor, tokens_of_micro_batch(c));
+  // An upper bound, where something is on every rank.
+  const int64_t own = c.parallel.plan.empty() ? parameters_per_layer / c.parallel.tensor : parameters_per_layer;
+  return possible && graph_pays(own, tokens_of_micro_batch(c));
 }
 
 int64_t parameters_per_layer(const Config& c) {
@@ -43,11 +45,11 @@ int64_t parameters_per_layer(const Config& c) {
 namespace {
 
 // Whether some linear of a layer runs in fp8: its sizes permit it on every tensor-parallel rank.
-bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks) {
+bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks, const TensorDivision& division, int64_t layer) {
   bool qkv = true, output = true, up = true;  // down only if up does
   for (int rank = 0; rank < ranks; ++rank) {
     const LocalLayer own =
-        local_layer(layer_options(m, 0, {.tensor = {.rank = rank, .ranks = ranks}}),
+        local_layer(layer_options(m, layer, {.tensor = {.rank = rank, .ranks = ranks}, .division = division}),
                     {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()});
     qkv = qkv && fp8_fits(rows, m.hidden_size, own.qkv_width());
     output = output && fp8_fits(rows, own.query_width(), m.hidden_size);
@@ -56,11 +58,17 @@ bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks) {
   return qkv || output || up;
 }
 
+bool some_fp8_fits(const ModelConfig& m, int64_t rows, int ranks, const TensorDivision& division) {
+  for (int64_t l = 0; l < (division.layers.empty() ? 1 : m.layers); ++l)
+    if (some_fp8_fits(m, rows, ranks, division, l)) return true;
+  return false;
+}
+
 // Of all blocks, each once.
 std::vector<ParameterSpec> model_parameters(const Config& c, int tensor_rank, const FrozenParameters& frozen) {
   std::vector<ParameterSpec> all;
-  for (const auto& block :
-       make_blocks(c.model, c.precision.compute, c.lora, at::kCPU, false, tensor_split(c, tensor_rank)))
+  for (const auto& block : make_blocks(c.model, c.precision.compute, c.lora, at::kCPU, false,
+                                       tensor_split(c, tensor_rank), {}, false, tensor_division(c)))
     for (ParameterSpec& p : block->parameters()) {
       if (std::ranges::find(all, p.name, &ParameterSpec::name) != all.end()) continue;
       p.trainable = !frozen(p);
@@ -80,7 +88,8 @@ void check_fp8_sizes(const Config& c) {
         "precision.fp8 is {} with {} tokens per micro-batch (train.micro_batch x sequence_length{}) and "
         "model.hidden_size {}: fp8 matmuls need multiples of 16",
         name_of(c.precision.fp8), rows, c.parallel.context > 1 ? " / parallel.context" : "", width);
-  if (const int64_t tensor = c.parallel.tensor; tensor > 1 && !some_fp8_fits(c.model, rows, static_cast<int>(tensor)))
+  if (const int64_t tensor = c.parallel.tensor;
+      tensor > 1 && !some_fp8_fits(c.model, rows, static_cast<int>(tensor), tensor_division(c)))
     fail(
         "precision.fp8 is {} with parallel.tensor {}: of each matrix of a layer, some rank has a part whose size is no "
         "multiple of 16, as fp8 matmuls need; use another parallel.tensor",
@@ -123,9 +132,10 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
 }
 
 std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
-  return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                                tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c)),
-                    c, at.pipeline);
+  return take_stage(
+      make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
+                  tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c), tensor_division(c)),
+      c, at.pipeline);
 }
 
 MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
@@ -140,6 +150,7 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
                                     const ModelBuild& build) {
   const MeshLayout::Sizes& sizes = mesh.layout().sizes();
   if (sizes.pipeline > 1) fail("make_engine: a mesh of {} pipeline stages: not built yet, use 1", sizes.pipeline);
+  const TensorDivision division = divide_model(model, build.plan);
   if (sizes.tensor > model.key_value_heads() && sizes.kv_heads != model.key_value_heads())
     fail("make_engine: {} tensor-parallel ranks share {} key/value heads: set MeshLayout::Sizes::kv_heads to {}",
          sizes.tensor, model.key_value_heads(), model.key_value_heads());
@@ -153,7 +164,7 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
   if (build.fp8 && !fp8_fits(options.shape.rows(), model.hidden_size, model.hidden_size))
     fail("fp8 with {} tokens per micro-batch and hidden_size {}: fp8 matmuls need multiples of 16",
          options.shape.rows(), model.hidden_size);
-  if (build.fp8 && sizes.tensor > 1 && !some_fp8_fits(model, options.shape.rows(), sizes.tensor))
+  if (build.fp8 && sizes.tensor > 1 && !some_fp8_fits(model, options.shape.rows(), sizes.tensor, division))
     fail(
         "fp8 over {} tensor-parallel ranks: of each matrix of a layer, some rank has a part whose size is no multiple "
         "of 16, as fp8 matmuls need; use another number of ranks",
@@ -162,9 +173,9 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
     options.frozen = [base = FrozenParameters("", build.lora), other = options.frozen](const ParameterSpec& p) {
       return base(p) || (other && other(p));
     };
-  auto engine = std::make_unique<Engine>(
-      make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8, options.tensor, options.context),
-      make_zero(zero_stage, mesh), mesh.data_context(), options);
+  auto engine = std::make_unique<Engine>(make_blocks(model, options.compute, build.lora, mesh.device(), build.fp8,
+                                                     options.tensor, options.context, false, division),
+                                         make_zero(zero_stage, mesh), mesh.data_context(), options);
   engine->initialize(options.seed);
   return engine;
 }

@@ -14,8 +14,9 @@
 namespace partita {
 
 struct ModelBuild {
-  LoraConfig lora;   // rank 0: no adapters; otherwise only these are trained, and load_weights reads the base
-  bool fp8 = false;  // matmuls of the layers' linears in fp8; compute must be bf16
+  LoraConfig lora;         // rank 0: no adapters; otherwise only these are trained, and load_weights reads the base
+  bool fp8 = false;        // matmuls of the layers' linears in fp8; compute must be bf16
+  DivisionPlan plan = {};  // what tensor-parallel ranks divide; empty: all
 };
 
 // An engine that trains the model with initial weights of options.seed, or infers where options.training is false, at

@@ -14,6 +14,9 @@ std::string layout_text(const Config& c, int64_t ranks) {
     text += fmt::format("{}{} {}", separator, size, name);
     separator = " x ";
   }
+  if (p.tensor > 1)
+    if (const std::string whole = replicated_text(tensor_division(c)); !whole.empty())
+      text += fmt::format(", {} on every tensor-parallel rank", whole);
   if (p.pipeline > 1) text += fmt::format(", schedule {}", name_of(p.schedule));
   if (const int64_t stages = pipeline_chunks(c); stages > 1) text += fmt::format(" with {} stages per rank", stages);
   text += fmt::format(", ZeRO stage {}, {}", p.zero_stage, name_of(c.precision.compute));

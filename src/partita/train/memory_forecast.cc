@@ -43,9 +43,15 @@ int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Confi
   const int64_t keys = 2 * c.model.key_value_heads() * c.model.head_size();
   const int64_t rows = tokens_of_micro_batch(c) * size_of(c.precision.compute) *
                        std::max(c.model.hidden_size / tensor * (tensor - 1), keys * (context - 1));
-  if (data == 1) return rows;
+  if (data == 1 && tensor == 1) return rows;
   const EngineOptions options = training_options(c, ranks, at::kCPU, at);
   const UnitPlan plan = plan_engine(blocks, sharding_of(c.parallel.zero_stage, data), options).units;
+  // Gradients of what several tensor-parallel ranks hold.
+  int64_t shared = 0;
+  for (const Unit& unit : plan.units)
+    for (const SharedRun& run : unit.trainable ? shared_runs(unit.layout) : std::vector<SharedRun>())
+      shared = std::max(shared, run.run.count * size_of(unit.gradient) / run.holders * (run.holders - 1));
+  if (data == 1) return std::max(rows, shared);
   std::vector<int64_t> bytes;
   for (const Unit& unit : plan.units)
     if (unit.trainable) bytes.push_back(unit.layout.count * size_of(unit.gradient) / data * (data - 1));
@@ -53,7 +59,7 @@ int64_t sum_bytes(const std::vector<std::unique_ptr<Block>>& blocks, const Confi
   if (c.parallel.zero_stage > 0 && bytes.size() > 2) bytes.resize(2);
   int64_t sum = 0;
   for (const int64_t b : bytes) sum += b;
-  return sum;
+  return std::max(sum, shared);
 }
 
 // The configuration with one key changed; empty if the value would be the same.
@@ -76,6 +82,8 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
     for (const int64_t open : {1, 0})
       all.push_back(
           {fmt::format("parallel.open_weights={}", open), [open](Config& x) { x.parallel.open_weights = open; }});
+  if (c.parallel.tensor > 1 && !c.parallel.plan.empty())
+    all.push_back({"parallel.plan={}", [](Config& x) { x.parallel.plan.clear(); }});
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
   if (device.is_cuda() && !c.memory.offload_optimizer)
     all.push_back({"memory.offload_optimizer=true", [](Config& x) { x.memory.offload_optimizer = true; }});

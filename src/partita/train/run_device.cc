@@ -1,5 +1,7 @@
 #include "partita/train/run_device.h"
 
+#include <algorithm>
+
 #include "partita/base/log.h"
 #include "partita/comm/device.h"
 #include "partita/device/device_stream.h"
@@ -13,6 +15,22 @@
 #include "partita/train/token_samples.h"
 
 namespace partita::internal {
+namespace {
+
+// Of the layer with the most heads on this rank: all of them, where some layer's attention is replicated.
+Heads most_heads(const Config& config, int tensor_rank) {
+  const ModelConfig& m = config.model;
+  const TensorDivision division = tensor_division(config);
+  const bool divided = std::ranges::all_of(division.layers, &LayerDivision::attention);
+  const LayerOptions layer{.width = m.hidden_size,
+                           .ffn_width = m.ffn_size(),
+                           .tensor = tensor_split(config, tensor_rank),
+                           .divides_attention = divided,
+                           .divides_mlp = false};
+  return local_layer(layer, {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()}).heads;
+}
+
+}  // namespace
 
 int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
   const at::Device device = mesh.device();
@@ -35,10 +53,7 @@ int64_t prepare_device(const Config& config, const Mesh& mesh, Peers& peers) {
   // Attention masked at document boundaries does not use the library.
   if (documents_of(config.data) == Documents::separate) return 0;
   const ModelConfig& m = config.model;
-  const LayerOptions layer{
-      .width = m.hidden_size, .ffn_width = m.ffn_size(), .tensor = tensor_split(config, mesh.position().tensor)};
-  const Heads heads =
-      local_layer(layer, {.heads = m.heads, .kv_heads = m.key_value_heads(), .head_width = m.head_size()}).heads;
+  const Heads heads = most_heads(config, mesh.position().tensor);
   int64_t workspace = 0;
   (void)agree(peers, [&] {
     const int64_t length = tokens_of_sample(config);
