@@ -7,9 +7,10 @@
 
 A round of a stage is ours, the peer, ours again, each a job of its own with a process a rank, so that a machine that
 slows down does so for both. A figure is the median of a run's timed steps; the ratio of a round is the peer's time to
-the mean of ours; that of a stage is the median over rounds. Both train the same parameters on the same tokens, so their
-losses are compared, too. The peer is bench/peer/module_torch.py: DDP for stage 0, ZeroRedundancyOptimizer for 1, FSDP2
-for 2 and 3. Both run with the same number of threads.
+the mean of ours; that of a stage is the median over rounds. A round ends with forward and backward alone, without
+exchange and update: what no optimizer makes faster, and so the largest ratio that one could reach. Both train the same
+parameters on the same tokens, so their losses are compared, too. The peer is bench/peer/module_torch.py: DDP for stage
+0, ZeroRedundancyOptimizer for 1, FSDP2 for 2 and 3. Both run with the same number of threads.
 
 Ranks of both are started alike, with torchrun's variables: on CPUs both talk over sockets. --launcher mpirun lets ours
 use MPI, for a quiet machine only: Linux divides busy cores by session, and mpirun's ranks share one.
@@ -32,6 +33,7 @@ import train_gpu
 PEER_PACKAGES = ROOT / ".deps/peer"  # from scripts/setup.sh --peer
 SHAPE = ("layers", "heads", "width", "length", "batch", "vocabulary")
 PEERS = {0: "DDP", 1: "DDP, ZeroRedundancyOptimizer", 2: "FSDP2, weights kept", 3: "FSDP2"}
+ALONE = "forward, backward alone"
 LOSSES_DIFFER = {"fp32": 1e-4, "bf16": 2e-2}  # relative, of the first loss; more is another model
 
 
@@ -43,7 +45,9 @@ def model_arguments(args):
 
 
 def our_command(args, stage):
-    return [str(args.program), *model_arguments(args), "--stage", str(stage), *shlex.split(args.ours)]
+    """stage None: forward and backward alone."""
+    what = ["--alone"] if stage is None else ["--stage", str(stage)]
+    return [str(args.program), *model_arguments(args), *what, *shlex.split(args.ours)]
 
 
 def peer_command(args, stage):
@@ -66,7 +70,8 @@ def ours(args, stage):
     command, ranks = our_command(args, stage), args.ranks
     if args.launcher == "mpirun":
         command, ranks = ["mpirun", "-n", str(ranks), *command], 1
-    return {"who": "Partita", "stage": stage} | train_gpu.run(command, environment(args, True), ranks, args.limit)
+    who = ALONE if stage is None else "Partita"
+    return {"who": who, "stage": stage} | train_gpu.run(command, environment(args, True), ranks, args.limit)
 
 
 def peer(args, stage):
@@ -74,17 +79,18 @@ def peer(args, stage):
                                                                  args.ranks, args.limit)
 
 
-def ratio(rounds):
-    """How much faster ours is: the median over rounds of the peer's time to the mean of ours. None: no whole round."""
+def ratio(rounds, of=(0, 2)):
+    """How much faster ours is: the median over rounds of the peer's time to the mean of ours, the runs `of` a round.
+    None: no whole round."""
     whole = [r for r in rounds if not any("error" in run for run in r)]
     if not whole:
         return None
-    return statistics.median(r[1]["ms"] / statistics.mean([r[0]["ms"], r[2]["ms"]]) for r in whole)
+    return statistics.median(r[1]["ms"] / statistics.mean(r[i]["ms"] for i in of) for r in whole)
 
 
 def check_losses(rounds, precision):
     """What is wrong with them: a text, empty if nothing."""
-    for run, other, _ in rounds:
+    for run, other, *_ in rounds:
         if "error" in run or "error" in other:
             continue
         if abs(run["loss_first"] - other["loss_first"]) > LOSSES_DIFFER[precision] * abs(other["loss_first"]):
@@ -97,21 +103,21 @@ HEAD = ("| stage | who | ms, median of each run | tokens/s a rank | peak GiB | l
 
 
 def rows(stage, rounds):
-    """Two lines of the table, or more where runs failed."""
+    """Three lines of the table, or more where runs failed."""
     lines = []
+    ratios = {"Partita": ratio(rounds), ALONE: ratio(rounds, of=[3])}
     runs = [run for r in rounds for run in r]
-    for who in ("Partita", PEERS[stage]):
+    for who in ("Partita", PEERS[stage], ALONE):
         good = [run for run in runs if run["who"] == who and "error" not in run]
         if good:
             ms = " ".join(f"{run['ms']:.1f}" for run in good)
             rate = statistics.median(run["tokens_per_s"] for run in good)
             peak = f"{good[0]['peak_gib']:.2f}" if "peak_gib" in good[0] else "-"
+            last = ratios.get(who)
             lines.append(f"| {stage} | {who} | {ms} | {rate:.0f} | {peak} | {good[0]['loss_first']:.4f} "
-                         f"{good[0]['loss_last']:.4f} | |")
+                         f"{good[0]['loss_last']:.4f} | {'' if last is None else f'{last:.3f} '}|")
         lines += [f"| {stage} | {who} | {run['error']} |" + " |" * 4
                   for run in runs if run["who"] == who and "error" in run]
-    if (compared := ratio(rounds)) is not None:
-        lines[0] = lines[0][:-1] + f"{compared:.3f} |"
     return lines
 
 
@@ -174,7 +180,8 @@ def main():
     print("\n".join(f"{key}: {value}" for key, value in about.items()) + f"\n\n{HEAD}", flush=True)
     results, wrong = [], []
     for stage in args.stages:
-        rounds = [[ours(args, stage), peer(args, stage), ours(args, stage)] for _ in range(args.rounds)]
+        rounds = [[ours(args, stage), peer(args, stage), ours(args, stage), ours(args, None)]
+                  for _ in range(args.rounds)]
         print("\n".join(rows(stage, rounds)), flush=True)
         results.append({"stage": stage, "ratio": ratio(rounds), "rounds": rounds})
         if any("error" in run for r in rounds for run in r):

@@ -18,7 +18,9 @@ target_compile_options(partita_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Werror -Wno-missing-field-initializers -fno-math-errno>)
 target_compile_definitions(partita_options INTERFACE OMPI_SKIP_MPICXX PARTITA_VERSION="${PROJECT_VERSION}")
 if(PARTITA_SANITIZE)
-  target_compile_options(partita_options INTERFACE -fsanitize=${PARTITA_SANITIZE} -fno-sanitize-recover=all)
+  # Sanitizers' own code hides from GCC what libraries have set.
+  target_compile_options(partita_options INTERFACE
+    -fsanitize=${PARTITA_SANITIZE} -fno-sanitize-recover=all -Wno-maybe-uninitialized)
   target_link_options(partita_options INTERFACE -fsanitize=${PARTITA_SANITIZE})
 endif()
 

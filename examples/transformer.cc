@@ -59,13 +59,16 @@ int main(int count, char** arguments) try {
   for (int step = 0; step <= 120; ++step) {
     const torch::Tensor tokens = batch(16).to(mesh.device());
     model->zero_grad();  // allowed, though a step leaves no gradients
-    const torch::Tensor logits = model->forward(tokens.narrow(1, 0, kLongest));
-    const torch::Tensor loss = torch::nn::functional::cross_entropy(
-        logits.reshape({-1, kVocabulary}), tokens.narrow(1, 1, kLongest).reshape({-1}),
-        torch::nn::functional::CrossEntropyFuncOptions().ignore_index(kPadding));
-    loss.backward();
+    const torch::Tensor labels = tokens.narrow(1, 1, kLongest).reshape({-1});
+    const torch::Tensor logits = model->forward(tokens.narrow(1, 0, kLongest)).reshape({-1, kVocabulary});
+    // The mean over the tokens of all ranks: step takes the mean of the ranks' gradients, and their batches have unlike
+    // numbers of tokens.
+    const double own = labels.ne(kPadding).sum().item<double>(), mean = sum_over(mesh.data(), own) / world.size();
+    const torch::Tensor loss = nn::functional::cross_entropy(
+        logits, labels, nn::functional::CrossEntropyFuncOptions().ignore_index(kPadding).reduction(torch::kSum));
+    (loss / mean).backward();
     optimizer.step();
-    if (world.rank() == 0 && step % 40 == 0) log::info("step {}: loss {:.4f}", step, loss.item<double>());
+    if (world.rank() == 0 && step % 40 == 0) log::info("step {}: loss {:.4f}", step, loss.item<double>() / own);
   }
   // Whole tensors on rank 0, from whatever slices the ranks have.
   const StateDict state = optimizer.state_dict();

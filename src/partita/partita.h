@@ -2,8 +2,8 @@
 // examples/ has programs. What is in partita::internal may change without notice.
 //
 //   subject                 headers
-//   ranks and devices       comm/world.h, comm/mesh.h, comm/communicator.h, comm/device.h,
-//                           comm/host_threads.h
+//   ranks and devices       comm/world.h, comm/mesh.h, comm/communicator.h, comm/sum_over.h,
+//                           comm/device.h, comm/host_threads.h
 //   models                  models/config.h, models/presets.h, models/lora.h, models/model.h; own blocks: nn/block.h
 //   training                train/build_model.h (make_engine), engine/engine.h, train/batch_loader.h, optim/schedule.h
 //   whole runs              config/config.h, train/trainer.h, monitor/hooks.h, train/evaluate.h
@@ -28,6 +28,7 @@
 #include "partita/comm/device.h"
 #include "partita/comm/host_threads.h"
 #include "partita/comm/mesh.h"
+#include "partita/comm/sum_over.h"
 #include "partita/comm/world.h"
 #include "partita/config/config.h"
 #include "partita/data/gpt_dataset.h"

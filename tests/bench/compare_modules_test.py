@@ -24,14 +24,16 @@ FAILED = {"who": "FSDP2", "stage": 3, "error": "out of memory"}
 
 
 class Figures(unittest.TestCase):
-    rounds = [[run("Partita", 10.0), run("FSDP2", 15.0), run("Partita", 20.0)],
-              [run("Partita", 10.0), run("FSDP2", 20.0), run("Partita", 10.0)],
-              [run("Partita", 10.0), run("FSDP2", 50.0), run("Partita", 10.0)]]
+    alone = run(compare_modules.ALONE, 8.0)
+    rounds = [[run("Partita", 10.0), run("FSDP2", 15.0), run("Partita", 20.0), alone],
+              [run("Partita", 10.0), run("FSDP2", 20.0), run("Partita", 10.0), alone],
+              [run("Partita", 10.0), run("FSDP2", 50.0), run("Partita", 10.0), alone]]
+    failed = [run("Partita", 1.0), FAILED, run("Partita", 1.0), alone]
 
     def test_ratio_is_the_median_of_whole_rounds(self):
         self.assertEqual(compare_modules.ratio(self.rounds), 2.0)
-        self.assertEqual(compare_modules.ratio([*self.rounds[:2], [run("Partita", 1.0), FAILED, run("Partita", 1.0)]]), 1.5)
-        self.assertIsNone(compare_modules.ratio([[run("Partita", 1.0), FAILED, run("Partita", 1.0)]]))
+        self.assertEqual(compare_modules.ratio([*self.rounds[:2], self.failed]), 1.5)
+        self.assertIsNone(compare_modules.ratio([self.failed]))
 
     def test_other_losses_are_another_model(self):
         def check(loss, precision):
@@ -43,10 +45,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(check(4.001, "bf16"), "")
 
     def test_table(self):
-        lines = compare_modules.rows(3, [*self.rounds, [run("Partita", 1.0), FAILED, run("Partita", 1.0)]])
+        lines = compare_modules.rows(3, [*self.rounds, self.failed])
         self.assertEqual({line.count("|") for line in lines}, {8})
         self.assertIn("| 3 | Partita | 10.0 20.0 10.0 10.0 10.0 10.0 1.0 1.0 | 100 | - | 4.0000 3.5000 | 2.000 |", lines)
         self.assertIn("| 3 | FSDP2 | out of memory |", lines[2])
+        self.assertIn(f"| 3 | {compare_modules.ALONE} | 8.0 8.0 8.0 8.0 | 125 | - | 4.0000 3.5000 | 2.500 |", lines[3])
+
+    def test_alone_is_the_most_that_can_be_reached(self):
+        self.assertEqual(compare_modules.ratio(self.rounds, of=[3]), 2.5)
 
 
 class Commands(unittest.TestCase):
@@ -58,6 +64,7 @@ class Commands(unittest.TestCase):
                   "100", "--precision", "bf16", "--device", "cpu", "--steps", "10", "--warmup", "3"]
         self.assertEqual(ours[1:], [*shared, "--stage", "2", "--unit-elements", "5"])
         self.assertEqual(peer[4:], [*shared, "--stage", "2"])
+        self.assertEqual(compare_modules.our_command(args, None)[1:], [*shared, "--alone", "--unit-elements", "5"])
         for own in (True, False):
             self.assertEqual(compare_modules.environment(args, own)["OMP_NUM_THREADS"], "1")
 

@@ -13,6 +13,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
+#include "partita/comm/sum_over.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal {
@@ -303,6 +304,13 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
     expect_error([&] { (void)test_world().group("down", {1, 0}); }, "not ascending");
   }
   all_->barrier();
+}
+
+TEST(SumOver, IsTheSumOfAllRanks) {
+  const int ranks = test_world().size();
+  EXPECT_EQ(sum_over(test_world(), 0.5 + test_world().rank()), 0.5 * ranks + ranks * (ranks - 1) / 2);
+  const auto own = test_world().group("alone", {test_world().rank()});
+  EXPECT_EQ(sum_over(*own, -3.25), -3.25);
 }
 
 }  // namespace

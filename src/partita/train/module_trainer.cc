@@ -17,6 +17,7 @@
 #include "partita/checkpoint/communicator_peers.h"
 #include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/run_state.h"
+#include "partita/comm/sum_over.h"
 #include "partita/device/device_use.h"
 #include "partita/device/stream.h"
 #include "partita/module/shared_buffers.h"
@@ -283,11 +284,7 @@ void ModuleTrainer::Implementation::seed(int64_t step, int number, int part) con
 }
 
 double ModuleTrainer::Implementation::mean_over_ranks(double value) const {
-  const at::Tensor sum = at::zeros({1}, at::kDouble);
-  *sum.data_ptr<double>() = value;
-  CpuStream stream;
-  mesh_.world().all_reduce(sum, Reduce::sum, stream).wait();
-  return *sum.data_ptr<double>() / peers_.size();
+  return sum_over(mesh_.world(), value) / peers_.size();
 }
 
 // What must be the same for a resumed run to reproduce an uninterrupted one.
