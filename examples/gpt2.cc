@@ -72,6 +72,8 @@ int main(int count, char** arguments) try {
   const int64_t steps = count > 2 ? std::stoll(arguments[2]) : 100;
   World world = World::connect({});
   configure_threads(world);
+  if (kGlobalBatch % world.size() != 0)
+    fail("gpt2: {} samples on {} ranks: expected a number of ranks that divides them", kGlobalBatch, world.size());
   Mesh mesh(world, select_device(DeviceRequest::automatic, world));
   const torch::Tensor windows = bytes_of(arguments[1]).unfold(0, kLength + 1, 1);  // wherever one can begin
 

@@ -232,8 +232,9 @@ TEST(TensorDivision, RowsMayBeFewerThanRanks) {
 }
 
 // Against one process with the same micro-batches, whose tensors have the same scales. Partial sums of what is divided
-// are rounded to bf16 before they are added: measured, the loss differs by 2e-4 of itself and the norm by 4e-3, after an
-// update by 6e-4 and 1e-2, as much as where all is divided. Where nothing is, both are the same but for the last bits.
+// are rounded to bf16 before they are added: measured, the loss differs by 2e-4 of itself and the norm by 4e-3, after
+// an update by 6e-4 and 1e-2, as much as where all is divided. Where nothing is, both are the same but for the last
+// bits.
 TEST(TensorDivision, FollowsTheSingleProcessRunInFp8) {
   const auto self = test_world().self();
   const LoraConfig lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,o_proj,up_proj,down_proj"};

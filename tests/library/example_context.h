@@ -1,4 +1,5 @@
-// What the usage examples of the public headers name and do not declare (header_examples.py). They are compiled, not run.
+// What the usage examples of the public headers name and do not declare (header_examples.py). They are compiled, not
+// run.
 #pragma once
 #include <fmt/format.h>
 #include <partita/partita.h>

@@ -1,5 +1,5 @@
-// Whole runs of a module that a pipeline trains: what is reported, that a resumed run is the uninterrupted one, and that
-// it goes on in other layouts.
+// Whole runs of a module that a pipeline trains: what is reported, that a resumed run is the uninterrupted one, and
+// that it goes on in other layouts.
 #include <csignal>
 
 #include "partita/monitor/metrics_file.h"

@@ -1,5 +1,5 @@
-// What tests of training a user's module by a pipeline share: parts with running statistics, dropout, buffers and frozen
-// parameters, of which some are divided and some belong to several stages.
+// What tests of training a user's module by a pipeline share: parts with running statistics, dropout, buffers and
+// frozen parameters, of which some are divided and some belong to several stages.
 #pragma once
 #include <torch/torch.h>
 

@@ -9,8 +9,8 @@
 
 namespace partita::internal {
 
-// Peak bytes since process start according to torch's allocator: allocated to tensors, and reserved from the driver. Both
-// with the memory that ranks share. Excludes memory that libraries allocate from the driver directly.
+// Peak bytes since process start according to torch's allocator: allocated to tensors, and reserved from the driver.
+// Both with the memory that ranks share now, which comes from the driver. Excludes what libraries allocate themselves.
 struct DeviceUse {
   std::string name;
   int64_t allocated = 0, reserved = 0;

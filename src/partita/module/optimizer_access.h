@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "partita/module/caller_stream.h"
 #include "partita/module/module_parameters.h"
 #include "partita/module/zero_optimizer.h"
 #include "partita/shard/zero.h"
@@ -15,6 +16,7 @@ struct OptimizerAccess {
   const Zero& zero;
   int64_t &steps, &updates;
   bool of_torch;  // an optimizer of torch updates the weights
+  const CallerStream& caller;
 };
 
 }  // namespace partita::internal

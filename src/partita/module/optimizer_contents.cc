@@ -51,10 +51,7 @@ std::vector<OptimizerContents::Frozen> frozen_of(ModuleParameters& part) {
   return all;
 }
 
-}  // namespace
-
-OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
-  const OptimizerAccess access = OptimizerAccess::to(optimizer);
+OptimizerContents contents_of(const OptimizerAccess& access) {
   if (access.of_torch)
     fail(
         "ZeroOptimizer: the states of an optimizer of torch are not in checkpoints: use OptimizerOptions::kind instead "
@@ -79,16 +76,25 @@ OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
   return contents;
 }
 
+}  // namespace
+
+OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
+  const OptimizerAccess access = OptimizerAccess::to(optimizer);
+  return access.caller.run([&] { return contents_of(access); });
+}
+
 void take_contents(ZeroOptimizer& optimizer, int64_t steps, int64_t updates) {
   const at::NoGradGuard none;
   optimizer.zero_grad();
   OptimizerAccess access = OptimizerAccess::to(optimizer);
   access.steps = steps;
   access.updates = updates;
-  for (const ModuleParts* parts : {&access.parts, &access.frozen}) {
-    for (const auto& part : *parts) part->publish();
-    for (const auto& part : *parts) part->settle();
-  }
+  access.caller.run([&] {
+    for (const ModuleParts* parts : {&access.parts, &access.frozen}) {
+      for (const auto& part : *parts) part->publish();
+      for (const auto& part : *parts) part->settle();
+    }
+  });
 }
 
 }  // namespace partita::internal

@@ -12,8 +12,8 @@
 //
 // Any schedule of pipeline/shape.h, with any number of micro-batches. The parts of other ranks are not called. Their
 // parameters take memory all the same, unless they are constructed lazily (lazy_construction.h). Random numbers, as of
-// dropout, are drawn on each rank in the order of its passes; before_each_part can seed them, so that they do not depend
-// on the stages. Checkpoints of all stages: save_module(optimizer, pipeline.untrained(), mesh, ...) of
+// dropout, are drawn on each rank in the order of its passes; before_each_part can seed them, so that they do not
+// depend on the stages. Checkpoints of all stages: save_module(optimizer, pipeline.untrained(), mesh, ...) of
 // train/module_checkpoint.h. Whole runs: train/module_trainer.h.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -29,6 +29,7 @@ WeightsOnDemand::WeightsOnDemand(const UnitPlan& plan, WeightStore& store, at::D
       caller_(device, compute),
       residency_(kHeldUnits),
       units_(plan.units.size()),
+      kept_count_(kept_count()),
       watch_({.before = [this](std::span<const int> units) { caller_.run([&] { use(units); }); },
               .after =
                   [this](std::span<const int> used, std::span<const int> written) {
@@ -80,20 +81,29 @@ void WeightsOnDemand::release(std::span<const int> used, std::span<const int> wr
   act(residency_.release(used));
 }
 
-// Memory is kept for as many units as are usually there, each as large as the largest one. Ranks use units in the same
-// order, and so share this memory at the same places.
+// The largest unit but for those of more than twice the usual size, such as a large table, which get memory while they
+// are there.
+int64_t WeightsOnDemand::kept_count() const {
+  std::vector<int64_t> counts;
+  for (const Unit& unit : plan_.units) counts.push_back(unit.layout.count);
+  std::ranges::sort(counts);
+  const int64_t most = 2 * counts[counts.size() / 2];
+  return *std::prev(std::ranges::upper_bound(counts, most));
+}
+
+// Memory is kept for as many units as are usually there. Ranks use units in the same order, and so share this memory at
+// the same places.
 WeightsOnDemand::Memory WeightsOnDemand::memory_for(const Unit& unit, bool stays) {
-  if (stays && !free_.empty()) {
+  const bool fits = unit.layout.count <= kept_count_;
+  if (stays && fits && !free_.empty()) {
     Memory memory = std::move(free_.front());  // its readers end first
     free_.pop_front();
     return memory;
   }
-  const bool keeps = stays && kept_ < kHeldUnits;
-  int64_t count = unit.layout.count;
-  for (const Unit& u : plan_.units) count = keeps ? std::max(count, u.layout.count) : count;
+  const bool keeps = stays && fits && kept_ < kHeldUnits;
   kept_ += keeps ? 1 : 0;
-  return {.buffer = keeps ? shared_zeros(shard_, count, unit.weight, device_)
-                          : at::empty({count}, at::TensorOptions(scalar_type(unit.weight)).device(device_)),
+  return {.buffer = keeps ? shared_zeros(shard_, kept_count_, unit.weight, device_)
+                          : at::empty({unit.layout.count}, at::TensorOptions(scalar_type(unit.weight)).device(device_)),
           .event = compute_.record(),
           .kept = keeps};
 }

@@ -2,7 +2,7 @@
 // views of a storage that gets memory, gathered from the ranks' slices, when an operation has one of them among its
 // operands, and loses it when others are used (unit_residency.h).
 //
-//   WeightsOnDemand weights(plan, store, device, leaving, compute);
+//   WeightsOnDemand weights(plan, store, device, leaving, shard, compute);
 //   set_data(parameter, weights.parameter(unit, index, parameter));
 //   ... forward, backward ...
 //   weights.evict_all();                   // before the slices are updated
@@ -58,9 +58,10 @@ class WeightsOnDemand {
   void use(std::span<const int> units);
   void release(std::span<const int> used, std::span<const int> written);
   void act(const std::vector<UnitResidency::Action>&);
-  // stays: it is among the last units of an operation that uses more than are held.
+  // stays: false if the operation uses more units than are held, and this one leaves first.
   void gather(int unit, bool stays);
   void evict(int unit);
+  [[nodiscard]] int64_t kept_count() const;
   [[nodiscard]] Memory memory_for(const Unit&, bool stays);
 
   const UnitPlan& plan_;
@@ -72,6 +73,7 @@ class WeightsOnDemand {
   CallerStream caller_;
   UnitResidency residency_;
   std::vector<Memory> units_;  // [unit]
+  int64_t kept_count_;         // elements of memory that is kept
   std::deque<Memory> free_;    // kept
   int kept_ = 0;               // free or of a unit
   uint64_t order_ = 0;

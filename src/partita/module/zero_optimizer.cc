@@ -262,11 +262,11 @@ ZeroOptimizer::ZeroOptimizer(std::vector<NamedParameter> parameters, const Mesh&
     : ZeroOptimizer(std::vector<ParameterGroup>{{std::move(parameters), options.optimizer, options.learning_rate}},
                     mesh, options) {}
 
-// On a GPU reductions and updates may still be writing into memory that is given back now.
+// On a GPU updates and reductions may still be writing into memory that is given back now.
 ZeroOptimizer::~ZeroOptimizer() {
   if (!implementation_->device_.is_cpu()) try {
-      zero_grad();
       implementation_->finish_update();
+      zero_grad();
     } catch (...) {  // other ranks have failed, which is reported elsewhere
     }
 }
@@ -335,7 +335,7 @@ size_t ZeroOptimizer::groups() const { return implementation_->groups_.size(); }
 
 OptimizerAccess OptimizerAccess::to(ZeroOptimizer& optimizer) {
   ZeroOptimizer::Implementation& i = *optimizer.implementation_;
-  return {i.parts_, i.frozen_, i.zero_, i.steps_, i.updates_, i.torch_ != nullptr};
+  return {i.parts_, i.frozen_, i.zero_, i.steps_, i.updates_, i.torch_ != nullptr, i.caller_};
 }
 
 }  // namespace partita

@@ -9,10 +9,10 @@
 //   save_module(optimizer, untrained(module), mesh, "runs/mine", at);
 //
 // With a pipeline: pipeline.untrained() in place of untrained(module). A checkpoint holds master weights as
-// "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen parameters as "untrained/NAME", as the
-// first data-parallel rank has them; {buffers(module)} in place of untrained(module) leaves frozen parameters out. All
-// are whole, of all stages: any mesh can go on, whatever its tensor and pipeline parallelism, if the names are the same.
-// Learning rates, and the states of an optimizer of torch, are not in it.
+// "model/NAME", states of the optimizer as "adamw.m/NAME", and buffers and frozen parameters as "untrained/NAME", as
+// the first data-parallel rank has them; {buffers(module)} in place of untrained(module) leaves frozen parameters out.
+// All are whole, of all stages: any mesh can go on, whatever its tensor and pipeline parallelism, if the names are the
+// same. Learning rates, and the states of an optimizer of torch, are not in it.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -34,9 +34,9 @@ std::filesystem::path save_module(ZeroOptimizer&, const Untrained&, const Mesh&,
                                   const RunCounts&, const Retention& = {});
 
 // Loads the newest checkpoint of RUN into the optimizer and the module; none where there is none.
-// All ranks call it together. Errors: those of find_latest and load_checkpoint, which name tensors that are missing, too
-// many, or of another shape; a checkpoint of `partita train`; those of save_module for names. After an error nothing has
-// changed.
+// All ranks call it together. Errors: those of find_latest and load_checkpoint, which name tensors that are missing,
+// too many, or of another shape; a checkpoint of `partita train`; those of save_module for names. After an error
+// nothing has changed.
 std::optional<RunCounts> resume_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run);
 
 namespace internal {

@@ -92,7 +92,8 @@ class ModuleTrainer {
 
   // What the first part takes of this rank's samples, called on the ranks that have the first stage.
   using Inputs = std::function<std::vector<at::Tensor>(const MicroBatch&)>;
-  // The mean loss over this rank's samples, of what the last part returns; called on the ranks that have the last stage.
+  // The mean loss over this rank's samples, of what the last part returns; called on the ranks that have the last
+  // stage.
   using LossOfOutputs = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const MicroBatch&)>;
   // The same with a pipeline. evaluate: as above, by Pipeline::evaluate.
   TrainOutcome run(const Inputs&, const LossOfOutputs&, const std::function<double()>& evaluate = {});

@@ -1,5 +1,5 @@
-// What a checkpoint of a user's module holds besides what is trained: the buffers and frozen parameters of all stages of
-// a pipeline, as the first data-parallel rank has them.
+// What a checkpoint of a user's module holds besides what is trained: the buffers and frozen parameters of all stages
+// of a pipeline, as the first data-parallel rank has them.
 //
 //   const OptimizerContents trained = optimizer_contents(optimizer);
 //   UntrainedContents untrained(tensors, trained, mesh);

@@ -11,6 +11,7 @@
 
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/comm/arguments.h"
 #include "partita/comm/cuda/nccl_messages.h"
 #include "partita/comm/cuda/ordered_sum.h"
@@ -137,7 +138,7 @@ void NcclCommunicator::close_memory() {
 }
 
 void NcclCommunicator::abort() {
-  if (room_ || rows_ || !shared_.empty()) World::abort(1);  // nothing ends a stream that waits for another rank's flag
+  if (waits_for_flags_) World::abort(1);  // nothing ends a stream that waits for another rank's flag
   const std::unique_lock lock(mutex_, kAbortGrace);
   if (!lock) World::abort(1);  // a thread is blocked inside NCCL
   if (comm_ != nullptr) (void)ncclCommAbort(comm_);
@@ -209,14 +210,23 @@ PeerMemory* NcclCommunicator::shared_by(const at::Tensor& tensor) const {
 
 PeerMemory* NcclCommunicator::rows_by_copies(const at::Tensor& full) {
   const auto bytes = static_cast<int64_t>(full.nbytes());
-  if (size() == 1 || bytes <= kSmallBytes || !reaches_peers_ ||
-      is_capturing(c10::cuda::getCurrentCUDAStream().stream()))
-    return nullptr;
+  if (size() == 1 || bytes <= kSmallBytes || is_capturing(c10::cuda::getCurrentCUDAStream().stream())) return nullptr;
   if (rows_ && rows_->bytes() >= bytes) return rows_.get();
+  messages_->post();  // other ranks may wait for them before they come here
   if (rows_) PeerMemory::close(std::move(rows_), *host_);
-  rows_ = PeerMemory::create(*host_, bytes);
-  reaches_peers_ = rows_ != nullptr;
+  rows_ = create_memory(bytes);
   return rows_.get();
+}
+
+std::unique_ptr<PeerMemory> NcclCommunicator::create_memory(int64_t bytes) {
+  if (size() == 1 || !reaches_peers_) return nullptr;
+  waits_for_flags_ = true;
+  auto memory = PeerMemory::create(*host_, bytes);
+  reaches_peers_ = memory != nullptr;
+  if (!reaches_peers_)
+    log::debug("{}: NCCL makes all collectives: the GPUs of its {} ranks cannot write into each other's memory", name(),
+               size());
+  return memory;
 }
 
 template <class Body>
@@ -452,7 +462,8 @@ at::Tensor NcclCommunicator::shared_memory(int64_t bytes, at::Device device) {
   const at::TensorOptions options = at::TensorOptions(at::kByte).device(device);
   for (const Shared& s : shared_)  // the same one on all ranks, which run the same program
     if (s.tensor.storage().use_count() == 1 && s.memory->bytes() >= bytes) return s.tensor.narrow(0, 0, bytes);
-  auto memory = size() > 1 ? PeerMemory::create(*host_, bytes) : nullptr;
+  messages_->post();
+  auto memory = create_memory(bytes);
   if (!memory) return at::empty({bytes}, options);
   // The device is given: from_blob asks CUDA for it, which fails for no bytes.
   const at::Tensor tensor = at::from_blob(
@@ -466,6 +477,7 @@ int64_t NcclCommunicator::reserve_messages(int64_t bytes, bool receives) {
   messages_->post();
   if (room_ && room_->message_bytes() >= bytes) return room_->bytes();  // both ranks ask for the same
   if (room_) PeerMemory::close(std::move(room_), *host_);
+  waits_for_flags_ = true;
   room_ = PeerMemory::create(*host_, receives ? 2 * bytes : 0, bytes);
   return room_ ? room_->bytes() : 0;
 }

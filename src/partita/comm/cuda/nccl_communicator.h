@@ -19,6 +19,7 @@
 #pragma once
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -92,6 +93,8 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] PeerMemory* shared_by(const at::Tensor&) const;
   // For a row from each rank, together as large as `full`. Null: NCCL moves them. Collective where it has to grow.
   [[nodiscard]] PeerMemory* rows_by_copies(const at::Tensor& full);
+  // Null: not possible here.
+  [[nodiscard]] std::unique_ptr<PeerMemory> create_memory(int64_t bytes);
   [[nodiscard]] std::vector<const void*> to_all(const void* sent) const;
   void check(ncclResult_t, const char* call);
   // Exchanges with every peer: its part of `in` is sent, its part of `out` received.
@@ -113,11 +116,12 @@ class NcclCommunicator final : public Communicator {
     at::Tensor tensor;  // of its data
   };
   std::vector<Shared> shared_;
-  std::unique_ptr<PeerMemory> room_;  // for messages; null: NCCL passes them
-  std::unique_ptr<PeerMemory> rows_;  // of the sum that is being made
-  Event rows_read_;                   // by that sum
-  bool reaches_peers_ = true;         // as far as was tried
-  std::timed_mutex mutex_;            // guards comm_, which the watchdog may abort
+  std::unique_ptr<PeerMemory> room_;           // for messages; null: NCCL passes them
+  std::unique_ptr<PeerMemory> rows_;           // of the sum that is being made
+  Event rows_read_;                            // by that sum
+  bool reaches_peers_ = true;                  // as far as was tried
+  std::atomic<bool> waits_for_flags_ = false;  // in memory that ranks share, from the first of it on
+  std::timed_mutex mutex_;                     // guards comm_, which the watchdog may abort
   ncclComm_t comm_ = nullptr;
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<Messages> messages_;
