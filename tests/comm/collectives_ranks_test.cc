@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
@@ -307,10 +309,11 @@ TEST_F(Collectives, WrongArgumentsAreNamed) {
 }
 
 TEST(SumOver, IsTheSumOfAllRanks) {
-  const int ranks = test_world().size();
-  EXPECT_EQ(sum_over(test_world(), 0.5 + test_world().rank()), 0.5 * ranks + ranks * (ranks - 1) / 2);
-  const auto own = test_world().group("alone", {test_world().rank()});
-  EXPECT_EQ(sum_over(*own, -3.25), -3.25);
+  const int rank = test_world().rank(), ranks = test_world().size();
+  std::vector<int> everyone(static_cast<size_t>(ranks));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  EXPECT_EQ(sum_over(*test_world().group("everyone", everyone), 0.5 + rank), 0.5 * ranks + ranks * (ranks - 1) / 2);
+  EXPECT_EQ(sum_over(*test_world().group("alone", {rank}), -3.25), -3.25);
 }
 
 }  // namespace
