@@ -96,7 +96,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
           keep(written);
           store_->weights().publish(unit);
         },
-        *zero.shard, streams.compute);
+        streams.compute);
 }
 
 void ModuleParameters::adopt(const Initial& initial) {
