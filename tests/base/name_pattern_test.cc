@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace partita::internal {
 namespace {
 
@@ -30,6 +32,24 @@ TEST(NamePattern, StarsEndAtPoints) {
       {"l*s.*1", "layers.12", false},
   };
   for (const auto& c : cases) EXPECT_EQ(matches_name(c.pattern, c.name), c.matches) << c.pattern << " " << c.name;
+}
+
+// Tried one after the other, the ways to match these are more than can be counted.
+TEST(NamePattern, ManyStarsTakeNoLonger) {
+  const std::string name(200, 'a');
+  std::string single, any, points;
+  for (int i = 0; i < 40; ++i) single += "*a", any += "**a", points += "*.";
+  for (const std::string& pattern : {single, any, single + "*", any + "**", std::string(40, '*')}) {
+    EXPECT_TRUE(matches_name(pattern, name)) << pattern;
+    EXPECT_FALSE(matches_name(pattern + "b", name)) << pattern;
+    EXPECT_EQ(matches_name(pattern, name + ".a"), !pattern.starts_with("*a")) << pattern;
+  }
+  EXPECT_FALSE(matches_name(single, std::string(39, 'a')));  // one 'a' too few
+  EXPECT_TRUE(matches_name(single, std::string(40, 'a')));
+  EXPECT_FALSE(matches_name(points, std::string(39, '.')));
+  EXPECT_TRUE(matches_name(points, std::string(40, '.')));
+  EXPECT_FALSE(matches_name(points, std::string(41, '.')));
+  EXPECT_EQ(matches_name("***", "a.b"), true);
 }
 
 }  // namespace

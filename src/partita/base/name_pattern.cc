@@ -1,19 +1,29 @@
 #include "partita/base/name_pattern.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <vector>
 
 namespace partita::internal {
 
+// Time grows with the product of the two lengths, whatever the pattern: users write patterns, and one with many stars
+// can be matched in very many ways.
 bool matches_name(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*')
-    return !name.empty() && pattern.front() == name.front() && matches_name(pattern.substr(1), name.substr(1));
-  const bool any = pattern.starts_with("**");
-  const std::string_view rest = pattern.substr(any ? 2 : 1);
-  for (size_t skipped = 0;; ++skipped) {
-    if (matches_name(rest, name.substr(skipped))) return true;
-    if (skipped == name.size() || (!any && name[skipped] == '.')) return false;
+  std::vector<bool> reached(name.size() + 1);  // lengths of the prefixes of the name that the pattern so far matches
+  reached[0] = true;
+  while (!pattern.empty()) {
+    const size_t stars = std::min(pattern.find_first_not_of('*'), pattern.size());
+    if (stars > 0) {
+      for (size_t i = 0; i < name.size(); ++i)
+        if (reached[i] && (stars > 1 || name[i] != '.')) reached[i + 1] = true;
+      pattern.remove_prefix(stars);
+      continue;
+    }
+    for (size_t i = name.size(); i > 0; --i) reached[i] = reached[i - 1] && name[i - 1] == pattern.front();
+    reached[0] = false;
+    pattern.remove_prefix(1);
   }
+  return reached[name.size()];
 }
 
 }  // namespace partita::internal
