@@ -2,8 +2,8 @@
 // undefined sum, so that the add of the first layer applies the embedding dropout.
 //
 // Tensor parallelism: each rank has some rows of both tables. Tokens and positions in other ranks' rows are zero, and
-// the sum over ranks is the embedding. Or each rank has both tables (EmbeddingOptions::divided), looks up its rows of
-// the residual stream, and adds the gradients of an equal part of the rows.
+// the sum over ranks is the embedding. Or each rank has both tables (EmbeddingOptions::divided is false), looks up its
+// rows of the residual stream, and adds the gradients of an equal part of the rows.
 #pragma once
 #include "partita/nn/block.h"
 #include "partita/nn/split.h"

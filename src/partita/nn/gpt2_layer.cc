@@ -226,9 +226,9 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
 
   const ContextParallel::Gathering keys = start_keys(saved[kQkvOut], local_.heads, attention_memory(context), context);
 
-  // The kernel that computes the gradient of the up projection's output measures it.
-  const bool measured = down_.adapters() > 0 || down_.is_fp8(n) || down_.is_replicated();
-  if (!measured) {
+  // Then the gradient of GELU is a kernel of its own, which measures the gradient of the up projection's output.
+  const bool separate = down_.adapters() > 0 || down_.is_fp8(n) || down_.is_replicated();
+  if (!separate) {
     const at::Tensor d_branch =
         down_.gather_rows(d.branch, context, true, [&](const RowRun& run, const at::Tensor& part) {
           linear_gelu_backward(rows_of(wide, run), part, w[kDown], rows_of(saved[kUpOut], run), grads.target(kUpBias));
@@ -239,7 +239,7 @@ ResidualGrad Gpt2Layer::backward(Weights w, ResidualGrad d, Context& context, Sa
     d_gelu(wide, context, saved, grads);
   }
   up_.backward(w, d_h, wide, saved[kH2], context, saved, grads,
-               measured ? up_.gradient_scale(context, saved, n) : at::Tensor());
+               separate ? up_.gradient_scale(context, saved, n) : at::Tensor());
 
   const Dropout residual = layer_dropout(layer(), DropoutSite::residual, context);
   stream_norm_backward({.d_normed = d_h,

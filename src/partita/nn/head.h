@@ -4,7 +4,7 @@
 //
 // Tensor parallelism: each rank has the logits of some rows of the table. One exchange of three numbers per row, the
 // largest logit, the sum of exponentials and the label's logit, gives every rank the loss; logits are never gathered.
-// Or each rank has the whole table (HeadOptions::divided), and the logits of its rows of the residual stream.
+// Or each rank has the whole table (HeadOptions::divided is false), and the logits of its rows of the residual stream.
 #pragma once
 #include "partita/nn/block.h"
 #include "partita/nn/split.h"

@@ -29,22 +29,22 @@ std::vector<double> block_times(const Config& c) {
   const double core = training_flops(without_head, c.train.sequence_length, AttentionCount::causal) -
                       6.0 * static_cast<double>(counted_parameters(without_head));
   const double attention = core / static_cast<double>(m.layers), linears = layer - mlp - attention;
-  // What is on every tensor-parallel rank takes as many times longer than what is divided: attention itself; of the two
-  // linears around it or in the MLP, one in forward, and the gradient of the other's input. The rest has this rank's
-  // rows of the residual stream, if these are divided. Each rank computes gradients of weights from its part of the
-  // rows.
+  // Relative time of a replicated pair of linears: in each, one of forward and input gradient has all rows (T times
+  // longer), the other this rank's rows of the stream, and the weight gradient an equal part of the rows.
   const auto ranks = static_cast<double>(c.parallel.tensor);
   const double stream = tensor_split(c, 0).splits_rows(tokens_of_micro_batch(c)) ? 1 : ranks;
-  const double whole = (2 * ranks + 2 * stream + 2) / 6, whole_head = (2 * stream + 1) / 3;
+  const double replicated_linear = (ranks + stream + 1) / 3;
+  // Forward and input gradient of a replicated head both have this rank's rows of the stream.
+  const double replicated_head = (2 * stream + 1) / 3;
   const TensorDivision division = tensor_division(c);
   std::vector<double> times = {0};
   for (int64_t l = 0; l < m.layers; ++l) {
     const LayerDivision d = division.layer(l);
-    times.push_back(
-        ((d.attention ? linears + attention : whole * linears + ranks * attention) + (d.mlp ? mlp : whole * mlp)) /
-        layer);
+    times.push_back(((d.attention ? linears + attention : replicated_linear * linears + ranks * attention) +
+                     (d.mlp ? mlp : replicated_linear * mlp)) /
+                    layer);
   }
-  times.push_back((division.head ? 1 : whole_head) * 6.0 * static_cast<double>(m.hidden_size) *
+  times.push_back((division.head ? 1 : replicated_head) * 6.0 * static_cast<double>(m.hidden_size) *
                   static_cast<double>(m.vocab_size) / layer);
   return times;
 }
