@@ -60,7 +60,7 @@ TEST(PlanFile, SaysWhereAndWhatIsWrong) {
   EXPECT_EQ(message("a = {role = 'row', gather = 1}\n"),
             "p.toml:2: parallel.plan, \"a\": gather must be true or false");
   EXPECT_THAT(message("a.b = 'row'\n"), HasSubstr("a name with points is written in quotes"));
-  EXPECT_THAT(message("a = 3\n"), HasSubstr("the role is no text"));
+  EXPECT_THAT(message("a = 3\n"), HasSubstr("the role is not a string"));
   EXPECT_THAT(message("layers.*.mlp = 'row'\n"), HasSubstr("p.toml:2: not valid TOML"));
 }
 

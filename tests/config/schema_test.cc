@@ -14,6 +14,7 @@ namespace partita::internal {
 namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -324,15 +325,37 @@ TEST(ConfigSchema, TablesKeepTheirOrder) {
   EXPECT_TRUE(table.empty());
   EXPECT_THAT(schema.help(), HasSubstr("--a.plan (a table of names, each with row or column; default {})"));
 
-  EXPECT_EQ(message("x = 'rwo'\n"),
-            "a.toml:1: a.plan: \"x\" = \"rwo\": expected one of row, column: did you mean 'row'?");
-  EXPECT_EQ(message("x = 3\n"), "a.toml:1: a.plan: \"x\" has a value that is no text: expected one of row, column");
+  EXPECT_EQ(message("y = 'row'\n\nx = 'rwo'\n"),
+            "a.toml:4: a.plan: \"x\" = \"rwo\": expected one of row, column: did you mean 'row'?");
+  EXPECT_EQ(message("x = 3\n"),
+            "a.toml:2: a.plan: \"x\" has a value that is not a string: expected one of row, column");
   EXPECT_EQ(message("x.y = 'row'\n"),
-            "a.toml:1: a.plan: x is a table: expected one of row, column; a name with points is written in quotes");
+            "a.toml:2: a.plan: x is a table: expected one of row, column; a name with points is written in quotes");
+  EXPECT_EQ(
+      message("'x.y' = {role = 'column', parts = 3}\n"),
+      "a.toml:2: a.plan: \"x.y\" is a table: parts, quantum, gather and optional are for plans of your own modules: "
+      "write \"column\"");
+  EXPECT_EQ(
+      message("x = {role = 'cols'}\n"),
+      "a.toml:2: a.plan: \"x\" is a table: parts, quantum, gather and optional are for plans of your own modules: "
+      "write one of row, column");
   EXPECT_EQ(error_message([&] { schema.read_toml("[a]\nplan = 'row'\n", "a.toml"); }),
             "a.toml:2: a.plan = \"row\": expected a table of names, each with row or column");
-  EXPECT_THAT(error_message([&] { schema.read_overrides(std::vector<std::string>{"--a.plan=row"}); }),
-              HasSubstr("a.plan = row: expected a table of names, each with row or column: write {\"NAME\" = "));
+  EXPECT_THAT(error_message([&] { schema.read_toml("[a]\nplan = {x = 'row',\n y = 'row'}\n", "a.toml"); }),
+              AllOf(HasSubstr("a.toml:2: not valid TOML: "), EndsWith("; a table in braces is on one line")));
+  const auto override = [&](const std::string& text) {
+    return error_message([&] { schema.read_overrides(std::vector<std::string>{"--a.plan=" + text}); });
+  };
+  const std::string form =
+      ": expected a table of names, each with row or column: write {\"NAME\" = \"VALUE\", ...} on one line";
+  EXPECT_THAT(override("row"), HasSubstr("command line: a.plan = row" + form + " (not valid TOML: "));
+  EXPECT_EQ(override("3"), "command line: a.plan = 3" + form);
+  EXPECT_EQ(override("{x = 'row', x = 'row'}"),
+            "command line: a.plan = {x = 'row', x = 'row'}" + form +
+                " (not valid TOML: Error while parsing key-value pair: cannot redefine existing string 'x')");
+  EXPECT_EQ(override("{x = 'row',\n y = 'row'}"), "command line: a.plan = {x = 'row',\n y = 'row'}" + form);
+  EXPECT_EQ(override("{x = 'rwo'}"),
+            "command line: a.plan: \"x\" = \"rwo\": expected one of row, column: did you mean 'row'?");
 }
 
 TEST(ConfigSchema, ListsAreArraysOrWords) {

@@ -230,18 +230,38 @@ TEST(Validate, TakesPlansOfTensorParallelism) {
   };
   EXPECT_THAT(plan({}), HasSubstr("the model has 3 heads"));
   EXPECT_EQ(plan({{"layers.*.attention", "replicate"}}),
-            "parallel.tensor is 4, model.ffn_hidden_size 3: use at most 3, or replicate it in parallel.plan");
+            "parallel.tensor is 4, model.ffn_hidden_size 3: use at most 3, or parallel.plan with \"layers.*.mlp\" = "
+            "\"replicate\"");
   EXPECT_THAT(plan({{"layers.0", "replicate"}, {"layers.*.mlp", "replicate"}}), HasSubstr("the model has 3 heads"));
-  EXPECT_EQ(plan({{"layers.*", "replicate"}}),
-            "parallel.tensor is 4, model.vocab_size 2: use at most 2, or replicate it in parallel.plan");
-  EXPECT_THAT(plan({{"layers.*", "replicate"}, {"embedding", "replicate"}}), HasSubstr("model.vocab_size 2"));
+  EXPECT_EQ(
+      plan({{"layers.*", "replicate"}}),
+      "parallel.tensor is 4, model.vocab_size 2: use at most 2, or parallel.plan with \"embedding\" = \"replicate\" "
+      "and \"head\" = \"replicate\"");
+  EXPECT_EQ(plan({{"layers.*", "replicate"}, {"embedding", "replicate"}}),
+            "parallel.tensor is 4, model.vocab_size 2: use at most 2, or parallel.plan with \"head\" = \"replicate\"");
+  EXPECT_EQ(
+      plan({{"layers.*", "replicate"}, {"head", "replicate"}}),
+      "parallel.tensor is 4, model.vocab_size 2: use at most 2, or parallel.plan with \"embedding\" = \"replicate\"");
   EXPECT_EQ(plan({{"layers.*", "replicate"}, {"embedding", "replicate"}, {"head", "replicate"}}), "no error");
-  EXPECT_THAT(
-      plan({{"layers.*.atention", "replicate"}}),
-      HasSubstr("parallel.plan: tensor plan: \"layers.*.atention\" matches no parameter of the model: the nearest "
-                "names are layers.*.attention, "));
-  // Without tensor parallelism too, where it would seem to be in use.
-  EXPECT_THAT(message([](Config& c) { c.parallel.plan = {{"embeding", "replicate"}}; }), HasSubstr("\"embeding\""));
+  EXPECT_EQ(plan({{"layers.*.attn", "replicate"}}),
+            "parallel.plan: \"layers.*.attn\" matches no parameter of the model: the nearest names are "
+            "layers.*.attention, layers.*.attention.qkv, layers.*.attention.output");
+  EXPECT_EQ(plan({{"embedding", "replicated"}}),
+            "parallel.plan: \"embedding\" = \"replicated\": expected one of column, row, vocabulary, replicate, "
+            "replicate_sum");
+  EXPECT_THAT(message(
+                  [](Config& c) {
+                    c.model.vocab_size = 2, c.model.heads = 4;
+                    c.parallel.tensor = 4;
+                  },
+                  4),
+              HasSubstr("use at most 2, or parallel.plan with \"embedding\" = \"replicate\""));  // tied
+  // Ignored, it would only seem to be in use.
+  EXPECT_EQ(message([](Config& c) {
+              c.parallel.plan = {{"embedding", "replicate"}};
+            }),
+            "parallel.plan is given, parallel.tensor is 1: a plan says what tensor-parallel ranks replicate; set "
+            "parallel.tensor, or leave parallel.plan out");
 }
 
 TEST(Validate, SplitsRowsOverTensorRanks) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace partita::internal {
 namespace {
 
@@ -24,10 +26,10 @@ TEST(LayoutText, NamesWhatEveryTensorRankHas) {
   c.parallel.plan = {{"embedding", "replicate"}, {"layers.3.attention", "replicate"}, {"layers.*.mlp", "replicate"}};
   EXPECT_EQ(layout_text(c, 2), "2 ranks = 2 data, ZeRO stage 0, fp32");
   c.parallel.tensor = 2;
-  EXPECT_EQ(
-      layout_text(c, 2),
-      "2 ranks = 2 tensor, embedding, head, attention of layer 3, mlp of layers 0-3 on every tensor-parallel rank, "
-      "ZeRO stage 0, fp32");
+  const std::string tensor = "2 tensor (replicated: embedding, head, attention of layer 3, MLP of layers 0-3)";
+  EXPECT_EQ(layout_text(c, 2), "2 ranks = " + tensor + ", ZeRO stage 0, fp32");
+  c.parallel.pipeline = 2;
+  EXPECT_EQ(layout_text(c, 8), "8 ranks = " + tensor + " x 2 data x 2 pipeline, schedule 1f1b, ZeRO stage 0, fp32");
 }
 
 TEST(LayoutText, NamesTheSchedule) {

@@ -46,8 +46,8 @@ void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys
 void validate_tensor(const Config& c) {
   const ModelConfig& m = c.model;
   const int64_t tensor = c.parallel.tensor, heads = m.heads, kv = m.key_value_heads();
-  const TensorDivision division = tensor_division(c);
   if (tensor == 1) return;
+  const TensorDivision division = tensor_division(c);
   const auto divides = [&](bool LayerDivision::*part) {
     return division.layers.empty() ||
            std::ranges::any_of(division.layers, [&](const LayerDivision& layer) { return layer.*part; });
@@ -55,27 +55,30 @@ void validate_tensor(const Config& c) {
   const int64_t sharers = (tensor + kv - 1) / kv;  // ranks of a key/value head, if there are fewer than ranks
   if (divides(&LayerDivision::attention) && (tensor > heads || (tensor > kv && sharers > heads / kv)))
     fail(
-        "parallel.tensor is {}, the model has {} heads{}: use at most {}, or parallel.plan with \"layers.*.attention\" "
-        "= "
-        "\"replicate\"",
+        "parallel.tensor is {}, the model has {} heads{}: use at most {}, or parallel.plan with "
+        "\"layers.*.attention\" = \"replicate\"",
         tensor, heads, kv < heads ? fmt::format(", {} for each of {} key/value heads", heads / kv, kv) : std::string(),
         heads / kv * kv);
-  const auto check = [&](const char* key, int64_t size, int64_t quantum) {
+  const auto check = [&](const char* key, int64_t size, int64_t quantum, std::string_view plan) {
     if (const int64_t most = (size + quantum - 1) / quantum; size > 0 && most < tensor)
-      fail("parallel.tensor is {}, {} {}{}: use at most {}, or replicate it in parallel.plan", tensor, key, size,
-           quantum > 1 ? fmt::format(" is split in multiples of {}", quantum) : std::string(), most);
+      fail("parallel.tensor is {}, {} {}{}: use at most {}, or parallel.plan with {}", tensor, key, size,
+           quantum > 1 ? fmt::format(" is split in multiples of {}", quantum) : std::string(), most, plan);
   };
-  if (divides(&LayerDivision::mlp)) check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()));
-  if (division.embedding || division.head)
-    check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum);
+  if (divides(&LayerDivision::mlp))
+    check("model.ffn_hidden_size", m.ffn_size(), ffn_quantum(m.ffn_size()), "\"layers.*.mlp\" = \"replicate\"");
+  std::vector<std::string> tables;  // that divide the vocabulary
+  if (division.embedding) tables.emplace_back("\"embedding\" = \"replicate\"");
+  if (division.head && !m.has_tied_head()) tables.emplace_back("\"head\" = \"replicate\"");
+  if (!tables.empty())
+    check("model.vocab_size", m.vocab_size, table_parts(m.vocab_size).front().quantum,
+          fmt::format("{}", fmt::join(tables, " and ")));
   if (m.kind == ModelKind::gpt2 && division.embedding)
-    check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum);
+    check("model.max_length", m.max_length, table_parts(m.max_length).front().quantum, tables.front());
   const int64_t rows = tokens_of_micro_batch(c);
   if (c.parallel.sequence == Switch::on && rows % tensor != 0)
     fail(
         "parallel.sequence is true, and {} tokens per micro-batch (train.micro_batch x sequence_length{}) do not "
-        "divide "
-        "over {} tensor-parallel ranks: use a multiple of {}, or parallel.sequence=auto",
+        "divide over {} tensor-parallel ranks: use a multiple of {}, or parallel.sequence=auto",
         rows, c.parallel.context > 1 ? " / parallel.context" : "", tensor, tensor);
 }
 
@@ -156,6 +159,10 @@ void validate_parallel(const Config& c, int64_t ranks) {
     fail(
         "parallel.sequence is true, parallel.tensor 1: it splits the rows over the tensor-parallel ranks; set "
         "parallel.tensor, or parallel.sequence=auto");
+  if (!p.plan.empty() && p.tensor == 1)
+    fail(
+        "parallel.plan is given, parallel.tensor is 1: a plan says what tensor-parallel ranks replicate; set "
+        "parallel.tensor, or leave parallel.plan out");
   validate_context(c);
   validate_tensor(c);
   validate_pipeline(c);
@@ -353,7 +360,13 @@ TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {
 
 TensorDivision tensor_division(const Config& c) {
   DivisionPlan plan;
-  for (const auto& [pattern, role] : c.parallel.plan) plan.push_back({pattern, *find_enum<TensorRole>(role)});
+  for (const auto& [pattern, name] : c.parallel.plan) {
+    const std::optional<TensorRole> role = find_enum<TensorRole>(name);
+    if (!role)
+      fail("parallel.plan: \"{}\" = \"{}\": expected one of {}", pattern, name,
+           fmt::join(EnumNames<TensorRole>::kNames, ", "));
+    plan.push_back({pattern, *role});
+  }
   try {
     return divide_model(c.model, plan);
   } catch (const Error& error) {

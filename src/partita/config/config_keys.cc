@@ -195,6 +195,13 @@ void bind_schedule(ConfigSchema& s, ScheduleConfig& c) {
       .choice("wsd_style", c.wsd_style, "curve of the decay at the end of warmup-stable-decay");
 }
 
+// Of the models of this library: replicate_sum is for modules of users.
+std::vector<std::string> division_roles() {
+  std::vector<std::string> names(EnumNames<TensorRole>::kNames.begin(), EnumNames<TensorRole>::kNames.end());
+  std::erase(names, name_of(TensorRole::replicate_sum));
+  return names;
+}
+
 void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
   s.section("parallel", "distribution over ranks")
       .field("zero_stage", p.zero_stage, between(0, 3),
@@ -214,12 +221,10 @@ void bind_parallel(ConfigSchema& s, ParallelConfig& p) {
           "sequence", p.sequence,
           "with tensor parallelism, also split the rows of norms and dropout, which divides their activation memory; "
           "auto: if the ranks divide the tokens of a micro-batch")
-      .field(
-          "plan", p.plan, {"column", "row", "vocabulary", "replicate"},
-          "with tensor parallelism: what every rank has whole, by names of parameters or of what they belong to (* "
-          "stands for anything but a point, ** for anything; the first match counts), as in {\"embedding\" = "
-          "\"replicate\", \"layers.0.attention\" = \"replicate\"}; else matrices of layers are divided by column and "
-          "row, the tables of embedding and head by vocabulary")
+      .field("plan", p.plan, division_roles(),
+             "with tensor parallelism: what is replicated instead of divided, as a table from names of parameters, or "
+             "of modules that contain them, to roles (* matches anything but a point, ** anything; the first match "
+             "counts); by default layer matrices are column and row, tables vocabulary")
       .field("pipeline", p.pipeline, at_least(1),
              "pipeline ranks, each of which computes one or more stages (consecutive layers) for one micro-batch after "
              "the other")

@@ -35,7 +35,8 @@ std::string near_text(std::string_view found, const std::array<const char*, N>& 
 TensorRole read_role(const toml::node& node, const Place& place) {
   constexpr auto& kNames = EnumNames<TensorRole>::kNames;
   const auto* text = node.as_string();
-  if (text == nullptr) fail("{}: the role is no text: expected one of {}", place.text(node), fmt::join(kNames, ", "));
+  if (text == nullptr)
+    fail("{}: the role is not a string: expected one of {}", place.text(node), fmt::join(kNames, ", "));
   const auto role = find_enum<TensorRole>(text->get());
   if (!role)
     fail("{}: unknown role \"{}\": expected one of {}{}", place.text(node), text->get(), fmt::join(kNames, ", "),

@@ -24,8 +24,9 @@ const char* placeholder(const ConfigField& field) {
   return std::holds_alternative<double*>(field.target) ? "X" : "VALUE";
 }
 
-// Converts a TOML scalar; any other kind of node is an error at `where`.
-ConfigValue value_of(const ConfigField& field, const toml::node& node, std::string_view where) {
+// Converts a TOML node; one of a kind that the field does not take is an error.
+ConfigValue value_of(const ConfigField& field, const toml::node& node, const NodePlace& place) {
+  const std::string where = place(node);
   if (const auto* v = node.as_boolean()) return v->get();
   if (const auto* v = node.as_integer()) return v->get();
   if (const auto* v = node.as_floating_point()) return v->get();
@@ -45,7 +46,7 @@ ConfigValue value_of(const ConfigField& field, const toml::node& node, std::stri
     return items;
   }
   if (const auto* v = node.as_table(); v != nullptr && std::holds_alternative<ConfigTableTarget>(field.target))
-    return read_table(field, *v, where);
+    return read_table(field, *v, place);
   std::ostringstream kind;
   kind << node.type();
   wrong_value(field, where, fmt::format("a value of type {}", kind.str()));
@@ -65,6 +66,7 @@ std::string toml_hint(std::string_view line) {
   while (!value.empty() && std::isspace(static_cast<unsigned char>(value.front())) != 0) value.erase(0, 1);
   while (!value.empty() && std::isspace(static_cast<unsigned char>(value.back())) != 0) value.pop_back();
   if (value.empty()) return "; the value is missing";
+  if (value.front() == '{' && value.back() != '}') return "; a table in braces is on one line";
   if (is_integer_text(value)) return fmt::format("; {} is beyond 64 bits", value);
   if (const std::string digits = plain_integer(value); !digits.empty()) return "; write " + digits;
   if (const std::string word = lower(value); is_boolean_name(word) || word == "yes" || word == "no")
@@ -191,7 +193,7 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
     for (const auto& [key, value] : *section) {
       const std::string where = place(value);
       const ConfigField& field = find(name + "." + std::string(key.str()), where);
-      set(field, value_of(field, value, where), where);
+      set(field, value_of(field, value, place), where);
       remember(sources, field, where);
     }
   }

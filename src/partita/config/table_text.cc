@@ -15,25 +15,35 @@
 namespace partita::internal {
 namespace {
 
-constexpr const char* kTableForm = ": write {\"NAME\" = \"VALUE\", ...}";
+// `name`, found as a table: a name whose points were taken for those of TOML, or a rule with more than a role.
+[[noreturn]] void refuse_table(const std::string& name, const toml::table& table,
+                               const std::vector<std::string>& values, std::string_view place) {
+  const std::string role = table["role"].value_or(std::string());
+  if (table.contains("role"))
+    fail("{}: \"{}\" is a table: parts, quantum, gather and optional are for plans of your own modules: write {}",
+         place, name,
+         std::ranges::find(values, role) != values.end() ? toml_string(role)
+                                                         : fmt::format("one of {}", fmt::join(values, ", ")));
+  fail("{}: {} is a table: expected one of {}; a name with points is written in quotes", place, name,
+       fmt::join(values, ", "));
+}
 
 std::string value_of(const ConfigField& field, const std::string& name, const toml::node& node,
-                     std::string_view where) {
+                     const std::string& place) {
   const std::vector<std::string>& values = std::get<ConfigTableTarget>(field.target).values;
+  if (const toml::table* table = node.as_table()) refuse_table(name, *table, values, place);
   const std::string expected = fmt::format("expected one of {}", fmt::join(values, ", "));
-  if (node.is_table())
-    fail("{}: {}: {} is a table: {}; a name with points is written in quotes", where, field.key, name, expected);
   const auto* text = node.as_string();
-  if (text == nullptr) fail("{}: {}: \"{}\" has a value that is no text: {}", where, field.key, name, expected);
+  if (text == nullptr) fail("{}: \"{}\" has a value that is not a string: {}", place, name, expected);
   if (std::ranges::find(values, text->get()) != values.end()) return text->get();
   const std::string near = nearest(text->get(), values);
-  fail("{}: {}: \"{}\" = \"{}\": {}{}", where, field.key, name, text->get(), expected,
+  fail("{}: \"{}\" = \"{}\": {}{}", place, name, text->get(), expected,
        near.empty() ? std::string() : ": " + did_you_mean(near));
 }
 
 }  // namespace
 
-ConfigTable read_table(const ConfigField& field, const toml::table& table, std::string_view where) {
+ConfigTable read_table(const ConfigField& field, const toml::table& table, const NodePlace& place) {
   struct Row {
     toml::source_position at;
     std::pair<std::string, std::string> pair;
@@ -41,7 +51,8 @@ ConfigTable read_table(const ConfigField& field, const toml::table& table, std::
   std::vector<Row> rows;
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
-    rows.push_back({key.source().begin, {name, value_of(field, name, node, where)}});
+    rows.push_back(
+        {key.source().begin, {name, value_of(field, name, node, fmt::format("{}: {}", place(node), field.key))}});
   }
   std::ranges::sort(rows, {}, [](const Row& row) { return std::tuple(row.at.line, row.at.column); });
   ConfigTable result;
@@ -51,15 +62,17 @@ ConfigTable read_table(const ConfigField& field, const toml::table& table, std::
 
 ConfigTable read_table_text(const ConfigField& field, const std::string& text, std::string_view where) {
   toml::table parsed;
+  std::string why;
   try {
     if (text.find('\n') == std::string::npos && toml_depth(text).levels <= kNestingLimit)
       parsed = toml::parse("v = " + text);
-  } catch (const toml::parse_error&) {
-    parsed.clear();
+  } catch (const toml::parse_error& error) {
+    why = fmt::format(" (not valid TOML: {})", error.description());
   }
   const toml::table* table = parsed.size() == 1 ? parsed["v"].as_table() : nullptr;
-  if (table == nullptr) wrong_value(field, where, text, kTableForm);
-  return read_table(field, *table, where);
+  if (table == nullptr)
+    wrong_value(field, where, text, fmt::format(": write {{\"NAME\" = \"VALUE\", ...}} on one line{}", why));
+  return read_table(field, *table, [&](const toml::node&) { return std::string(where); });
 }
 
 std::string table_text(const ConfigTable& table) {

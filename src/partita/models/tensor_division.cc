@@ -3,22 +3,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/base/name_pattern.h"
-#include "partita/base/nearest.h"
 #include "partita/models/model.h"
+#include "partita/models/unmatched_pattern.h"
 
 namespace partita {
 namespace internal {
 namespace {
-
-constexpr size_t kShownNames = 3;
 
 // A parameter, and what a plan says about it.
 struct Planned {
@@ -37,20 +33,10 @@ TensorRole usual_role(const ParameterSpec& p) {
   return p.split == Split::rows ? TensorRole::column : TensorRole::row;
 }
 
-std::string_view above(std::string_view name) {
-  const size_t point = name.rfind('.');
-  return point == std::string_view::npos ? std::string_view() : name.substr(0, point);
-}
-
-bool matches_name_or_above(std::string_view pattern, std::string_view name) {
-  for (; !name.empty(); name = above(name))
-    if (matches_name(pattern, name)) return true;
-  return false;
-}
-
 std::vector<Planned> planned_parameters(const ModelConfig& config, const DivisionPlan& plan) {
   ModelConfig model = config;
-  model.vocab_size = std::max<int64_t>(model.vocab_size, 1);  // names do not depend on it
+  // Names depend on neither, but the time to make tables of positions does.
+  model.vocab_size = model.max_length = 1;
   std::vector<Planned> all;
   for (const auto& block : make_blocks(model, DType::fp32))
     for (const ParameterSpec& p : block->parameters()) {
@@ -58,7 +44,7 @@ std::vector<Planned> planned_parameters(const ModelConfig& config, const Divisio
       const auto rule =
           std::ranges::find_if(plan, [&](const NamedRole& r) { return matches_name_or_above(r.pattern, p.name); });
       all.push_back({.name = p.name,
-                     .module = std::string(above(p.name)),
+                     .module = std::string(name_above(p.name)),
                      .vector = p.shape.size() == 1,
                      .usual = usual_role(p),
                      .given = rule == plan.end() ? nullptr : &*rule});
@@ -66,56 +52,56 @@ std::vector<Planned> planned_parameters(const ModelConfig& config, const Divisio
   return all;
 }
 
-// "layers.3.mlp.up" -> "layers.*.mlp.up"
-std::string as_pattern(std::string_view name) {
-  std::string text;
-  for (; !name.empty(); name.remove_prefix(std::min(name.find('.'), name.size() - 1) + 1)) {
-    const std::string_view part = name.substr(0, name.find('.'));
-    const bool number = std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c) != 0; });
-    text += fmt::format("{}{}", text.empty() ? "" : ".", number ? "*" : part);
-  }
-  return text;
-}
-
-std::vector<std::string> nearest_names(std::string_view pattern, const std::vector<Planned>& parameters) {
-  std::vector<std::string> names;
-  for (const Planned& p : parameters)
-    for (std::string_view name = p.name; !name.empty(); name = above(name))
-      if (std::string text = as_pattern(name); text != "layers" && std::ranges::find(names, text) == names.end())
-        names.push_back(std::move(text));
-  const std::string like = as_pattern(pattern);
-  std::ranges::stable_sort(names, {}, [&](const std::string& name) { return edit_distance(like, name); });
-  names.resize(std::min(names.size(), kShownNames));
-  return names;
-}
-
-void require_matches(const DivisionPlan& plan, const std::vector<Planned>& parameters, bool tied) {
+void require_matches(const DivisionPlan& plan, const std::vector<Planned>& parameters, const ModelConfig& model) {
   for (const NamedRole& rule : plan) {
     if (std::ranges::any_of(parameters, [&](const Planned& p) { return p.given == &rule; })) continue;
-    if (std::ranges::any_of(parameters, [&](const Planned& p) { return matches_name_or_above(rule.pattern, p.name); }))
-      fail("tensor plan: earlier patterns match all that \"{}\" matches: put it before them, or leave it out",
-           rule.pattern);
-    if (tied && matches_name_or_above(rule.pattern, "head.weight"))
-      fail("tensor plan: \"{}\" matches nothing: the head is tied to the embedding: use \"embedding\"", rule.pattern);
-    fail("tensor plan: \"{}\" matches no parameter of the model: the nearest names are {}", rule.pattern,
-         fmt::join(nearest_names(rule.pattern, parameters), ", "));
+    std::vector<std::string> earlier;  // patterns that come first for all that this one matches
+    for (const Planned& p : parameters)
+      if (matches_name_or_above(rule.pattern, p.name))
+        if (std::string text = fmt::format("\"{}\"", p.given->pattern);
+            std::ranges::find(earlier, text) == earlier.end())
+          earlier.push_back(std::move(text));
+    if (!earlier.empty())
+      fail("{0} come{1} before \"{2}\" and match{3} all of it: put \"{2}\" first, or leave it out",
+           fmt::join(earlier, ", "), earlier.size() == 1 ? "s" : "", rule.pattern, earlier.size() == 1 ? "es" : "");
+    PatternNames names{.matrices = {}, .layers = model.layers, .tied_head = model.has_tied_head()};
+    for (const Planned& p : parameters)
+      if (!p.vector) names.matrices.push_back(p.name);
+    fail("{}", unmatched_pattern(rule.pattern, names));
   }
+}
+
+// What is divided or replicated as a whole: "layers.3.mlp", "embedding", "head".
+std::string group_of(const Planned& p) {
+  return std::string(p.name.starts_with("layers.") ? name_above(p.module) : p.module.substr(0, p.module.find('.')));
 }
 
 [[noreturn]] void refuse(const Planned& p, std::string_view why, std::string_view expected) {
-  fail("tensor plan, \"{}\" = \"{}\": {} {}: expected {}", p.given->pattern, name_of(p.given->role), p.name, why,
-       expected);
+  fail("\"{}\" = \"{}\": {} {}: expected {}", p.given->pattern, name_of(p.given->role), p.name, why, expected);
+}
+
+void require_possible_matrix(const Planned& p, const std::vector<Planned>& parameters) {
+  if (p.given == nullptr || p.given->role == TensorRole::replicate || p.given->role == p.usual) return;
+  // The pattern may be of a column and its row.
+  const std::string group = group_of(p);
+  std::vector<std::string> each;
+  bool mixed = false;
+  for (const Planned& other : parameters) {
+    if (other.vector || other.given != p.given || group_of(other) != group) continue;
+    mixed = mixed || other.usual != p.usual;
+    each.push_back(fmt::format("\"{}\" (\"{}\")", other.module.substr(group.size()), name_of(other.usual)));
+  }
+  if (mixed)
+    refuse(p, fmt::format("is divided by {}", name_of(p.usual)),
+           fmt::format("\"replicate\", or a pattern each for {}", fmt::join(each, " and ")));
+  refuse(p, fmt::format("is divided by {}, not by {}", name_of(p.usual), name_of(p.given->role)),
+         fmt::format("\"{}\" or \"replicate\"", name_of(p.usual)));
 }
 
 // `matrix`: of the same module; null: none, as for a norm.
-void require_possible(const Planned& p, const Planned* matrix) {
+void require_possible_vector(const Planned& p, const Planned* matrix) {
   if (p.given == nullptr) return;
   const TensorRole role = p.given->role;
-  if (!p.vector) {
-    if (role == TensorRole::replicate || role == p.usual) return;
-    refuse(p, fmt::format("is divided by {}, not by {}", name_of(p.usual), name_of(role)),
-           fmt::format("\"{}\" or \"replicate\"", name_of(p.usual)));
-  }
   if (matrix == nullptr || matrix->vector) {
     if (role != TensorRole::replicate) refuse(p, "is a vector that every rank has", "\"replicate\"");
     return;
@@ -126,17 +112,11 @@ void require_possible(const Planned& p, const Planned* matrix) {
          fmt::format("\"{}\", or no pattern for the bias", name_of(matrix->role())));
 }
 
-// What is divided or replicated as a whole: "layers.3.mlp", "embedding", "head".
-std::string group_of(const Planned& p) {
-  return std::string(p.name.starts_with("layers.") ? above(p.module) : p.module.substr(0, p.module.find('.')));
-}
-
 void require_same(const Planned& a, const Planned& b) {
   if (a.divided() == b.divided()) return;
   fail(
-      "tensor plan: {} is \"{}\" and {} \"{}\", which are computed together: expected \"{}\" and \"{}\", or "
-      "\"replicate\" "
-      "for both",
+      "{} is \"{}\" and {} \"{}\", which are computed together: expected \"{}\" and \"{}\", or \"replicate\" for "
+      "both",
       a.name, name_of(a.role()), b.name, name_of(b.role()), name_of(a.usual), name_of(b.usual));
 }
 
@@ -160,7 +140,7 @@ std::string replicated_text(const TensorDivision& division) {
   if (!division.embedding) parts.emplace_back("embedding");
   if (!division.head) parts.emplace_back("head");
   for (const auto& [name, divided] :
-       {std::pair("attention", &LayerDivision::attention), std::pair("mlp", &LayerDivision::mlp)}) {
+       {std::pair("attention", &LayerDivision::attention), std::pair("MLP", &LayerDivision::mlp)}) {
     std::vector<int64_t> replicated;
     for (size_t l = 0; l < division.layers.size(); ++l)
       if (!(division.layers[l].*divided)) replicated.push_back(static_cast<int64_t>(l));
@@ -179,16 +159,21 @@ TensorDivision divide_model(const ModelConfig& model, const DivisionPlan& plan) 
   if (plan.empty()) return {};
   for (const NamedRole& rule : plan)
     if (rule.role == TensorRole::replicate_sum)
-      fail("tensor plan, \"{}\" = \"replicate_sum\": it is for modules of your own: use \"replicate\"", rule.pattern);
+      fail("\"{}\" = \"replicate_sum\": it is for modules of your own: use \"replicate\"", rule.pattern);
   const std::vector<Planned> parameters = planned_parameters(model, plan);
-  require_matches(plan, parameters, model.has_tied_head());
+  require_matches(plan, parameters, model);
   std::map<std::string, const Planned*> groups;  // the first matrix of each
   for (const Planned& p : parameters) {
-    const auto matrix = std::ranges::find(parameters, p.module + ".weight", &Planned::name);
-    require_possible(p, matrix == parameters.end() ? nullptr : &*matrix);
     if (p.vector) continue;
+    require_possible_matrix(p, parameters);
     const auto [first, added] = groups.try_emplace(group_of(p), &p);
     if (!added) require_same(*first->second, p);
+  }
+  // Last: what a role says of vectors follows from what it says of matrices.
+  for (const Planned& p : parameters) {
+    if (!p.vector) continue;
+    const auto matrix = std::ranges::find(parameters, p.module + ".weight", &Planned::name);
+    require_possible_vector(p, matrix == parameters.end() ? nullptr : &*matrix);
   }
   const auto divided = [&](const std::string& group) { return groups.at(group)->divided(); };
   TensorDivision division{

@@ -46,7 +46,7 @@ using DivisionPlan = std::vector<NamedRole>;
 
 namespace partita::internal {
 
-// "embedding, attention of layers 0-2, mlp of layer 5": what is replicated; empty: nothing.
+// "embedding, attention of layers 0-2, MLP of layer 5": what is replicated; empty: nothing.
 [[nodiscard]] std::string replicated_text(const TensorDivision&);
 
 }  // namespace partita::internal

@@ -150,7 +150,13 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
                                     const ModelBuild& build) {
   const MeshLayout::Sizes& sizes = mesh.layout().sizes();
   if (sizes.pipeline > 1) fail("make_engine: a mesh of {} pipeline stages: not built yet, use 1", sizes.pipeline);
-  const TensorDivision division = divide_model(model, build.plan);
+  const TensorDivision division = [&] {
+    try {
+      return divide_model(model, build.plan);
+    } catch (const Error& error) {
+      fail("ModelBuild::plan: {}", error.what());
+    }
+  }();
   if (sizes.tensor > model.key_value_heads() && sizes.kv_heads != model.key_value_heads())
     fail("make_engine: {} tensor-parallel ranks share {} key/value heads: set MeshLayout::Sizes::kv_heads to {}",
          sizes.tensor, model.key_value_heads(), model.key_value_heads());

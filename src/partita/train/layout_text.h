@@ -1,7 +1,7 @@
 // The layout of a run in one line. Pure.
 //
 //   layout_text(config, 8)   // "8 ranks = 2 tensor x 2 data x 2 pipeline, schedule 1f1b, ZeRO stage 3, bf16"
-//   layout_text(config, 2)   // "2 ranks = 2 tensor, embedding on every tensor-parallel rank, ZeRO stage 0, fp32"
+//   layout_text(config, 2)   // "2 ranks = 2 tensor (replicated: embedding, head), ZeRO stage 0, fp32"
 #pragma once
 #include <string>
 
