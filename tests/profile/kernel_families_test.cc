@@ -219,7 +219,8 @@ TEST_F(Floors, OfFrozenLayers) {
 UnitPlan plan_of(const Config& c, size_t first = 0, size_t end = 1000) {
   const FrozenParameters frozen(c.train.freeze, c.lora);
   std::vector<BlockParameters> blocks;
-  for (const auto& block : make_blocks(c.model, DType::bf16, c.lora, at::kCPU, false, tensor_split(c, 0))) {
+  for (const auto& block :
+       make_blocks(c.model, DType::bf16, c.lora, at::kCPU, false, tensor_split(c, 0), {}, false, tensor_division(c))) {
     blocks.push_back({.kind = block->traits().kind, .parameters = block->parameters()});
     for (ParameterSpec& p : blocks.back().parameters) p.trainable = !frozen(p);
   }
@@ -283,6 +284,57 @@ TEST(StepWork, IsAPartOfTheModel) {
   EXPECT_TRUE(first.embedding && !first.head && !second.embedding && second.head);
   EXPECT_NEAR(family_floors(first).at(family::kProductsForward) + family_floors(second).at(family::kProductsForward),
               whole.at(family::kProductsForward), 1e-6 * whole.at(family::kProductsForward));
+}
+
+// Of two ranks: of replicated matrices a rank computes all rows, or its half where these are of the residual stream, as
+// in the output of forward and the gradient of the input; gradients of weights are of half of the rows.
+TEST(StepWork, CountsWhatATensorRankReplicates) {
+  Config c;
+  c.model = llama_1b().model;
+  c.precision.compute = DType::bf16;
+  c.train.sequence_length = 128, c.train.micro_batch = 2, c.train.global_batch = 2;
+  c.parallel.tensor = 2;
+  const auto floors = [&] { return family_floors(step_work(c, 2, plan_of(c))); };
+  const auto divided = floors();
+  const auto seconds = [](double elements) { return elements * 2 * 256 / 700e12; };
+  constexpr double kQkv = 2048 * 2560, kOutput = 2048 * 2048, kUp = 2048 * 11264, kDown = 2048 * 5632,
+                   kTable = 2048 * 32000;
+  c.parallel.plan = {{"layers.*", "replicate"}, {"head", "replicate"}};
+  for (const bool sequence : {true, false}) {
+    c.parallel.sequence = sequence ? Switch::on : Switch::off;
+    const double stream = sequence ? 0.5 : 1;
+    const auto all = floors();
+    EXPECT_NEAR(all.at(family::kProductsForward),
+                seconds(22 * (kQkv + kUp + stream * (kOutput + kDown)) + stream * kTable), 1e-9);
+    EXPECT_NEAR(all.at(family::kInputGradients),
+                seconds(22 * (kOutput + kDown + stream * (kQkv + kUp)) + stream * kTable), 1e-9);
+    EXPECT_NEAR(all.at(family::kWeightGradients), divided.at(family::kWeightGradients), 1e-9);
+    EXPECT_NEAR(all.at(family::kCrossEntropy), 2 * stream * divided.at(family::kCrossEntropy), 1e-12);
+    for (const auto name : {family::kAttentionForward, family::kAttentionBackward, family::kActivationForward,
+                            family::kActivationBackward, family::kRope})
+      EXPECT_NEAR(all.at(name), 2 * divided.at(name), 1e-9 * divided.at(name)) << name;
+  }
+  c.parallel.sequence = Switch::automatic;
+  // Of one layer only its own MLP, on the stage that has it; below the first that is trained, in forward alone.
+  c.parallel.plan = {{"layers.3.mlp", "replicate"}};
+  const auto one = floors();
+  EXPECT_NEAR(one.at(family::kProductsForward) - divided.at(family::kProductsForward), seconds(kUp / 2), 1e-12);
+  EXPECT_NEAR(one.at(family::kInputGradients) - divided.at(family::kInputGradients), seconds(kDown / 2), 1e-12);
+  EXPECT_EQ(one.at(family::kAttentionForward), divided.at(family::kAttentionForward));
+  c.train.freeze = "embedding.*,layers.0.*,layers.1.*,layers.2.*,layers.3.*";
+  const auto frozen = floors();
+  c.parallel.plan = {};
+  EXPECT_NEAR(frozen.at(family::kProductsForward), one.at(family::kProductsForward), 1e-12);
+  for (const auto name : {family::kInputGradients, family::kWeightGradients, family::kActivationBackward})
+    EXPECT_NEAR(frozen.at(name), floors().at(name), 1e-12) << name;
+  c.train.freeze = "";
+  c.parallel.plan = {{"layers.3.mlp", "replicate"}};
+  c.parallel.pipeline = 2;
+  const TensorDivision first = step_work(c, 4, plan_of(c, 0, 3)).division,
+                       second = step_work(c, 4, plan_of(c, 3, 24)).division;
+  EXPECT_EQ(first.layers, std::vector<LayerDivision>(2));
+  ASSERT_EQ(second.layers.size(), 20U);
+  EXPECT_TRUE(second.layer(0).mlp && second.layer(1).attention && !second.layer(1).mlp);
 }
 
 TEST(StepWork, KnowsWhatIsTrained) {

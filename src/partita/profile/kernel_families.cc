@@ -6,6 +6,8 @@
 #include <charconv>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace partita::internal {
 namespace {
@@ -88,13 +90,7 @@ class Floors {
         tokens_(static_cast<double>(work.tokens)),
         bytes_(work.precision == DType::fp32 ? 4 : 2),
         width_(static_cast<double>(m_.hidden_size)),
-        heads_(part(m_.heads * m_.head_size())),
-        kv_(part(std::max(m_.key_value_heads(), work.tensor) * m_.head_size())),
-        inner_(part(m_.ffn_size())),
-        vocabulary_(work.head ? part(m_.vocab_size) : 0),
-        layers_(static_cast<double>(layers())),
-        backward_(static_cast<double>(layers() - frozen_layers())),
-        full_(w_.recompute == Recompute::full ? backward_ : static_cast<double>(full_layers())) {}
+        vocabulary_(w_.head ? size(w_.division.head, m_.vocab_size) : 0) {}
 
   std::map<std::string_view, double> operator()() {
     if (w_.precision != DType::fp32) add_products(), add_attention();
@@ -105,17 +101,43 @@ class Floors {
   }
 
  private:
+  // The share of the rows that a rank computes of a replicated matrix; of a divided one it computes all.
+  struct Rows {
+    double stream = 1;  // where its side in the residual stream is computed: output in forward, input gradient
+    double bias = 1, weights = 1;  // of gradients
+  };
+  // What this rank has of a layer.
+  struct Layer {
+    double heads, kv, inner;
+    Rows attention, mlp;
+    bool backward, again;  // has a backward pass, which recomputes the layer in full
+  };
+
   [[nodiscard]] bool llama() const { return m_.kind == ModelKind::llama; }
   [[nodiscard]] int64_t layers() const { return w_.layers < 0 ? m_.layers : w_.layers; }
-  // What a tensor-parallel rank has of it.
-  [[nodiscard]] double part(int64_t whole) const { return static_cast<double>(whole) / static_cast<double>(w_.tensor); }
+  [[nodiscard]] double size(bool divided, int64_t whole) const {
+    return static_cast<double>(whole) / static_cast<double>(divided ? w_.tensor : 1);
+  }
+  [[nodiscard]] Rows rows(bool divided, bool fp8) const {
+    if (divided) return {};
+    const double part = 1 / static_cast<double>(w_.tensor);
+    return {.stream = w_.sequence ? part : 1, .bias = part, .weights = fp8 ? 1 : part};
+  }
+  [[nodiscard]] Layer layer(int64_t index) const {
+    const auto [attention, mlp] = w_.division.layer(index);
+    const int64_t kv = attention ? std::max(m_.key_value_heads(), w_.tensor) : m_.key_value_heads();
+    const bool backward = index >= frozen_layers();
+    return {.heads = size(attention, m_.heads * m_.head_size()),
+            .kv = size(attention, kv * m_.head_size()),
+            .inner = size(mlp, m_.ffn_size()),
+            .attention = rows(attention, w_.fp8),
+            .mlp = rows(mlp, w_.fp8),
+            .backward = backward,
+            .again = backward && (w_.recompute == Recompute::full || index < w_.recompute_full_layers)};
+  }
   // The number of leading layers without a backward pass.
   [[nodiscard]] int64_t frozen_layers() const {
     return std::clamp<int64_t>(w_.first_trained - (w_.embedding ? 1 : 0), 0, layers());
-  }
-  // Fully recomputed layers among those with a backward pass.
-  [[nodiscard]] int64_t full_layers() const {
-    return std::max<int64_t>(0, std::min(w_.recompute_full_layers, layers()) - frozen_layers());
   }
 
   // `accesses` per element, in the compute dtype.
@@ -124,15 +146,24 @@ class Floors {
   }
 
   void add_products() {
-    const double up = width_ * inner_ * (llama() ? 2 : 1), down = width_ * inner_;
-    const double attention = width_ * (heads_ + 2 * kv_) + heads_ * width_;
-    const double head = width_ * vocabulary_;
-    const double layer = attention + up + down, adapters = static_cast<double>(w_.adapter_weights);
-    // Recomputation omits the last matmul of a layer, whose output no gradient needs.
-    double again = full_ * (attention + up);
-    if (w_.recompute == Recompute::mlp) again += (backward_ - full_) * up;
-    const double forward = layers_ * layer + again, inputs = backward_ * layer;
-    const double trained = layers_ * layer + adapters - static_cast<double>(w_.frozen_weights);
+    const auto adapters = static_cast<double>(w_.adapter_weights);
+    double forward = 0, inputs = 0, trained = adapters - static_cast<double>(w_.frozen_weights);
+    for (int64_t l = 0; l < layers(); ++l) {
+      const Layer y = layer(l);
+      const double qkv = width_ * (y.heads + 2 * y.kv), output = y.heads * width_;
+      const double up = width_ * y.inner * (llama() ? 2 : 1), down = width_ * y.inner;
+      const double attention = qkv + y.attention.stream * output;
+      forward += attention + up + y.mlp.stream * down;
+      // Recomputation omits the last matmul of a layer, whose output no gradient needs.
+      if (y.again)
+        forward += attention + up;
+      else if (y.backward && w_.recompute == Recompute::mlp)
+        forward += up;
+      if (y.backward) inputs += y.attention.stream * qkv + output + y.mlp.stream * up + down;
+      trained += y.attention.weights * (qkv + output) + y.mlp.weights * (up + down);
+    }
+    const Rows of_head = rows(w_.division.head, false);
+    const double table = width_ * vocabulary_, head = of_head.stream * table;
     // Adapters stay in bf16, like the head. Frozen matrices are attributed to the fp8 part first; adapters are the
     // smallest part.
     const double wide_trained = w_.fp8 ? std::min(adapters, trained) : trained;
@@ -140,40 +171,54 @@ class Floors {
     if (w_.fp8) floors_[family::kFp8Products] = (forward + inputs + trained - wide_trained) * 2 * tokens_ / kFp8Rate;
     floors_[family::kProductsForward] = (wide * forward + adapters + head) * seconds;
     floors_[family::kInputGradients] = (wide * inputs + adapters + head) * seconds;
-    floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : head)) * seconds;
+    floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : of_head.weights * table)) * seconds;
   }
 
   // 2 matmuls over half the square in forward, 5 in backward.
   void add_attention() {
-    const double flops = 2 * tokens_ * static_cast<double>(w_.length) * heads_;
+    double forward = 0, backward = 0;
+    for (int64_t l = 0; l < layers(); ++l) {
+      const Layer y = layer(l);
+      const double flops = 2 * tokens_ * static_cast<double>(w_.length) * y.heads;
+      forward += (y.again ? 2 : 1) * flops;
+      if (y.backward) backward += 2.5 * flops;
+    }
     const bool wide = m_.head_size() > 96;
-    floors_[family::kAttentionForward] = (layers_ + full_) * flops / (wide ? kWideForward : kNarrowForward);
-    floors_[family::kAttentionBackward] = backward_ * 2.5 * flops / (wide ? kWideBackward : kNarrowBackward);
+    floors_[family::kAttentionForward] = forward / (wide ? kWideForward : kNarrowForward);
+    floors_[family::kAttentionBackward] = backward / (wide ? kWideBackward : kNarrowBackward);
   }
 
   void add_norms() {
     const double elements = tokens_ * width_ / static_cast<double>(w_.sequence ? w_.tensor : 1), last = w_.head ? 1 : 0;
-    memory(family::kNormForward, 4, (2 * layers_ + last) * elements);
-    if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * backward_ * elements);
-    memory(family::kNormBackward, 4, (2 * backward_ + last) * elements);
+    const auto backward = static_cast<double>(layers() - frozen_layers());
+    memory(family::kNormForward, 4, (2 * static_cast<double>(layers()) + last) * elements);
+    if (w_.recompute != Recompute::none) memory(family::kNormForward, 2, 2 * backward * elements);
+    memory(family::kNormBackward, 4, (2 * backward + last) * elements);
   }
 
   // In half precision, GELU is fused into the matmuls.
   void add_activation() {
-    const double elements = tokens_ * inner_, again = w_.recompute == Recompute::none ? full_ : backward_;
+    double forward = 0, again = 0, backward = 0, rope = 0, biases = -static_cast<double>(w_.frozen_biases);
+    for (int64_t l = 0; l < layers(); ++l) {
+      const Layer y = layer(l);
+      forward += y.inner;
+      if (w_.recompute == Recompute::none ? y.again : y.backward) again += y.inner;
+      if (y.backward) backward += y.inner;
+      rope += (1 + (y.backward ? 1 : 0) + (y.again ? 1 : 0)) * (y.heads + y.kv);
+      biases += y.attention.bias * (y.heads + 2 * y.kv) + y.mlp.bias * y.inner;
+    }
     if (llama()) {
-      memory(family::kActivationForward, 3, (layers_ + again) * elements);
-      memory(family::kActivationBackward, 5, backward_ * elements);
-      memory(family::kRope, 2, (layers_ + backward_ + full_) * tokens_ * (heads_ + kv_));
+      memory(family::kActivationForward, 3, (forward + again) * tokens_);
+      memory(family::kActivationBackward, 5, backward * tokens_);
+      memory(family::kRope, 2, rope * tokens_);
       return;
     }
-    if (again > 0) memory(family::kActivationForward, 2, again * elements);
-    const double biases = layers_ * (heads_ + 2 * kv_ + inner_) - static_cast<double>(w_.frozen_biases);
-    if (biases > 0) memory(family::kBiasGradients, 1, tokens_ * biases);
+    if (again > 0) memory(family::kActivationForward, 2, again * tokens_);
+    if (biases > 0) memory(family::kBiasGradients, 1, biases * tokens_);
   }
 
   void add_rest() {
-    if (w_.head) memory(family::kCrossEntropy, 2, tokens_ * vocabulary_);
+    if (w_.head) memory(family::kCrossEntropy, 2, rows(w_.division.head, false).stream * tokens_ * vocabulary_);
     // Forward: read and write. Backward: read, plus fp32 read and write.
     if (w_.embedding) memory(family::kEmbedding, w_.first_trained > 0 ? 2 : 7, tokens_ * width_);
     const bool wide_gradient = w_.micro_batches > 1 || w_.precision == DType::fp32;
@@ -186,7 +231,7 @@ class Floors {
 
   const StepWork& w_;
   const ModelConfig& m_;
-  double tokens_, bytes_, width_, heads_, kv_, inner_, vocabulary_, layers_, backward_, full_;
+  double tokens_, bytes_, width_, vocabulary_;
   std::map<std::string_view, double> floors_;
 };
 
@@ -209,6 +254,9 @@ void keep_own(StepWork& work, const UnitPlan& plan) {
   const int64_t full = work.recompute_full_layers;
   work.layers = std::ssize(layers);
   work.recompute_full_layers = std::ranges::count_if(layers, [full](int64_t layer) { return layer < full; });
+  std::vector<LayerDivision> own;
+  for (const int64_t layer : layers) own.push_back(work.division.layer(layer));
+  work.division.layers = std::move(own);
 }
 
 }  // namespace
@@ -239,18 +287,22 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
   const std::string_view head = c.model.has_tied_head() ? "embedding.token.weight" : "head.weight";
   work.tensor = c.parallel.tensor;
   work.sequence = work.tensor > 1 && tensor_split(c, 0).splits_rows(tokens_of_micro_batch(c));
+  if (work.tensor > 1) work.division = tensor_division(c);
   if (c.parallel.pipeline > 1) keep_own(work, plan);
   int64_t trained = 0;
   for (const Unit& unit : plan.units)
     for (const ParameterSpec& p : unit.layout.parameters) {
       const bool of_layer = p.name.starts_with("layers."), matrix = p.shape.size() > 1;
+      // Gradients of replicated matrices are of an equal part of the rows, as if they were divided; in fp8, of all rows
+      // on the first rank.
+      const int64_t sharers = p.split == Split::none && !p.adapter ? work.tensor : 1;
       if (p.adapter) work.adapter_weights += p.local_count();
       if (p.trainable) {
         trained += p.local_count();
       } else if (of_layer && matrix) {
-        work.frozen_weights += p.local_count();
+        work.frozen_weights += p.local_count() / (work.fp8 ? 1 : sharers);
       } else if (of_layer && (p.name.ends_with("qkv.bias") || p.name.ends_with("up.bias"))) {
-        work.frozen_biases += p.local_count();
+        work.frozen_biases += p.local_count() / sharers;
       } else if (p.name == head) {
         work.frozen_head = true;
       }

@@ -49,6 +49,7 @@ struct StepWork {
   bool embedding = true, head = true;  // on this rank
   int64_t tensor = 1;                  // tensor-parallel ranks, which divide matmuls, attention and vocabulary
   bool sequence = false;               // they divide norms, too
+  TensorDivision division = {};        // what they replicate instead; of this rank's layers
   int64_t adapter_weights = 0;         // elements of all adapters
   // Frozen elements: of layer matrices and adapters; of biases; whether the head's matrix is frozen.
   int64_t frozen_weights = 0, frozen_biases = 0;
