@@ -189,6 +189,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"zero_stage", c.parallel.zero_stage},
                                  {"ranks", job_.world.size()},
                                  {"tensor", c.parallel.tensor},
+                                 {"plan", c.parallel.tensor > 1 ? replicated_text(tensor_division(c)) : ""},
                                  {"context", c.parallel.context},
                                  {"sequence", engine_->sequence_parallel()},
                                  {"pipeline", c.parallel.pipeline},

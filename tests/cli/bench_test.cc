@@ -166,6 +166,23 @@ TEST(Bench, StreamsThatAreLateAndPoisonChangeNothing) {
   EXPECT_GT(of_late.at("ms"), 1.5 + of_plain.at("ms").get<double>());  // they were late
 }
 
+TEST(BenchStep, NamesWhatTensorRanksReplicate) {
+  const auto plan_of = [](const std::vector<std::string>& launch, const std::vector<std::string>& more) {
+    std::vector<std::string> command = launch, rest = bench("step", {"--steps", "1", "--warmup", "0"});
+    command.insert(command.end(), rest.begin(), rest.end());
+    command.insert(command.end(), more.begin(), more.end());
+    const Result r = partita(command);
+    EXPECT_EQ(r.code, 0) << r.error;
+    return json_lines(r.output).at(0).at("plan");
+  };
+  const std::vector<std::string> two = {"launch", "-n", "2", "--"};
+  EXPECT_EQ(plan_of({}, {}), "");
+  EXPECT_EQ(plan_of(two, {"--parallel.tensor=2"}), "");
+  EXPECT_EQ(
+      plan_of(two, {"--parallel.tensor=2", "--parallel.plan={'embedding' = 'replicate', 'layers.1' = 'replicate'}"}),
+      "embedding, head, attention of layer 1, MLP of layer 1");
+}
+
 TEST(BenchStep, RunsOnPiecesOfSequences) {
   const auto line_of = [](const std::vector<std::string>& launch, const std::string& context) {
     std::vector<std::string> command = launch;
