@@ -59,6 +59,9 @@ class Check {
         exchange_rows(dtype, n, false);
         exchange_rows(dtype, n, true);
       }
+    for (const at::ScalarType dtype : kDTypes)
+      for (const int64_t n : {48, 30'720, 98'304, 49'152}) by_copies(dtype, n);
+    growing();
     ring(5);
     ring(3'000'000);
     order();
@@ -188,6 +191,58 @@ class Check {
     expect_same(kind == Reduce::sum ? "all_reduce sum" : "all_reduce max", on_device, tensor);
   }
 
+  // Sums and gathers of n elements a rank in memory that ranks share, from two streams that do not wait for each other,
+  // behind work that delays one rank.
+  void by_copies(at::ScalarType dtype, int64_t n) {
+    const int64_t count = n * size();
+    const auto shared = [&] {
+      const auto bytes = count * static_cast<int64_t>(at::elementSize(dtype));
+      return device_.shared_memory(bytes, at::Device(at::kCUDA, c10::cuda::current_device())).view(dtype);
+    };
+    const at::Tensor gathers = shared(), in_place = shared(), sums = shared();
+    bool gathered = true, gathered_in_place = true, summed = true, scattered = true;
+    for (int i = 0; i < 10; ++i) {
+      const at::Tensor slice = random(dtype, n), all = blank(dtype, count), full = random(dtype, count),
+                       part = blank(dtype, n), on_slice = slice.cuda(), on_full = full.cuda(), on_part = part.cuda();
+      sums.copy_(full);
+      const at::Tensor own = in_place.narrow(0, n * host_.rank(), n);
+      own.copy_(slice);
+      other_.wait(stream_.record());
+      if (i % 3 == host_.rank()) (void)busy_.matmul(busy_);
+      std::vector<Event> events{
+          device_.reduce_scatter(on_part, on_full, stream_), device_.all_reduce(sums, Reduce::sum, other_),
+          device_.all_gather(gathers, on_slice, stream_), device_.all_gather(in_place, own, other_)};
+      for (const Event& event : events) stream_.wait(event);
+      host_.all_gather(all, slice, cpu_).wait();
+      host_.reduce_scatter(part, full, cpu_).wait();
+      host_.all_reduce(full, Reduce::sum, cpu_).wait();
+      gathered = gathered && at::equal(gathers.cpu(), all);
+      gathered_in_place = gathered_in_place && at::equal(in_place.cpu(), all);
+      scattered = scattered && at::equal(on_part.cpu(), part);
+      summed = summed && at::equal(sums.cpu(), full);
+    }
+    const std::string of = fmt::format("in shared memory {} [{}]", c10::toString(dtype), count);
+    add(gathered, "all_gather " + of);
+    add(gathered_in_place, "all_gather in place " + of);
+    add(scattered, "reduce_scatter " + of);
+    add(summed, "all_reduce " + of);
+  }
+
+  // Sums that need more memory than those before them, which have not ended.
+  void growing() {
+    std::vector<at::Tensor> parts, expected;
+    for (const int64_t n : {600'000, 900'000, 1'800'000}) {
+      const at::Tensor full = random(at::kDouble, n * size()), part = blank(at::kDouble, n), on_part = part.cuda();
+      host_.reduce_scatter(part, full, cpu_).wait();
+      const at::Tensor on_full = full.cuda();
+      if (host_.rank() == 0) (void)busy_.matmul(busy_);
+      stream_.wait(device_.reduce_scatter(on_part, on_full, stream_));
+      parts.push_back(on_part);
+      expected.push_back(part);
+    }
+    for (size_t i = 0; i < parts.size(); ++i) expect_same("reduce_scatter of growing size", parts[i], expected[i]);
+  }
+
   void broadcast(at::ScalarType dtype, int64_t n) {
     const int root = size() - 1;
     const at::Tensor tensor = random(dtype, n), on_device = tensor.cuda();
@@ -278,7 +333,7 @@ class Check {
   Communicator& host_;
   NcclCommunicator& device_;
   CpuStream cpu_;
-  CudaStream stream_ = CudaStream::current();
+  CudaStream stream_ = CudaStream::current(), other_{c10::cuda::getStreamFromPool()};
   at::Tensor busy_ = at::randn({2048, 2048}, at::TensorOptions(at::kFloat).device(at::kCUDA));
   int passed_ = 0, failed_ = 0;
 };
@@ -315,6 +370,9 @@ void time_collectives(NcclCommunicator& group, const char* sums) {
     report("exchange", bytes, share,
            [&] { return group.exchange(shared, std::vector<at::Tensor>(static_cast<size_t>(size), slice), stream); });
     report("all_reduce", bytes, 2 * share, [&] { return group.all_reduce(full, Reduce::max, stream); });
+    report("  in shared memory", bytes, 2 * share,
+           [&] { return group.all_reduce(shared.view({-1}), Reduce::max, stream); });
+    report("all_gather, too", bytes, share, [&] { return group.all_gather(shared.view({-1}), slice, stream); });
   }
 }
 
@@ -322,7 +380,8 @@ void time_collectives(NcclCommunicator& group, const char* sums) {
 int check_hang(World& world, std::unique_ptr<Communicator> host) {
   NcclCommunicator group(std::move(host), {.timeout = 3s});
   CudaStream stream = CudaStream::current();
-  const at::Tensor tensor = at::zeros({1 << 20}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  // Small, and so NCCL's: nothing ends a device that waits for a copy, but the process.
+  const at::Tensor tensor = at::zeros({1000}, at::TensorOptions(at::kFloat).device(at::kCUDA));
   group.all_reduce(tensor, Reduce::sum, stream).wait();
   bool passed = true;
   if (world.rank() == 1) {

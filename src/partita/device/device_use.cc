@@ -1,5 +1,7 @@
 #include "partita/device/device_use.h"
 
+#include <atomic>
+
 #include "partita/base/error.h"
 
 #ifdef PARTITA_CUDA
@@ -13,6 +15,12 @@
 #endif
 
 namespace partita::internal {
+namespace {
+
+std::atomic<int64_t> from_driver = 0;
+
+}  // namespace
+
 #ifdef PARTITA_CUDA
 namespace {
 
@@ -33,13 +41,16 @@ const std::string& name_of(int device) {
 }  // namespace
 #endif
 
+void count_device_memory(int64_t bytes) { from_driver += bytes; }
+
 DeviceUse device_use([[maybe_unused]] c10::Device device) {
 #ifdef PARTITA_CUDA
   if (device.is_cuda()) {
     const c10::CachingDeviceAllocator::DeviceStats stats =
         c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return {name_of(device.index()), stats.allocated_bytes[kAll].peak, stats.reserved_bytes[kAll].peak};
+    return {name_of(device.index()), stats.allocated_bytes[kAll].peak + from_driver,
+            stats.reserved_bytes[kAll].peak + from_driver};
   }
 #endif
   return {};

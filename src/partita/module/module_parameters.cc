@@ -96,7 +96,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
           keep(written);
           store_->weights().publish(unit);
         },
-        streams.compute);
+        *zero.shard, streams.compute);
 }
 
 void ModuleParameters::adopt(const Initial& initial) {

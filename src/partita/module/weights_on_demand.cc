@@ -19,15 +19,17 @@ constexpr int kHeldUnits = 3;
 }  // namespace
 
 WeightsOnDemand::WeightsOnDemand(const UnitPlan& plan, WeightStore& store, at::Device device, Leaving leaving,
-                                 Stream& compute)
+                                 Communicator& shard, Stream& compute)
     : plan_(plan),
       store_(store),
       device_(device),
       leaving_(std::move(leaving)),
+      shard_(shard),
       compute_(compute),
       caller_(device, compute),
       residency_(kHeldUnits),
       units_(plan.units.size()),
+      kept_count_(kept_count()),
       watch_({.before = [this](std::span<const int> units) { caller_.run([&] { use(units); }); },
               .after =
                   [this](std::span<const int> used, std::span<const int> written) {
@@ -56,7 +58,9 @@ at::Tensor WeightsOnDemand::parameter(int unit, int index, const at::Tensor& lik
 void WeightsOnDemand::act(const std::vector<UnitResidency::Action>& actions) {
   if (failed_) fail("ZeroOptimizer: an earlier gather of weights failed");
   failed_ = true;  // until all is done
-  for (const auto& [kind, unit] : actions) kind == UnitResidency::Action::Kind::gather ? gather(unit) : evict(unit);
+  using Kind = UnitResidency::Action::Kind;
+  auto gathers = std::ranges::count(actions, Kind::gather, &UnitResidency::Action::kind);
+  for (const auto& [kind, unit] : actions) kind == Kind::gather ? gather(unit, --gathers < kHeldUnits) : evict(unit);
   failed_ = false;
 }
 
@@ -77,24 +81,36 @@ void WeightsOnDemand::release(std::span<const int> used, std::span<const int> wr
   act(residency_.release(used));
 }
 
-// The smallest free memory that is large enough, or new.
-WeightsOnDemand::Memory WeightsOnDemand::memory_for(int64_t count, DType dtype) {
-  auto best = free_.end();
-  for (auto m = free_.begin(); m != free_.end(); ++m)
-    if (m->buffer.numel() >= count && (best == free_.end() || m->buffer.numel() < best->buffer.numel())) best = m;
-  if (best == free_.end()) {
-    free_.clear();
-    return {.buffer = at::empty({count}, at::TensorOptions(scalar_type(dtype)).device(device_)),
-            .event = compute_.record()};
-  }
-  Memory memory = std::move(*best);
-  free_.erase(best);
-  return memory;
+// The largest unit but for those of more than twice the usual size, such as a large table, which get memory while they
+// are there.
+int64_t WeightsOnDemand::kept_count() const {
+  std::vector<int64_t> counts;
+  for (const Unit& unit : plan_.units) counts.push_back(unit.layout.count);
+  std::ranges::sort(counts);
+  const int64_t most = 2 * counts[counts.size() / 2];
+  return *std::prev(std::ranges::upper_bound(counts, most));
 }
 
-void WeightsOnDemand::gather(int unit) {
+// Memory is kept for as many units as are usually there. Ranks use units in the same order, and so share this memory at
+// the same places.
+WeightsOnDemand::Memory WeightsOnDemand::memory_for(const Unit& unit, bool stays) {
+  const bool fits = unit.layout.count <= kept_count_;
+  if (stays && fits && !free_.empty()) {
+    Memory memory = std::move(free_.front());  // its readers end first
+    free_.pop_front();
+    return memory;
+  }
+  const bool keeps = stays && fits && kept_ < kHeldUnits;
+  kept_ += keeps ? 1 : 0;
+  return {.buffer = keeps ? shared_zeros(shard_, kept_count_, unit.weight, device_)
+                          : at::empty({unit.layout.count}, at::TensorOptions(scalar_type(unit.weight)).device(device_)),
+          .event = compute_.record(),
+          .kept = keeps};
+}
+
+void WeightsOnDemand::gather(int unit, bool stays) {
   const Unit& u = plan_.units[static_cast<size_t>(unit)];
-  Memory memory = memory_for(u.layout.count, u.weight);
+  Memory memory = memory_for(u, stays);
   memory.event = store_.gather(unit, memory.buffer, memory.event);
   units_[static_cast<size_t>(unit)] = std::move(memory);
   order_ = mix(order_ ^ static_cast<uint64_t>(unit + 1));
@@ -105,18 +121,18 @@ void WeightsOnDemand::evict(int unit) {
   Memory memory = std::exchange(units_[static_cast<size_t>(unit)], {});
   if (!memory.awaited) compute_.wait(memory.event);
   if (memory.written) leaving_(unit, parameter_views(plan_.units[static_cast<size_t>(unit)].layout, memory.buffer));
-  const auto there = [](const Memory& m) { return m.buffer.defined(); };
-  if (std::ranges::count_if(units_, there) + std::ssize(free_) < kHeldUnits)
-    free_.push_back({.buffer = std::move(memory.buffer), .event = compute_.record()});
+  if (memory.kept) free_.push_back({.buffer = std::move(memory.buffer), .event = compute_.record(), .kept = true});
 }
 
 void WeightsOnDemand::evict_all() { act(residency_.clear()); }
 
 int64_t WeightsOnDemand::bytes() const {
   int64_t total = 0;
-  for (const auto* all : {&units_, &free_})
-    for (const Memory& memory : *all)
-      if (memory.buffer.defined()) total += static_cast<int64_t>(memory.buffer.nbytes());
+  const auto add = [&total](const Memory& memory) {
+    if (memory.buffer.defined()) total += static_cast<int64_t>(memory.buffer.nbytes());
+  };
+  std::ranges::for_each(units_, add);
+  std::ranges::for_each(free_, add);
   return total;
 }
 

@@ -2,7 +2,7 @@
 // views of a storage that gets memory, gathered from the ranks' slices, when an operation has one of them among its
 // operands, and loses it when others are used (unit_residency.h).
 //
-//   WeightsOnDemand weights(plan, store, device, leaving, compute);
+//   WeightsOnDemand weights(plan, store, device, leaving, shard, compute);
 //   set_data(parameter, weights.parameter(unit, index, parameter));
 //   ... forward, backward ...
 //   weights.evict_all();                   // before the slices are updated
@@ -13,6 +13,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <functional>
 #include <span>
 #include <vector>
@@ -30,8 +31,8 @@ class WeightsOnDemand {
   // written into them.
   using Leaving = std::function<void(int unit, std::span<const at::Tensor> parameters)>;
   // All must outlive this object; `compute` is the current stream. `store` gathers on demand
-  // (WeightStore::Options::on_demand).
-  WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Stream& compute);
+  // (WeightStore::Options::on_demand) from the ranks of `shard`.
+  WeightsOnDemand(const UnitPlan&, WeightStore& store, at::Device, Leaving, Communicator& shard, Stream& compute);
   // Parameters have no memory from then on.
   ~WeightsOnDemand();
   WeightsOnDemand(const WeightsOnDemand&) = delete;
@@ -50,25 +51,31 @@ class WeightsOnDemand {
   struct Memory {
     at::Tensor buffer;  // undefined: none
     Event event;        // of a unit: gathered; of free memory: no longer read
+    bool kept = false;  // for other units, in memory that ranks share
     bool awaited = false;
     bool written = false;
   };
   void use(std::span<const int> units);
   void release(std::span<const int> used, std::span<const int> written);
   void act(const std::vector<UnitResidency::Action>&);
-  void gather(int unit);
+  // stays: false if the operation uses more units than are held, and this one leaves first.
+  void gather(int unit, bool stays);
   void evict(int unit);
-  [[nodiscard]] Memory memory_for(int64_t count, DType);
+  [[nodiscard]] int64_t kept_count() const;
+  [[nodiscard]] Memory memory_for(const Unit&, bool stays);
 
   const UnitPlan& plan_;
   WeightStore& store_;
   at::Device device_;
   Leaving leaving_;
+  Communicator& shard_;
   Stream& compute_;
   CallerStream caller_;
   UnitResidency residency_;
   std::vector<Memory> units_;  // [unit]
-  std::vector<Memory> free_;
+  int64_t kept_count_;         // elements of memory that is kept
+  std::deque<Memory> free_;    // kept
+  int kept_ = 0;               // free or of a unit
   uint64_t order_ = 0;
   bool failed_ = false;
   std::vector<c10::Storage> storages_;  // [unit]

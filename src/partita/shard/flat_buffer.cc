@@ -12,6 +12,10 @@ at::Tensor flat_zeros(int64_t count, DType dtype, at::Device device) {
   return at::zeros({count}, at::TensorOptions(scalar_type(dtype)).device(device));
 }
 
+at::Tensor shared_zeros(Communicator& group, int64_t count, DType dtype, at::Device device) {
+  return group.shared_memory(count * size_of(dtype), device).view(scalar_type(dtype)).zero_();
+}
+
 std::vector<at::Tensor> parameter_views(const Layout& layout, const at::Tensor& buffer) {
   std::vector<at::Tensor> views;
   for (size_t p = 0; p < layout.parameters.size(); ++p)

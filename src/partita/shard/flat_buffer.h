@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
+#include "partita/comm/communicator.h"
 #include "partita/shard/layout.h"
 
 namespace partita::internal {
 
 // Zeros [count] of a dtype.
 [[nodiscard]] at::Tensor flat_zeros(int64_t count, DType, at::Device = at::kCPU);
+// The same in memory of the group, into which GPUs of one host can copy. Collective.
+[[nodiscard]] at::Tensor shared_zeros(Communicator&, int64_t count, DType, at::Device);
 // Shaped views of each parameter of the layout in a buffer of at least layout.count elements.
 [[nodiscard]] std::vector<at::Tensor> parameter_views(const Layout&, const at::Tensor& buffer);
 // Zeroes the padding, which norms and updates of whole slices include.

@@ -9,9 +9,9 @@
 namespace partita::internal {
 namespace {
 
-// [count] of a dtype, in the given memory or allocated.
-at::Tensor flat_in(const std::vector<at::Tensor>& given, size_t unit, int64_t count, DType dtype, at::Device device) {
-  if (unit >= given.size() || !given[unit].defined()) return flat_zeros(count, dtype, device);
+// [count] of a dtype in the given memory; undefined: none is given.
+at::Tensor given_memory(const std::vector<at::Tensor>& given, size_t unit, int64_t count, DType dtype) {
+  if (unit >= given.size() || !given[unit].defined()) return {};
   return given[unit].narrow(0, 0, count * size_of(dtype)).view(scalar_type(dtype));
 }
 
@@ -65,9 +65,7 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     if (gradients_.slice[u] == SliceMemory::none) continue;
     const auto index = static_cast<size_t>(gradients_.slots.slot_of_unit[u]);
     Slot& own = slots_[index];
-    if (!own.buffer.defined())
-      own.buffer = flat_in(options_.buffers, u, gradients_.slots.slot_count[index], gradients_.slots.slot_dtype[index],
-                           options_.device);
+    if (!own.buffer.defined()) own.buffer = make_buffer(u, index);
     UnitGradient& unit = units_[u];
     unit.views = parameter_views(plan.units[u].layout, own.buffer);
     unit.written.assign(unit.views.size(), false);
@@ -81,10 +79,20 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     else if (gradients_.slice[u] == SliceMemory::receive)
       unit.slice = own.receive_buffer.narrow(0, 0, count);
     else
-      unit.slice = flat_in(options_.slices, u, count, gradients_.slice_dtype[u], options_.device);
+      unit.slice = given_memory(options_.slices, u, count, gradients_.slice_dtype[u]);
+    if (!unit.slice.defined()) unit.slice = flat_zeros(count, gradients_.slice_dtype[u], options_.device);
   }
   if (options_.copies != nullptr)
     offload_ = std::make_unique<GradientOffload>(gradients_, options_.device, *zero.replica, *options_.copies);
+}
+
+// What replicas sum in place is memory that they share.
+at::Tensor GradientStore::make_buffer(size_t unit, size_t slot) const {
+  const int64_t count = gradients_.slots.slot_count[slot];
+  const DType dtype = gradients_.slots.slot_dtype[slot];
+  if (const at::Tensor given = given_memory(options_.buffers, unit, count, dtype); given.defined()) return given;
+  if (gradients_.reduction == Reduction::in_place) return shared_zeros(*zero_.replica, count, dtype, options_.device);
+  return flat_zeros(count, dtype, options_.device);
 }
 
 void GradientStore::acquire(int unit) {

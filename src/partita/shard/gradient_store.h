@@ -91,6 +91,7 @@ class GradientStore {
   };
 
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
+  [[nodiscard]] at::Tensor make_buffer(size_t unit, size_t slot) const;
   void acquire(int unit);
   void reduce(int unit, bool last);
   [[nodiscard]] Communicator* holders_of(const SharedRun&) const;

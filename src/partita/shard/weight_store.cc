@@ -1,5 +1,7 @@
 #include "partita/shard/weight_store.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/ops/flat.h"
 #include "partita/shard/flat_buffer.h"
@@ -17,11 +19,7 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
       written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
   for (size_t s = 0; s < slot_plan_.slot_count.size() && !options_.on_demand; ++s)
-    slots_.push_back({.buffer = flat_zeros(slot_plan_.slot_count[s], slot_plan_.slot_dtype[s], options_.device),
-                      .unit = -1,
-                      .version = -1,
-                      .ready = {},
-                      .free = {}});
+    slots_.push_back({.buffer = make_buffer(s), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const bool from_master = u < options_.masters.size() && options_.masters[u].defined();
     if (slice_in_slot(u))
@@ -40,6 +38,16 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
     for (const Placement& p : placements)
       views.push_back(of_unit[static_cast<size_t>(p.unit)][static_cast<size_t>(p.parameter)]);
   }
+}
+
+// Slots of several units are gathered into all the time. Others may be seen by users, who keep them for longer than the
+// group lives, which owns what its ranks share.
+at::Tensor WeightStore::make_buffer(size_t slot) const {
+  const int64_t count = slot_plan_.slot_count[slot];
+  const DType dtype = slot_plan_.slot_dtype[slot];
+  if (std::ranges::count(slot_plan_.slot_of_unit, static_cast<int>(slot)) > 1)
+    return shared_zeros(*zero_.shard, count, dtype, options_.device);
+  return flat_zeros(count, dtype, options_.device);
 }
 
 at::Tensor WeightStore::own_part(int unit, const at::Tensor& buffer) const {

@@ -73,6 +73,7 @@ class WeightStore {
   };
 
   [[nodiscard]] const UsePlan::Turn& turn() const;
+  [[nodiscard]] at::Tensor make_buffer(size_t slot) const;
   void ensure(int unit);  // the slot holds the current version, or its gather is issued
   void gather(int unit, Slot&);
   // This rank's slice of a buffer that holds the unit.

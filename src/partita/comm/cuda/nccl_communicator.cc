@@ -11,6 +11,7 @@
 
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
+#include "partita/base/log.h"
 #include "partita/comm/arguments.h"
 #include "partita/comm/cuda/nccl_messages.h"
 #include "partita/comm/cuda/ordered_sum.h"
@@ -21,6 +22,8 @@ namespace {
 
 // Up to this size latency dominates: every rank receives all data in a single round.
 constexpr int64_t kSmallBytes = 64 << 10;
+// Parts of a sum start at multiples of so many elements, for the vector accesses of the kernel.
+constexpr int64_t kPartAlignment = 16;
 // How long the watchdog waits for a thread blocked inside NCCL before it ends the job.
 constexpr std::chrono::seconds kAbortGrace{10};
 
@@ -127,14 +130,15 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::close_memory() {
   try {
-    if (room_) PeerMemory::close(std::move(room_), *host_);
+    for (std::unique_ptr<PeerMemory>* own : {&room_, &rows_})
+      if (*own) PeerMemory::close(std::move(*own), *host_);
     for (Shared& s : shared_) PeerMemory::close(std::move(s.memory), *host_);
   } catch (const std::exception&) {  // the others have ended
   }
 }
 
 void NcclCommunicator::abort() {
-  if (room_ || !shared_.empty()) World::abort(1);  // nothing ends a stream that waits for another rank's flag
+  if (waits_for_flags_) World::abort(1);  // nothing ends a stream that waits for another rank's flag
   const std::unique_lock lock(mutex_, kAbortGrace);
   if (!lock) World::abort(1);  // a thread is blocked inside NCCL
   if (comm_ != nullptr) (void)ncclCommAbort(comm_);
@@ -198,6 +202,59 @@ void NcclCommunicator::exchange(Out out, In in) {
   check(ncclGroupEnd(), "exchange");
 }
 
+PeerMemory* NcclCommunicator::shared_by(const at::Tensor& tensor) const {
+  if (tensor.numel() == 0 || is_capturing(c10::cuda::getCurrentCUDAStream().stream())) return nullptr;
+  const auto found = std::ranges::find_if(shared_, [&](const Shared& s) { return s.memory->contains(data(tensor)); });
+  return found == shared_.end() ? nullptr : found->memory.get();
+}
+
+PeerMemory* NcclCommunicator::rows_by_copies(const at::Tensor& full) {
+  const auto bytes = static_cast<int64_t>(full.nbytes());
+  if (size() == 1 || bytes <= kSmallBytes || is_capturing(c10::cuda::getCurrentCUDAStream().stream())) return nullptr;
+  if (rows_ && rows_->bytes() >= bytes) return rows_.get();
+  messages_->post();  // other ranks may wait for them before they come here
+  if (rows_) PeerMemory::close(std::move(rows_), *host_);
+  rows_ = create_memory(bytes);
+  return rows_.get();
+}
+
+std::unique_ptr<PeerMemory> NcclCommunicator::create_memory(int64_t bytes) {
+  if (size() == 1 || !reaches_peers_) return nullptr;
+  waits_for_flags_ = true;
+  auto memory = PeerMemory::create(*host_, bytes);
+  reaches_peers_ = memory != nullptr;
+  if (!reaches_peers_)
+    log::debug("{}: NCCL makes all collectives: the GPUs of its {} ranks cannot write into each other's memory", name(),
+               size());
+  return memory;
+}
+
+template <class Body>
+Event NcclCommunicator::run_sum(const char* kind, const at::Tensor& tensor, Stream& stream, PeerMemory& rows,
+                                size_t bytes, Body body) {
+  watchdog_->check();
+  messages_->post();
+  const Watchdog::Call call{kind, calls_++, static_cast<int64_t>(tensor.nbytes())};
+  const Watchdog::Posting posting(watchdog_.get(), call);
+  std::vector<const void*> parts;
+  for (int r = 0; r < size(); ++r) parts.push_back(data(tensor) + static_cast<size_t>(r) * bytes);
+  copies_.wait(stream.record());
+  copies_.wait(rows_read_);
+  rows.exchange(0, static_cast<int64_t>(bytes), parts, copies_.stream().stream());
+  stream_.wait(copies_.record());
+  {
+    const c10::cuda::CUDAStreamGuard guard(stream_.stream());
+    const std::lock_guard lock(mutex_);
+    body();
+  }
+  rows_read_ = stream_.record();
+  return Event(finish(call));
+}
+
+std::vector<const void*> NcclCommunicator::to_all(const void* sent) const {
+  return std::vector<const void*>(static_cast<size_t>(size()), sent);
+}
+
 at::Tensor NcclCommunicator::scratch(int64_t count, const at::Tensor& like) const {
   return at::empty({count}, like.options());
 }
@@ -209,9 +266,18 @@ bool NcclCommunicator::uses_nccl_sum(at::ScalarType to, at::ScalarType from) con
 Event NcclCommunicator::all_gather(at::Tensor full, at::Tensor slice, Stream& stream) {
   if (full.is_cpu()) return host_->all_gather(full, slice, stream);
   check_all_gather(*this, full, slice, at::kCUDA);
+  const size_t bytes = slice.nbytes();
+  if (PeerMemory* shared = shared_by(full)) {
+    messages_->post();
+    const Watchdog::Call call{"all_gather", calls_++, static_cast<int64_t>(full.nbytes())};
+    return run_copies(call, stream, [&](cudaStream_t copies) {
+      copy(data(full) + static_cast<size_t>(rank()) * bytes, data(slice), bytes, copies);
+      shared->exchange(data(full) - shared->data(), static_cast<int64_t>(bytes), to_all(data(slice)), copies);
+    });
+  }
   return run("all_gather", full, stream, [&] {
-    if (size() == 1) return copy(data(full), data(slice), slice.nbytes(), stream_.stream());
-    check(ncclAllGather(data(slice), data(full), slice.nbytes(), ncclUint8, comm_, stream_.stream()), "all_gather");
+    if (size() == 1) return copy(data(full), data(slice), bytes, stream_.stream());
+    check(ncclAllGather(data(slice), data(full), bytes, ncclUint8, comm_, stream_.stream()), "all_gather");
   });
 }
 
@@ -232,36 +298,45 @@ Event NcclCommunicator::all_to_all(at::Tensor out, at::Tensor in, Stream& stream
 Event NcclCommunicator::reduce_scatter(at::Tensor slice, at::Tensor full, Stream& stream) {
   if (full.is_cpu()) return host_->reduce_scatter(slice, full, stream);
   check_reduce_scatter(*this, slice, full, at::kCUDA);
+  const int64_t n = slice.numel();
+  const size_t bytes = full.nbytes() / static_cast<size_t>(size());
+  const at::ScalarType to = slice.scalar_type(), from = full.scalar_type();
+  const auto part_of = [bytes](std::byte* whole) {
+    return [=](int peer) { return Bytes{whole + static_cast<size_t>(peer) * bytes, bytes}; };
+  };
+  const auto mine = part_of(data(full));
+  const auto add = [&](const std::byte* rows) {
+    reduce_rows_on_device(Reduce::sum, to, data(slice), from, rows, mine(rank()).data, rank(), size(), n,
+                          stream_.stream());
+  };
+  if (PeerMemory* rows = uses_nccl_sum(to, from) ? nullptr : rows_by_copies(full))
+    return run_sum("reduce_scatter", full, stream, *rows, bytes, [&] { add(rows->data()); });
   return run("reduce_scatter", full, stream, [&] {
-    const int64_t n = slice.numel();
-    const size_t bytes = full.nbytes() / static_cast<size_t>(size());
-    const at::ScalarType to = slice.scalar_type(), from = full.scalar_type();
     if (uses_nccl_sum(to, from)) {
       check(ncclReduceScatter(data(full), data(slice), static_cast<size_t>(n), nccl_type(from), ncclSum, comm_,
                               stream_.stream()),
             "reduce_scatter");
       return;
     }
-    const auto part_of = [bytes](std::byte* whole) {
-      return [=](int peer) { return Bytes{whole + static_cast<size_t>(peer) * bytes, bytes}; };
-    };
-    const auto mine = part_of(data(full));
     at::Tensor rows;
     if (size() > 1) {
       rows = scratch(n * size(), full);
       exchange(part_of(data(rows)), mine);
     }
-    reduce_rows_on_device(Reduce::sum, to, data(slice), from, rows.defined() ? data(rows) : nullptr, mine(rank()).data,
-                          rank(), size(), n, stream_.stream());
+    add(rows.defined() ? data(rows) : nullptr);
   });
 }
 
 Event NcclCommunicator::all_reduce(at::Tensor tensor, Reduce kind, Stream& stream) {
   if (tensor.is_cpu()) return host_->all_reduce(tensor, kind, stream);
   check_all_reduce(*this, tensor, at::kCUDA);
+  const bool by_nccl = uses_nccl_sum(tensor.scalar_type(), tensor.scalar_type());
+  // By copies the parts are of one size.
+  if (!by_nccl && tensor.numel() % (kPartAlignment * size()) == 0)
+    if (PeerMemory* rows = rows_by_copies(tensor)) return all_reduce_by_copies(tensor, kind, stream, *rows);
   return run("all_reduce", tensor, stream, [&] {
     if (size() == 1) return;
-    if (uses_nccl_sum(tensor.scalar_type(), tensor.scalar_type()))
+    if (by_nccl)
       check(ncclAllReduce(data(tensor), data(tensor), static_cast<size_t>(tensor.numel()),
                           nccl_type(tensor.scalar_type()), kind == Reduce::sum ? ncclSum : ncclMax, comm_,
                           stream_.stream()),
@@ -273,6 +348,30 @@ Event NcclCommunicator::all_reduce(at::Tensor tensor, Reduce kind, Stream& strea
   });
 }
 
+Event NcclCommunicator::all_reduce_by_copies(const at::Tensor& tensor, Reduce kind, Stream& stream, PeerMemory& rows) {
+  const size_t bytes = tensor.nbytes() / static_cast<size_t>(size());
+  std::byte* const mine = data(tensor) + static_cast<size_t>(rank()) * bytes;
+  const at::ScalarType dtype = tensor.scalar_type();
+  PeerMemory* const shared = shared_by(tensor);
+  const Event summed = run_sum("all_reduce", tensor, stream, rows, bytes, [&] {
+    reduce_rows_on_device(kind, dtype, mine, dtype, rows.data(), mine, rank(), size(), tensor.numel() / size(),
+                          stream_.stream());
+    if (shared != nullptr) return;
+    exchange(
+        [&](int peer) {
+          return Bytes{data(tensor) + static_cast<size_t>(peer) * bytes, bytes};
+        },
+        [&](int) {
+          return Bytes{mine, bytes};
+        });
+  });
+  if (shared == nullptr) return summed;
+  const Watchdog::Call call{"all_reduce", calls_++, static_cast<int64_t>(tensor.nbytes())};
+  return run_copies(call, stream_, [&](cudaStream_t copies) {
+    shared->exchange(data(tensor) - shared->data(), static_cast<int64_t>(bytes), to_all(mine), copies);
+  });
+}
+
 void NcclCommunicator::reduce_at_once(const at::Tensor& tensor, Reduce kind) {
   const at::Tensor rows = scratch(tensor.numel() * size(), tensor);
   check(ncclAllGather(data(tensor), data(rows), tensor.nbytes(), ncclUint8, comm_, stream_.stream()), "all_reduce");
@@ -281,9 +380,9 @@ void NcclCommunicator::reduce_at_once(const at::Tensor& tensor, Reduce kind) {
 }
 
 void NcclCommunicator::reduce_in_parts(const at::Tensor& tensor, Reduce kind) {
-  // Rank r sums part r of the elements. Parts start at multiples of 16 elements, for the kernel's vector accesses.
-  const int64_t part = (tensor.numel() + size() - 1) / size(), most = (part + 15) / 16 * 16,
-                width = tensor.element_size();
+  // Rank r sums part r of the elements.
+  const int64_t part = (tensor.numel() + size() - 1) / size(),
+                most = (part + kPartAlignment - 1) / kPartAlignment * kPartAlignment, width = tensor.element_size();
   const auto range = [&](int of) {
     const int64_t begin = std::min(tensor.numel(), of * most), end = std::min(tensor.numel(), begin + most);
     return Bytes{data(tensor) + begin * width, static_cast<size_t>((end - begin) * width)};
@@ -337,8 +436,8 @@ Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
   if (out.is_cpu()) return host_->exchange(out, sent, stream);
   check_exchange(*this, out, sent, at::kCUDA);
   const size_t bytes = out.nbytes() / sent.size();
-  const auto found = std::ranges::find_if(shared_, [&](const Shared& s) { return s.memory->contains(data(out)); });
-  if (found == shared_.end() || is_capturing(c10::cuda::getCurrentCUDAStream().stream()))
+  PeerMemory* const shared = shared_by(out);
+  if (shared == nullptr)
     return run("exchange", out, stream, [&] {
       exchange(
           [&](int peer) {
@@ -354,7 +453,7 @@ Event NcclCommunicator::exchange(at::Tensor out, const std::vector<at::Tensor>& 
   messages_->post();
   const Watchdog::Call call{"exchange", calls_++, static_cast<int64_t>(out.nbytes())};
   return run_copies(call, stream, [&](cudaStream_t copies) {
-    found->memory->exchange(data(out) - found->memory->data(), static_cast<int64_t>(bytes), from, copies);
+    shared->exchange(data(out) - shared->data(), static_cast<int64_t>(bytes), from, copies);
   });
 }
 
@@ -363,7 +462,8 @@ at::Tensor NcclCommunicator::shared_memory(int64_t bytes, at::Device device) {
   const at::TensorOptions options = at::TensorOptions(at::kByte).device(device);
   for (const Shared& s : shared_)  // the same one on all ranks, which run the same program
     if (s.tensor.storage().use_count() == 1 && s.memory->bytes() >= bytes) return s.tensor.narrow(0, 0, bytes);
-  auto memory = size() > 1 ? PeerMemory::create(*host_, bytes) : nullptr;
+  messages_->post();
+  auto memory = create_memory(bytes);
   if (!memory) return at::empty({bytes}, options);
   // The device is given: from_blob asks CUDA for it, which fails for no bytes.
   const at::Tensor tensor = at::from_blob(
@@ -377,6 +477,7 @@ int64_t NcclCommunicator::reserve_messages(int64_t bytes, bool receives) {
   messages_->post();
   if (room_ && room_->message_bytes() >= bytes) return room_->bytes();  // both ranks ask for the same
   if (room_) PeerMemory::close(std::move(room_), *host_);
+  waits_for_flags_ = true;
   room_ = PeerMemory::create(*host_, receives ? 2 * bytes : 0, bytes);
   return room_ ? room_->bytes() : 0;
 }

@@ -11,14 +11,15 @@
 // Sums are computed in rank order by our own kernel (comm/cuda/ordered_sum.h) after an all-to-all, which moves as much
 // data as a reduce-scatter: NCCL's sums round half precision at every hop, in an order that depends on the ring.
 //
-// Between GPUs of one host, exchange with shared memory, and messages for which there is room, are made by copy engines
-// (comm/cuda/peer_memory.h), which take no multiprocessors from kernels.
+// Between GPUs of one host, copy engines (comm/cuda/peer_memory.h), which take no multiprocessors from kernels, make
+// exchanges and gathers into shared memory, move the parts of large sums, and pass messages for which there is room.
 //
 // Other messages are deferred until one of their events is waited for or another collective is called, and then
 // posted as one NCCL group, so that two ranks that both send first do not deadlock.
 #pragma once
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -83,6 +84,18 @@ class NcclCommunicator final : public Communicator {
   // body(stream) enqueues copies on copies_, after the work already on the caller's stream.
   template <class Body>
   [[nodiscard]] Event run_copies(const Watchdog::Call&, Stream&, Body body);
+  // Puts part r of the tensor, of this many bytes, into this rank's row of `rows` on rank r; then body() enqueues work
+  // on stream_ that reads the rows.
+  template <class Body>
+  [[nodiscard]] Event run_sum(const char* kind, const at::Tensor&, Stream&, PeerMemory& rows, size_t bytes, Body body);
+  [[nodiscard]] Event all_reduce_by_copies(const at::Tensor&, Reduce, Stream&, PeerMemory& rows);
+  // What the ranks share that holds the tensor. Null: nothing, or a graph is recorded, which cannot wait for flags.
+  [[nodiscard]] PeerMemory* shared_by(const at::Tensor&) const;
+  // For a row from each rank, together as large as `full`. Null: NCCL moves them. Collective where it has to grow.
+  [[nodiscard]] PeerMemory* rows_by_copies(const at::Tensor& full);
+  // Null: not possible here.
+  [[nodiscard]] std::unique_ptr<PeerMemory> create_memory(int64_t bytes);
+  [[nodiscard]] std::vector<const void*> to_all(const void* sent) const;
   void check(ncclResult_t, const char* call);
   // Exchanges with every peer: its part of `in` is sent, its part of `out` received.
   template <class Out, class In>
@@ -103,8 +116,12 @@ class NcclCommunicator final : public Communicator {
     at::Tensor tensor;  // of its data
   };
   std::vector<Shared> shared_;
-  std::unique_ptr<PeerMemory> room_;  // for messages; null: NCCL passes them
-  std::timed_mutex mutex_;            // guards comm_, which the watchdog may abort
+  std::unique_ptr<PeerMemory> room_;           // for messages; null: NCCL passes them
+  std::unique_ptr<PeerMemory> rows_;           // of the sum that is being made
+  Event rows_read_;                            // by that sum
+  bool reaches_peers_ = true;                  // as far as was tried
+  std::atomic<bool> waits_for_flags_ = false;  // in memory that ranks share, from the first of it on
+  std::timed_mutex mutex_;                     // guards comm_, which the watchdog may abort
   ncclComm_t comm_ = nullptr;
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<Messages> messages_;

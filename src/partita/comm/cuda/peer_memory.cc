@@ -10,6 +10,7 @@
 
 #include "partita/base/cuda_error.h"
 #include "partita/base/error.h"
+#include "partita/device/device_use.h"
 
 namespace partita::internal {
 namespace {
@@ -34,12 +35,11 @@ std::string bytes_of(const Handle& handle) { return {reinterpret_cast<const char
 }  // namespace
 
 std::unique_ptr<PeerMemory> PeerMemory::create(Communicator& host, int64_t bytes, int64_t message_bytes) {
+  if (host.size() * kFlags * 4 > kFlagBytes) return nullptr;  // more ranks than GPUs of any host
   std::unique_ptr<PeerMemory> memory(new PeerMemory(host.rank(), host.size(), bytes, message_bytes));
-  PARTITA_CHECK(host.size() * kFlags * 4 <= kFlagBytes, "{} ranks of a group on one host", host.size());
   void*& own = memory->mapped_[static_cast<size_t>(host.rank())];
   Handle handle;
   (void)gethostname(handle.host.data(), handle.host.size() - 1);
-  PARTITA_CUDA_CHECK(cudaDeviceSynchronize());  // nothing uses memory that this one replaces
   bool possible = cudaMalloc(&own, static_cast<size_t>(kFlagBytes + bytes)) == cudaSuccess &&
                   cudaMemset(own, 0, static_cast<size_t>(kFlagBytes)) == cudaSuccess &&
                   cudaDeviceSynchronize() == cudaSuccess && cudaIpcGetMemHandle(&handle.memory, own) == cudaSuccess;
@@ -54,16 +54,19 @@ std::unique_ptr<PeerMemory> PeerMemory::create(Communicator& host, int64_t bytes
   (void)cudaGetLastError();  // of what was tried
   for (const std::string& answer : gather_strings(host, possible ? "yes" : "no"))
     possible = possible && answer == "yes";
+  count_device_memory(kFlagBytes + bytes);
   if (!possible) close(std::exchange(memory, nullptr), host);
   return memory;
 }
 
 void PeerMemory::close(std::unique_ptr<PeerMemory> memory, Communicator& host) {
+  (void)cudaDeviceSynchronize();  // this rank's copies into it, and its use
   for (int r = 0; r < memory->ranks(); ++r)
     if (void* other = memory->mapped_[static_cast<size_t>(r)]; r != memory->rank_ && other != nullptr)
       (void)cudaIpcCloseMemHandle(other);
   host.barrier();
   (void)cudaFree(memory->mapped_[static_cast<size_t>(memory->rank_)]);
+  count_device_memory(-kFlagBytes - memory->bytes_);
 }
 
 std::byte* PeerMemory::data(int rank) const {

@@ -23,9 +23,9 @@ class PeerMemory {
  public:
   // `bytes` of memory on this rank's current device; ranks may differ. message_bytes: the most of a message, of which
   // the memory of a rank that receives holds two. Collective over the host communicator. Null, on all ranks, if one of
-  // them cannot map another's memory: other hosts, no peer access.
+  // them cannot map another's memory: other hosts, no peer access, too little memory.
   [[nodiscard]] static std::unique_ptr<PeerMemory> create(Communicator& host, int64_t bytes, int64_t message_bytes = 0);
-  // Frees the memory when no rank uses it: all have ended their copies. Collective.
+  // Frees the memory when no rank uses it any more: waits for the devices. Collective.
   static void close(std::unique_ptr<PeerMemory>, Communicator& host);
   // Without close, the memory stays until the process ends: freeing it would wait for other ranks.
   PeerMemory(const PeerMemory&) = delete;
