@@ -62,7 +62,7 @@ Config bench_config(const BenchArguments& a, int ranks) {
   complete_model(c);
   if (!sources.contains("model.max_length")) c.model.max_length = c.train.sequence_length;
   if (!sources.contains("train.global_batch")) c.train.global_batch = c.train.micro_batch * data_ranks(c, ranks);
-  validate_step(c, ranks);
+  validate_step(c, ranks, &sources);
   return c;
 }
 

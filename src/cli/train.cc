@@ -35,7 +35,7 @@ void run(const std::filesystem::path& file, const std::vector<std::string>& over
   {
     World world = World::connect({.timeout = std::chrono::seconds(config.parallel.timeout_seconds),
                                   .delay = std::chrono::microseconds(config.debug.delay_streams)});
-    validate(config, world.size());
+    validate(config, world.size(), &sources);
     outcome = train(config, world);
   }
   if (outcome.interrupted) throw ExitCode{kInterrupted};

@@ -256,6 +256,13 @@ TEST(Validate, TakesPlansOfTensorParallelism) {
                   },
                   4),
               HasSubstr("use at most 2, or parallel.plan with \"embedding\" = \"replicate\""));  // tied
+  // With its place, if that is known.
+  Config placed = valid_config();
+  placed.parallel.tensor = 2, placed.parallel.plan = {{"layers.9.mlp", "replicate"}};
+  const auto at = [&](const ConfigSources& sources) { return error_message([&] { validate(placed, 2, &sources); }); };
+  EXPECT_EQ(at({{"parallel.plan", "a.toml:12"}, {"parallel.tensor", "b.toml:3"}}),
+            "a.toml:12: parallel.plan: \"layers.9.mlp\" matches nothing: the model has layers 0 to 1");
+  EXPECT_EQ(at({}), "parallel.plan: \"layers.9.mlp\" matches nothing: the model has layers 0 to 1");
   // Ignored, it would only seem to be in use.
   EXPECT_EQ(message([](Config& c) {
               c.parallel.plan = {{"embedding", "replicate"}};

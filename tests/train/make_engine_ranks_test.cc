@@ -1,6 +1,7 @@
 // Engines of the library on one rank and on several: what is trained, saved and resumed, and what is refused.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string>
@@ -150,6 +151,11 @@ TEST(MakeEngine, StartsDelayedScalesFromACheckpointWithoutThem) {
 TEST(MakeEngine, RefusesWhatDoesNotFit) {
   const Mesh alone = Mesh::alone(test_world());
   const EngineOptions options{.shape = {.samples = 2, .length = 8}};
+  EXPECT_EQ(
+      error_message([&] {
+        (void)make_engine(kModel, alone, 0, options, {.plan = {{"layers.9", TensorRole::replicate}}});
+      }),
+      fmt::format("ModelBuild::plan: \"layers.9\" matches nothing: the model has layers 0 to {}", kModel.layers - 1));
   const auto engine = make_engine(kModel, alone, 0, options, {.lora = {.rank = 2}});
   const TemporaryDirectory folder;
   EXPECT_THAT(error_message([&] { save_engine(*engine, {kModel}, alone, folder / "a", {}); }),

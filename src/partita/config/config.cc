@@ -43,11 +43,11 @@ void require_product(std::initializer_list<std::pair<const char*, int64_t>> keys
 
 // Heads, channels of the MLP, vocabulary and learned positions can be split over the tensor-parallel ranks, where the
 // plan divides them.
-void validate_tensor(const Config& c) {
+void validate_tensor(const Config& c, const ConfigSources* sources) {
   const ModelConfig& m = c.model;
   const int64_t tensor = c.parallel.tensor, heads = m.heads, kv = m.key_value_heads();
   if (tensor == 1) return;
-  const TensorDivision division = tensor_division(c);
+  const TensorDivision division = tensor_division(c, sources);
   const auto divides = [&](bool LayerDivision::*part) {
     return division.layers.empty() ||
            std::ranges::any_of(division.layers, [&](const LayerDivision& layer) { return layer.*part; });
@@ -148,7 +148,7 @@ void validate_ranks(const Config& c, int64_t ranks) {
 }
 
 // What the model permits comes first: it does not depend on how many ranks were started.
-void validate_parallel(const Config& c, int64_t ranks) {
+void validate_parallel(const Config& c, int64_t ranks, const ConfigSources* sources) {
   const ParallelConfig& p = c.parallel;
   require_product({{"parallel.tensor", p.tensor},
                    {"parallel.context", p.context},
@@ -164,7 +164,7 @@ void validate_parallel(const Config& c, int64_t ranks) {
         "parallel.plan is given, parallel.tensor is 1: a plan says what tensor-parallel ranks replicate; set "
         "parallel.tensor, or leave parallel.plan out");
   validate_context(c);
-  validate_tensor(c);
+  validate_tensor(c, sources);
   validate_pipeline(c);
   validate_ranks(c, ranks);
   if (p.pipeline > 1)
@@ -277,17 +277,17 @@ void validate_schedule(const Config& c) {
 
 }  // namespace
 
-void validate_step(const Config& c, int64_t ranks) {
+void validate_step(const Config& c, int64_t ranks, const ConfigSources* sources) {
   validate(c.model);
   validate(c.lora, c.model.kind);
   validate_precision(c);
   validate_memory(c);
-  validate_parallel(c, ranks);
+  validate_parallel(c, ranks, sources);
   validate_batches(c, ranks);
 }
 
-void validate(const Config& c, int64_t ranks) {
-  validate_step(c, ranks);
+void validate(const Config& c, int64_t ranks, const ConfigSources* sources) {
+  validate_step(c, ranks, sources);
   if (c.lora.rank > 0 && c.from.empty())
     fail("lora.rank is {} and model.from is empty: adapters are added to a trained model: name its folder",
          c.lora.rank);
@@ -356,22 +356,6 @@ TensorSplit tensor_split(const Config& c, int64_t tensor_rank) {
   return {.rank = static_cast<int>(tensor_rank),
           .ranks = static_cast<int>(c.parallel.tensor),
           .sequence = c.parallel.tensor > 1 && c.parallel.sequence != Switch::off};
-}
-
-TensorDivision tensor_division(const Config& c) {
-  DivisionPlan plan;
-  for (const auto& [pattern, name] : c.parallel.plan) {
-    const std::optional<TensorRole> role = find_enum<TensorRole>(name);
-    if (!role)
-      fail("parallel.plan: \"{}\" = \"{}\": expected one of {}", pattern, name,
-           fmt::join(EnumNames<TensorRole>::kNames, ", "));
-    plan.push_back({pattern, *role});
-  }
-  try {
-    return divide_model(c.model, plan);
-  } catch (const Error& error) {
-    fail("parallel.plan: {}", error.what());
-  }
 }
 
 int64_t accumulation_steps(const Config& c, int64_t ranks) { return batch_plan(c, ranks).accumulation(); }

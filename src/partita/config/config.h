@@ -247,10 +247,11 @@ void open_source(Config& config);
 // The contents of docs/configuration.md.
 [[nodiscard]] std::string config_document();
 
-// Checks across keys for a job of `ranks` processes: batch size against ranks, lengths, schedule.
-void validate(const Config& config, int64_t ranks);
+// Checks across keys for a job of `ranks` processes: batch size against ranks, lengths, schedule. With sources, an error
+// in parallel.plan starts with its file and line.
+void validate(const Config& config, int64_t ranks, const ConfigSources* sources = nullptr);
 // The subset of checks that applies to one step: model, precision, memory, ranks and batch sizes.
-void validate_step(const Config& config, int64_t ranks);
+void validate_step(const Config& config, int64_t ranks, const ConfigSources* sources = nullptr);
 
 // Data-parallel ranks of a job of `ranks` processes. Requires a valid config.
 [[nodiscard]] int64_t data_ranks(const Config& config, int64_t ranks);
@@ -267,7 +268,7 @@ void validate_step(const Config& config, int64_t ranks);
 [[nodiscard]] TensorSplit tensor_split(const Config& config, int64_t tensor_rank);
 
 // What the tensor-parallel ranks divide. Errors: as divide_model.
-[[nodiscard]] TensorDivision tensor_division(const Config& config);
+[[nodiscard]] TensorDivision tensor_division(const Config& config, const ConfigSources* sources = nullptr);
 
 // Stages per rank of the pipeline, with parallel.virtual_stages 0 replaced.
 [[nodiscard]] int64_t pipeline_chunks(const Config& config);
