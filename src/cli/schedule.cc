@@ -77,13 +77,14 @@ std::optional<Timeline> measured_timeline(const Config& c, const PipelineShape& 
 }
 
 void run(const Arguments& a, const std::vector<std::string>& settings) {
-  Config c = load_config(a.file, settings);
+  ConfigSources sources;
+  Config c = load_config(a.file, settings, &sources);
   complete_model(c);
   if (c.parallel.pipeline < 2)
     fail("parallel.pipeline is {}: a pipeline needs at least two ranks, add --parallel.pipeline=2",
          c.parallel.pipeline);
   const int64_t least = smallest_job(c.parallel), ranks = a.ranks > 0 ? a.ranks : least;
-  validate_step(c, ranks);
+  validate_step(c, ranks, &sources);
   check_fp8_sizes(c);
   const PipelineShape shape{.schedule = c.parallel.schedule,
                             .ranks = static_cast<int>(c.parallel.pipeline),

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "tests/engine/mesh_groups.h"
+#include "tests/engine/named_cases.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita::internal {
@@ -13,29 +14,25 @@ namespace {
 using test::EngineCase;
 using test::expect_equal;
 using test::expect_same_values;
+using test::gpt2_adapters;
+using test::llama_adapters;
 using test::MeshGroups;
+using Kind = test::NamedCase;
 
 constexpr int64_t kSamples = 12;  // of a step
 constexpr int64_t kSteps = 3;
 
-struct Kind {
-  std::string name;
-  EngineCase c;
-};
-
 std::vector<Kind> kinds() {
-  const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"},
-      llama_lora{
-          .rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"};
   const ModelKind llama = ModelKind::llama;
-  return {{"gpt2", {.heads = 5}},
-          {"gpt2, full recomputation, documents", {.recompute = Recompute::full, .heads = 5, .documents = true}},
-          {"gpt2, adapters, mlp recomputation", {.lora = gpt2_lora, .recompute = Recompute::mlp, .heads = 5}},
-          {"llama", {.kind = llama}},
-          {"llama, selective recomputation, documents",
-           {.kind = llama, .recompute = Recompute::selective, .documents = true}},
-          {"llama, adapters, full recomputation", {.kind = llama, .lora = llama_lora, .recompute = Recompute::full}},
-          {"llama, six heads", {.kind = llama, .heads = 6}}};
+  return {
+      {"gpt2", {.heads = 5}},
+      {"gpt2, full recomputation, documents", {.recompute = Recompute::full, .heads = 5, .documents = true}},
+      {"gpt2, adapters, mlp recomputation", {.lora = gpt2_adapters(), .recompute = Recompute::mlp, .heads = 5}},
+      {"llama", {.kind = llama}},
+      {"llama, selective recomputation, documents",
+       {.kind = llama, .recompute = Recompute::selective, .documents = true}},
+      {"llama, adapters, full recomputation", {.kind = llama, .lora = llama_adapters(), .recompute = Recompute::full}},
+      {"llama, six heads", {.kind = llama, .heads = 6}}};
 }
 
 struct Layout {

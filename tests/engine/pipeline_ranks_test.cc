@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/mesh_groups.h"
+#include "tests/engine/named_cases.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita::internal {
@@ -11,18 +12,14 @@ namespace {
 
 using test::EngineCase;
 using test::expect_equal;
+using test::gpt2_adapters;
+using Kind = test::NamedCase;
 using test::expect_same_values;
 using test::MeshGroups;
 
 constexpr int64_t kSteps = 3;
 
-struct Kind {
-  std::string name;
-  EngineCase c;
-};
-
 std::vector<Kind> kinds() {
-  const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"};
   const auto lower_half = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.") || p.name.starts_with("layers.1.");
   };
@@ -35,7 +32,7 @@ std::vector<Kind> kinds() {
   const ModelKind llama = ModelKind::llama;
   return {{"gpt2, tied", {.heads = 5}},
           {"gpt2, untied, full recomputation", {.tied_head = TiedHead::no, .recompute = Recompute::full, .heads = 5}},
-          {"gpt2, adapters", {.lora = gpt2_lora, .recompute = Recompute::mlp, .heads = 5}},
+          {"gpt2, adapters", {.lora = gpt2_adapters(), .recompute = Recompute::mlp, .heads = 5}},
           {"llama, tied", {.kind = llama, .tied_head = TiedHead::yes}},
           {"llama, lower half frozen", {.kind = llama, .frozen = lower_half}},
           {"llama, upper half frozen", {.kind = llama, .frozen = upper_half}},

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "tests/engine/mesh_groups.h"
+#include "tests/engine/named_cases.h"
 #include "tests/engine/zero_reference.h"
 #include "tests/support/covering.h"
 
@@ -17,20 +20,15 @@ using partita::test::cover_pairs;
 using test::EngineCase;
 using test::expect_equal;
 using test::expect_same_values;
+using test::gpt2_adapters;
+using test::llama_adapters;
 using test::MeshGroups;
+using Kind = test::NamedCase;
 
 constexpr int64_t kSamples = 12;  // of a step
 constexpr int64_t kSteps = 2;
 
-struct Kind {
-  std::string name;
-  EngineCase c;
-};
-
 std::vector<Kind> kinds() {
-  const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"},
-      llama_lora{
-          .rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"};
   const auto frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.") ||
            p.name == "layers.2.mlp.down.weight" || p.name == "layers.3.attention.qkv.weight";
@@ -39,11 +37,11 @@ std::vector<Kind> kinds() {
   return {{"gpt2", {.heads = 5}},
           {"gpt2, untied", {.tied_head = TiedHead::no, .heads = 5}},
           {"gpt2, one head", {.heads = 1}},  // which no two ranks divide
-          {"gpt2, adapters", {.lora = gpt2_lora, .heads = 5}},
+          {"gpt2, adapters", {.lora = gpt2_adapters(), .heads = 5}},
           {"gpt2, frozen in part", {.tied_head = TiedHead::no, .frozen = frozen, .heads = 5}},
           {"llama", {.kind = llama}},
           {"llama, tied", {.kind = llama, .tied_head = TiedHead::yes}},
-          {"llama, adapters", {.kind = llama, .lora = llama_lora}},
+          {"llama, adapters", {.kind = llama, .lora = llama_adapters()}},
           {"llama, LAMB", {.kind = llama, .optimizer = OptimizerKind::lamb}}};
 }
 
@@ -156,7 +154,8 @@ TEST(TensorDivision, EveryRankHasTheSameBits) {
     }
 }
 
-TEST(TensorDivision, SequenceParallelismChangesNoBit) {
+// Of what is replicated, a rank computes all rows or its own ones: libraries promise no equal bits for both.
+TEST(TensorDivision, SequenceParallelismChangesOnlyRounding) {
   int number = 0;
   for (const Kind& kind : kinds())
     for (const int tensor : tensor_sizes())
@@ -170,7 +169,12 @@ TEST(TensorDivision, SequenceParallelismChangesNoBit) {
         c.samples = tensor;  // whose rows the ranks divide
         const std::vector<double> off = test::bits_of(groups, c, 2);
         c.sequence = true;
-        EXPECT_TRUE(test::bits_of(groups, c, 2) == off) << kind.name << ", plan " << plan << ", tensor " << tensor;
+        const std::vector<double> on = test::bits_of(groups, c, 2);
+        ASSERT_EQ(on.size(), off.size());
+        double largest = 0;
+        for (size_t i = 0; i < on.size(); ++i)
+          largest = std::max(largest, std::abs(on[i] - off[i]) / (std::abs(off[i]) + 0.1));
+        EXPECT_LE(largest, 1e-5) << kind.name << ", plan " << plan << ", tensor " << tensor;
       }
 }
 
@@ -233,8 +237,8 @@ TEST(TensorDivision, RowsMayBeFewerThanRanks) {
 
 // Against one process with the same micro-batches, whose tensors have the same scales. Partial sums of what is divided
 // are rounded to bf16 before they are added: measured, the loss differs by 2e-4 of itself and the norm by 4e-3, after
-// an update by 6e-4 and 1e-2, as much as where all is divided. Where nothing is, both are the same but for the last
-// bits.
+// an update by 6e-4 and 1e-2, as much as where all is divided. Where nothing is, both differ only where a library
+// computes a few rows and many differently: a last bit may decide how an element is rounded to 8 bits.
 TEST(TensorDivision, FollowsTheSingleProcessRunInFp8) {
   const auto self = test_world().self();
   const LoraConfig lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,o_proj,up_proj,down_proj"};
@@ -263,8 +267,8 @@ TEST(TensorDivision, FollowsTheSingleProcessRunInFp8) {
                found = test::run_steps(*engine, c, 0, 1, 0, steps);
     const bool exact = row[1] == 4 && c.lora.rank == 0;
     for (size_t i = 0; i < found.size(); ++i) {
-      const double loss = exact ? 1e-6 : 1e-3, rounding = i == 0 && c.lora.rank == 0 ? 0.01 : 0.05;
-      const double norm = exact ? 1e-6 : rounding;
+      const double loss = exact ? 1e-5 : 1e-3, rounding = i == 0 && c.lora.rank == 0 ? 0.01 : 0.05;
+      const double norm = exact ? 5e-4 : rounding;
       EXPECT_NEAR(found[i].loss, expected[i].loss, loss * expected[i].loss) << what << ", step " << i;
       EXPECT_NEAR(found[i].grad_norm, expected[i].grad_norm, norm * expected[i].grad_norm) << what << ", step " << i;
     }

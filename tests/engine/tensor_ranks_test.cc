@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/mesh_groups.h"
+#include "tests/engine/named_cases.h"
 #include "tests/engine/zero_reference.h"
 
 namespace partita::internal {
@@ -12,7 +13,10 @@ namespace {
 using test::EngineCase;
 using test::expect_equal;
 using test::expect_same_values;
+using test::gpt2_adapters;
+using test::llama_adapters;
 using test::MeshGroups;
+using Kind = test::NamedCase;
 
 constexpr int64_t kSamples = 12;  // of a step
 constexpr int64_t kSteps = 3;
@@ -24,32 +28,25 @@ std::vector<int> tensor_sizes() {
   return sizes;
 }
 
-struct Kind {
-  std::string name;
-  EngineCase c;
-};
-
 // GPT-2 with five heads, which no number of ranks divides; Llama with two key/value heads, of which four ranks share
 // each.
 std::vector<Kind> kinds() {
-  const LoraConfig gpt2_lora{.rank = 3, .alpha = 5, .dropout = 0.1, .targets = "c_attn,c_proj,c_fc"},
-      llama_lora{
-          .rank = 3, .alpha = 5, .dropout = 0.1, .targets = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"};
   const auto frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.") ||
            p.name == "layers.2.mlp.down.weight" || p.name == "layers.3.attention.norm.weight";
   };
   const ModelKind llama = ModelKind::llama;
-  return {{"gpt2", {.heads = 5}},
-          {"gpt2, untied, full recomputation", {.tied_head = TiedHead::no, .recompute = Recompute::full, .heads = 5}},
-          {"gpt2, adapters, mlp recomputation", {.lora = gpt2_lora, .recompute = Recompute::mlp, .heads = 5}},
-          {"gpt2, frozen in part", {.tied_head = TiedHead::no, .frozen = frozen, .heads = 5}},
-          {"llama", {.kind = llama}},
-          {"llama, tied, selective recomputation",
-           {.kind = llama, .tied_head = TiedHead::yes, .recompute = Recompute::selective}},
-          {"llama, adapters, full recomputation", {.kind = llama, .lora = llama_lora, .recompute = Recompute::full}},
-          {"llama, LAMB", {.kind = llama, .optimizer = OptimizerKind::lamb}},
-          {"llama, queries shared unevenly", {.kind = llama, .layers_per_unit = 0, .heads = 6}}};
+  return {
+      {"gpt2", {.heads = 5}},
+      {"gpt2, untied, full recomputation", {.tied_head = TiedHead::no, .recompute = Recompute::full, .heads = 5}},
+      {"gpt2, adapters, mlp recomputation", {.lora = gpt2_adapters(), .recompute = Recompute::mlp, .heads = 5}},
+      {"gpt2, frozen in part", {.tied_head = TiedHead::no, .frozen = frozen, .heads = 5}},
+      {"llama", {.kind = llama}},
+      {"llama, tied, selective recomputation",
+       {.kind = llama, .tied_head = TiedHead::yes, .recompute = Recompute::selective}},
+      {"llama, adapters, full recomputation", {.kind = llama, .lora = llama_adapters(), .recompute = Recompute::full}},
+      {"llama, LAMB", {.kind = llama, .optimizer = OptimizerKind::lamb}},
+      {"llama, queries shared unevenly", {.kind = llama, .layers_per_unit = 0, .heads = 6}}};
 }
 
 // Calls visit(groups, case, what) for a quarter of the product of layouts, another one for each kind, so that each pair

@@ -174,8 +174,8 @@ TEST(ModuleCheckpoint, DividedParametersOfOtherTypesAreRefused) {
       error_message([&] {
         (void)save_module(optimizer, {.frozen = {{"frozen.weight", frozen->weight}}}, tensor, folder / "run", {});
       }),
-      HasSubstr("frozen.weight is Double and divided over tensor-parallel ranks: checkpoints hold divided "
-                "parameters in fp32, bf16 and fp16"));
+      HasSubstr("frozen.weight is Double and divided over tensor-parallel ranks, expected fp32, bf16, fp16, int32 or "
+                "int64"));
 }
 
 }  // namespace

@@ -45,9 +45,9 @@ class Communicator {
   [[nodiscard]] virtual Event receive(at::Tensor, int from, Stream&) = 0;
   // row r of out [size, n] <- sent[rank()] [n] of rank r; this rank's own row and tensor are not touched.
   [[nodiscard]] virtual Event exchange(at::Tensor out, const std::vector<at::Tensor>& sent, Stream&) = 0;
-  // Memory [bytes] of uint8, for the `out` of exchange, at the same place on all ranks: GPUs of one host then copy
-  // while kernels fill them. Valid as long as the communicator; given out again when no tensor refers to it,
-  // which has to be at the same call on all ranks. Collective.
+  // Memory [bytes] of uint8, for the `out` of exchange, the `full` of all_gather and the tensor of all_reduce, at the
+  // same place on all ranks: GPUs of one host then copy into it while kernels run. Valid as long as the communicator;
+  // given out again when no tensor refers to it, which has to be at the same call on all ranks. Collective.
   [[nodiscard]] virtual at::Tensor shared_memory(int64_t bytes, at::Device) = 0;
   // Of a group of two: makes room for messages of up to this many bytes, so that GPUs of one host copy them while
   // kernels run, and send does not wait for receive. Returns the bytes of device memory that this takes. Collective.

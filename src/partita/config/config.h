@@ -247,8 +247,8 @@ void open_source(Config& config);
 // The contents of docs/configuration.md.
 [[nodiscard]] std::string config_document();
 
-// Checks across keys for a job of `ranks` processes: batch size against ranks, lengths, schedule. With sources, an error
-// in parallel.plan starts with its file and line.
+// Checks across keys for a job of `ranks` processes: batch size against ranks, lengths, schedule. With sources, an
+// error in parallel.plan starts with its file and line.
 void validate(const Config& config, int64_t ranks, const ConfigSources* sources = nullptr);
 // The subset of checks that applies to one step: model, precision, memory, ranks and batch sizes.
 void validate_step(const Config& config, int64_t ranks, const ConfigSources* sources = nullptr);

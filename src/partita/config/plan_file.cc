@@ -3,14 +3,12 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/base/json.h"
 #include "partita/base/nearest.h"
-#include "partita/config/toml_depth.h"
+#include "partita/config/toml_text.h"
+#include "partita/config/value.h"
 
 namespace partita::internal {
 namespace {
@@ -29,7 +27,7 @@ template <size_t N>
 std::string near_text(std::string_view found, const std::array<const char*, N>& names) {
   const std::vector<std::string> known(names.begin(), names.end());
   const std::string near = nearest(found, known);
-  return near.empty() ? std::string() : fmt::format(": did you mean '{}'?", near);
+  return near.empty() ? std::string() : ": " + did_you_mean(near);
 }
 
 TensorRole read_role(const toml::node& node, const Place& place) {
@@ -88,26 +86,12 @@ PlanRule read_rule(const toml::node& node, const Place& place) {
 }  // namespace
 
 std::vector<PlanRule> read_plan_rules(std::string_view text, std::string_view file) {
-  if (const TomlDepth found = toml_depth(text); found.levels > kNestingLimit)
-    fail("{}:{}: tables and arrays are nested more than {} deep", file, found.line, kNestingLimit);
-  toml::table root;
-  try {
-    root = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    fail("{}:{}: not valid TOML: {}", file, error.source().begin.line, error.description());
-  }
+  const toml::table root = parse_toml(text, file);
   const toml::table* plan = root["parallel"]["plan"].as_table();
   if (plan == nullptr) fail("{}: no table [parallel.plan]: expected one with lines \"NAME\" = \"ROLE\"", file);
-  struct Row {
-    toml::source_position at;
-    PlanRule rule;
-  };
-  std::vector<Row> rows;
-  for (const auto& [key, node] : *plan)
-    rows.push_back({key.source().begin, read_rule(node, {.file = file, .pattern = std::string(key.str())})});
-  std::ranges::sort(rows, {}, [](const Row& row) { return std::tuple(row.at.line, row.at.column); });
   std::vector<PlanRule> rules;
-  for (Row& row : rows) rules.push_back(std::move(row.rule));
+  for (const auto& [pattern, node] : in_written_order(*plan))
+    rules.push_back(read_rule(*node, {.file = file, .pattern = std::string(pattern)}));
   return rules;
 }
 

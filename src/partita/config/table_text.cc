@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include "partita/base/error.h"
 #include "partita/base/json.h"
 #include "partita/base/nearest.h"
 #include "partita/config/toml_depth.h"
+#include "partita/config/toml_text.h"
 #include "partita/config/value.h"
 
 namespace partita::internal {
@@ -44,19 +44,11 @@ std::string value_of(const ConfigField& field, const std::string& name, const to
 }  // namespace
 
 ConfigTable read_table(const ConfigField& field, const toml::table& table, const NodePlace& place) {
-  struct Row {
-    toml::source_position at;
-    std::pair<std::string, std::string> pair;
-  };
-  std::vector<Row> rows;
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    rows.push_back(
-        {key.source().begin, {name, value_of(field, name, node, fmt::format("{}: {}", place(node), field.key))}});
-  }
-  std::ranges::sort(rows, {}, [](const Row& row) { return std::tuple(row.at.line, row.at.column); });
   ConfigTable result;
-  for (Row& row : rows) result.push_back(std::move(row.pair));
+  for (const auto& [key, node] : in_written_order(table)) {
+    const std::string name(key);
+    result.emplace_back(name, value_of(field, name, *node, fmt::format("{}: {}", place(*node), field.key)));
+  }
   return result;
 }
 

@@ -22,9 +22,14 @@ at::ScalarType scalar_type(DType dtype) {
   fail("unknown dtype number {}", static_cast<int>(dtype));
 }
 
-DType dtype_of(const at::Tensor& tensor) {
+std::optional<DType> find_dtype(at::ScalarType type) {
   for (DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::int32, DType::int64, DType::uint8})
-    if (scalar_type(dtype) == tensor.scalar_type()) return dtype;
+    if (scalar_type(dtype) == type) return dtype;
+  return std::nullopt;
+}
+
+DType dtype_of(const at::Tensor& tensor) {
+  if (const std::optional<DType> dtype = find_dtype(tensor.scalar_type())) return *dtype;
   fail("a tensor of type {}: expected fp32, bf16, fp16, int32, int64 or uint8", c10::toString(tensor.scalar_type()));
 }
 

@@ -115,8 +115,8 @@ void require_possible_vector(const Planned& p, const Planned* matrix) {
 void require_same(const Planned& a, const Planned& b) {
   if (a.divided() == b.divided()) return;
   fail(
-      "{} is \"{}\" and {} \"{}\", which are computed together: expected \"{}\" and \"{}\", or \"replicate\" for "
-      "both",
+      "{} is \"{}\" and {} \"{}\", which are computed together: expected \"{}\" and \"{}\", or "
+      "\"replicate\" for both",
       a.name, name_of(a.role()), b.name, name_of(b.role()), name_of(a.usual), name_of(b.usual));
 }
 

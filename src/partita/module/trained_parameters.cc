@@ -94,8 +94,7 @@ std::vector<NamedParameter> take_trained(std::vector<ParameterGroup>& groups, c1
       if (!is_new && first->second != &group && p.tensor.requires_grad())
         fail(
             "ZeroOptimizer: parameter {} is in two groups, expected one: put a tied parameter, which has several "
-            "names, "
-            "into the group whose hyperparameters it shall have",
+            "names, into the group whose hyperparameters it shall have",
             p.name);
       if (!is_new) continue;
       if (p.tensor.requires_grad()) require_trainable(p);

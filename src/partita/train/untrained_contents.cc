@@ -16,6 +16,7 @@
 #include "partita/base/error.h"
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/communicator_peers.h"
+#include "partita/device/scalar_type.h"
 #include "partita/module/tensor_placement.h"
 #include "partita/train/checkpoint_pieces.h"
 
@@ -24,22 +25,10 @@ namespace {
 
 using nlohmann::json;
 
-// None: checkpoints do not have the type.
+// None: stored as bytes.
 std::optional<DType> stored_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return DType::fp32;
-    case at::kBFloat16:
-      return DType::bf16;
-    case at::kHalf:
-      return DType::fp16;
-    case at::kInt:
-      return DType::int32;
-    case at::kLong:
-      return DType::int64;
-    default:
-      return std::nullopt;
-  }
+  const std::optional<DType> found = find_dtype(type);
+  return found == DType::uint8 ? std::nullopt : found;
 }
 
 // Null: this rank has all of it.
@@ -51,8 +40,8 @@ const TensorPlacement* division_of(const NamedParameter& p) {
          fmt::join(p.tensor.sizes(), ", "), fmt::join(placement->spec.local_shape(), ", "));
   if (!stored_type(p.tensor.scalar_type()))
     fail(
-        "{} is {} and divided over tensor-parallel ranks: checkpoints hold divided parameters in fp32, bf16 and fp16: "
-        "convert it before it is divided, or give it the role replicate",
+        "{} is {} and divided over tensor-parallel ranks, expected fp32, bf16, fp16, int32 or int64: convert it before "
+        "it is divided, or give it the role replicate",
         p.name, at::toString(p.tensor.scalar_type()));
   return placement;
 }
@@ -79,7 +68,6 @@ struct UntrainedContents::Description {
     return fmt::format("{} {} {} [{}]", frozen ? "frozen parameter" : "buffer", name, at::toString(type),
                        fmt::join(shape, ", "));
   }
-  // Types that checkpoints do not have are stored as bytes.
   [[nodiscard]] TensorInfo info() const {
     TensorInfo info{"untrained/" + name, shape};
     if (const std::optional<DType> stored = stored_type(type))
