@@ -80,9 +80,23 @@ int64_t sum_of(const std::vector<Lifetime>& lifetimes) {
   return sum;
 }
 
+// The units whose slices a write to kept[k] would change, found by their addresses.
+std::vector<int> units_under(const Arena& arena, size_t k) {
+  std::vector<int> under;
+  const at::Tensor& saved = arena.kept[k];
+  for (size_t u = 0; u < arena.gradients.size(); ++u) {
+    const at::Tensor& slice = arena.slices[u].defined() ? arena.slices[u] : arena.gradients[u];
+    if (saved.defined() && slice.defined() && saved.storage_offset() < slice.storage_offset() + slice.numel() &&
+        slice.storage_offset() < saved.storage_offset() + saved.numel())
+      under.push_back(static_cast<int>(u));
+  }
+  return under;
+}
+
 TEST(Arena, RandomLifetimesNeverShareWhatLives) {
   std::mt19937 random(1);
   int64_t shared = 0;
+  size_t waits = 0;
   for (int round = 0; round < 150; ++round) {
     const auto lifetimes = [&](unsigned most) {
       std::vector<Lifetime> list;
@@ -95,7 +109,8 @@ TEST(Arena, RandomLifetimesNeverShareWhatLives) {
       return list;
     };
     const std::vector<Lifetime> kept = lifetimes(15);
-    const GradientLifetimes gradients{.full = lifetimes(10), .slices = lifetimes(10)};
+    GradientLifetimes gradients{.full = lifetimes(10), .slices = lifetimes(10)};
+    gradients.slices.resize(gradients.full.size());  // of each unit both
     const ArenaPlan plan = plan_arena(kept, gradients);
     const Arena arena = make_arena(kept, gradients, at::kCPU);
     const std::vector<Placed> all = placed(arena, kept, gradients);
@@ -106,7 +121,13 @@ TEST(Arena, RandomLifetimesNeverShareWhatLives) {
     EXPECT_EQ(arena.shared_bytes, plan.shared_bytes());
     ASSERT_EQ(plan.buffers.size(), all.size());
     shared += arena.shared_bytes;
+    ASSERT_EQ(arena.gradients_under.size(), kept.size());
+    for (size_t k = 0; k < kept.size(); ++k) {
+      EXPECT_EQ(arena.gradients_under[k], units_under(arena, k)) << k;
+      waits += arena.gradients_under[k].size();
+    }
   }
+  EXPECT_GT(waits, 100U);
   EXPECT_GT(shared, 100'000) << "memory is shared at all";
 }
 

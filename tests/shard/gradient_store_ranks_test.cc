@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include "partita/comm/recording.h"
@@ -65,7 +67,7 @@ class GradientStoreTest : public testing::Test {
   }
 
   // One step: every block writes what is its own, through target() as kernels do.
-  void backward(GradientStore& store, int micro_batches) const {
+  void backward(GradientStore& store, int micro_batches, const std::function<void()>& before_finish = [] {}) const {
     for (int m = 0; m < micro_batches; ++m)
       for (int b = static_cast<int>(blocks_.size()) - 1; b >= 0; --b) {
         const std::unique_ptr<Grads> open = store.open(b);
@@ -83,30 +85,78 @@ class GradientStoreTest : public testing::Test {
         }
         store.close(b, m + 1 == micro_batches);
       }
+    before_finish();
     store.finish();
   }
+
+  // The squared norm that all ranks have together.
+  [[nodiscard]] double squares(const GradientStore& store) {
+    const at::Tensor sum = at::zeros({1}, at::kDouble);
+    store.sum_of_squares(sum);
+    CpuStream compute;
+    data_->all_reduce(sum, Reduce::sum, compute).wait();
+    return sum.item<double>();
+  }
+  [[nodiscard]] double expected_squares(int micro_batches) const {
+    double sum = 0;
+    for (const auto& [name, values] : expected(micro_batches))
+      if (name != "w1") sum += values.to(at::kDouble).square().sum().item<double>();
+    return sum;
+  }
+};
+
+// Counts what runs on it.
+class CountingStream final : public Stream {
+ public:
+  [[nodiscard]] Event record() override { return {}; }
+  void wait(const Event& event) override { event.wait(); }
+  void run(const std::function<void()>& work) override {
+    ++runs;
+    work();
+  }
+  int runs = 0;
 };
 
 TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, 2, 5})
-      for (bool offload : {false, true}) {
+      for (const auto& [offload, early] : {std::pair(false, false), {true, false}, {false, true}}) {
+        const bool transient = early;
         SCOPED_TRACE(testing::Message() << "ZeRO-" << stage << ", " << micro_batches << " micro-batches, offload "
-                                        << offload);
+                                        << offload << ", early norms and transient slices " << early);
         const Zero zero = make_zero(stage, *self_, *data_);
         const UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
         CpuStream compute, communication;
+        CountingStream norms;
         const auto copies = make_copies(at::kCPU);
-        GradientStore store(
-            plan, zero, {.micro_batches = micro_batches, .poison = true, .copies = offload ? copies.get() : nullptr},
-            compute, communication);
+        GradientStore store(plan, zero,
+                            {.micro_batches = micro_batches,
+                             .poison = true,
+                             .transient_slices = transient,
+                             .copies = offload ? copies.get() : nullptr,
+                             .norm_stream = early ? &norms : nullptr},
+                            compute, communication);
         const GradientPlan planned = plan_gradients(plan, zero.sharding, micro_batches, offload);
         EXPECT_EQ(store.bytes(), planned.bytes());
         EXPECT_EQ(store.host_bytes(), planned.host_bytes());
         const auto sums = expected(micro_batches);
         for (int step = 0; step < 2; ++step) {  // the second begins with what the first left
-          backward(store, micro_batches);
-          double squares = 0;
+          for (size_t u = 0; u < plan.units.size(); ++u) {
+            store.release(static_cast<int>(u));
+            const bool absent = !plan.units[u].trainable || (transient && planned.slice[u] == SliceMemory::own);
+            EXPECT_EQ(store.gradient(static_cast<int>(u)).defined(), !absent) << plan.units[u].name;
+          }
+          const auto trained = std::ranges::count(plan.units, true, &Unit::trainable);
+          const auto measured = early && zero.replica->rank() == 0 ? (step + 1) * trained : 0;
+          // What the last micro-batch adds to a slice is added when its slot is needed, or in finish.
+          const auto waiting = measured > 0 && planned.reduction == Reduction::each_then_add
+                                   ? std::ssize(planned.slots.slot_count)
+                                   : 0;
+          backward(store, micro_batches, [&] {
+            EXPECT_LE(norms.runs, measured);
+            EXPECT_GE(norms.runs, measured - waiting) << "under the backward pass";
+          });
+          EXPECT_EQ(norms.runs, measured) << "once a step";
           for (size_t u = 0; u < plan.units.size(); ++u) {
             const Unit& unit = plan.units[u];
             const at::Tensor slice = store.gradient(static_cast<int>(u));
@@ -120,14 +170,72 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
                   << p.name << ", step " << step;
             }
           }
-          for (const auto& [name, sum] : sums)
-            if (name != "w1") squares += sum.to(at::kDouble).square().sum().item<double>();
-          const at::Tensor found = at::zeros({1}, at::kDouble);
-          store.sum_of_squares(found);
-          data_->all_reduce(found, Reduce::sum, compute).wait();
-          EXPECT_EQ(found.item<double>(), squares) << "step " << step;
+          EXPECT_EQ(squares(store), expected_squares(micro_batches)) << "step " << step;
+          EXPECT_EQ(squares(store), expected_squares(micro_batches)) << "asked twice, step " << step;
         }
       }
+}
+
+// Slices that replicas sum after backward have no norm before.
+TEST_F(GradientStoreTest, WhatReplicasAddIsInTheNorm) {
+  Zero zero = make_zero(0, *self_, *data_);
+  zero.sharding.gradients = true;
+  const UnitPlan plan = plan_units(blocks_, {.layers_per_unit = 1});
+  for (const int micro_batches : {1, 2}) {
+    CpuStream compute, communication;
+    CountingStream norms;
+    GradientStore store(plan, zero, {.micro_batches = micro_batches, .norm_stream = &norms}, compute, communication);
+    for (int step = 0; step < 2; ++step) {
+      backward(store, micro_batches);
+      EXPECT_EQ(squares(store), expected_squares(micro_batches)) << micro_batches << ", step " << step;
+    }
+    EXPECT_TRUE(norms.runs == 0 || data_->size() == 1);
+  }
+}
+
+// A table of the first and the last stage: each adds the gradient of its own use, and the first counts it.
+TEST_F(GradientStoreTest, WhatAnotherStageAddsIsInTheNorm) {
+  std::vector<BlockParameters> blocks = {{BlockKind::layer, {parameter("w", {7, 5})}},
+                                         {BlockKind::head, {parameter("table", {11, 7})}}};
+  blocks[1].parameters[0].stage_copy = data_->rank() == 0 ? ParameterSpec::Copy::first : ParameterSpec::Copy::second;
+  Zero zero = make_zero(0, *self_, *self_);
+  zero.ends = data_.get();
+  const UnitPlan plan = plan_units(blocks, {.layers_per_unit = 1});
+  CpuStream compute, communication;
+  CountingStream norms;
+  GradientStore store(plan, zero, {.norm_stream = &norms}, compute, communication);
+  double expected = 0, table = 0;
+  for (int rank = 0; rank < data_->size(); ++rank) {
+    expected += 35 * (rank + 1) * (rank + 1);
+    table += rank + 1;
+  }
+  expected += 77 * table * table;
+  for (int b = 1; b >= 0; --b) {
+    store.open(b)->target(0).gradient.fill_(data_->rank() + 1);
+    store.close(b, true);
+  }
+  EXPECT_EQ(norms.runs, 1) << "of w alone";
+  store.finish();
+  EXPECT_EQ(squares(store), expected);
+}
+
+// After a pass that failed the next one begins anew, and its norm is its own.
+TEST_F(GradientStoreTest, WhatIsDroppedIsNotInTheNorm) {
+  for (const int stage : {0, 1, 2}) {
+    const Zero zero = make_zero(stage, *self_, *data_);
+    const UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
+    CpuStream compute, communication;
+    CountingStream norms;
+    GradientStore store(plan, zero, {.micro_batches = 2, .transient_slices = true, .norm_stream = &norms}, compute,
+                        communication);
+    for (int b = static_cast<int>(blocks_.size()) - 1; b >= 2; --b) {
+      (void)store.open(b);
+      store.close(b, true);
+    }
+    store.drop();
+    backward(store, 2);
+    EXPECT_EQ(squares(store), expected_squares(2)) << "ZeRO-" << stage;
+  }
 }
 
 TEST_F(GradientStoreTest, ReplicasAreSummedUnitByUnitDuringTheLastMicroBatch) {

@@ -33,10 +33,12 @@ std::unique_ptr<Stream> make_stream(c10::Device device, StreamUse use) {
     return std::make_unique<CpuStream>();
   }
 #ifdef PARTITA_CUDA
-  if (device.is_cuda())
-    return std::make_unique<CudaStream>(use == StreamUse::compute
-                                            ? c10::cuda::getCurrentCUDAStream(device.index())
-                                            : c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index()));
+  if (device.is_cuda()) {
+    if (use == StreamUse::compute)
+      return std::make_unique<CudaStream>(c10::cuda::getCurrentCUDAStream(device.index()));
+    const bool goes_first = use == StreamUse::concurrent;
+    return std::make_unique<CudaStream>(c10::cuda::getStreamFromPool(goes_first, device.index()));
+  }
 #endif
   (void)use;
   fail("no code for device {} in this build: configure with -DPARTITA_CUDA=ON where nvcc is installed", device.str());

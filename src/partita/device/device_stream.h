@@ -11,8 +11,9 @@
 
 namespace partita::internal {
 
-// compute: the stream that runs kernels. concurrent: another one, which runs at the same time.
-enum class StreamUse : uint8_t { compute, concurrent };
+// compute: the stream that runs kernels. concurrent: another one, which runs at the same time, with priority over it.
+// background: another one, without priority.
+enum class StreamUse : uint8_t { compute, concurrent, background };
 
 // Error: a device that this build does not support.
 [[nodiscard]] std::unique_ptr<Stream> make_stream(c10::Device, StreamUse);

@@ -41,8 +41,23 @@ ArenaPlan plan_arena(std::span<const Lifetime> kept, const GradientLifetimes& gr
   all.assign(kept.begin(), kept.end());
   all.insert(all.end(), gradients.full.begin(), gradients.full.end());
   all.insert(all.end(), gradients.slices.begin(), gradients.slices.end());
+  plan.kept = kept.size();
+  plan.units = gradients.full.size();
   plan.memory = plan_memory(all);
   return plan;
+}
+
+std::vector<std::vector<int>> ArenaPlan::gradients_under() const {
+  const auto overlap = [this](size_t a, size_t b) {
+    return buffers[a].bytes > 0 && buffers[b].bytes > 0 && memory.offset[a] < memory.offset[b] + buffers[b].bytes &&
+           memory.offset[b] < memory.offset[a] + buffers[a].bytes;
+  };
+  std::vector<std::vector<int>> under(kept);
+  for (size_t k = 0; k < kept; ++k)
+    for (size_t u = 0; u < units; ++u)
+      if (overlap(k, buffers[kept + units + u].bytes > 0 ? kept + units + u : kept + u))
+        under[k].push_back(static_cast<int>(u));
+  return under;
 }
 
 int64_t ArenaPlan::shared_bytes() const {
@@ -65,6 +80,7 @@ Arena make_arena(std::span<const Lifetime> kept, const GradientLifetimes& gradie
   take(arena.gradients, gradients.full.size());
   take(arena.slices, gradients.slices.size());
   arena.shared_bytes = plan.shared_bytes();
+  arena.gradients_under = plan.gradients_under();
   return arena;
 }
 

@@ -33,17 +33,22 @@ struct GradientLifetimes {
 // Offsets in the arena. Pure.
 struct ArenaPlan {
   std::vector<Lifetime> buffers;  // saved activations, full gradients, slices
+  size_t kept = 0, units = 0;     // number of the first; of each of the others
   MemoryPlan memory;              // their offsets
 
   [[nodiscard]] int64_t shared_bytes() const;  // of buffers that overlap others
+  // [slot * blocks + block]: units whose slices, or full gradients where these are the slices, overlap what the block
+  // saves: its forward pass overwrites what their updates read.
+  [[nodiscard]] std::vector<std::vector<int>> gradients_under() const;
 };
 [[nodiscard]] ArenaPlan plan_arena(std::span<const Lifetime> kept, const GradientLifetimes&);
 
 // Byte tensors; undefined where the lifetime has no bytes.
 struct Arena {
   std::vector<at::Tensor> kept;               // [slot * blocks + block]
-  std::vector<at::Tensor> gradients, slices;  // [unit]
-  int64_t shared_bytes = 0;                   // of buffers that overlap others
+  std::vector<at::Tensor> gradients, slices;      // [unit]
+  int64_t shared_bytes = 0;                       // of buffers that overlap others
+  std::vector<std::vector<int>> gradients_under;  // see ArenaPlan
 };
 
 [[nodiscard]] Arena make_arena(std::span<const Lifetime> kept, const GradientLifetimes&, at::Device);

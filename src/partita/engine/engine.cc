@@ -24,6 +24,12 @@ std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
   return make_stream(options.device, StreamUse::compute);
 }
 
+// Events from outside of a recording cannot be waited for in it, so a recorded step begins when all is updated.
+std::unique_ptr<Stream> update_stream(const EnginePlan& plan, const EngineOptions& options) {
+  if (!options.training || options.graph || plan.states_on_host) return nullptr;
+  return make_stream(options.device, StreamUse::background);
+}
+
 std::unique_ptr<TensorParallel> make_tensor_parallel(const Zero& zero, const EngineOptions& options, Stream& compute) {
   const int ranks = zero.tensor == nullptr ? 1 : zero.tensor->size();
   if (options.tensor.ranks != ranks || (ranks > 1 && options.tensor.rank != zero.tensor->rank()))
@@ -105,6 +111,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       arena_(make_arena(plan_.kept, plan_.gradients, options.device)),
       compute_(compute_stream(options)),
       communication_(make_stream(options.device, StreamUse::concurrent)),
+      update_(update_stream(plan_, options)),
       tensor_(make_tensor_parallel(zero, options, *compute_)),
       sequence_(make_context_parallel(zero, options, *compute_)),
       handover_(make_handover(plan_, zero, options, *compute_)),
@@ -115,17 +122,26 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       open_gradients_(plan_.open_bytes, this->blocks(), options.device),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, plan_.slots, options.device) : nullptr),
       now_(options.device),
+      update_now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
       parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(plan_, options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_,
-                  *compute_) {
+                  update_ ? *update_ : *compute_) {
   now_.host.seed = options.seed;
   // Events from outside of a recording cannot be waited for in it. A pipeline's receives wait for other ranks while
   // passes run, but branches of a graph need not run at the same time.
   PARTITA_CHECK(!options.graph || (data.size() == 1 && !handover_ && !zero.sharding.weights && !copies_),
                 "a step with data-parallel collectives, messages, gathers or offload cannot be recorded");
   record_steps(true);
+}
+
+// On a GPU updates and gathers may still be writing into memory that is given back now.
+Engine::~Engine() {
+  if (!options_.device.is_cpu()) try {
+      parameters_.finish();
+    } catch (...) {  // other ranks have failed, which is reported elsewhere
+    }
 }
 
 void Engine::initialize(uint64_t seed) {
@@ -173,6 +189,9 @@ void Engine::forward(Context& context, Activations& activations, const Action& a
   for (int b = plan_.blocks.begin(action.chunk); b < plan_.blocks.end(action.chunk); ++b) {
     const Weights w = use_weights(b, Pass::forward);
     context.scratch = activations.scratch(b);
+    if (&activations == &activations_)
+      for (const int unit : arena_.gradients_under[static_cast<size_t>(action.slot * blocks() + b)])
+        parameters_.finish_update(unit);
     if (scales_) context.scales = scales_->begin(action.slot, b);
     {
       const TraceSpan span("forward block", b);
@@ -281,6 +300,7 @@ void Engine::accumulate_gradients() {
   sums_.zero_();
   parameters_.weights().begin(plan_.training);
   Action before{.micro_batch = -1};  // the pass before
+  bool updated = false;
   plan_.step.each([&](const Action& action) {
     if (action.transfer != Transfer::none) return handover_->transfer(action);
     if (action.gradients == Gradients::weights) return weight_gradients(action);
@@ -288,7 +308,8 @@ void Engine::accumulate_gradients() {
     if (action.pass == Pass::forward) {
       forward(c, activations_, action);
     } else {
-      parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
+      if (!updated) parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
+      updated = true;
       backward(c, action, before.micro_batch == action.micro_batch && before.chunk == action.chunk);
     }
     before = action;
@@ -351,12 +372,13 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
   if (scales_) record_scales(input.update, result.skipped);
-  now.skip = result.skipped ? 1 : 0;
   const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
-  now.gradient_scale = static_cast<float>(clip / scale);
-  now_.publish();
+  update_now_.host = now;
+  update_now_.host.skip = result.skipped ? 1 : 0;
+  update_now_.host.gradient_scale = static_cast<float>(clip / scale);
+  update_now_.publish();
   const TraceSpan span("update");
-  parameters_.update(now_);
+  parameters_.update(update_now_);
   return result;
 }
 

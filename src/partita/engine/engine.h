@@ -40,6 +40,9 @@ class Engine {
  public:
   // `data`: all data- and context-parallel ranks, zero.shard x zero.replica. The communicators must outlive the engine.
   Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Communicator& data, const EngineOptions&);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   // Sets the weights of this rank's slices; zeroes optimizer states. From host data: set_weights(from_host(read)).
   void set_weights(const internal::FillWeights& fill) { parameters_.set(fill); }
@@ -50,7 +53,7 @@ class Engine {
   // Whether the passes of later steps are timed.
   void time_actions(bool);
   // Of the last step's passes, in their order; empty if they were not timed. A pass begins when its inputs have
-  // arrived.
+  // arrived; on GPUs the first ones may still wait for updates of their weights.
   [[nodiscard]] std::vector<internal::TimedAction> action_times();
   // With EngineOptions::graph, whether forward and backward are recorded and replayed (on at the start). false: run
   // eagerly, so that kernels can be profiled and changed; discards the recording.
@@ -119,6 +122,7 @@ class Engine {
   internal::EnginePlan plan_;
   internal::Arena arena_;
   std::unique_ptr<Stream> compute_, communication_;
+  std::unique_ptr<Stream> update_;                                   // null: updates run on compute_
   std::unique_ptr<TensorParallel> tensor_;                           // null: this rank computes whole blocks
   std::unique_ptr<ContextParallel> sequence_;                        // null: this rank has whole sequences
   std::unique_ptr<internal::Handover> handover_;                     // null: no pipeline
@@ -128,7 +132,7 @@ class Engine {
   internal::OpenGradients open_gradients_;
   std::unique_ptr<internal::AmaxHistory> scales_;     // null: no fp8, or current scaling
   std::unique_ptr<internal::Activations> inference_;  // for the last shape passed to logits()
-  internal::StepMemory now_;
+  internal::StepMemory now_, update_now_;             // update_now_: of the update, which the next step may overlap
   internal::Inputs inputs_;                              // [micro-batch]
   std::unique_ptr<internal::Stopwatch> stopwatch_;       // null: passes are not timed
   at::Tensor sums_;                                      // [2] double: squared norm, loss

@@ -13,14 +13,12 @@
 namespace partita::internal {
 namespace {
 
-// On the host, vectors are updated first since the first layer reads them; the next forward then follows the update
-// unit by unit.
-std::vector<size_t> plan_update_order(const UnitPlan& plan, bool on_host) {
+// Vectors are updated first since the first layer reads them; the next forward then follows the update unit by unit.
+std::vector<size_t> plan_update_order(const UnitPlan& plan) {
   std::vector<size_t> order;
   for (size_t u = 0; u < plan.units.size(); ++u)
     if (plan.units[u].trainable) order.push_back(u);
-  const auto first = [&](size_t u) { return plan.units[u].pool == BufferPool::persistent; };
-  if (on_host) std::ranges::stable_partition(order, first);
+  std::ranges::stable_partition(order, [&](size_t u) { return plan.units[u].pool == BufferPool::persistent; });
   return order;
 }
 
@@ -55,7 +53,8 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
     : plan_(plan),
       with_(with),
       optimizer_(make_optimizer(options.optimizer)),
-      update_order_(plan_update_order(plan, options.states_on_host)) {
+      update_order_(plan_update_order(plan)),
+      updated_(plan.units.size()) {
   if (options.states_on_host)
     host_ =
         std::make_unique<HostStates>(plan_,
@@ -73,7 +72,7 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
                     .segments = slice_segments(unit.layout, with.shard.rank()),
                     .first_parameter = parameters,
                     .master = {},
-                    .gradient = trained ? with.gradients->gradient(index) : at::Tensor(),
+                    .gradient = {},
                     .weight = {},
                     .states = {}};
     if (trained && host_) {
@@ -138,8 +137,14 @@ void OptimizerShards::update(const StepMemory& now) {
     host_now_ = now.host;
     scalars = &host_now_;
   }
+  for (const size_t u : update_order_) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
   if (optimizer_->needs_norms()) measure_norms(scalars);
-  rewrite(update_order_, [this, scalars](size_t u) { optimizer_->step(shards_[u], norms_, scalars); });
+  rewrite(update_order_, [this, scalars](size_t u) {
+    optimizer_->step(shards_[u], norms_, scalars);
+    if (host_) return;
+    shards_[u].gradient.reset();
+    with_.gradients->release(static_cast<int>(u));
+  });
 }
 
 void OptimizerShards::measure_norms(const StepScalars* now) {
@@ -165,7 +170,8 @@ void OptimizerShards::rewrite(std::span<const size_t> units, const std::function
       by_host.emplace_back(unit, host_->update(unit, slice, with_.compute.record(), [work, u] { work(u); }));
     } else {
       with_.update.run([&] { work(u); });
-      with_.weights.publish(unit, with_.update.record());
+      updated_[u] = with_.update.record();
+      with_.weights.publish(unit, updated_[u]);
     }
   }
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
@@ -177,10 +183,15 @@ void OptimizerShards::finish() const {
   if (overlaps()) with_.compute.wait(with_.update.record());
 }
 
+void OptimizerShards::finish(int unit) const {
+  if (overlaps()) with_.compute.wait(updated_[static_cast<size_t>(unit)]);
+}
+
 OptimizerShards::Bytes OptimizerShards::bytes() const {
   Bytes total{.host = host_ ? host_->bytes() : 0};
-  for (const ShardView& shard : shards_) {
-    if (host_ && shard.gradient.defined()) continue;
+  for (size_t u = 0; u < shards_.size(); ++u) {
+    const ShardView& shard = shards_[u];
+    if (host_ && plan_.units[u].trainable) continue;
     if (!shard.weight.is_same(shard.master)) total.master += static_cast<int64_t>(shard.master.nbytes());
     for (const at::Tensor& state : shard.states) total.optimizer += static_cast<int64_t>(state.nbytes());
   }

@@ -82,6 +82,8 @@ class OptimizerShards {
   void update(const StepMemory& now);
   // Waits for such updates, so that gradients may be written again.
   void finish() const;
+  // Waits for that of one unit, so that its gradient may be written over.
+  void finish(int unit) const;
 
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return optimizer_->state_names(); }
 
@@ -103,6 +105,7 @@ class OptimizerShards {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<ShardView> shards_;     // [unit]
   std::vector<size_t> update_order_;  // trainable units
+  std::vector<Event> updated_;        // [unit]: its last update on the device
   at::Tensor norms_;                  // for the optimizer: [parameters, 2]; undefined if it needs none
   StepScalars host_now_;              // of the running host update, which may overlap the next step's scalars
   std::unique_ptr<HostStates> host_;  // null: all state is on the device. Last: its thread ends before what it reads

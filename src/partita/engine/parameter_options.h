@@ -20,6 +20,8 @@ struct ParameterOptions {
   bool training = true;            // false: no gradients and no optimizer states
   bool states_on_host = false;     // master weights, optimizer states and gradients; updated by the host
   bool weights_on_demand = false;  // WeightStore::Options::on_demand
+  bool transient_slices = false;   // GradientStore::Options::transient_slices
+  bool early_norms = true;         // on GPUs: GradientStore::Options::norm_stream
   bool poison = false;             // fill evicted weights and fresh gradient buffers with NaN
   at::Device device = at::kCPU;
 

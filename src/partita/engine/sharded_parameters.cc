@@ -7,15 +7,19 @@ namespace {
 
 std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& zero, const ParameterOptions& options,
                                               ShardedParameters::GradientMemory memory, Copies* copies, Stream& compute,
-                                              Stream& communication) {
+                                              Stream& communication, Stream& update) {
   if (!options.training) return nullptr;
+  // On the CPU whoever waits for a reduction waits in the thread that runs backward.
+  const bool apart = options.early_norms && !options.device.is_cpu() && &update != &compute;
   return std::make_unique<GradientStore>(plan, zero,
                                          GradientStore::Options{.micro_batches = options.micro_batches,
                                                                 .poison = options.poison,
                                                                 .device = options.device,
                                                                 .buffers = std::move(memory.buffers),
                                                                 .slices = std::move(memory.slices),
-                                                                .copies = options.states_on_host ? copies : nullptr},
+                                                                .transient_slices = options.transient_slices,
+                                                                .copies = options.states_on_host ? copies : nullptr,
+                                                                .norm_stream = apart ? &update : nullptr},
                                          compute, communication);
 }
 
@@ -32,7 +36,7 @@ ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, con
                 .masters = masters_,
                 .on_demand = options.weights_on_demand},
                compute, communication),
-      gradients_(make_gradients(plan, zero, options, std::move(memory), copies, compute, communication)),
+      gradients_(make_gradients(plan, zero, options, std::move(memory), copies, compute, communication, update)),
       shards_(plan, options, masters_,
               {.shard = *zero.shard,
                .tensor = zero.tensor,

@@ -28,8 +28,8 @@ class ShardedParameters {
   struct GradientMemory {
     std::vector<at::Tensor> buffers, slices;  // [unit]
   };
-  // The plan, the streams and copies must outlive this object; copies is required if options.states_on_host. Updates on
-  // the device run on the stream `update`, which may be `compute`.
+  // The plan, the streams and copies must outlive this object; copies is required if options.states_on_host. On the
+  // device, updates run on the stream `update`, and so do, if it is not `compute`, norms of gradients.
   ShardedParameters(const UnitPlan&, const Zero&, const ParameterOptions&, GradientMemory, Copies*, Stream& compute,
                     Stream& communication, Stream& update);
 
@@ -47,6 +47,12 @@ class ShardedParameters {
   void update(const StepMemory& now) { shards_.update(now); }
   // Waits for updates that still run, so that gradients may be written again.
   void finish_update() const { shards_.finish(); }
+  void finish_update(int unit) const { shards_.finish(unit); }
+  // Waits for updates and gathers that still run, so that memory may be given back.
+  void finish() const {
+    finish_update();
+    weights_.finish();
+  }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return shards_.optimizer_state_names(); }
 
   // This rank's slice of the unit's master weights on the device; the weights themselves, if there are no others.

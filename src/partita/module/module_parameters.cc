@@ -83,6 +83,8 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
                                                                 .optimizer = options.optimizer,
                                                                 .training = options.trained,
                                                                 .weights_on_demand = zero.sharding.weights,
+                                                                .transient_slices = true,
+                                                                .early_norms = options.early_norms,
                                                                 .device = options.device},
                                                ShardedParameters::GradientMemory{}, nullptr, streams.compute,
                                                streams.communication, streams.update);

@@ -35,6 +35,7 @@ class ModuleParameters {
     bool trained = true;  // false: frozen, with weights alone; only with ZeRO-3, and without what concerns gradients
     DType states = DType::fp32;  // of what is trained
     int micro_batches = 1;
+    bool early_norms = false;  // ParameterOptions::early_norms
     OptimizerOptions optimizer;
     int64_t unit_elements = 1;
     at::Device device = at::kCPU;
@@ -42,7 +43,9 @@ class ModuleParameters {
   // All must outlive this object.
   struct Streams {
     Stream &compute, &communication;
-    Stream& update;  // runs updates; compute, or with ZeRO-3 another one, so that the next forward runs under them
+    // Runs updates, and the norms of gradients under backward; compute, or another one, so that with ZeRO-3 the next
+    // forward runs under updates.
+    Stream& update;
   };
   // Nothing happens to the parameters until adopt. Errors: states in neither fp32 nor the parameters' dtype; those of
   // make_optimizer.

@@ -35,7 +35,10 @@ void TorchOptimizer::step(double scale, bool skip) {
     }
     set_gradients({});
   }
-  for (const Part& part : parts_) part.parameters->publish();
+  for (const Part& part : parts_) {
+    for (int u = 0; u < part.units; ++u) part.parameters->gradients().release(u);
+    part.parameters->publish();
+  }
 }
 
 void TorchOptimizer::set_gradients(const std::function<at::Tensor(const at::Tensor&)>& of) {

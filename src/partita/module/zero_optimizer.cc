@@ -65,6 +65,9 @@ struct ZeroOptimizer::Implementation {
   void finish_update() const {
     for (const auto& part : parts_) part->finish_update();
   }
+  void finish() const {
+    for (const auto& part : parts_) part->store().finish();
+  }
   void require_own_rates() const {
     if (torch_) fail("ZeroOptimizer: set_learning_rate with an optimizer of torch: set the rate of that optimizer");
   }
@@ -96,7 +99,7 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       device_(mesh.device()),
       compute_(make_stream(device_, StreamUse::compute)),
       communication_(make_stream(device_, options.overlap ? StreamUse::concurrent : StreamUse::compute)),
-      update_(make_stream(device_, options.overlap && options.stage == 3 ? StreamUse::concurrent : StreamUse::compute)),
+      update_(make_stream(device_, options.overlap ? StreamUse::background : StreamUse::compute)),
       caller_(device_, *compute_) {
   if (mesh.context().size() > 1)
     fail("ZeroOptimizer: a mesh with context parallelism, expected data, tensor and pipeline parallelism");
@@ -151,6 +154,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
   ModuleParameters::Options options = part_options();
   options.states = options_.optimizer_dtype;
   options.micro_batches = options_.micro_batches;
+  options.early_norms = options_.norm_type == 2;
   options.optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer;
   for (auto& part : make_parts(groups_[group].parameters, zero_, options, streams())) {
     parts_.push_back(std::move(part));
@@ -265,8 +269,8 @@ ZeroOptimizer::ZeroOptimizer(std::vector<NamedParameter> parameters, const Mesh&
 // On a GPU updates and reductions may still be writing into memory that is given back now.
 ZeroOptimizer::~ZeroOptimizer() {
   if (!implementation_->device_.is_cpu()) try {
-      implementation_->finish_update();
       zero_grad();
+      implementation_->finish();
     } catch (...) {  // other ranks have failed, which is reported elsewhere
     }
 }

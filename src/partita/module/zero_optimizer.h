@@ -113,7 +113,7 @@ class ZeroOptimizer {
   void set_learning_rate(size_t group, double);
   [[nodiscard]] double learning_rate(size_t group = 0) const;  // unused with an optimizer of torch
 
-  struct Memory {  // bytes on this rank
+  struct Memory {  // bytes on this rank, the most of a step: slices of gradients exist only from backward to update
     int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;
   };
   [[nodiscard]] Memory memory() const;

@@ -8,6 +8,7 @@
 #include "partita/device/copies.h"
 #include "partita/device/stream.h"
 #include "partita/shard/gradient_plan.h"
+#include "partita/shard/unit_squares.h"
 
 namespace partita::internal {
 
@@ -22,21 +23,19 @@ class GradientOffload {
   };
   // Reduces the unit's slice, complete on this rank's shard at `complete`, over the replicas and copies it to the host.
   [[nodiscard]] Sent send(int unit, const at::Tensor& slice, const Event& complete, Stream& communication);
-  // Measures the squared norm of these runs of a slice that was sent, while it is still on the device.
-  void measure(int unit, const at::Tensor& slice, std::span<const FlatRun> counted);
+  // Of slices that were sent, measured while they are still on the device.
+  [[nodiscard]] const UnitSquares& squares() const { return squares_; }
 
   [[nodiscard]] at::Tensor gradient(int unit) const { return host_[static_cast<size_t>(unit)]; }
   // Blocks the host until gradient(unit) has arrived.
   void await(int unit) const { arrived_[static_cast<size_t>(unit)].wait(); }
-  // out [1] double: adds the sum of squares of all measured slices.
-  void add_squares(at::Tensor out) const;
 
  private:
   Communicator& replica_;
   Copies& copies_;
   std::vector<at::Tensor> host_;  // [unit]
   std::vector<Event> arrived_;    // [unit]
-  at::Tensor squares_;            // [units] double
+  UnitSquares squares_;
 };
 
 }  // namespace partita::internal

@@ -1,5 +1,11 @@
 #include "partita/shard/gradient_store.h"
 
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "partita/base/error.h"
 #include "partita/device/scalar_type.h"
 #include "partita/ops/flat.h"
@@ -57,7 +63,8 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
       compute_(compute),
       communication_(communication),
       slots_(gradients_.slots.slot_count.size()),
-      units_(plan.units.size()) {
+      units_(plan.units.size()),
+      squares_(plan.units.size(), options_.device) {
   for (size_t s = 0; s < slots_.size(); ++s)
     if (gradients_.receive_count[s] > 0)
       slots_[s].receive_buffer = flat_zeros(gradients_.receive_count[s], gradients_.receive_dtype[s], options_.device);
@@ -78,9 +85,8 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
       unit.slice = own.buffer.narrow(0, 0, count);
     else if (gradients_.slice[u] == SliceMemory::receive)
       unit.slice = own.receive_buffer.narrow(0, 0, count);
-    else
-      unit.slice = given_memory(options_.slices, u, count, gradients_.slice_dtype[u]);
-    if (!unit.slice.defined()) unit.slice = flat_zeros(count, gradients_.slice_dtype[u], options_.device);
+    else if (!options_.transient_slices)
+      unit.slice = make_slice(u);
   }
   if (options_.copies != nullptr)
     offload_ = std::make_unique<GradientOffload>(gradients_, options_.device, *zero.replica, *options_.copies);
@@ -93,6 +99,15 @@ at::Tensor GradientStore::make_buffer(size_t unit, size_t slot) const {
   if (const at::Tensor given = given_memory(options_.buffers, unit, count, dtype); given.defined()) return given;
   if (gradients_.reduction == Reduction::in_place) return shared_zeros(*zero_.replica, count, dtype, options_.device);
   return flat_zeros(count, dtype, options_.device);
+}
+
+at::Tensor GradientStore::make_slice(size_t unit) const {
+  const int64_t count = gradients_.slice_count[unit];
+  const DType dtype = gradients_.slice_dtype[unit];
+  if (options_.transient_slices)
+    return at::empty({count}, at::TensorOptions(scalar_type(dtype)).device(options_.device));
+  const at::Tensor given = given_memory(options_.slices, unit, count, dtype);
+  return given.defined() ? given : flat_zeros(count, dtype, options_.device);
 }
 
 void GradientStore::acquire(int unit) {
@@ -126,15 +141,17 @@ void GradientStore::reduce(int unit, bool last) {
   Slot& source = slot(unit);
   for (size_t p = 0; p < state.views.size(); ++p)
     if (!state.written[p]) state.views[p].zero_();
+  if (!state.slice.defined()) state.slice = make_slice(static_cast<size_t>(unit));
   const at::Tensor full = source.buffer.narrow(0, 0, layout.count);
   zero_padding(layout, full);
   source.add = state.has_partial_sum && gradients_.reduction == Reduction::each_then_add;
   source.complete = last;
   state.acquired = false;
   state.has_partial_sum = true;
+  state.measured_early = false;
   sum_shared(state, full);
   if (gradients_.reduction == Reduction::in_place) {
-    if (!offload_ && zero_.replica->size() == 1) return;
+    if (!offload_ && zero_.replica->size() == 1) return measure_early(unit, compute_.record());
     source.reduced = compute_.record();
     if (!offload_) {  // complete: the replicas are summed while backward goes on
       communication_.wait(source.reduced);
@@ -146,7 +163,20 @@ void GradientStore::reduce(int unit, bool last) {
     source.reduced = zero_.shard->reduce_scatter(into, full, communication_);
   }
   source.reducing = true;
-  if (offload_ && last && !source.add) send(unit, source.reduced);
+  if (last && !source.add) offload_ ? send(unit, source.reduced) : measure_early(unit, source.reduced);
+}
+
+bool GradientStore::final_when_reduced(int unit) const {
+  const bool replicas_follow = zero_.replica->size() > 1 && gradients_.reduction != Reduction::in_place;
+  return !replicas_follow && plan_.units[static_cast<size_t>(unit)].stage_copy == ParameterSpec::Copy::none;
+}
+
+void GradientStore::measure_early(int unit, const Event& complete) {
+  if (options_.norm_stream == nullptr || zero_.replica->rank() != 0 || !final_when_reduced(unit)) return;
+  UnitGradient& state = units_[static_cast<size_t>(unit)];
+  options_.norm_stream->wait(complete);
+  options_.norm_stream->run([this, unit, &state] { squares_.measure(unit, state.slice, state.counted); });
+  state.measured_early = true;
 }
 
 Communicator* GradientStore::holders_of(const SharedRun& shared) const {
@@ -175,20 +205,25 @@ void GradientStore::finish_reduction(Slot& source) {
   source.reducing = false;
   const at::Tensor& slice = units_[static_cast<size_t>(source.unit)].slice;
   if (source.add) add_into(slice, source.receive_buffer.narrow(0, 0, slice.numel()), true);
-  if (!offload_ || !source.complete) return;
+  if (!source.complete) return;
+  if (!offload_) {
+    if (source.add) measure_early(source.unit, compute_.record());
+    return;
+  }
   if (source.add) {
     send(source.unit, compute_.record());
     compute_.wait(source.reduced);
   }
-  offload_->measure(source.unit, slice, units_[static_cast<size_t>(source.unit)].counted);
+  offload_->squares().measure(source.unit, slice, units_[static_cast<size_t>(source.unit)].counted);
 }
 
 void GradientStore::finish() {
   for (Slot& s : slots_) finish_reduction(s);
-  for (UnitGradient& unit : units_) {
-    if (!unit.slice.defined()) continue;
-    PARTITA_CHECK(unit.has_partial_sum, "a unit was not reduced: close was not called for the last micro-batch");
-    unit.has_partial_sum = false;
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    if (!trainable(u)) continue;
+    bool& reduced = units_[static_cast<size_t>(u)].has_partial_sum;
+    PARTITA_CHECK(reduced, "a unit was not reduced: close was not called for the last micro-batch");
+    reduced = false;
   }
   if (zero_.replica->size() > 1 && !offload_ && gradients_.reduction != Reduction::in_place) {
     communication_.wait(compute_.record());
@@ -204,13 +239,31 @@ void GradientStore::finish() {
 }
 
 void GradientStore::drop() {
-  for (Slot& s : slots_) finish_reduction(s);
+  for (Slot& s : slots_) {
+    s.complete = false;  // nobody asks for its norm
+    finish_reduction(s);
+  }
   for (UnitGradient& unit : units_) unit.acquired = unit.has_partial_sum = false;
+  if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) release(u);
+}
+
+void GradientStore::release(int unit) {
+  const auto u = static_cast<size_t>(unit);
+  if (!options_.transient_slices || gradients_.slice[u] != SliceMemory::own) return;
+  const at::Tensor slice = std::exchange(units_[u].slice, {});
+  if (slice.defined() && !slice.is_cpu())
+    slice.record_stream(c10::impl::VirtualGuardImpl(slice.device().type()).getStream(slice.device()));
 }
 
 void GradientStore::sum_of_squares(at::Tensor out) const {
-  if (offload_ && zero_.replica->rank() == 0) return offload_->add_squares(out);
-  for (const at::Tensor& slice : counted_slices()) internal::sum_of_squares(slice, out);
+  if (zero_.replica->rank() != 0) return;
+  if (offload_) return offload_->squares().add_to(out);
+  if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
+  for (size_t u = 0; u < units_.size(); ++u)
+    if (units_[u].slice.defined() && !units_[u].measured_early)
+      squares_.measure(static_cast<int>(u), units_[u].slice, units_[u].counted);
+  squares_.add_to(out);
 }
 
 std::vector<at::Tensor> GradientStore::counted_slices() const {
@@ -225,7 +278,9 @@ int64_t GradientStore::bytes() const {
   int64_t total = 0;
   for (const Slot& s : slots_) total += bytes_of(s.buffer) + bytes_of(s.receive_buffer);
   for (size_t u = 0; u < units_.size(); ++u)
-    if (gradients_.slice[u] == SliceMemory::own) total += bytes_of(units_[u].slice);
+    if (gradients_.slice[u] == SliceMemory::own)
+      total += units_[u].slice.defined() ? bytes_of(units_[u].slice)
+                                         : gradients_.slice_count[u] * size_of(gradients_.slice_dtype[u]);
   return total;
 }
 

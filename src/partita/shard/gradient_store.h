@@ -27,6 +27,7 @@
 #include "partita/nn/grads.h"
 #include "partita/shard/gradient_offload.h"
 #include "partita/shard/gradient_plan.h"
+#include "partita/shard/unit_squares.h"
 #include "partita/shard/zero.h"
 
 namespace partita::internal {
@@ -39,30 +40,38 @@ class GradientStore {
     at::Device device = at::kCPU;
     // [unit]: byte tensors for full gradients and slices; undefined or empty: allocated here.
     std::vector<at::Tensor> buffers, slices;
+    // Slices with memory of their own have it only from their first reduction of a step to release or drop.
+    bool transient_slices = false;
     Copies* copies = nullptr;  // not null: offload slices to host memory; must outlive the store
+    // Not null: computes each unit's squared norm as soon as its reduction is complete, under the backward pass of
+    // other units. finish() does not wait for it: whoever writes gradients again must. Must outlive the store.
+    Stream* norm_stream = nullptr;
   };
   GradientStore(const UnitPlan& plan, const Zero&, Options, Stream& compute, Stream& communication);
 
   [[nodiscard]] std::unique_ptr<Grads> open(int block);
   void close(int block, bool last_micro_batch);
   void finish();
-  // Forgets what was written and reduced since the last finish, waiting for what is on its way.
+  // Forgets what was written and reduced since the last finish, waiting for what is on its way; releases all.
   void drop();
+  // After finish and sum_of_squares: gives a transient slice back, once the current stream has read it.
+  void release(int unit);
 
   // This rank's slice of the gradient summed over all ranks and micro-batches. Valid from finish until the next open,
-  // or until memory that was passed in is reused. Undefined for frozen units.
+  // or until memory that was passed in is reused. Undefined for frozen units, and for transient slices that are not
+  // there.
   [[nodiscard]] at::Tensor gradient(int unit) const {
     return offload_ ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
   }
   // With offload, after finish: blocks the host until gradient(unit) has arrived.
   void await(int unit) const { offload_->await(unit); }
-  // Adds the squared norm of what this rank counts of its slices: summed over all data-parallel and tensor-parallel
-  // ranks, the squared gradient norm with every element counted once.
+  // After finish: adds the squared norm of what this rank counts of its slices: summed over all data-parallel and
+  // tensor-parallel ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
   // What sum_of_squares adds; not with offload.
   [[nodiscard]] std::vector<at::Tensor> counted_slices() const;
 
-  [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device
+  [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device; all transient slices
   [[nodiscard]] int64_t host_bytes() const;  // offloaded slices
 
  private:
@@ -79,6 +88,7 @@ class GradientStore {
     std::vector<bool> written;      // [parameter]: written since the buffer was acquired
     bool acquired = false;          // this unit owns the slot's buffer
     bool has_partial_sum = false;   // the slice holds a reduction of this step
+    bool measured_early = false;    // squares_ has this step's
   };
   struct Slot {
     at::Tensor buffer, receive_buffer;
@@ -92,12 +102,16 @@ class GradientStore {
 
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
   [[nodiscard]] at::Tensor make_buffer(size_t unit, size_t slot) const;
+  [[nodiscard]] at::Tensor make_slice(size_t unit) const;
   void acquire(int unit);
   void reduce(int unit, bool last);
   [[nodiscard]] Communicator* holders_of(const SharedRun&) const;
   void sum_shared(const UnitGradient&, const at::Tensor& full);
   void send(int unit, const Event& complete);
   void finish_reduction(Slot&);
+  // Whether nothing is added to the unit's slice after its last reduction.
+  [[nodiscard]] bool final_when_reduced(int unit) const;
+  void measure_early(int unit, const Event& complete);
   [[nodiscard]] Slot& slot(int unit) {
     return slots_[static_cast<size_t>(gradients_.slots.slot_of_unit[static_cast<size_t>(unit)])];
   }
@@ -109,6 +123,7 @@ class GradientStore {
   Stream &compute_, &communication_;
   std::vector<Slot> slots_;
   std::vector<UnitGradient> units_;
+  UnitSquares squares_;
   std::unique_ptr<GradientOffload> offload_;  // null: slices stay on the device
 };
 

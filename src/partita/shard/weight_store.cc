@@ -40,12 +40,13 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
   }
 }
 
-// Slots of several units are gathered into all the time. Others may be seen by users, who keep them for longer than the
-// group lives, which owns what its ranks share.
+// Only slots of several units are shared memory, which belongs to the group: parameters of a user's module may be views
+// of the others, and live longer than the group.
 at::Tensor WeightStore::make_buffer(size_t slot) const {
   const int64_t count = slot_plan_.slot_count[slot];
   const DType dtype = slot_plan_.slot_dtype[slot];
-  if (std::ranges::count(slot_plan_.slot_of_unit, static_cast<int>(slot)) > 1)
+  const auto first = std::ranges::find(slot_plan_.slot_of_unit, static_cast<int>(slot));
+  if (slot_plan_.shared(static_cast<int>(first - slot_plan_.slot_of_unit.begin())))
     return shared_zeros(*zero_.shard, count, dtype, options_.device);
   return flat_zeros(count, dtype, options_.device);
 }
@@ -124,6 +125,10 @@ void WeightStore::publish(int unit, const Event& written) {
   ++versions_[static_cast<size_t>(unit)];
   written_[static_cast<size_t>(unit)] = written;
   if (!options_.on_demand && !slot_plan_.shared(unit)) ensure(unit);
+}
+
+void WeightStore::finish() const {
+  for (const Slot& s : slots_) compute_.wait(s.ready);
 }
 
 int64_t WeightStore::bytes() const {

@@ -61,6 +61,9 @@ class WeightStore {
   // The same if the slice is written outside the compute stream, such as by a copy that completes at `written`.
   void publish(int unit, const Event& written);
 
+  // Waits for gathers that nobody has used, so that the memory may be given back.
+  void finish() const;
+
   [[nodiscard]] int64_t bytes() const;  // slots and slices on this rank
 
  private:

@@ -11,6 +11,8 @@
 namespace partita::internal::cuda {
 namespace {
 
+constexpr int64_t kLeast = int64_t{1} << 20;  // so that small blocks need not grow
+
 struct Blocks {
   std::mutex mutex;
   std::map<std::pair<int, c10::StreamId>, at::Tensor> by_stream;  // key: device and stream
@@ -29,7 +31,7 @@ std::byte* workspace(int64_t bytes) {
   at::Tensor& block = blocks().by_stream[{stream.device_index(), stream.id()}];
   if (!block.defined() || block.numel() < bytes) {
     block.reset();  // free first; the allocator reuses the memory in stream order
-    block = at::empty({std::max(bytes, kMatmulWorkspace)}, at::TensorOptions(at::kByte).device(stream.device()));
+    block = at::empty({std::max(bytes, kLeast)}, at::TensorOptions(at::kByte).device(stream.device()));
   }
   return static_cast<std::byte*>(block.mutable_data_ptr());
 }

@@ -8,7 +8,7 @@
 
 namespace partita::internal::cuda {
 
-// Minimum block size: what cuBLASLt's algorithms may use.
+// What cuBLASLt's algorithms may use.
 inline constexpr int64_t kMatmulWorkspace = int64_t{64} << 20;
 
 // At least `bytes` for the current stream, 256-byte aligned, contents undefined. May reallocate if it has to grow, so
