@@ -206,7 +206,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"tuned_products", tuned_products_},
                                  {"params_m", static_cast<double>(parameter_count(c.model)) / 1e6},
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
-                                 {"offload_optimizer", c.memory.offload_optimizer},
+                                 {"optimizer_place", c.memory.optimizer},
                                  {"offload_activations", c.memory.offload_activations},
                                  {"host_bytes", m.host},
                                  {"activation_bytes", activation_bytes()},

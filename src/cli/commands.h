@@ -16,5 +16,6 @@ void add_export_command(CLI::App&);
 void add_plot_command(CLI::App&);
 void add_bench_command(CLI::App&);
 void add_schedule_command(CLI::App&);
+void add_plan_command(CLI::App&);
 
 }  // namespace partita::cli

@@ -110,6 +110,7 @@ int run_program(int argc, char** argv) {
     add_checkpoint_command(app);
     add_bench_command(app);
     add_schedule_command(app);
+    add_plan_command(app);
     run(app, argc, argv);
     return end_of_command();
   } catch (const ExitCode& code) {

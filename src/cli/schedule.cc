@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cli/commands.h"
+#include "cli/job_ranks.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "partita/base/error.h"
@@ -47,14 +48,6 @@ std::string blocks_text(int first, int end, int64_t layers) {
   return text;
 }
 
-// Ranks of the smallest job. A product that overflows is refused with its factors by validate_step.
-int64_t smallest_job(const ParallelConfig& p) {
-  int64_t ranks = 1;
-  for (const int64_t size : {p.tensor, p.context, p.pipeline, std::max<int64_t>(p.data, 1)})
-    if (__builtin_mul_overflow(ranks, size, &ranks)) return 1;
-  return ranks;
-}
-
 void show(const Timeline& timeline, const TextOptions& options) {
   const TimelineText drawn = timeline_text(timeline, options);
   put(drawn.text);
@@ -83,7 +76,7 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   if (c.parallel.pipeline < 2)
     fail("parallel.pipeline is {}: a pipeline needs at least two ranks, add --parallel.pipeline=2",
          c.parallel.pipeline);
-  const int64_t least = smallest_job(c.parallel), ranks = a.ranks > 0 ? a.ranks : least;
+  const int64_t ranks = job_ranks(c.parallel, a.ranks);
   validate_step(c, ranks, &sources);
   check_fp8_sizes(c);
   const PipelineShape shape{.schedule = c.parallel.schedule,

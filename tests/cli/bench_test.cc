@@ -85,7 +85,7 @@ TEST(Bench, StepSaysHowFastInBothConventions) {
 }
 
 TEST(Bench, OffloadOnTheCpuIsAnError) {
-  for (const char* setting : {"--memory.offload_optimizer=true", "--memory.offload_activations=3"}) {
+  for (const char* setting : {"--memory.optimizer=host", "--memory.offload_activations=3"}) {
     const Result r = partita(bench("step", {setting}));
     EXPECT_EQ(r.code, 1);
     EXPECT_THAT(r.error, HasSubstr("everything is in host memory already"));

@@ -116,7 +116,7 @@ TEST(Configuration, KeysOfGpusOnTheCpu) {
   };
   error("tune_matmul=true", "kernels.tune_matmul is true on the CPU");
   error("cuda_graph=true", "kernels.cuda_graph is true on the CPU");
-  error("offload_optimizer=true", "memory.offload_optimizer on the CPU");
+  error("offload_optimizer=true", "memory.optimizer is \"host\" on the CPU");
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

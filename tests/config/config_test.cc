@@ -231,6 +231,20 @@ TEST(ConfigRenames, KeysOfEarlierVersionsAreRead) {
   EXPECT_EQ(parse_saved_config("[train]\nprecision = \"fp16\"\n", "a").precision.compute, DType::fp16);
 }
 
+TEST(ConfigRenames, TrueAndFalseBecomeWords) {
+  for (const char* key : {"[train]\noffload_optimizer", "[memory]\noffload_optimizer"}) {
+    EXPECT_EQ(parse_saved_config(fmt::format("{} = true\n", key), "a").memory.optimizer, "host");
+    EXPECT_EQ(parse_saved_config(fmt::format("{} = false\n", key), "a").memory.optimizer, "device");
+    EXPECT_EQ(parse_saved_config(fmt::format("{} = \"host:0.5\"\n", key), "a").memory.optimizer, "host:0.5");
+  }
+  const TemporaryDirectory folder;
+  const std::string file = (folder / "a.toml").string();
+  write_file(file, "");
+  for (const auto& [text, place] : {std::pair("true", "host"), {"false", "device"}, {"host", "host"}})
+    EXPECT_EQ(load_config(file, std::vector{fmt::format("--memory.offload_optimizer={}", text)}).memory.optimizer,
+              place);
+}
+
 TEST(ConfigRenames, NameKeysThatAreThere) {
   const std::string help = config_help();
   for (const ConfigRename& rename : config_renames()) {

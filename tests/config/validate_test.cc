@@ -1,6 +1,7 @@
 // What a configuration must satisfy, with the numbers that would.
 #include <gmock/gmock.h>
 
+#include "partita/config/optimizer_place.h"
 #include "tests/config/valid_config.h"
 #include "tests/support/error_message.h"
 
@@ -119,21 +120,30 @@ TEST(Validate, NeedsAPipelineForWhatDescribesOne) {
               HasSubstr("parallel.open_weights is 0 without a pipeline: set parallel.pipeline"));
 }
 
-TEST(Validate, DoesNotOffloadFromAPipeline) {
-  const auto offload = [](bool optimizer) {
+TEST(Validate, DoesNotOffloadActivationsOfAPipeline) {
+  const auto with = [](const auto& change) {
     return message(
         [&](Config& c) {
           c.parallel.pipeline = 2;
-          if (optimizer)
-            c.memory.offload_optimizer = true;
-          else
-            c.memory.offload_activations = 1;
+          change(c.memory);
         },
         2);
   };
-  EXPECT_EQ(offload(true),
-            "memory.offload_optimizer with parallel.pipeline 2: these two do not work together yet: use one of them");
-  EXPECT_THAT(offload(false), HasSubstr("memory.offload_activations with parallel.pipeline 2"));
+  EXPECT_EQ(with([](MemoryConfig& m) { m.offload_activations = 1; }),
+            "memory.offload_activations with parallel.pipeline 2: these two do not work together yet: use one of them");
+  EXPECT_EQ(with([](MemoryConfig& m) { m.optimizer = "host"; }), "no error");
+}
+
+TEST(Validate, KnowsThePlacesOfTheOptimizer) {
+  const auto at = [](const char* place) { return message([&](Config& c) { c.memory.optimizer = place; }, 1); };
+  for (const char* place : {"device", "host", "host:0", "host:0.6", "host:1"}) EXPECT_EQ(at(place), "no error") << place;
+  for (const char* place : {"", "Host", "host:", "host:1.1", "host:-0.1", "host:nan", "host:0.5x", "true", "host 0.5"})
+    EXPECT_EQ(at(place), fmt::format("memory.optimizer is \"{}\", expected \"device\", \"host\", or \"host:\" with a "
+                                     "fraction from 0 to 1, such as \"host:0.6\"",
+                                     place));
+  EXPECT_EQ(optimizer_on_host("device"), 0);
+  EXPECT_EQ(optimizer_on_host("host"), 1);
+  EXPECT_EQ(optimizer_on_host("host:0.6"), 0.6);
 }
 
 TEST(Validate, ComparesDataRanksWithTheJob) {

@@ -195,7 +195,7 @@ TEST(Arena, GradientsLiveFromTheirFirstWriterToTheUpdate) {
   std::map<std::string, size_t> unit;
   for (size_t u = 0; u < plan.units.size(); ++u) unit[plan.units[u].layout.parameters[0].name] = u;
   const auto lifetimes = [&](const Sharding& sharding, int micro_batches = 1) {
-    return gradient_lifetimes(plan, plan_gradients(plan, sharding, micro_batches, false), moments, micro_batches);
+    return gradient_lifetimes(plan, plan_gradients(plan, sharding, micro_batches), moments, micro_batches);
   };
 
   // ZeRO-1: full gradients of their own, and slices beside them.
@@ -248,7 +248,7 @@ TEST(Arena, StepsOfRandomModelsSurvive) {
     std::vector<int64_t> bytes;
     for (int b = 0; b < blocks.count; ++b) bytes.push_back(random() % 4 == 0 ? 0 : 37 * extent());
     const std::vector<Lifetime> kept = kept_lifetimes(moments, 1, bytes);
-    const GradientLifetimes gradients = gradient_lifetimes(plan, plan_gradients(plan, sharding, 1, false), moments, 1);
+    const GradientLifetimes gradients = gradient_lifetimes(plan, plan_gradients(plan, sharding, 1), moments, 1);
     const std::vector<Placed> all = placed(make_arena(kept, gradients, at::kCPU), kept, gradients);
     expect_disjoint(all, plan_arena(kept, gradients).memory.bytes);
     expect_survival(all, moments.update());

@@ -18,7 +18,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::mlp, Recompute::full})
           for (const int micro_batches : {1, 2})
             for (const int lora : {0, 3})
-              for (const int offload : {0, 1, 2}) {
+              for (const int offload : {0, 1, 2, 3}) {
                 EngineCase c{.kind = kind,
                              .lora = {.rank = lora, .targets = lora > 0 ? "q_proj,v_proj" : ""},
                              .stage = stage,
@@ -27,7 +27,9 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
                              .full_recompute_layers = recompute == Recompute::selective ? 2 : 0,
                              .compute = compute,
                              .states = states,
-                             .offload = {.optimizer = offload > 0, .activations = offload == 2 ? 4 : 0, .copies = {}}};
+                             .offload = {.optimizer = offload == 3 ? 0.5 : offload > 0 ? 1 : 0,
+                                         .activations = offload == 2 ? 4 : 0,
+                                         .copies = {}}};
                 if (kind == ModelKind::gpt2 && lora > 0) c.lora.targets = "c_attn";
                 if (stage == 1) c.optimizer = OptimizerKind::sgd;
                 const auto engine = test::make_engine(c, *groups.self, *groups.data);

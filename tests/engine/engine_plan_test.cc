@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "partita/base/error.h"
 #include "tests/engine/small_model.h"
 
@@ -102,17 +104,40 @@ TEST(EnginePlan, OffloadedBlocksTakeNothingOfTheArena) {
 
 TEST(EnginePlan, GradientsThatLeaveShareNoMemoryWithActivations) {
   EngineOptions options = small();
-  options.offload.optimizer = true;
+  options.offload.optimizer = 1;
   const EnginePlan p = plan(options);
   EXPECT_TRUE(p.states_on_host);
-  EXPECT_TRUE(p.gradients.full.empty());
-  EXPECT_TRUE(p.gradients.slices.empty());
+  for (size_t u = 0; u < p.units.units.size(); ++u) {
+    EXPECT_TRUE(p.units.units[u].on_host());
+    EXPECT_EQ(p.gradients.full[u].bytes + p.gradients.slices[u].bytes, 0);
+  }
+}
+
+// The last units of the forward pass leave, and only their gradients.
+TEST(EnginePlan, AFractionLeavesFromTheEnd) {
+  EngineOptions options = small();
+  options.offload.optimizer = 0.5;
+  const EnginePlan p = plan(options);
+  EXPECT_TRUE(p.states_on_host);
+  double all = 0, host = 0;
+  bool before = false;
+  for (size_t u = 0; u < p.units.units.size(); ++u) {
+    const Unit& unit = p.units.units[u];
+    all += static_cast<double>(unit.layout.count);
+    host += unit.on_host() ? static_cast<double>(unit.layout.count) : 0;
+    EXPECT_EQ(p.gradients.full[u].bytes == 0, unit.on_host()) << unit.name;
+    if (unit.pool == BufferPool::persistent)
+      EXPECT_FALSE(unit.on_host());
+    else
+      EXPECT_GE(unit.on_host(), std::exchange(before, unit.on_host())) << unit.name;
+  }
+  EXPECT_NEAR(host / all, 0.5, 0.15);
 }
 
 TEST(EnginePlan, InferenceHasNoGradientsAndOffloadsNothing) {
   EngineOptions options = small();
   options.training = false;
-  options.offload = {.optimizer = true, .activations = 2};
+  options.offload = {.optimizer = 1, .activations = 2};
   const EnginePlan p = plan(options);
   EXPECT_FALSE(p.states_on_host);
   EXPECT_FALSE(p.activations_on_host);

@@ -28,7 +28,9 @@ UnitPlan plan_of(const std::vector<int64_t>& counts, int ranks = 1) {
     blocks.push_back(
         {BlockKind::layer,
          {{.name = fmt::format("w{}", i), .shape = {std::max<int64_t>(counts[i], 1), 1}, .trainable = counts[i] > 0}}});
-  return plan_units(blocks, {.ranks = ranks, .layers_per_unit = 1});
+  UnitPlan plan = plan_units(blocks, {.ranks = ranks, .layers_per_unit = 1});
+  place_states(plan, 1, /*one_reduction=*/true);
+  return plan;
 }
 
 at::Tensor flat(int64_t count, DType dtype) { return at::zeros({count}, at::TensorOptions(scalar_type(dtype))); }

@@ -30,7 +30,8 @@ TEST(Offload, EveryStageGivesTheSameBits) {
         const auto expected = test::run_steps(*plain, c, rank, ranks, 0, 5);
         c.poison = true;
         for (unsigned share : {0U, 30U}) {
-          c.offload = {.optimizer = true, .activations = 4, .copies = [=]() -> std::unique_ptr<Copies> {
+          const bool whole = share == 0 || micro_batches == 1;
+          c.offload = {.optimizer = whole ? 1 : 0.4, .activations = 4, .copies = [=]() -> std::unique_ptr<Copies> {
                          return std::make_unique<test::LateCopies>(static_cast<unsigned>(rank) + 1, share);
                        }};
           const auto engine = test::make_engine(c, *self, *data);
@@ -46,7 +47,7 @@ TEST(Offload, EveryStageGivesTheSameBits) {
             for (size_t k = 0; k < values[r].values.size(); ++k)
               EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << values[r].parameter->name;
           const EngineMemory m = engine->memory();
-          EXPECT_EQ(m.master + m.optimizer, 0);
+          EXPECT_EQ(m.master + m.optimizer == 0, whole);
           EXPECT_GT(m.host, 0);
         }
       }
@@ -108,7 +109,7 @@ TEST(Offload, UpdatesGoOnWhileUnitsAreGathered) {
     const auto plain = test::make_engine(c, *self, *data);
     const auto expected = test::run_steps(*plain, c, rank, ranks, 0, 3);
     const auto state = std::make_shared<WholeStepCopies::State>();
-    c.offload = {.optimizer = true, .activations = 0, .copies = [=]() -> std::unique_ptr<Copies> {
+    c.offload = {.optimizer = 1, .activations = 0, .copies = [=]() -> std::unique_ptr<Copies> {
                    return std::make_unique<WholeStepCopies>(state);
                  }};
     const auto engine = test::make_engine(c, *self, *data);

@@ -70,11 +70,43 @@ TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
                               .fp32_gradients = true,
                               .compute = types.compute,
                               .states = types.states,
-                              .offload = {.optimizer = true}},
+                              .offload = {.optimizer = 1}},
                              std::string(name_of(types.compute)) + " with states in " +
                                  std::string(name_of(types.states)) + ", stage " + std::to_string(stage) + ", " +
                                  std::to_string(micro_batches) + " micro-batches");
       }
+}
+
+// What stays on the device is updated there, with the same bits.
+TEST_F(OffloadTest, FractionsGiveTheSameBits) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb})
+    for (const double fraction : {0.2, 0.5, 0.9})
+      for (const int stage : {0, 3})
+        expect_same_training({.kind = stage == 0 ? ModelKind::gpt2 : ModelKind::llama,
+                              .stage = stage,
+                              .micro_batches = fraction == 0.5 ? 2 : 1,
+                              .compute = DType::bf16,
+                              .optimizer = optimizer,
+                              .offload = {.optimizer = fraction}},
+                             "fraction " + std::to_string(fraction) + ", stage " + std::to_string(stage));
+  EngineCase half{.offload = {.optimizer = 0.5}};
+  const auto engine = make(half);
+  EXPECT_GT(engine->memory().host, 0);
+  EXPECT_GT(engine->memory().optimizer, 0);
+}
+
+// A step whose gradients overflow changes nothing, wherever the states are.
+TEST_F(OffloadTest, SkippedStepsChangeNothing) {
+  for (const double fraction : {0.5, 1.0}) {
+    EngineCase c{.compute = DType::fp16, .loss_scale = 1e30F, .offload = {.optimizer = fraction}};
+    const auto engine = make(c);
+    std::vector<at::Tensor> before;
+    for (const OwnedBox& owned : engine->owned_boxes()) before.push_back(owned.values[0].clone());
+    for (const StepResult& r : test::run_steps(*engine, c, 0, 1, 0, 2)) EXPECT_TRUE(r.skipped);
+    const auto after = engine->owned_boxes();
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(after[i].values[0].equal(before[i])) << fraction;
+  }
 }
 
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
@@ -82,17 +114,17 @@ TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
     for (int layers_per_unit : {1, 2, 5})
       expect_same_training({.compute = DType::bf16,
                             .optimizer = optimizer,
-                            .offload = {.optimizer = true},
+                            .offload = {.optimizer = 1},
                             .layers_per_unit = layers_per_unit},
                            "optimizer " + std::to_string(static_cast<int>(optimizer)));
   const auto some_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.1.");
   };
   expect_same_training(
-      {.tied_head = TiedHead::no, .frozen = some_frozen, .compute = DType::bf16, .offload = {.optimizer = true}},
+      {.tied_head = TiedHead::no, .frozen = some_frozen, .compute = DType::bf16, .offload = {.optimizer = 1}},
       "frozen in part");
   expect_same_training(
-      {.kind = ModelKind::llama, .lora = {.rank = 2, .targets = "q_proj,down_proj"}, .offload = {.optimizer = true}},
+      {.kind = ModelKind::llama, .lora = {.rank = 2, .targets = "q_proj,down_proj"}, .offload = {.optimizer = 1}},
       "adapters");
 }
 
@@ -104,7 +136,7 @@ TEST_F(OffloadTest, ActivationsGiveTheSameBits) {
                               .micro_batches = (kind == ModelKind::gpt2) == (layers < 4) ? 1 : 2,
                               .recompute = recompute,
                               .compute = DType::bf16,
-                              .offload = {.optimizer = layers == 4, .activations = layers}},
+                              .offload = {.optimizer = layers == 4 ? 1.0 : 0.0, .activations = layers}},
                              std::to_string(layers) + " layers, recompute " + name_of(recompute));
   const auto first_frozen = [](const ParameterSpec& p) {
     return p.name.starts_with("embedding.") || p.name.starts_with("layers.0.");
@@ -176,7 +208,7 @@ TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
 TEST_F(OffloadTest, EvaluationSeesTheLastUpdate) {
   EngineCase c{.compute = DType::bf16};
   const auto plain = make(c);
-  c.offload = {.optimizer = true, .copies = all_copies()[1]};
+  c.offload = {.optimizer = 1, .copies = all_copies()[1]};
   const auto engine = make(c);
   for (int64_t step = 0; step < 4; ++step) {
     (void)test::run_steps(*plain, c, 0, 1, step, step + 1);
@@ -190,7 +222,7 @@ TEST_F(OffloadTest, EvaluationSeesTheLastUpdate) {
 TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
   EngineCase c{.fp32_gradients = true, .compute = DType::fp16};
   EngineCase offloaded = c;
-  offloaded.offload = {.optimizer = true, .copies = all_copies()[2]};
+  offloaded.offload = {.optimizer = 1, .copies = all_copies()[2]};
   const auto plain = make(c), engine = make(offloaded);
   const Batch batch = test::make_batch(50, 2);
   for (const float loss_scale : {1e30F, 1.0F, 1e30F, 1e30F, 1.0F}) {
@@ -214,7 +246,7 @@ TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
 TEST_F(OffloadTest, MemoryIsTheHosts) {
   const EngineCase plain{.compute = DType::bf16};
   EngineCase offloaded = plain;
-  offloaded.offload.optimizer = true;
+  offloaded.offload.optimizer = 1;
   const auto engine = make(offloaded);
   const EngineMemory m = engine->memory(), without = make(plain)->memory();
   EXPECT_EQ(m.master, 0);

@@ -175,9 +175,11 @@ TEST(OptimizerShards, MastersAreTheTrainedSlicesInTheDtypeOfStates) {
     EXPECT_EQ(dtype_of(masters[u]), DType::fp32);
     EXPECT_EQ(masters[u].abs().max().item<float>(), 0);
   }
-  for (const ParameterOptions& none : {ParameterOptions{.compute = DType::bf16, .states = DType::bf16},
-                                       ParameterOptions{.compute = DType::bf16, .states_on_host = true}})
-    for (const at::Tensor& master : make_masters(plan, none)) EXPECT_FALSE(master.defined());
+  for (const at::Tensor& master : make_masters(plan, {.compute = DType::bf16, .states = DType::bf16}))
+    EXPECT_FALSE(master.defined());
+  UnitPlan on_host = plan;
+  place_states(on_host, 1, true);
+  for (const at::Tensor& master : make_masters(on_host, {.compute = DType::bf16})) EXPECT_FALSE(master.defined());
 }
 
 // 1500 rows of 1001: pieces of whole rows, none of more than 2^20 elements, each in its place.

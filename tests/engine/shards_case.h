@@ -52,22 +52,22 @@ class Shards {
         data(test_world().group("data", test_ranks())),
         zero(make_zero(c.stage, *self, *data)),
         blocks(model(c.seed)),
-        plan(plan_units(blocks, {.ranks = zero.sharding.ranks,
-                                 .weight = c.compute,
-                                 .matrix_gradient = c.gradient,
-                                 .matrix_gradient_sum = c.micro_batches > 1 ? DType::fp32 : c.gradient,
-                                 .layers_per_unit = 1})),
+        plan(placed(plan_units(blocks, {.ranks = zero.sharding.ranks,
+                                        .weight = c.compute,
+                                        .matrix_gradient = c.gradient,
+                                        .matrix_gradient_sum = c.micro_batches > 1 ? DType::fp32 : c.gradient,
+                                        .layers_per_unit = 1}),
+                    c)),
         options({.compute = c.compute,
                  .states = c.states,
                  .micro_batches = c.micro_batches,
                  .optimizer = c.optimizer,
-                 .states_on_host = c.host,
                  .poison = true}),
         copies(the_copies ? std::move(the_copies) : std::make_unique<test::LateCopies>(c.seed, c.late)),
         masters(make_masters(plan, options)),
         weights(plan, zero, {.poison = true, .masters = masters}, compute, communication),
         gradients(plan, zero,
-                  {.micro_batches = c.micro_batches, .poison = true, .copies = c.host ? copies.get() : nullptr},
+                  {.micro_batches = c.micro_batches, .poison = true, .copies = copies.get()},
                   compute, communication),
         shards(plan, options, masters,
                {.shard = *zero.shard,
@@ -80,6 +80,11 @@ class Shards {
       for (const ParameterSpec& p : unit.layout.parameters) parameters[p.name] = &p;
   }
   Shards(const Shards&) = delete;
+
+  static UnitPlan placed(UnitPlan plan, const Case& c) {
+    place_states(plan, c.host ? 1 : 0, c.micro_batches == 1);
+    return plan;
+  }
 
   void set_initial() {
     shards.set(from_host([](const ParameterSpec& p, const Box& box, std::span<float> out) {

@@ -83,7 +83,7 @@ TEST(Zero, CollectivesOfAStepAreThePlans) {
         (void)test::run_steps(*engine, c, data.rank(), ranks, 1, 2);
         const RecordingCommunicator& shard = stage == 0 ? self : data;
         const Zero zero = make_zero(stage, self, data);
-        const GradientPlan gradients = plan_gradients(engine->plan(), zero.sharding, micro_batches, false);
+        const GradientPlan gradients = plan_gradients(engine->plan(), zero.sharding, micro_batches);
         EXPECT_EQ(shard.count("all_gather"), count_gathers(engine->plan(), zero.sharding, engine->uses()))
             << "stage " << stage << ", " << micro_batches << " micro-batches, " << layers_per_unit
             << " layers per unit";

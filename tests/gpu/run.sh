@@ -218,7 +218,7 @@ for stage in 2 3; do
   check "ZeRO-$stage alone" train "alone$stage" model.attention_dropout=0.1 parallel.zero_stage="$stage" debug.poison=true
   check "ZeRO-$stage alone: the same losses" same "alone$stage" gpt2 1e-5
 done
-check "offload" train host model.attention_dropout=0.1 memory.offload_optimizer=true memory.offload_activations=3 \
+check "offload" train host model.attention_dropout=0.1 memory.optimizer=host memory.offload_activations=3 \
   debug.poison=true debug.delay_streams=200
 check "offload: the same losses" same host gpt2 1e-5
 check "8 bits" train eight "${bits[@]}" precision.fp8=current
@@ -340,7 +340,7 @@ if ((gpus >= 2)); then
     parallel.schedule=zbv train.micro_batch=8 debug.poison=true debug.delay_streams=200
   check "pipeline with streams that are late: the same losses" same pipeline-late pipeline-zbv 0
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
-    memory.offload_optimizer=true memory.offload_activations=3 debug.poison=true debug.delay_streams=200
+    memory.optimizer=host memory.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
   check "ZeRO-3 resumes on one GPU" train three-again "${bits[@]}" "${llama[@]}" train.steps=22
 fi

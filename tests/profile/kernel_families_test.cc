@@ -246,7 +246,7 @@ TEST(StepWork, IsARanksPart) {
   c.precision.fp8 = Fp8Recipe::current;
   EXPECT_EQ(step_work(c, 2, plan).updated, parameter_count(c.model) / 2);
   EXPECT_TRUE(step_work(c, 2, plan).fp8);
-  c.memory.offload_optimizer = true;
+  c.memory.optimizer = "host";
   EXPECT_EQ(step_work(c, 2, plan).updated, 0);
 }
 

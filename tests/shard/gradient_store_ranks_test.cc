@@ -125,7 +125,8 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
         SCOPED_TRACE(testing::Message() << "ZeRO-" << stage << ", " << micro_batches << " micro-batches, offload "
                                         << offload << ", early norms and transient slices " << early);
         const Zero zero = make_zero(stage, *self_, *data_);
-        const UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
+        UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
+        place_states(plan, offload ? 1 : 0, micro_batches == 1);
         CpuStream compute, communication;
         CountingStream norms;
         const auto copies = make_copies(at::kCPU);
@@ -133,10 +134,10 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
                             {.micro_batches = micro_batches,
                              .poison = true,
                              .transient_slices = transient,
-                             .copies = offload ? copies.get() : nullptr,
+                             .copies = copies.get(),
                              .norm_stream = early ? &norms : nullptr},
                             compute, communication);
-        const GradientPlan planned = plan_gradients(plan, zero.sharding, micro_batches, offload);
+        const GradientPlan planned = plan_gradients(plan, zero.sharding, micro_batches);
         EXPECT_EQ(store.bytes(), planned.bytes());
         EXPECT_EQ(store.host_bytes(), planned.host_bytes());
         const auto sums = expected(micro_batches);
@@ -278,7 +279,7 @@ TEST(GradientPlan, NamesTheReductionOfEachStage) {
   const UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
   const Sharding one, states{.ranks = 2}, gradients{.ranks = 2, .gradients = true};
   const auto reduction = [&](const Sharding& s, int micro_batches) {
-    return plan_gradients(plan, s, micro_batches, false).reduction;
+    return plan_gradients(plan, s, micro_batches).reduction;
   };
   EXPECT_EQ(reduction(one, 1), Reduction::in_place);
   EXPECT_EQ(reduction(one, 4), Reduction::in_place);
@@ -291,14 +292,17 @@ TEST(GradientPlan, NamesTheReductionOfEachStage) {
 // Where slices leave at once they are put together in the receive buffer of their slot, of the size of its largest
 // unit.
 TEST(GradientPlan, OffloadedSlicesTakeNoMemoryOfTheirOwn) {
-  const UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
-  const GradientPlan offload = plan_gradients(plan, {.ranks = 2}, 1, true);
-  EXPECT_TRUE(offload.shared);
+  UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
+  const size_t trained = plan_gradients(plan, {.ranks = 2}, 1).slots.slot_count.size();
+  place_states(plan, 1, /*one_reduction=*/true);
+  const GradientPlan offload = plan_gradients(plan, {.ranks = 2}, 1);
+  EXPECT_LT(offload.slots.slot_count.size(), trained) << "layers share two";
   EXPECT_EQ(offload.slice_bytes(), 0);
   EXPECT_GT(offload.receive_bytes(), 0);
   EXPECT_GT(offload.host_bytes(), 0);
-  const GradientPlan adds = plan_gradients(plan, {.ranks = 2}, 3, true);
-  EXPECT_FALSE(adds.shared);
+  place_states(plan, 1, /*one_reduction=*/false);
+  const GradientPlan adds = plan_gradients(plan, {.ranks = 2}, 3);
+  EXPECT_EQ(adds.slots.slot_count.size(), trained);
   EXPECT_EQ(adds.receive_bytes(), 0);
   EXPECT_EQ(adds.slice_bytes(), adds.host_bytes());
 }

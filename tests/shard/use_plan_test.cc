@@ -120,7 +120,7 @@ TEST(UsePlan, CountsGathersAndReductions) {
                                plan_uses(plan, sharding, one_after_the_other(layers + 2, micro_batches)));
         };
         const auto reductions = [&](const Sharding& sharding) {
-          return count_reductions(plan, plan_gradients(plan, sharding, micro_batches, false), micro_batches);
+          return count_reductions(plan, plan_gradients(plan, sharding, micro_batches), micro_batches);
         };
         EXPECT_EQ(gathers({}), 0);
         EXPECT_EQ(gathers(kZero1), units);

@@ -44,7 +44,7 @@ TEST(RecordsSteps, OnAGpuByOneRankWhereCallsAreShort) {
 TEST(RecordsSteps, NotWhereTheStepIsMoreThanKernels) {
   Config gathers = small_config(), states = small_config(), activations = small_config();
   gathers.parallel.zero_stage = 3;
-  states.memory.offload_optimizer = true;
+  states.memory.optimizer = "host";
   activations.memory.offload_activations = 2;
   for (Config c : {gathers, states, activations}) {
     EXPECT_FALSE(records_steps(c, 1000, 1, true));
@@ -95,8 +95,8 @@ TEST_F(TrainingEngine, HasNothingToOffloadOnTheCpu) {
   Config c = small_config();
   c.memory.offload_activations = 1;
   EXPECT_THAT(error_with(c), HasSubstr("memory.offload_activations on the CPU"));
-  c.memory.offload_optimizer = true;
-  EXPECT_THAT(error_with(c), HasSubstr("memory.offload_optimizer on the CPU"));
+  c.memory.optimizer = "host:0.5";
+  EXPECT_THAT(error_with(c), HasSubstr("memory.optimizer is \"host:0.5\" on the CPU"));
 }
 
 TEST_F(TrainingEngine, SaysWhereProductsIn8BitsDoNotFit) {

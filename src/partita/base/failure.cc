@@ -36,7 +36,7 @@ struct Sentence {
 constexpr std::array<Sentence, 20> kSentences = {{
     {"CUDA out of memory",
      "the GPU is out of memory: lower train.micro_batch or train.sequence_length, set memory.recompute=full, "
-     "parallel.zero_stage=3 or memory.offload_optimizer=true, or end other programs that use the GPU"},
+     "parallel.zero_stage=3 or memory.optimizer=host, or end other programs that use the GPU"},
     {"out of memory", "the GPU or the host is out of memory: lower train.micro_batch, or set memory.recompute=full"},
     {"no kernel image",
      "this build has no code for this GPU: NVIDIA GPUs of compute capability 9.0 (H100, H200) are supported; use "

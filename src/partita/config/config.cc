@@ -13,6 +13,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/number.h"
+#include "partita/config/optimizer_place.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/blend.h"
 #include "partita/data/split.h"
@@ -121,9 +122,9 @@ void validate_pipeline(const Config& c) {
         p.pipeline, chunks, stages, c.model.layers);
   }
   (void)stage_layers(c);
-  if (c.memory.offload_optimizer || c.memory.offload_activations > 0)
-    fail("memory.offload_{} with parallel.pipeline {}: these two do not work together yet: use one of them",
-         c.memory.offload_optimizer ? "optimizer" : "activations", p.pipeline);
+  if (c.memory.offload_activations > 0)
+    fail("memory.offload_activations with parallel.pipeline {}: these two do not work together yet: use one of them",
+         p.pipeline);
 }
 
 // Tensor, context and pipeline parallelism divide the ranks of the job.
@@ -195,6 +196,7 @@ void validate_memory(const Config& c) {
   };
   check("recompute_full_layers", c.memory.recompute_full_layers);
   check("offload_activations", c.memory.offload_activations);
+  (void)optimizer_on_host(c.memory.optimizer);
 }
 
 void validate_products(const Config& c) {

@@ -103,7 +103,8 @@ struct PrecisionConfig {
 struct MemoryConfig {
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // the first N layers are fully recomputed, whatever `recompute` is
-  bool offload_optimizer = false;   // gradients, master weights and optimizer states in host memory, updated on the CPU
+  // Where gradients, master weights and optimizer states are and are updated: "device", "host", "host:0.6".
+  std::string optimizer = "device";
   int64_t offload_activations = 0;  // saved activations of the first N layers in host memory
 };
 

@@ -139,8 +139,9 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
           "attention, as in Megatron-LM); mlp: also the first matmul of the MLP; full: everything except block inputs")
       .field("recompute_full_layers", m.recompute_full_layers, at_least(0),
              "additionally recompute the first N layers in full")
-      .field("offload_optimizer", m.offload_optimizer,
-             "GPU only: keep gradients, master weights and optimizer states in host memory and update there")
+      .field("optimizer", m.optimizer,
+             "where gradients, master weights and optimizer states are, and are updated: device; host: in host memory, "
+             "by the CPU (GPU only); host:0.6: a fraction of them, the rest on the device")
       .field("offload_activations", m.offload_activations, at_least(0),
              "GPU only: keep saved activations of the first N layers in host memory (the last two of them stay on the "
              "GPU)");

@@ -119,6 +119,15 @@ const ConfigField& ConfigSchema::find(std::string_view key, std::string_view whe
   fail("{}: unknown key '{}': {}", where, key, advice(key));
 }
 
+ConfigValue ConfigSchema::renamed_value(std::string_view key, ConfigValue value) const {
+  const auto rename = std::ranges::find(renames_, key, &ConfigRename::before);
+  if (rename == renames_.end() || rename->yes.empty()) return value;
+  const auto* text = std::get_if<std::string>(&value);
+  const auto* flag = std::get_if<bool>(&value);
+  if (flag == nullptr && (text == nullptr || !is_boolean_name(*text))) return value;
+  return std::string((flag != nullptr ? *flag : *text == "true") ? rename->yes : rename->no);
+}
+
 // What to write instead of an unknown key.
 std::string ConfigSchema::advice(std::string_view key) const {
   // The right name in the wrong section, or with no section, beats any other name, however different the sections are.
@@ -158,8 +167,9 @@ void ConfigSchema::read_toml(std::string_view text, std::string_view file, Confi
     if (section == nullptr) fail("{}: '{}' is a section: expected [{}] and its keys", place(node), name, name);
     for (const auto& [key, value] : *section) {
       const std::string where = place(value);
-      const ConfigField& field = find(name + "." + std::string(key.str()), where);
-      set(field, value_of(field, value, place), where);
+      const std::string full_key = name + "." + std::string(key.str());
+      const ConfigField& field = find(full_key, where);
+      set(field, renamed_value(full_key, value_of(field, value, place)), where);
       remember(sources, field, where);
     }
   }
@@ -173,8 +183,8 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
     if (!argument.starts_with("--"))
       fail("unexpected argument '{}': a setting is written --section.key=value", argument);
     const size_t equals = argument.find('=');
-    const ConfigField& field =
-        find(argument.substr(2, equals == std::string::npos ? equals : equals - 2), kLocationKeys);
+    const std::string key = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const ConfigField& field = find(key, kLocationKeys);
     std::string text;
     ConfigList words;  // list elements, one per argument: the shell has already split them
     if (equals != std::string::npos) {
@@ -191,7 +201,9 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
       fail("{0}: {1} has no value: write --{1}={2}", kLocationKeys, field.key, placeholder(field));
     }
     // A single word may hold the whole list, as after an equals sign.
-    set(field, words.size() > 1 ? read_list_as(field, words, kLocationKeys) : read_as(field, text, kLocationKeys),
+    set(field,
+        renamed_value(key, words.size() > 1 ? read_list_as(field, words, kLocationKeys)
+                                            : read_as(field, text, kLocationKeys)),
         kLocationKeys);
     remember(sources, field, kLocationKeys);
   };
@@ -256,7 +268,9 @@ std::string ConfigSchema::markdown() const {
   }
   if (renames_.empty()) return out;
   out += "## Old names\nStill read, with a warning:\n\n| before | now |\n|---|---|\n";
-  for (const ConfigRename& rename : renames_) out += fmt::format("| `{}` | `{}` |\n", rename.before, rename.now);
+  for (const ConfigRename& rename : renames_)
+    out += fmt::format("| `{}` | `{}`{} |\n", rename.before, rename.now,
+                       rename.yes.empty() ? "" : fmt::format(": `\"{}\"` for `true`", rename.yes));
   return out;
 }
 

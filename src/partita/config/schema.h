@@ -78,6 +78,8 @@ struct ConfigAlias {
 // A renamed key: the old name is still accepted in files and on the command line.
 struct ConfigRename {
   std::string_view before, now;  // "train.precision", "precision.compute"
+  // Where true and false have become words: these; empty: values are as before.
+  std::string_view yes = {}, no = {};
 };
 
 // A value as written in a file or on the command line, before conversion to its key's type.
@@ -167,6 +169,8 @@ class ConfigSchema {
 
   ConfigSchema& add(std::string name, std::string meaning, Range range, decltype(ConfigField::target) target);
   [[nodiscard]] const ConfigField& find(std::string_view key, std::string_view where);
+  // The value of a key as it is called now.
+  [[nodiscard]] ConfigValue renamed_value(std::string_view key, ConfigValue value) const;
   [[nodiscard]] std::string advice(std::string_view key) const;
   [[nodiscard]] size_t end_of(size_t section) const;
 

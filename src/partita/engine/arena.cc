@@ -21,7 +21,7 @@ GradientLifetimes gradient_lifetimes(const UnitPlan& plan, const GradientPlan& g
   GradientLifetimes lifetimes;
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Unit& unit = plan.units[u];
-    const bool alone = unit.trainable && micro_batches == 1;
+    const bool alone = unit.trainable && micro_batches == 1 && !unit.on_host();
     const bool full = alone && !gradients.shared;
     const bool slice = alone && gradients.slice[u] == SliceMemory::own;
     // Live from the first writer on; slices, from the reduction after the last writer.

@@ -22,8 +22,8 @@ namespace partita::internal {
 [[nodiscard]] std::vector<Lifetime> kept_lifetimes(const Moments&, int slots, std::span<const int64_t> kept_bytes);
 
 // [unit]: buffers written in backward and read until the update: full gradients if every unit has its own buffer, and
-// this rank's slices that have their own. bytes 0: no such buffer, or not placed in the arena because several
-// micro-batches accumulate into it and activations return before the update.
+// this rank's slices that have their own. bytes 0: no such buffer, or not placed in the arena: because several
+// micro-batches accumulate into it and activations return before the update, or because it leaves for the host at once.
 struct GradientLifetimes {
   std::vector<Lifetime> full, slices;
 };

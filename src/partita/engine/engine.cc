@@ -25,8 +25,8 @@ std::unique_ptr<Stream> compute_stream(const EngineOptions& options) {
 }
 
 // Events from outside of a recording cannot be waited for in it, so a recorded step begins when all is updated.
-std::unique_ptr<Stream> update_stream(const EnginePlan& plan, const EngineOptions& options) {
-  if (!options.training || options.graph || plan.states_on_host) return nullptr;
+std::unique_ptr<Stream> update_stream(const EngineOptions& options) {
+  if (!options.training || options.graph) return nullptr;
   return make_stream(options.device, StreamUse::background);
 }
 
@@ -111,7 +111,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       arena_(make_arena(plan_.kept, plan_.gradients, options.device)),
       compute_(compute_stream(options)),
       communication_(make_stream(options.device, StreamUse::concurrent)),
-      update_(update_stream(plan_, options)),
+      update_(update_stream(options)),
       tensor_(make_tensor_parallel(zero, options, *compute_)),
       sequence_(make_context_parallel(zero, options, *compute_)),
       handover_(make_handover(plan_, zero, options, *compute_)),
@@ -125,7 +125,7 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       update_now_(options.device),
       inputs_(options.device),
       sums_(at::zeros({2}, at::TensorOptions(at::kDouble).device(options.device))),
-      parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(plan_, options),
+      parameters_(plan_.units, with_sharding(zero, plan_.sharding), parameter_options(options),
                   {.buffers = arena_.gradients, .slices = arena_.slices}, copies_.get(), *compute_, *communication_,
                   update_ ? *update_ : *compute_) {
   now_.host.seed = options.seed;

@@ -12,7 +12,7 @@ using namespace internal;
 EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding& sharding,
                             const EngineOptions& options) {
   const EnginePlan plan = plan_engine(blocks, sharding, options);
-  EngineMemory m{predict_parameter_memory(plan.units, plan.sharding, parameter_options(plan, options))};
+  EngineMemory m{predict_parameter_memory(plan.units, plan.sharding, parameter_options(options))};
   for (const Lifetime& kept : plan.kept) m.activations += kept.bytes;
   m.shared = plan_arena(plan.kept, plan.gradients).shared_bytes();
   if (plan.activations_on_host) {

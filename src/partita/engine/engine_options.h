@@ -27,7 +27,8 @@ namespace partita {
 
 // What is kept in host memory instead of device memory. On the CPU the same copies are made within host memory.
 struct Offload {
-  bool optimizer = false;  // master weights, optimizer states and gradients, updated by the host
+  // Fraction of master weights, optimizer states and gradients, updated by the host: of whole units (place_states).
+  double optimizer = 0;
   int activations = 0;     // offload saved activations of the first N layers
   std::function<std::unique_ptr<internal::Copies>()> copies;  // copy implementation; empty: make_copies of the device
 };

@@ -102,13 +102,12 @@ std::vector<int64_t> plan_open_bytes(Blocks blocks, const EnginePlan& plan, cons
 
 }  // namespace
 
-ParameterOptions parameter_options(const EnginePlan& plan, const EngineOptions& options) {
+ParameterOptions parameter_options(const EngineOptions& options) {
   return {.compute = options.compute,
           .states = options.states,
           .micro_batches = options.micro_batches,
           .optimizer = options.optimizer,
           .training = options.training,
-          .states_on_host = plan.states_on_host,
           .poison = options.poison,
           .device = options.device};
 }
@@ -123,6 +122,9 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   const Sharding& sharding = plan.sharding;
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
+  if (options.training)
+    place_states(plan.units, options.offload.optimizer,
+                 options.micro_batches == 1 && !splits_backward(plan.step.actions));
   plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units), options.pipeline);
   const PipelineStage& stage = options.pipeline;
   if (!options.actions.empty() || stage.pipelined())
@@ -142,15 +144,14 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   plan.recompute = plan_recompute(plan.kinds, plan.blocks, options);
   plan.open_bytes = plan_open_bytes(blocks, plan, options);
   plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
-  plan.states_on_host = options.training && options.offload.optimizer;
+  plan.states_on_host = std::ranges::any_of(plan.units.units, &Unit::on_host);
   plan.activations_on_host = options.training && options.offload.activations > 0;
   plan.offloaded =
       plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
-  if (splits_backward(actions) && (plan.states_on_host || plan.activations_on_host))
-    fail("offloaded {} with weight gradients in passes of their own: these do not work together yet, use one of them",
-         plan.states_on_host ? "optimizer states" : "activations");
-  if (stage.pipelined() && options.offload.optimizer)
-    fail("offloaded optimizer states with a pipeline: these do not work together yet, use one of them");
+  if (splits_backward(actions) && plan.activations_on_host)
+    fail(
+        "offloaded activations with weight gradients in passes of their own: these do not work together yet, use one "
+        "of them");
   if (plan.slots > 1 && plan.activations_on_host)
     fail("offloaded activations with {} micro-batches between forward and backward: supported for one", plan.slots);
 
@@ -159,11 +160,10 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
     if (plan.offloaded[b].slot >= 0) arena_bytes[b] = 0;
   const Moments moments(actions, plan.blocks);
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
-  // Offloaded gradients stay on the device only briefly, so they are not placed in the arena.
-  if (options.training && !plan.states_on_host)
+  if (options.training)
     plan.gradients =
-        gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches, /*offload=*/false),
-                           moments, options.micro_batches);
+        gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches), moments,
+                           options.micro_batches);
   return plan;
 }
 

@@ -37,11 +37,11 @@ struct EnginePlan {
   std::vector<OffloadedBlock> offloaded;  // [block]
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded
   GradientLifetimes gradients;            // [unit]: in the arena; empty for inference and for offloaded gradients
-  bool states_on_host = false;            // master weights, optimizer states and gradients
+  bool states_on_host = false;            // of some units
   bool activations_on_host = false;       // for some blocks
 };
 
-[[nodiscard]] ParameterOptions parameter_options(const EnginePlan&, const EngineOptions&);
+[[nodiscard]] ParameterOptions parameter_options(const EngineOptions&);
 
 // Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; offloaded activations
 // with more than one activation slot.

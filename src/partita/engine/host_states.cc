@@ -15,7 +15,7 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
   std::array<int64_t, 2> largest = {0, 0};
   size_t turn = 0;
   for (size_t u = 0; u < units_.size(); ++u) {
-    if (!plan.units[u].trainable) continue;
+    if (!plan.units[u].on_host()) continue;
     UnitStates& unit = units_[u];
     const int64_t count = plan.units[u].layout.slice_count();
     // Only memory that the device reads is pinned.

@@ -28,7 +28,7 @@ class HostStates {
     int states = 0;                                    // optimizer state tensors, in the dtype of master
     at::Device device = at::kCPU;
   };
-  // For this rank's slices of trainable units. `copies` must outlive this object.
+  // For this rank's slices of units on the host. `copies` must outlive this object.
   HostStates(const UnitPlan&, const Options&, Copies& copies);
 
   [[nodiscard]] at::Tensor master(int unit) const { return units_[static_cast<size_t>(unit)].master; }

@@ -55,7 +55,10 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
       optimizer_(make_optimizer(options.optimizer)),
       update_order_(plan_update_order(plan)),
       updated_(plan.units.size()) {
-  if (options.states_on_host)
+  const auto trained_on = [&](bool host) {
+    return std::ranges::any_of(update_order_, [&](size_t u) { return on_host(u) == host; });
+  };
+  if (trained_on(true))
     host_ =
         std::make_unique<HostStates>(plan_,
                                      HostStates::Options{.master = options.states,
@@ -75,7 +78,7 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
                     .gradient = {},
                     .weight = {},
                     .states = {}};
-    if (trained && host_) {
+    if (trained && on_host(u)) {
       shard.master = host_->master(index);
       shard.weight = host_->weight(index);
       shard.states = host_->states(index);
@@ -87,8 +90,9 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
     shards_.push_back(std::move(shard));
     parameters += static_cast<int>(unit.layout.parameters.size());
   }
-  if (optimizer_->needs_norms())
-    norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(host_ ? at::kCPU : options.device));
+  if (!optimizer_->needs_norms()) return;
+  if (trained_on(false)) norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(options.device));
+  if (trained_on(true)) host_norms_ = at::zeros({parameters, 2}, at::kDouble);
 }
 
 void OptimizerShards::set(const FillWeights& fill) {
@@ -129,53 +133,53 @@ void OptimizerShards::publish() {
 }
 
 void OptimizerShards::update(const StepMemory& now) {
-  const StepScalars* scalars = now.device();
-  if (host_) {
-    // A skipped step writes nothing: the staging buffers still hold the weights of other units.
-    if (now.host.skip != 0) return;
-    for (const size_t u : update_order_) with_.gradients->await(static_cast<int>(u));
-    host_now_ = now.host;
-    scalars = &host_now_;
-  }
+  // A skipped step writes nothing; on the host, the staging buffers still hold the weights of other units.
+  std::vector<size_t> units = update_order_;
+  if (now.host.skip != 0) std::erase_if(units, [this](size_t u) { return on_host(u); });
+  host_now_ = now.host;
   for (const size_t u : update_order_) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
-  if (optimizer_->needs_norms()) measure_norms(scalars);
-  rewrite(update_order_, [this, scalars](size_t u) {
-    optimizer_->step(shards_[u], norms_, scalars);
-    if (host_) return;
+  if (optimizer_->needs_norms()) measure_norms(now.device());
+  rewrite(units, [this, on_device = now.device()](size_t u) {
+    optimizer_->step(shards_[u], norms(u), on_host(u) ? &host_now_ : on_device);
+    if (on_host(u)) return;
     shards_[u].gradient.reset();
     with_.gradients->release(static_cast<int>(u));
   });
 }
 
-void OptimizerShards::measure_norms(const StepScalars* now) {
-  norms_.zero_();
-  for (const size_t u : update_order_) optimizer_->measure(shards_[u], norms_, now);
+void OptimizerShards::measure_norms(const StepScalars* on_device) {
+  for (const at::Tensor& norms : {norms_, host_norms_})
+    if (norms.defined()) norms.zero_();
+  for (const size_t u : update_order_) {
+    if (on_host(u)) with_.gradients->await(static_cast<int>(u));
+    optimizer_->measure(shards_[u], norms(u), on_host(u) ? &host_now_ : on_device);
+  }
   for (Communicator* group : {&with_.shard, with_.tensor}) {
     if (group == nullptr) continue;
-    const Event summed = group->all_reduce(norms_, Reduce::sum, with_.compute);
-    if (host_)
-      summed.wait();
-    else
-      with_.compute.wait(summed);
+    if (norms_.defined()) with_.compute.wait(group->all_reduce(norms_, Reduce::sum, with_.compute));
+    if (host_norms_.defined()) group->all_reduce(host_norms_, Reduce::sum, with_.compute).wait();
   }
 }
 
 void OptimizerShards::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
-  std::vector<std::pair<int, Event>> by_host;
+  std::vector<int> by_host;
   if (overlaps()) with_.update.wait(with_.compute.record());
   for (const size_t u : units) {
-    const int unit = static_cast<int>(u);
-    if (host_ && plan_.units[u].trainable) {
-      const at::Tensor slice = with_.weights.slice(unit);
-      by_host.emplace_back(unit, host_->update(unit, slice, with_.compute.record(), [work, u] { work(u); }));
-    } else {
-      with_.update.run([&] { work(u); });
-      updated_[u] = with_.update.record();
-      with_.weights.publish(unit, updated_[u]);
+    if (on_host(u)) {
+      by_host.push_back(static_cast<int>(u));
+      continue;
     }
+    with_.update.run([&] { work(u); });
+    updated_[u] = with_.update.record();
+    with_.weights.publish(static_cast<int>(u), updated_[u]);
   }
+  for (const int unit : by_host) with_.gradients->await(unit);
+  std::vector<Event> copied;
+  for (const int unit : by_host)
+    copied.push_back(host_->update(unit, with_.weights.slice(unit), with_.compute.record(),
+                                   [work, unit] { work(static_cast<size_t>(unit)); }));
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
-  for (const auto& [unit, updated] : by_host) with_.weights.publish(unit, updated);
+  for (size_t i = 0; i < by_host.size(); ++i) with_.weights.publish(by_host[i], copied[i]);
 }
 
 void OptimizerShards::finish() const {
@@ -191,7 +195,7 @@ OptimizerShards::Bytes OptimizerShards::bytes() const {
   Bytes total{.host = host_ ? host_->bytes() : 0};
   for (size_t u = 0; u < shards_.size(); ++u) {
     const ShardView& shard = shards_[u];
-    if (host_ && plan_.units[u].trainable) continue;
+    if (on_host(u)) continue;
     if (!shard.weight.is_same(shard.master)) total.master += static_cast<int64_t>(shard.master.nbytes());
     for (const at::Tensor& state : shard.states) total.optimizer += static_cast<int64_t>(state.nbytes());
   }

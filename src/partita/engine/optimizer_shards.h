@@ -62,7 +62,7 @@ class OptimizerShards {
     Communicator* tensor;  // null: no tensor parallelism
     WeightStore& weights;
     GradientStore* gradients;  // null: inference, nothing is updated
-    Copies* copies;            // required if states are on the host
+    Copies* copies;            // required if units are on the host
     Stream& compute;
     Stream& update;  // runs updates on the device; compute, or another one
   };
@@ -94,10 +94,12 @@ class OptimizerShards {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  // Runs work(unit), which rewrites the master weights and compute weights of the unit, and publishes the unit. Host
-  // work is queued for all units before the first of them is published.
+  // Runs work(unit), which rewrites the master weights and compute weights of the unit, and publishes the unit. Units
+  // on the device come first; the work of the others is queued before the first of them is published.
   void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
-  void measure_norms(const StepScalars*);
+  void measure_norms(const StepScalars* on_device);
+  [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }
+  [[nodiscard]] const at::Tensor& norms(size_t unit) const { return on_host(unit) ? host_norms_ : norms_; }
   [[nodiscard]] bool overlaps() const { return &with_.update != &with_.compute; }
 
   const UnitPlan& plan_;
@@ -106,9 +108,10 @@ class OptimizerShards {
   std::vector<ShardView> shards_;     // [unit]
   std::vector<size_t> update_order_;  // trainable units
   std::vector<Event> updated_;        // [unit]: its last update on the device
-  at::Tensor norms_;                  // for the optimizer: [parameters, 2]; undefined if it needs none
+  // For the optimizer: [parameters, 2], of units on the device and on the host; undefined if it needs none.
+  at::Tensor norms_, host_norms_;
   StepScalars host_now_;              // of the running host update, which may overlap the next step's scalars
-  std::unique_ptr<HostStates> host_;  // null: all state is on the device. Last: its thread ends before what it reads
+  std::unique_ptr<HostStates> host_;  // null: no unit is on the host. Last: its thread ends before what it reads
 };
 
 }  // namespace partita::internal

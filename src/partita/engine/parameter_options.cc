@@ -30,7 +30,7 @@ void add_states(const UnitPlan& plan, const ParameterOptions& options, Parameter
   for (const Unit& unit : plan.units) {
     if (!unit.trainable) continue;
     const int64_t slice = slice_bytes(unit, options.states);
-    if (!options.states_on_host) {
+    if (!unit.on_host()) {
       if (options.has_master_on_device(unit)) m.master += slice;
       m.optimizer += states * slice;
       continue;
@@ -49,7 +49,7 @@ ParameterMemory predict_parameter_memory(const UnitPlan& plan, const Sharding& s
                                          const ParameterOptions& options) {
   ParameterMemory m{.weights = weight_bytes(plan, sharding, options)};
   if (!options.training) return m;
-  const GradientPlan gradients = plan_gradients(plan, sharding, options.micro_batches, options.states_on_host);
+  const GradientPlan gradients = plan_gradients(plan, sharding, options.micro_batches);
   m.gradients = gradients.bytes();
   m.host = gradients.host_bytes();
   add_states(plan, options, m);

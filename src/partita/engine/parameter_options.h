@@ -18,7 +18,6 @@ struct ParameterOptions {
   int micro_batches = 1;        // accumulated per step
   OptimizerOptions optimizer;
   bool training = true;            // false: no gradients and no optimizer states
-  bool states_on_host = false;     // master weights, optimizer states and gradients; updated by the host
   bool weights_on_demand = false;  // WeightStore::Options::on_demand
   bool transient_slices = false;   // GradientStore::Options::transient_slices
   bool early_norms = true;         // on GPUs: GradientStore::Options::norm_stream
@@ -27,7 +26,7 @@ struct ParameterOptions {
 
   // Whether the unit has separate master weights on the device.
   [[nodiscard]] bool has_master_on_device(const Unit& unit) const {
-    return training && states != compute && !states_on_host && unit.trainable;
+    return training && states != compute && !unit.on_host() && unit.trainable;
   }
 };
 

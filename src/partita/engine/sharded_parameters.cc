@@ -18,7 +18,7 @@ std::unique_ptr<GradientStore> make_gradients(const UnitPlan& plan, const Zero& 
                                                                 .buffers = std::move(memory.buffers),
                                                                 .slices = std::move(memory.slices),
                                                                 .transient_slices = options.transient_slices,
-                                                                .copies = options.states_on_host ? copies : nullptr,
+                                                                .copies = copies,
                                                                 .norm_stream = apart ? &update : nullptr},
                                          compute, communication);
 }

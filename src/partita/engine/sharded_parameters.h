@@ -28,7 +28,7 @@ class ShardedParameters {
   struct GradientMemory {
     std::vector<at::Tensor> buffers, slices;  // [unit]
   };
-  // The plan, the streams and copies must outlive this object; copies is required if options.states_on_host. On the
+  // The plan, the streams and copies must outlive this object; copies is required if units are on the host. On the
   // device, updates run on the stream `update`, and so do, if it is not `compute`, norms of gradients.
   ShardedParameters(const UnitPlan&, const Zero&, const ParameterOptions&, GradientMemory, Copies*, Stream& compute,
                     Stream& communication, Stream& update);

@@ -70,7 +70,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
   std::vector<BlockUse> uses;
   for (int b = 0; b < static_cast<int>(plan_.blocks.size()); ++b) uses.push_back({b, Pass::forward});
   uses_ = plan_uses(plan_, zero.sharding, std::move(uses));
-  gradient_slots_ = plan_gradients(plan_, zero.sharding, options.micro_batches, /*offload=*/false).slots;
+  gradient_slots_ = plan_gradients(plan_, zero.sharding, options.micro_batches).slots;
   for (const Unit& unit : plan_.units)
     for (const ParameterSpec& p : unit.layout.parameters) {
       parameters_.push_back({p.name, by_name.at(p.name)});

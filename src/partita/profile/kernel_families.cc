@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "partita/config/optimizer_place.h"
+
 namespace partita::internal {
 namespace {
 
@@ -307,9 +309,10 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
         work.frozen_head = true;
       }
     }
-  // With an offloaded optimizer, the CPU does the update.
-  if (!c.memory.offload_optimizer)
-    work.updated = c.parallel.zero_stage > 0 ? trained / sharding_ranks(c, ranks) : trained;
+  // The CPU updates what is in host memory. (Units are not cut: this is the share that was asked for.)
+  const double on_device = 1 - optimizer_on_host(c.memory.optimizer);
+  const int64_t own = c.parallel.zero_stage > 0 ? trained / sharding_ranks(c, ranks) : trained;
+  work.updated = static_cast<int64_t>(on_device * static_cast<double>(own));
   return work;
 }
 

@@ -5,11 +5,9 @@
 namespace partita::internal {
 
 GradientOffload::GradientOffload(const GradientPlan& plan, at::Device device, Communicator& replica, Copies& copies)
-    : replica_(replica), copies_(copies), arrived_(plan.slice.size()), squares_(plan.slice.size(), device) {
+    : replica_(replica), copies_(copies), arrived_(plan.slice.size()) {
   for (size_t u = 0; u < plan.slice.size(); ++u)
-    host_.push_back(plan.slice[u] == SliceMemory::none
-                        ? at::Tensor()
-                        : pinned_zeros(plan.slice_count[u], plan.slice_dtype[u], device));
+    host_.push_back(plan.on_host[u] ? pinned_zeros(plan.slice_count[u], plan.slice_dtype[u], device) : at::Tensor());
 }
 
 GradientOffload::Sent GradientOffload::send(int unit, const at::Tensor& slice, const Event& complete,
@@ -19,9 +17,13 @@ GradientOffload::Sent GradientOffload::send(int unit, const at::Tensor& slice, c
     communication.wait(complete);
     sent.summed = replica_.all_reduce(slice, Reduce::sum, communication);
   }
-  const auto u = static_cast<size_t>(unit);
-  sent.copied = arrived_[u] = copies_.down(host_[u], slice, sent.summed);
+  sent.copied = copy(unit, slice, sent.summed);
   return sent;
+}
+
+Event GradientOffload::copy(int unit, const at::Tensor& slice, const Event& complete) {
+  const auto u = static_cast<size_t>(unit);
+  return arrived_[u] = copies_.down(host_[u], slice, complete);
 }
 
 }  // namespace partita::internal

@@ -8,7 +8,6 @@
 #include "partita/device/copies.h"
 #include "partita/device/stream.h"
 #include "partita/shard/gradient_plan.h"
-#include "partita/shard/unit_squares.h"
 
 namespace partita::internal {
 
@@ -23,9 +22,10 @@ class GradientOffload {
   };
   // Reduces the unit's slice, complete on this rank's shard at `complete`, over the replicas and copies it to the host.
   [[nodiscard]] Sent send(int unit, const at::Tensor& slice, const Event& complete, Stream& communication);
-  // Of slices that were sent, measured while they are still on the device.
-  [[nodiscard]] const UnitSquares& squares() const { return squares_; }
+  // Copies a slice that is complete on all ranks.
+  [[nodiscard]] Event copy(int unit, const at::Tensor& slice, const Event& complete);
 
+  // Undefined: the unit's slice stays on the device.
   [[nodiscard]] at::Tensor gradient(int unit) const { return host_[static_cast<size_t>(unit)]; }
   // Blocks the host until gradient(unit) has arrived.
   void await(int unit) const { arrived_[static_cast<size_t>(unit)].wait(); }
@@ -35,7 +35,6 @@ class GradientOffload {
   Copies& copies_;
   std::vector<at::Tensor> host_;  // [unit]
   std::vector<Event> arrived_;    // [unit]
-  UnitSquares squares_;
 };
 
 }  // namespace partita::internal

@@ -4,13 +4,14 @@
 
 namespace partita::internal {
 
-GradientPlan plan_gradients(const UnitPlan& plan, const Sharding& sharding, int micro_batches, bool offload) {
-  GradientPlan result{.offload = offload, .shared = sharding.gradients || (offload && micro_batches == 1)};
+GradientPlan plan_gradients(const UnitPlan& plan, const Sharding& sharding, int micro_batches) {
+  GradientPlan result{.shared = sharding.gradients};
   if (sharding.ranks == 1 && !sharding.gradients)
     result.reduction = Reduction::in_place;
   else if (sharding.gradients && micro_batches > 1)
     result.reduction = Reduction::each_then_add;
-  result.slots = plan_slots(plan, result.shared, SlotContent::gradients);
+  const auto shares = [&](const Unit& unit) { return sharding.gradients || unit.shares_gradient_buffer; };
+  result.slots = plan_slots(plan, shares, SlotContent::gradients);
   result.receive_count.assign(result.slots.slot_count.size(), 0);
   result.receive_dtype.assign(result.slots.slot_count.size(), DType::fp32);
   for (size_t u = 0; u < plan.units.size(); ++u) {
@@ -20,7 +21,7 @@ GradientPlan plan_gradients(const UnitPlan& plan, const Sharding& sharding, int 
       const auto slot = static_cast<size_t>(result.slots.slot_of_unit[u]);
       if (result.reduction == Reduction::in_place)
         memory = SliceMemory::full;
-      else if (offload && result.shared && result.reduction == Reduction::once)
+      else if (unit.on_host() && shares(unit) && result.reduction == Reduction::once)
         memory = SliceMemory::receive;
       else
         memory = SliceMemory::own;
@@ -32,6 +33,7 @@ GradientPlan plan_gradients(const UnitPlan& plan, const Sharding& sharding, int 
     result.slice.push_back(memory);
     result.slice_dtype.push_back(memory == SliceMemory::full ? unit.gradient : unit.gradient_sum);
     result.slice_count.push_back(unit.layout.slice_count());
+    result.on_host.push_back(unit.trainable && unit.on_host());
   }
   return result;
 }
@@ -57,8 +59,8 @@ int64_t GradientPlan::slice_bytes() const {
 
 int64_t GradientPlan::host_bytes() const {
   int64_t total = 0;
-  for (size_t u = 0; offload && u < slice.size(); ++u)
-    if (slice[u] != SliceMemory::none) total += slice_count[u] * size_of(slice_dtype[u]);
+  for (size_t u = 0; u < slice.size(); ++u)
+    if (on_host[u]) total += slice_count[u] * size_of(slice_dtype[u]);
   return total;
 }
 

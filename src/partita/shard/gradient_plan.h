@@ -23,7 +23,6 @@ enum class SliceMemory : uint8_t {
 
 struct GradientPlan {
   Reduction reduction = Reduction::once;
-  bool offload = false;                // slices are copied to host memory as soon as they are complete
   bool shared = false;                 // layers share two slots
   SlotPlan slots;                      // of full gradients
   std::vector<int64_t> receive_count;  // [slot]: elements of the receive buffer; 0: none
@@ -31,6 +30,7 @@ struct GradientPlan {
   std::vector<SliceMemory> slice;      // [unit]
   std::vector<DType> slice_dtype;      // [unit]
   std::vector<int64_t> slice_count;    // [unit]: elements
+  std::vector<bool> on_host;           // [unit]: slices are copied to host memory as soon as they are complete
 
   [[nodiscard]] int64_t full_bytes() const;     // slots
   [[nodiscard]] int64_t receive_bytes() const;  // receive buffers
@@ -39,9 +39,9 @@ struct GradientPlan {
   [[nodiscard]] int64_t bytes() const { return full_bytes() + receive_bytes() + slice_bytes(); }  // on the device
 };
 
-// With sharded gradients (ZeRO-2 and 3) layers share two buffers. With offload and one micro-batch per step they do at
-// every stage, since nothing accumulates into them later.
-[[nodiscard]] GradientPlan plan_gradients(const UnitPlan&, const Sharding&, int micro_batches, bool offload);
+// With sharded gradients (ZeRO-2 and 3) layers share two buffers; with others, units do whose gradients leave the device
+// at once (Unit::shares_gradient_buffer).
+[[nodiscard]] GradientPlan plan_gradients(const UnitPlan&, const Sharding&, int micro_batches);
 
 // Reduce-scatters per step over the shard ranks.
 [[nodiscard]] int64_t count_reductions(const UnitPlan&, const GradientPlan&, int micro_batches);

@@ -59,7 +59,7 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     : plan_(plan),
       zero_(zero),
       options_(std::move(options)),
-      gradients_(plan_gradients(plan, zero.sharding, options_.micro_batches, options_.copies != nullptr)),
+      gradients_(plan_gradients(plan, zero.sharding, options_.micro_batches)),
       compute_(compute),
       communication_(communication),
       slots_(gradients_.slots.slot_count.size()),
@@ -88,8 +88,9 @@ GradientStore::GradientStore(const UnitPlan& plan, const Zero& zero, Options opt
     else if (!options_.transient_slices)
       unit.slice = make_slice(u);
   }
-  if (options_.copies != nullptr)
-    offload_ = std::make_unique<GradientOffload>(gradients_, options_.device, *zero.replica, *options_.copies);
+  if (std::ranges::find(gradients_.on_host, true) == gradients_.on_host.end()) return;
+  PARTITA_CHECK(options_.copies != nullptr, "units on the host without copies");
+  offload_ = std::make_unique<GradientOffload>(gradients_, options_.device, *zero.replica, *options_.copies);
 }
 
 // What replicas sum in place is memory that they share.
@@ -148,12 +149,12 @@ void GradientStore::reduce(int unit, bool last) {
   source.complete = last;
   state.acquired = false;
   state.has_partial_sum = true;
-  state.measured_early = false;
+  state.measured = false;
   sum_shared(state, full);
   if (gradients_.reduction == Reduction::in_place) {
-    if (!offload_ && zero_.replica->size() == 1) return measure_early(unit, compute_.record());
+    if (!on_host(unit) && zero_.replica->size() == 1) return measure_early(unit, compute_.record());
     source.reduced = compute_.record();
-    if (!offload_) {  // complete: the replicas are summed while backward goes on
+    if (!leaves_at_once(unit)) {  // complete: the replicas are summed while backward goes on
       communication_.wait(source.reduced);
       source.reduced = zero_.replica->all_reduce(state.slice, Reduce::sum, communication_);
     }
@@ -163,20 +164,28 @@ void GradientStore::reduce(int unit, bool last) {
     source.reduced = zero_.shard->reduce_scatter(into, full, communication_);
   }
   source.reducing = true;
-  if (last && !source.add) offload_ ? send(unit, source.reduced) : measure_early(unit, source.reduced);
+  if (!last || source.add) return;
+  if (leaves_at_once(unit))
+    send(unit, source.reduced);
+  else
+    measure_early(unit, source.reduced);
 }
 
 bool GradientStore::final_when_reduced(int unit) const {
   const bool replicas_follow = zero_.replica->size() > 1 && gradients_.reduction != Reduction::in_place;
-  return !replicas_follow && plan_.units[static_cast<size_t>(unit)].stage_copy == ParameterSpec::Copy::none;
+  return !replicas_follow && !held_by_two_stages(unit);
+}
+
+void GradientStore::measure(int unit) {
+  UnitGradient& state = units_[static_cast<size_t>(unit)];
+  squares_.measure(unit, state.slice, state.counted);
+  state.measured = true;
 }
 
 void GradientStore::measure_early(int unit, const Event& complete) {
   if (options_.norm_stream == nullptr || zero_.replica->rank() != 0 || !final_when_reduced(unit)) return;
-  UnitGradient& state = units_[static_cast<size_t>(unit)];
   options_.norm_stream->wait(complete);
-  options_.norm_stream->run([this, unit, &state] { squares_.measure(unit, state.slice, state.counted); });
-  state.measured_early = true;
+  options_.norm_stream->run([this, unit] { measure(unit); });
 }
 
 Communicator* GradientStore::holders_of(const SharedRun& shared) const {
@@ -206,7 +215,7 @@ void GradientStore::finish_reduction(Slot& source) {
   const at::Tensor& slice = units_[static_cast<size_t>(source.unit)].slice;
   if (source.add) add_into(slice, source.receive_buffer.narrow(0, 0, slice.numel()), true);
   if (!source.complete) return;
-  if (!offload_) {
+  if (!leaves_at_once(source.unit)) {
     if (source.add) measure_early(source.unit, compute_.record());
     return;
   }
@@ -214,7 +223,7 @@ void GradientStore::finish_reduction(Slot& source) {
     send(source.unit, compute_.record());
     compute_.wait(source.reduced);
   }
-  offload_->squares().measure(source.unit, slice, units_[static_cast<size_t>(source.unit)].counted);
+  measure(source.unit);  // while it is still on the device
 }
 
 void GradientStore::finish() {
@@ -225,17 +234,22 @@ void GradientStore::finish() {
     PARTITA_CHECK(reduced, "a unit was not reduced: close was not called for the last micro-batch");
     reduced = false;
   }
-  if (zero_.replica->size() > 1 && !offload_ && gradients_.reduction != Reduction::in_place) {
+  const auto slice = [this](int unit) { return units_[static_cast<size_t>(unit)].slice; };
+  const int units = static_cast<int>(units_.size());
+  if (zero_.replica->size() > 1 && gradients_.reduction != Reduction::in_place) {
     communication_.wait(compute_.record());
     std::vector<Event> sums;
-    for (UnitGradient& unit : units_)
-      if (unit.slice.defined()) sums.push_back(zero_.replica->all_reduce(unit.slice, Reduce::sum, communication_));
+    for (int u = 0; u < units; ++u)
+      if (trainable(u) && !leaves_at_once(u))
+        sums.push_back(zero_.replica->all_reduce(slice(u), Reduce::sum, communication_));
     for (const Event& event : sums) compute_.wait(event);
   }
   // A table of two stages: each has the gradient of its own use.
-  for (size_t u = 0; u < units_.size(); ++u)
-    if (units_[u].slice.defined() && plan_.units[u].stage_copy != ParameterSpec::Copy::none)
-      compute_.wait(zero_.ends->all_reduce(units_[u].slice, Reduce::sum, compute_));
+  for (int u = 0; u < units; ++u) {
+    if (!trainable(u) || !held_by_two_stages(u)) continue;
+    compute_.wait(zero_.ends->all_reduce(slice(u), Reduce::sum, compute_));
+    if (on_host(u)) slot(u).copied = offload_->copy(u, slice(u), compute_.record());
+  }
 }
 
 void GradientStore::drop() {
@@ -258,10 +272,9 @@ void GradientStore::release(int unit) {
 
 void GradientStore::sum_of_squares(at::Tensor out) const {
   if (zero_.replica->rank() != 0) return;
-  if (offload_) return offload_->squares().add_to(out);
   if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
   for (size_t u = 0; u < units_.size(); ++u)
-    if (units_[u].slice.defined() && !units_[u].measured_early)
+    if (units_[u].slice.defined() && !units_[u].measured)
       squares_.measure(static_cast<int>(u), units_[u].slice, units_[u].counted);
   squares_.add_to(out);
 }

@@ -42,7 +42,7 @@ class GradientStore {
     std::vector<at::Tensor> buffers, slices;
     // Slices with memory of their own have it only from their first reduction of a step to release or drop.
     bool transient_slices = false;
-    Copies* copies = nullptr;  // not null: offload slices to host memory; must outlive the store
+    Copies* copies = nullptr;  // for slices of units on the host; null: there are none. Must outlive the store
     // Not null: computes each unit's squared norm as soon as its reduction is complete, under the backward pass of
     // other units. finish() does not wait for it: whoever writes gradients again must. Must outlive the store.
     Stream* norm_stream = nullptr;
@@ -61,14 +61,14 @@ class GradientStore {
   // or until memory that was passed in is reused. Undefined for frozen units, and for transient slices that are not
   // there.
   [[nodiscard]] at::Tensor gradient(int unit) const {
-    return offload_ ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
+    return on_host(unit) ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
   }
-  // With offload, after finish: blocks the host until gradient(unit) has arrived.
+  // Of a unit on the host, after finish: blocks the host until gradient(unit) has arrived.
   void await(int unit) const { offload_->await(unit); }
   // After finish: adds the squared norm of what this rank counts of its slices: summed over all data-parallel and
   // tensor-parallel ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
-  // What sum_of_squares adds; not with offload.
+  // What sum_of_squares adds; not with units on the host.
   [[nodiscard]] std::vector<at::Tensor> counted_slices() const;
 
   [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device; all transient slices
@@ -88,7 +88,7 @@ class GradientStore {
     std::vector<bool> written;      // [parameter]: written since the buffer was acquired
     bool acquired = false;          // this unit owns the slot's buffer
     bool has_partial_sum = false;   // the slice holds a reduction of this step
-    bool measured_early = false;    // squares_ has this step's
+    bool measured = false;          // squares_ has this step's
   };
   struct Slot {
     at::Tensor buffer, receive_buffer;
@@ -101,6 +101,12 @@ class GradientStore {
   };
 
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
+  [[nodiscard]] bool on_host(int unit) const { return gradients_.on_host[static_cast<size_t>(unit)]; }
+  [[nodiscard]] bool held_by_two_stages(int unit) const {
+    return plan_.units[static_cast<size_t>(unit)].stage_copy != ParameterSpec::Copy::none;
+  }
+  // Leaves the device when it is reduced; a table that two stages hold, when their gradients are added.
+  [[nodiscard]] bool leaves_at_once(int unit) const { return on_host(unit) && !held_by_two_stages(unit); }
   [[nodiscard]] at::Tensor make_buffer(size_t unit, size_t slot) const;
   [[nodiscard]] at::Tensor make_slice(size_t unit) const;
   void acquire(int unit);
@@ -111,6 +117,7 @@ class GradientStore {
   void finish_reduction(Slot&);
   // Whether nothing is added to the unit's slice after its last reduction.
   [[nodiscard]] bool final_when_reduced(int unit) const;
+  void measure(int unit);
   void measure_early(int unit, const Event& complete);
   [[nodiscard]] Slot& slot(int unit) {
     return slots_[static_cast<size_t>(gradients_.slots.slot_of_unit[static_cast<size_t>(unit)])];
@@ -124,7 +131,7 @@ class GradientStore {
   std::vector<Slot> slots_;
   std::vector<UnitGradient> units_;
   UnitSquares squares_;
-  std::unique_ptr<GradientOffload> offload_;  // null: slices stay on the device
+  std::unique_ptr<GradientOffload> offload_;  // null: all slices stay on the device
 };
 
 }  // namespace partita::internal

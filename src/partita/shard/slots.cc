@@ -10,6 +10,10 @@ bool SlotPlan::shared(int unit) const {
 }
 
 SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
+  return plan_slots(plan, [shared](const Unit&) { return shared; }, content);
+}
+
+SlotPlan plan_slots(const UnitPlan& plan, const std::function<bool(const Unit&)>& shares, SlotContent content) {
   SlotPlan slots;
   const auto put = [&](int slot, const Unit& unit) {
     if (slot == static_cast<int>(slots.slot_count.size())) {
@@ -27,7 +31,7 @@ SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
     const int next = static_cast<int>(slots.slot_count.size());
     if (content == SlotContent::gradients && !unit.trainable) {
       slots.slot_of_unit.push_back(-1);
-    } else if (!shared || unit.pool == BufferPool::persistent || unit.stage_copy != ParameterSpec::Copy::none) {
+    } else if (!shares(unit) || unit.pool == BufferPool::persistent || unit.stage_copy != ParameterSpec::Copy::none) {
       put(next, unit);
     } else {
       int& slot = unit.pool == BufferPool::layers ? layer_slots[layer++ % 2] : outer_slots[unit.trainable ? 1 : 0];

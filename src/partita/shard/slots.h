@@ -5,6 +5,7 @@
 // with one slot per unit at ZeRO-0 and 1. Vectors are small and keep their own slot at every stage.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "partita/shard/units.h"
@@ -22,8 +23,9 @@ struct SlotPlan {
 enum class SlotContent : uint8_t { weights, gradients };  // gradients: frozen units have no slot
 
 // shared: layers share two slots; the embedding and the head share one, or two if they have both frozen and trainable
-// parameters. false: each unit has its own.
+// parameters. false: each unit has its own. Or only those units share that a function names.
 [[nodiscard]] SlotPlan plan_slots(const UnitPlan&, bool shared, SlotContent);
+[[nodiscard]] SlotPlan plan_slots(const UnitPlan&, const std::function<bool(const Unit&)>& shares, SlotContent);
 
 // Whether a unit's weights are gathered into their slot: with several ranks, or if the slice is stored outside the
 // slot.

@@ -12,6 +12,7 @@
 #include "partita/base/dtype.h"
 #include "partita/shard/layout.h"
 #include "partita/shard/sharding.h"
+#include "partita/shard/states_place.h"
 
 namespace partita::internal {
 
@@ -27,6 +28,10 @@ struct Unit {
   BufferPool pool = BufferPool::layers;
   bool trainable = true;
   ParameterSpec::Copy stage_copy = ParameterSpec::Copy::none;  // of its parameter, which is the only one
+  StatesPlace states = StatesPlace::device;                    // see place_states
+  bool shares_gradient_buffer = false;  // its gradient leaves the device as soon as it is complete
+
+  [[nodiscard]] bool on_host() const { return states == StatesPlace::host; }
 };
 
 struct Placement {  // unit of a parameter, and its index there

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/config/frozen.h"
+#include "partita/config/optimizer_place.h"
 #include "partita/engine/graph_pays.h"
 #include "partita/engine/initial_weights.h"
 #include "partita/models/blocks.h"
@@ -18,7 +19,7 @@ namespace partita {
 using namespace internal;
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
-  const bool offloads = c.memory.offload_optimizer || c.memory.offload_activations > 0;
+  const bool offloads = optimizer_on_host(c.memory.optimizer) > 0 || c.memory.offload_activations > 0;
   const int64_t data = sharding_ranks(c, ranks);  // ranks that reduce gradients
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
@@ -121,7 +122,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
                         .momentum = c.optimizer.momentum,
                         .weight_decay = c.optimizer.weight_decay},
           .frozen = frozen,
-          .offload = {.optimizer = c.memory.offload_optimizer,
+          .offload = {.optimizer = optimizer_on_host(c.memory.optimizer),
                       .activations = static_cast<int>(c.memory.offload_activations),
                       .copies = {}},
           .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
@@ -186,11 +187,16 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
   return engine;
 }
 
+void check_offload(const Config& c, at::Device device) {
+  const bool states = optimizer_on_host(c.memory.optimizer) > 0;
+  if (device.is_cpu() && (states || c.memory.offload_activations > 0))
+    fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
+         states ? fmt::format("optimizer is \"{}\"", c.memory.optimizer) : "offload_activations");
+}
+
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh) {
   const at::Device device = mesh.device();
-  if (device.is_cpu() && (c.memory.offload_optimizer || c.memory.offload_activations > 0))
-    fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
-         c.memory.offload_optimizer ? "offload_optimizer" : "offload_activations");
+  check_offload(c, device);
   check_fp8_sizes(c);
   std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, mesh.position());
   const EngineOptions options = training_options(c, mesh.layout().ranks(), device, mesh.position());

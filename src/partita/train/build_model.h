@@ -63,5 +63,7 @@ void complete_model(Config&);
 
 // Error: precision.fp8 with sizes that fp8 matmuls do not take. Requires a valid config.
 void check_fp8_sizes(const Config&);
+// Error: offload from a CPU.
+void check_offload(const Config&, at::Device);
 
 }  // namespace partita

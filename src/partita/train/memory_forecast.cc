@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/config/optimizer_place.h"
 #include "partita/device/device_use.h"
 #include "partita/engine/engine_memory.h"
 #include "partita/engine/engine_plan.h"
@@ -85,8 +86,8 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
   if (c.parallel.tensor > 1 && !c.parallel.plan.empty())
     all.push_back({"parallel.plan={}", [](Config& x) { x.parallel.plan.clear(); }});
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
-  if (device.is_cuda() && !c.memory.offload_optimizer)
-    all.push_back({"memory.offload_optimizer=true", [](Config& x) { x.memory.offload_optimizer = true; }});
+  if (device.is_cuda() && optimizer_on_host(c.memory.optimizer) < 1)
+    all.push_back({"memory.optimizer=host", [](Config& x) { x.memory.optimizer = "host"; }});
   if (c.precision.compute == DType::fp32)
     all.push_back({"precision.compute=bf16", [](Config& x) { x.precision.compute = DType::bf16; }});
   if (c.precision.compute != DType::fp16 && c.precision.states == DType::fp32)
@@ -114,7 +115,7 @@ std::string require(const MemoryForecast& needed, int local_ranks, at::Device de
   if (const std::string problem = memory_refusal(needed, on_device, savings); !problem.empty()) throw Error(problem);
   const MemoryForecast on_host{.device = {{"offloaded", needed.host}}, .host = 0};
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
-    fail("{}\nuse less of memory.offload_optimizer and memory.offload_activations", problem);
+    fail("{}\nuse less of memory.optimizer=host and memory.offload_activations", problem);
   return memory_warning(needed, on_device);
 }
 
@@ -156,17 +157,22 @@ MemoryForecast forecast_stage(const Config& c, int64_t ranks, at::Device device,
 
 }  // namespace
 
-MemoryForecast forecast_training(const Config& config, int64_t ranks, at::Device device) {
+std::vector<MemoryForecast> forecast_stages(const Config& config, int64_t ranks, at::Device device) {
   Config c = config;
   c.kernels.cuda_graph = Switch::off;  // needs no memory of its own
-  MemoryForecast most;
+  std::vector<MemoryForecast> stages(static_cast<size_t>(c.parallel.pipeline));
   for (int pipeline = 0; pipeline < c.parallel.pipeline; ++pipeline)
     // The first tensor-parallel rank has the largest part of tables, the last one the most heads.
-    for (const int tensor : {0, static_cast<int>(c.parallel.tensor) - 1})
-      if (MemoryForecast one = forecast_stage(c, ranks, device, {.tensor = tensor, .pipeline = pipeline});
-          one.device_bytes() > most.device_bytes())
-        most = std::move(one);
-  return most;
+    for (const int tensor : {0, static_cast<int>(c.parallel.tensor) - 1}) {
+      MemoryForecast& most = stages[static_cast<size_t>(pipeline)];
+      MemoryForecast one = forecast_stage(c, ranks, device, {.tensor = tensor, .pipeline = pipeline});
+      if (one.device_bytes() > most.device_bytes()) most = std::move(one);
+    }
+  return stages;
+}
+
+MemoryForecast forecast_training(const Config& c, int64_t ranks, at::Device device) {
+  return std::ranges::max(forecast_stages(c, ranks, device), {}, &MemoryForecast::device_bytes);
 }
 
 MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {

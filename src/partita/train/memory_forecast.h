@@ -34,7 +34,10 @@ struct MemoryForecast {
 // An engine's memory by owner, as in the table at the start of a run.
 [[nodiscard]] std::vector<MemoryOwner> memory_owners(const EngineMemory&);
 
-// Pure. The config is valid for this number of ranks and its vocabulary size is known.
+// [pipeline stage]: of the rank with the most. Pure. The config is valid for this number of ranks and its vocabulary
+// size is known.
+[[nodiscard]] std::vector<MemoryForecast> forecast_stages(const Config&, int64_t ranks, at::Device);
+// Of the rank with the most in all stages.
 [[nodiscard]] MemoryForecast forecast_training(const Config&, int64_t ranks, at::Device);
 
 struct InferenceSize {

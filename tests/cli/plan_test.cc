@@ -1,0 +1,101 @@
+// partita plan: the memory of a run before it is started.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "partita/base/file.h"
+#include "tests/cli/process.h"
+#include "tests/cli/small_run.h"
+#include "tests/support/temporary_directory.h"
+
+namespace partita::internal::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> plan(std::vector<std::string> options) {
+  std::vector<std::string> command{"plan", SmallRun::get().config()};
+  command.insert(command.end(), options.begin(), options.end());
+  return command;
+}
+
+json bytes_of(std::vector<std::string> options) {
+  options.push_back("--json");
+  const Result r = partita(plan(std::move(options)));
+  EXPECT_EQ(r.code, 0) << r.error;
+  return json::parse(r.output);
+}
+
+// The owners' bytes are those that a run prints when it starts.
+TEST(Plan, IsWhatARunAllocates) {
+  const json found = bytes_of({"--train.device=cpu"});
+  EXPECT_EQ(found["ranks"], 1);
+  ASSERT_EQ(found["stages"].size(), 1U);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : found["stages"][0]["owners"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(found["stages"][0]["device"], sum);
+  EXPECT_FALSE(found.contains("fits"));
+  const TemporaryDirectory folder;
+  const Result run = partita({"train", SmallRun::get().config(), "--train.steps=1",
+                              "--run.directory=" + (folder / "run").string()});
+  ASSERT_EQ(run.code, 0) << run.error;
+  for (const char* owner : {"weights", "gradients", "optimizer states", "activations", "temporaries"}) {
+    const std::string text = human_bytes(found["stages"][0]["owners"][owner].get<int64_t>());
+    EXPECT_THAT(run.output + run.error, testing::ContainsRegex(std::string(owner) + " +" + text)) << owner;
+  }
+}
+
+TEST(Plan, DividesOverRanks) {
+  const json one = bytes_of({"--ranks=1"}), two = bytes_of({"--ranks=2", "--parallel.zero_stage=3"});
+  const auto states = [](const json& j) { return j["stages"][0]["owners"]["optimizer states"].get<int64_t>(); };
+  EXPECT_NEAR(static_cast<double>(states(two)), static_cast<double>(states(one)) / 2, 4096);
+  const json stages = bytes_of({"--parallel.pipeline=2"});
+  EXPECT_EQ(stages["ranks"], 2) << "the smallest job";
+  EXPECT_EQ(stages["stages"].size(), 2U);
+  const json host = bytes_of({"--train.device=cuda", "--memory.optimizer=host"});
+  EXPECT_EQ(states(host), 0);
+  EXPECT_GT(host["stages"][0]["host"], 0);
+  const json half = bytes_of({"--train.device=cuda", "--memory.optimizer=host:0.5"});
+  EXPECT_GT(states(half), 0);
+  EXPECT_LT(states(half), states(one));
+}
+
+TEST(Plan, SaysWhetherItFits) {
+  const Result fits = partita(plan({"--memory=1"}));
+  EXPECT_EQ(fits.code, 0);
+  EXPECT_THAT(fits.output, HasSubstr("fits: "));
+  EXPECT_THAT(fits.output, HasSubstr("of 1.0 GiB remain"));
+  EXPECT_EQ(bytes_of({"--memory=1"})["fits"], true);
+  const Result large = partita(plan({"--memory=0.0001"}));
+  EXPECT_EQ(large.code, 1);
+  EXPECT_THAT(large.error, HasSubstr("of memory is needed per rank, and 104.9 KiB is free (--memory):"));
+  EXPECT_THAT(large.error, HasSubstr("what lowers it:"));
+}
+
+TEST(Plan, ReadsLikeATable) {
+  const Result r = partita(plan({"--ranks=4", "--parallel.pipeline=2", "--parallel.zero_stage=1"}));
+  EXPECT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.output, HasSubstr("4 ranks: data 2 x pipeline 2; ZeRO-1; "));
+  EXPECT_THAT(r.output, testing::ContainsRegex("memory per rank +stage 0 +stage 1\n"));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\n  weights +[0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB\n"));
+  EXPECT_THAT(r.output, Not(HasSubstr("host")));
+}
+
+TEST(Plan, RefusesWhatTrainRefuses) {
+  const auto error = [](std::vector<std::string> options) {
+    const Result r = partita(plan(std::move(options)));
+    EXPECT_EQ(r.code, 1);
+    return r.error;
+  };
+  EXPECT_THAT(error({"--ranks=3", "--parallel.tensor=2"}), HasSubstr("the job has 3 ranks"));
+  EXPECT_THAT(error({"--memory.optimizer=disk"}), HasSubstr("memory.optimizer is \"disk\", expected"));
+  EXPECT_THAT(error({"--memory.optimizer=host", "--train.device=cpu"}),
+              HasSubstr("memory.optimizer is \"host\" on the CPU"));
+  EXPECT_THAT(partita(plan({"--memory=0"})).error, HasSubstr("--memory must be more than 0"));
+}
+
+}  // namespace
+}  // namespace partita::internal::test

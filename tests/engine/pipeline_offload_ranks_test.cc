@@ -1,0 +1,77 @@
+// A pipeline whose optimizer states are in host memory trains as without offload, bit for bit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/engine/mesh_groups.h"
+#include "tests/support/late_copies.h"
+
+namespace partita::internal {
+namespace {
+
+using test::EngineCase;
+using test::MeshGroups;
+
+struct Layout {
+  PipelineSchedule schedule;
+  int chunks, stage, micro_batches;
+};
+
+const std::vector<Layout> kLayouts = {{PipelineSchedule::gpipe, 1, 0, 3},
+                                      {PipelineSchedule::one_f_one_b, 1, 1, 2},
+                                      {PipelineSchedule::one_f_one_b, 1, 2, 1},
+                                      {PipelineSchedule::interleaved, 2, 3, 6},
+                                      {PipelineSchedule::zb_h1, 1, 0, 1},
+                                      {PipelineSchedule::zb_h1, 1, 2, 3},
+                                      {PipelineSchedule::zbv, 2, 1, 2},
+                                      {PipelineSchedule::dual_pipe_v, 2, 3, 6}};
+
+TEST(PipelineOffload, GivesTheSameBits) {
+  for (const TiedHead tied : {TiedHead::yes, TiedHead::no})
+    for (const int pipeline : {2, 3, 4})
+      for (const Layout& l : kLayouts)
+        for (const double fraction : {0.4, 1.0}) {
+          if (test_world().size() % pipeline != 0 || pipeline * l.chunks > 7) continue;
+          EngineCase c{.kind = ModelKind::llama,
+                       .tied_head = tied,
+                       .stage = l.stage,
+                       .samples = 1,
+                       .micro_batches = l.micro_batches,
+                       .compute = DType::bf16,
+                       .schedule = l.schedule,
+                       .chunks = l.chunks};
+          if (l.stage == 1) c.optimizer = OptimizerKind::lamb;
+          const MeshGroups groups({.pipeline = pipeline}, test::model_of(c));
+          const int rank = groups.data->rank(), ranks = groups.data->size();
+          const auto plain = groups.engine(c);
+          const auto expected = test::run_steps(*plain, c, rank, ranks, 0, 3);
+          c.poison = true;
+          c.offload = {.optimizer = fraction, .activations = 0, .copies = [rank]() -> std::unique_ptr<Copies> {
+                         return std::make_unique<test::LateCopies>(static_cast<unsigned>(rank) + 1, 30);
+                       }};
+          const auto engine = groups.engine(c);
+          const auto found = test::run_steps(*engine, c, rank, ranks, 0, 3);
+          const std::string what = fmt::format("{}, pipeline {}, stage {}, {} micro-batches, fraction {}, tied {}",
+                                               name_of(l.schedule), pipeline, l.stage, l.micro_batches, fraction,
+                                               tied == TiedHead::yes);
+          for (size_t i = 0; i < found.size(); ++i) {
+            EXPECT_EQ(found[i].loss, expected[i].loss) << what;
+            EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what;
+          }
+          const auto values = engine->owned_boxes(), wanted = plain->owned_boxes();
+          ASSERT_EQ(values.size(), wanted.size());
+          for (size_t r = 0; r < values.size(); ++r)
+            for (size_t k = 0; k < values[r].values.size(); ++k)
+              EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << values[r].parameter->name;
+          const EngineMemory m = engine->memory();
+          EXPECT_EQ(m.host > 0, std::ranges::any_of(engine->plan().units, &Unit::on_host)) << what;
+          if (fraction == 1) {
+            EXPECT_GT(m.host, 0) << what;
+            EXPECT_EQ(m.master + m.optimizer, 0) << what;
+          }
+        }
+}
+
+}  // namespace
+}  // namespace partita::internal
