@@ -91,7 +91,7 @@ CASES = [
     large("llama-7b", ["--precision.states=bf16", recompute("mlp")], [], 1),
     large("llama-7b-16384", ["--precision.states=bf16", "--train.sequence_length=16384", "--train.micro_batch=1",
                              recompute("full")], None, 1),
-    large("llama-7b-host", ["--memory.offload_optimizer=true", recompute("full")], None, 1),
+    large("llama-7b-host", ["--memory.optimizer=host", recompute("full")], None, 1),
     large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
     large("llama-7b-free", zero(3, recompute("mlp")),
           ["--recompute", "selective", "--save", "attn,qkv", "--local-adam"], 2),

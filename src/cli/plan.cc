@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -30,17 +31,18 @@ struct Arguments {
 
 constexpr double kGibibyte = 1 << 30;
 
-// "8 ranks: data 4 x tensor 2; ZeRO-2; 4 micro-batches of 1 x 2048 tokens on each"
-std::string layout_text(const Config& c, int64_t ranks) {
+// "8 ranks on GPUs: data 4 x tensor 2; ZeRO-2; 4 micro-batches of 1 x 2048 tokens on each"
+std::string layout_text(const Config& c, int64_t ranks, at::Device device) {
   const ParallelConfig& p = c.parallel;
   std::string groups;
   for (const auto& [name, size] : {std::pair("data", data_ranks(c, ranks)), {"tensor", p.tensor},
                                    {"context", p.context}, {"pipeline", p.pipeline}})
     if (size > 1) groups += fmt::format("{}{} {}", groups.empty() ? ": " : " x ", name, size);
   const int64_t steps = accumulation_steps(c, ranks);
-  return fmt::format("{} rank{}{}; ZeRO-{}; {} micro-batch{} of {} x {} tokens on each", ranks, ranks == 1 ? "" : "s",
-                     groups, p.zero_stage, steps, steps == 1 ? "" : "es", c.train.micro_batch,
-                     c.train.sequence_length);
+  const char* s = ranks == 1 ? "" : "s";
+  return fmt::format("{} rank{} on {}{}{}; ZeRO-{}; {} micro-batch{} of {} x {} tokens on each", ranks, s,
+                     device.is_cpu() ? "CPU" : "GPU", s, groups, p.zero_stage, steps, steps == 1 ? "" : "es",
+                     c.train.micro_batch, c.train.sequence_length);
 }
 
 void show_table(const std::vector<MemoryForecast>& stages) {
@@ -63,6 +65,7 @@ void show_table(const std::vector<MemoryForecast>& stages) {
     row("  " + stages.front().device[owner].name, [&](const MemoryForecast& f) { return f.device[owner].bytes; });
   row("device", [](const MemoryForecast& f) { return f.device_bytes(); });
   row("host", [](const MemoryForecast& f) { return f.host; });
+  row("disk", [](const MemoryForecast& f) { return f.disk; });
 }
 
 void show_json(const Config& c, int64_t ranks, const std::vector<MemoryForecast>& stages, int64_t limit) {
@@ -71,7 +74,8 @@ void show_json(const Config& c, int64_t ranks, const std::vector<MemoryForecast>
   for (const MemoryForecast& stage : stages) {
     nlohmann::ordered_json owners;
     for (const MemoryOwner& owner : stage.device) owners[owner.name] = owner.bytes;
-    line["stages"].push_back({{"owners", owners}, {"device", stage.device_bytes()}, {"host", stage.host}});
+    line["stages"].push_back({{"owners", owners}, {"device", stage.device_bytes()}, {"host", stage.host},
+                              {"disk", stage.disk}});
     most = std::max(most, stage.device_bytes());
   }
   if (limit > 0) line["fits"] = most <= limit;
@@ -88,16 +92,16 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   const at::Device device = c.train.device == DeviceRequest::cpu ? at::kCPU : at::Device(at::kCUDA, 0);
   check_offload(c, device);
   const std::vector<MemoryForecast> stages = forecast_stages(c, ranks, device);
-  const auto limit = static_cast<int64_t>(a.memory * kGibibyte);
+  const int64_t limit = a.memory > 0 ? std::max<int64_t>(1, std::llround(a.memory * kGibibyte)) : 0;  // 0: none
   if (a.json) {
     show_json(c, ranks, stages, limit);
   } else {
-    put_line("{}", layout_text(c, ranks));
+    put_line("{}", layout_text(c, ranks, device));
     show_table(stages);
   }
   if (limit == 0) return;
-  const FreeMemory free{.bytes = limit, .limit = "--memory"};
-  const MemoryForecast needed = forecast_training(c, ranks, device);
+  const FreeMemory free{.bytes = limit, .limit = "as given by --memory"};
+  const MemoryForecast needed = std::ranges::max(stages, {}, &MemoryForecast::device_bytes);
   const std::string problem = memory_refusal(needed, free, [&] { return memory_savings(c, ranks, device); });
   if (!problem.empty()) throw Error(problem);
   if (!a.json) put_line("fits: {} of {} remain", human_bytes(limit - needed.device_bytes()), human_bytes(limit));
@@ -112,7 +116,7 @@ void add_plan_command(CLI::App& app) {
   add_number(*command, "--ranks", a->ranks, at_least(1),
              "Ranks of the job (default: parallel.tensor x context x pipeline x data)")
       ->default_str("");
-  add_number(*command, "--memory", a->memory, more_than(0),
+  add_number(*command, "--memory", a->memory, {.least = 0, .most = 1e6, .least_open = true},
              "GiB of device memory that a rank has: an error if the run takes more, with what lowers it")
       ->default_str("");
   command->add_flag("--json", a->json, "Print bytes as one line of JSON");
@@ -120,7 +124,8 @@ void add_plan_command(CLI::App& app) {
   command->footer(
       "What a rank allocates, by owner, of each pipeline stage: computed as the run itself does before it starts, on\n"
       "any machine. With train.device=cpu for CPUs, otherwise for GPUs; there the CUDA context, libraries and\n"
-      "fragmentation take about another GiB.\n\n"
+      "fragmentation take about another GiB. Host memory and disk are of one rank, too: a machine needs them for each\n"
+      "of its ranks.\n\n"
       "Example: partita plan my.toml --ranks 8 --memory 80 --parallel.zero_stage=2");
   command->callback([command, a] { run(*a, command->remaining()); });
 }

@@ -58,6 +58,9 @@ TEST(Plan, DividesOverRanks) {
   const json host = bytes_of({"--train.device=cuda", "--memory.optimizer=host"});
   EXPECT_EQ(states(host), 0);
   EXPECT_GT(host["stages"][0]["host"], 0);
+  const json disk = bytes_of({"--memory.optimizer=disk"});
+  EXPECT_EQ(states(disk), 0);
+  EXPECT_GE(disk["stages"][0]["disk"].get<int64_t>(), states(one));
   const json half = bytes_of({"--train.device=cuda", "--memory.optimizer=host:0.5"});
   EXPECT_GT(states(half), 0);
   EXPECT_LT(states(half), states(one));
@@ -71,14 +74,17 @@ TEST(Plan, SaysWhetherItFits) {
   EXPECT_EQ(bytes_of({"--memory=1"})["fits"], true);
   const Result large = partita(plan({"--memory=0.0001"}));
   EXPECT_EQ(large.code, 1);
-  EXPECT_THAT(large.error, HasSubstr("of memory is needed per rank, and 104.9 KiB is free (--memory):"));
+  EXPECT_THAT(large.error, HasSubstr("of memory is needed per rank, and 104.9 KiB is free (as given by --memory):"));
   EXPECT_THAT(large.error, HasSubstr("what lowers it:"));
+  EXPECT_THAT(partita(plan({"--memory=0.0001", "--json"})).output, HasSubstr("\"fits\":false"));
+  EXPECT_EQ(partita(plan({"--memory=1e-12"})).code, 1);
+  EXPECT_THAT(partita(plan({"--memory=1e30"})).error, HasSubstr("--memory must be more than 0 and at most 1000000"));
 }
 
 TEST(Plan, ReadsLikeATable) {
   const Result r = partita(plan({"--ranks=4", "--parallel.pipeline=2", "--parallel.zero_stage=1"}));
   EXPECT_EQ(r.code, 0) << r.error;
-  EXPECT_THAT(r.output, HasSubstr("4 ranks: data 2 x pipeline 2; ZeRO-1; "));
+  EXPECT_THAT(r.output, HasSubstr("4 ranks on CPUs: data 2 x pipeline 2; ZeRO-1; "));
   EXPECT_THAT(r.output, testing::ContainsRegex("memory per rank +stage 0 +stage 1\n"));
   EXPECT_THAT(r.output, testing::ContainsRegex("\n  weights +[0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB\n"));
   EXPECT_THAT(r.output, Not(HasSubstr("host")));
@@ -91,7 +97,7 @@ TEST(Plan, RefusesWhatTrainRefuses) {
     return r.error;
   };
   EXPECT_THAT(error({"--ranks=3", "--parallel.tensor=2"}), HasSubstr("the job has 3 ranks"));
-  EXPECT_THAT(error({"--memory.optimizer=disk"}), HasSubstr("memory.optimizer is \"disk\", expected"));
+  EXPECT_THAT(error({"--memory.optimizer=tape"}), HasSubstr("memory.optimizer is \"tape\", expected"));
   EXPECT_THAT(error({"--memory.optimizer=host", "--train.device=cpu"}),
               HasSubstr("memory.optimizer is \"host\" on the CPU"));
   EXPECT_THAT(partita(plan({"--memory=0"})).error, HasSubstr("--memory must be more than 0"));

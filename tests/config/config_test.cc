@@ -243,6 +243,7 @@ TEST(ConfigRenames, TrueAndFalseBecomeWords) {
   for (const auto& [text, place] : {std::pair("true", "host"), {"false", "device"}, {"host", "host"}})
     EXPECT_EQ(load_config(file, std::vector{fmt::format("--memory.offload_optimizer={}", text)}).memory.optimizer,
               place);
+  EXPECT_EQ(load_config(file, std::vector<std::string>{"--memory.offload_optimizer"}).memory.optimizer, "host");
 }
 
 TEST(ConfigRenames, NameKeysThatAreThere) {

@@ -136,14 +136,21 @@ TEST(Validate, DoesNotOffloadActivationsOfAPipeline) {
 
 TEST(Validate, KnowsThePlacesOfTheOptimizer) {
   const auto at = [](const char* place) { return message([&](Config& c) { c.memory.optimizer = place; }, 1); };
-  for (const char* place : {"device", "host", "host:0", "host:0.6", "host:1"}) EXPECT_EQ(at(place), "no error") << place;
-  for (const char* place : {"", "Host", "host:", "host:1.1", "host:-0.1", "host:nan", "host:0.5x", "true", "host 0.5"})
-    EXPECT_EQ(at(place), fmt::format("memory.optimizer is \"{}\", expected \"device\", \"host\", or \"host:\" with a "
-                                     "fraction from 0 to 1, such as \"host:0.6\"",
+  const auto shares = [](const char* place) {
+    const OptimizerPlace p = optimizer_place(place);
+    return std::pair(p.host, p.disk);
+  };
+  EXPECT_EQ(shares("device"), std::pair(0.0, 0.0));
+  EXPECT_EQ(shares("host"), std::pair(1.0, 0.0));
+  EXPECT_EQ(shares("disk"), std::pair(0.0, 1.0));
+  EXPECT_EQ(shares("host:0.6"), std::pair(0.6, 0.0));
+  EXPECT_EQ(shares("host:0.3,disk:0.7"), std::pair(0.3, 0.7));
+  EXPECT_EQ(shares("disk:0.7,host:0.1"), std::pair(0.1, 0.7));
+  for (const char* place : {"", "Host", "host:", "host:1.1", "host:-0.1", "host:nan", "host:0.5x", "true", "host 0.5",
+                            "host,", "host,disk", "host:0.6,disk:0.5", "host:0.1,host:0.2", "device,disk:0.5", "hosts"})
+    EXPECT_EQ(at(place), fmt::format("memory.optimizer is \"{}\", expected \"device\", \"host\" or \"disk\", or "
+                                     "fractions of at most 1 together, such as \"host:0.6\" and \"host:0.3,disk:0.7\"",
                                      place));
-  EXPECT_EQ(optimizer_on_host("device"), 0);
-  EXPECT_EQ(optimizer_on_host("host"), 1);
-  EXPECT_EQ(optimizer_on_host("host:0.6"), 0.6);
 }
 
 TEST(Validate, ComparesDataRanksWithTheJob) {

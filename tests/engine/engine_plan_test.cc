@@ -115,23 +115,30 @@ TEST(EnginePlan, GradientsThatLeaveShareNoMemoryWithActivations) {
 
 // The last units of the forward pass leave, and only their gradients.
 TEST(EnginePlan, AFractionLeavesFromTheEnd) {
-  EngineOptions options = small();
-  options.offload.optimizer = 0.5;
-  const EnginePlan p = plan(options);
-  EXPECT_TRUE(p.states_on_host);
-  double all = 0, host = 0;
-  bool before = false;
-  for (size_t u = 0; u < p.units.units.size(); ++u) {
-    const Unit& unit = p.units.units[u];
-    all += static_cast<double>(unit.layout.count);
-    host += unit.on_host() ? static_cast<double>(unit.layout.count) : 0;
-    EXPECT_EQ(p.gradients.full[u].bytes == 0, unit.on_host()) << unit.name;
-    if (unit.pool == BufferPool::persistent)
-      EXPECT_FALSE(unit.on_host());
-    else
-      EXPECT_GE(unit.on_host(), std::exchange(before, unit.on_host())) << unit.name;
+  for (int percent = 1; percent < 100; ++percent) {
+    EngineOptions options = small();
+    options.offload.optimizer = percent / 100.0;
+    const EnginePlan p = plan(options);
+    EXPECT_TRUE(p.states_on_host) << percent;
+    bool before = false;
+    for (size_t u = 0; u < p.units.units.size(); ++u) {
+      const Unit& unit = p.units.units[u];
+      EXPECT_EQ(p.gradients.full[u].bytes == 0, unit.on_host()) << unit.name;
+      if (unit.pool == BufferPool::persistent)
+        EXPECT_FALSE(unit.on_host());
+      else
+        EXPECT_GE(unit.on_host(), std::exchange(before, unit.on_host())) << unit.name << ", " << percent;
+    }
   }
-  EXPECT_NEAR(host / all, 0.5, 0.15);
+}
+
+// Where adapters alone are trained, all of them are vectors.
+TEST(EnginePlan, WhatAloneIsTrainedLeaves) {
+  EngineOptions options = small();
+  options.frozen = [](const ParameterSpec& s) { return s.shape.size() > 1; };
+  options.offload.optimizer = 0.3;
+  const EnginePlan p = plan(options);
+  for (const Unit& unit : p.units.units) EXPECT_EQ(unit.on_host(), unit.trainable) << unit.name;
 }
 
 TEST(EnginePlan, InferenceHasNoGradientsAndOffloadsNothing) {

@@ -15,6 +15,7 @@
 #include "partita/device/scalar_type.h"
 #include "tests/support/error_message.h"
 #include "tests/support/late_copies.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -22,14 +23,14 @@ namespace {
 using testing::HasSubstr;
 
 // Layers of these numbers of elements, one unit each; 0: frozen.
-UnitPlan plan_of(const std::vector<int64_t>& counts, int ranks = 1) {
+UnitPlan plan_of(const std::vector<int64_t>& counts, int ranks = 1, StatesShares shares = {.host = 1}) {
   std::vector<BlockParameters> blocks;
   for (size_t i = 0; i < counts.size(); ++i)
     blocks.push_back(
         {BlockKind::layer,
          {{.name = fmt::format("w{}", i), .shape = {std::max<int64_t>(counts[i], 1), 1}, .trainable = counts[i] > 0}}});
   UnitPlan plan = plan_units(blocks, {.ranks = ranks, .layers_per_unit = 1});
-  place_states(plan, 1, /*one_reduction=*/true);
+  place_states(plan, shares, /*one_reduction=*/true);
   return plan;
 }
 
@@ -91,6 +92,7 @@ TEST(HostStates, BuffersOfAUnitAreItsOwn) {
 
 // Down to the host, changed there, and up again, whatever is late.
 TEST(HostStates, EveryUnitGetsTheWeightsOfItsOwnUpdate) {
+  const TemporaryDirectory folder;
   std::mt19937 random(1);
   for (const unsigned share : {0U, 20U, 60U, 100U})
     for (const DType weight : {DType::bf16, DType::fp32})
@@ -98,9 +100,10 @@ TEST(HostStates, EveryUnitGetsTheWeightsOfItsOwnUpdate) {
         std::vector<int64_t> counts;
         for (size_t u = 1 + random() % 7; u > 0; --u)
           counts.push_back(static_cast<int64_t>(random() % 4 == 0 ? 0 : 1 + random() % 2000));
-        const UnitPlan plan = plan_of(counts);
+        const double disk = round % 3 / 2.0;  // none, half, all
+        const UnitPlan plan = plan_of(counts, 1, {.host = 1 - disk, .disk = disk});
         test::LateCopies copies(static_cast<unsigned>(random()), share);
-        HostStates host(plan, {.weight = weight, .states = 1}, copies);
+        HostStates host(plan, {.weight = weight, .states = 1, .folder = folder.path()}, copies);
         const auto units = static_cast<int>(plan.units.size());
         std::vector<at::Tensor> slices;
         for (const Unit& unit : plan.units) slices.push_back(flat(unit.layout.slice_count(), weight));
@@ -109,9 +112,9 @@ TEST(HostStates, EveryUnitGetsTheWeightsOfItsOwnUpdate) {
           for (int u = 0; u < units; ++u) {
             if (!host.master(u).defined()) continue;
             updated.emplace_back(u, host.update(u, slices[static_cast<size_t>(u)], {}, [&host, u, step] {
-              host.states(u)[0].add_(1);
-              host.master(u).fill_(16 * u + step);
-              host.weight(u).copy_(host.master(u));
+              host.working_states(u)[0].add_(1);
+              host.working_master(u).fill_(16 * u + step);
+              if (!host.weight(u).is_same(host.working_master(u))) host.weight(u).copy_(host.working_master(u));
             }));
           }
           // Whoever waits for a unit, in any order, finds its weights.

@@ -1,15 +1,18 @@
 // Offload changes where states and gradients are stored, and no bit of the training.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <random>
 #include <utility>
 
 #include "partita/comm/world.h"
 #include "partita/engine/activation_offload.h"
-#include "tests/engine/small_model.h"
+#include "tests/engine/zero_reference.h"
 #include "tests/support/late_copies.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -41,15 +44,7 @@ class OffloadTest : public testing::Test {
       c.offload.copies = copies;
       const auto engine = make(c);
       const auto found = test::run_steps(*engine, c, 0, 1, 0, 5);
-      for (size_t i = 0; i < found.size(); ++i) {
-        EXPECT_EQ(found[i].loss, expected[i].loss) << what << ", step " << i;
-        EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what << ", step " << i;
-      }
-      const auto values = engine->owned_boxes(), wanted = plain->owned_boxes();
-      ASSERT_EQ(values.size(), wanted.size());
-      for (size_t r = 0; r < values.size(); ++r)
-        for (size_t k = 0; k < values[r].values.size(); ++k)
-          EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << ", " << values[r].parameter->name;
+      test::expect_same_bits(found, expected, *engine, *plain, what);
     }
   }
 };
@@ -79,34 +74,28 @@ TEST_F(OffloadTest, OptimizerGivesTheSameBits) {
 
 // What stays on the device is updated there, with the same bits.
 TEST_F(OffloadTest, FractionsGiveTheSameBits) {
+  const TemporaryDirectory folder;
+  int number = 0;
   for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb})
-    for (const double fraction : {0.2, 0.5, 0.9})
-      for (const int stage : {0, 3})
+    for (const auto& [host, disk] : {std::pair(0.2, 0.0), {0.5, 0.0}, {0.9, 0.0}, {0.0, 0.4}, {0.4, 0.6}, {0.0, 1.0}})
+      for (const int stage : {0, 3}) {
+        const Types types = ++number % 3 == 0 ? Types{DType::fp32, DType::fp32}
+                            : number % 3 == 1 ? Types{DType::bf16, DType::fp32}
+                                              : Types{DType::bf16, DType::bf16};
         expect_same_training({.kind = stage == 0 ? ModelKind::gpt2 : ModelKind::llama,
                               .stage = stage,
-                              .micro_batches = fraction == 0.5 ? 2 : 1,
-                              .compute = DType::bf16,
+                              .micro_batches = number % 4 == 0 ? 2 : 1,
+                              .compute = types.compute,
+                              .states = types.states,
                               .optimizer = optimizer,
-                              .offload = {.optimizer = fraction}},
-                             "fraction " + std::to_string(fraction) + ", stage " + std::to_string(stage));
+                              .offload = {.optimizer = host, .disk = disk, .disk_folder = folder.path()}},
+                             fmt::format("host {}, disk {}, stage {}, number {}", host, disk, stage, number));
+      }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   EngineCase half{.offload = {.optimizer = 0.5}};
   const auto engine = make(half);
   EXPECT_GT(engine->memory().host, 0);
   EXPECT_GT(engine->memory().optimizer, 0);
-}
-
-// A step whose gradients overflow changes nothing, wherever the states are.
-TEST_F(OffloadTest, SkippedStepsChangeNothing) {
-  for (const double fraction : {0.5, 1.0}) {
-    EngineCase c{.compute = DType::fp16, .loss_scale = 1e30F, .offload = {.optimizer = fraction}};
-    const auto engine = make(c);
-    std::vector<at::Tensor> before;
-    for (const OwnedBox& owned : engine->owned_boxes()) before.push_back(owned.values[0].clone());
-    for (const StepResult& r : test::run_steps(*engine, c, 0, 1, 0, 2)) EXPECT_TRUE(r.skipped);
-    const auto after = engine->owned_boxes();
-    ASSERT_EQ(after.size(), before.size());
-    for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(after[i].values[0].equal(before[i])) << fraction;
-  }
 }
 
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {
@@ -220,25 +209,28 @@ TEST_F(OffloadTest, EvaluationSeesTheLastUpdate) {
 
 // Neither on the host nor on the device, where a skipped step may lie between others.
 TEST_F(OffloadTest, AStepThatIsSkippedChangesNothing) {
-  EngineCase c{.fp32_gradients = true, .compute = DType::fp16};
-  EngineCase offloaded = c;
-  offloaded.offload = {.optimizer = 1, .copies = all_copies()[2]};
-  const auto plain = make(c), engine = make(offloaded);
-  const Batch batch = test::make_batch(50, 2);
-  for (const float loss_scale : {1e30F, 1.0F, 1e30F, 1e30F, 1.0F}) {
-    std::vector<at::Tensor> before;
-    for (const OwnedBox& run : engine->owned_boxes())
-      for (const at::Tensor& values : run.values) before.push_back(values.clone());
-    c.loss_scale = offloaded.loss_scale = loss_scale;
-    const bool skipped = test::run_steps(*engine, offloaded, 0, 1, 0, 1).front().skipped;
-    (void)test::run_steps(*plain, c, 0, 1, 0, 1);
-    EXPECT_EQ(skipped, loss_scale > 1);
-    EXPECT_EQ(engine->evaluate(batch).loss_sum, plain->evaluate(batch).loss_sum);
-    size_t next = 0;
-    bool same = true;
-    for (const OwnedBox& run : engine->owned_boxes())
-      for (const at::Tensor& values : run.values) same &= values.equal(before[next++]);
-    EXPECT_EQ(same, skipped);
+  const TemporaryDirectory folder;
+  for (const auto& [host, disk] : {std::pair(1.0, 0.0), {0.5, 0.0}, {0.3, 0.3}, {0.0, 1.0}}) {
+    EngineCase c{.fp32_gradients = true, .compute = DType::fp16};
+    EngineCase offloaded = c;
+    offloaded.offload = {.optimizer = host, .disk = disk, .disk_folder = folder.path(), .copies = all_copies()[2]};
+    const auto plain = make(c), engine = make(offloaded);
+    const Batch batch = test::make_batch(50, 2);
+    for (const float loss_scale : {1e30F, 1.0F, 1e30F, 1e30F, 1.0F}) {
+      std::vector<at::Tensor> before;
+      for (const OwnedBox& run : engine->owned_boxes())
+        for (const at::Tensor& values : run.values) before.push_back(values.clone());
+      c.loss_scale = offloaded.loss_scale = loss_scale;
+      const bool skipped = test::run_steps(*engine, offloaded, 0, 1, 0, 1).front().skipped;
+      (void)test::run_steps(*plain, c, 0, 1, 0, 1);
+      EXPECT_EQ(skipped, loss_scale > 1);
+      EXPECT_EQ(engine->evaluate(batch).loss_sum, plain->evaluate(batch).loss_sum) << host << ", " << disk;
+      size_t next = 0;
+      bool same = true;
+      for (const OwnedBox& run : engine->owned_boxes())
+        for (const at::Tensor& values : run.values) same &= values.equal(before[next++]);
+      EXPECT_EQ(same, skipped) << host << ", " << disk;
+    }
   }
 }
 

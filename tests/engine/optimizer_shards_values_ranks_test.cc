@@ -178,7 +178,7 @@ TEST(OptimizerShards, MastersAreTheTrainedSlicesInTheDtypeOfStates) {
   for (const at::Tensor& master : make_masters(plan, {.compute = DType::bf16, .states = DType::bf16}))
     EXPECT_FALSE(master.defined());
   UnitPlan on_host = plan;
-  place_states(on_host, 1, true);
+  place_states(on_host, {.host = 1}, true);
   for (const at::Tensor& master : make_masters(on_host, {.compute = DType::bf16})) EXPECT_FALSE(master.defined());
 }
 

@@ -1,11 +1,14 @@
-// A pipeline whose optimizer states are in host memory trains as without offload, bit for bit.
+// Pipelines and tensor-parallel ranks whose optimizer states are in host memory or on disk train as without offload,
+// bit for bit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "tests/engine/mesh_groups.h"
+#include "tests/engine/zero_reference.h"
 #include "tests/support/late_copies.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -55,15 +58,7 @@ TEST(PipelineOffload, GivesTheSameBits) {
           const std::string what = fmt::format("{}, pipeline {}, stage {}, {} micro-batches, fraction {}, tied {}",
                                                name_of(l.schedule), pipeline, l.stage, l.micro_batches, fraction,
                                                tied == TiedHead::yes);
-          for (size_t i = 0; i < found.size(); ++i) {
-            EXPECT_EQ(found[i].loss, expected[i].loss) << what;
-            EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what;
-          }
-          const auto values = engine->owned_boxes(), wanted = plain->owned_boxes();
-          ASSERT_EQ(values.size(), wanted.size());
-          for (size_t r = 0; r < values.size(); ++r)
-            for (size_t k = 0; k < values[r].values.size(); ++k)
-              EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << values[r].parameter->name;
+          test::expect_same_bits(found, expected, *engine, *plain, what);
           const EngineMemory m = engine->memory();
           EXPECT_EQ(m.host > 0, std::ranges::any_of(engine->plan().units, &Unit::on_host)) << what;
           if (fraction == 1) {
@@ -71,6 +66,27 @@ TEST(PipelineOffload, GivesTheSameBits) {
             EXPECT_EQ(m.master + m.optimizer, 0) << what;
           }
         }
+}
+
+// Heads and tables that do not divide evenly: each rank has slices of other sizes, and LAMB sums norms over the group.
+TEST(TensorOffload, RanksDecideAlike) {
+  const int tensor = test_world().size();
+  const TemporaryDirectory folder;
+  for (const int percent : {2, 20, 35, 58, 80, 100})
+    for (const OptimizerKind optimizer : {OptimizerKind::lamb, OptimizerKind::adamw}) {
+      EngineCase c{.compute = DType::bf16, .optimizer = optimizer, .heads = 5};
+      const MeshGroups groups({.tensor = tensor}, test::model_of(c));
+      const auto plain = groups.engine(c);
+      const auto expected = test::run_steps(*plain, c, 0, 1, 0, 3);
+      c.offload = {.optimizer = percent / 200.0, .disk = percent / 200.0, .disk_folder = folder.path()};
+      const auto engine = groups.engine(c);
+      const auto found = test::run_steps(*engine, c, 0, 1, 0, 3);
+      const std::string what = fmt::format("{} percent, {}", percent, name_of(optimizer));
+      test::expect_same_bits(found, expected, *engine, *plain, what);
+      std::vector<float> places;
+      for (const Unit& unit : engine->plan().units) places.push_back(static_cast<float>(unit.states));
+      test::expect_equal_on_ranks(places, *groups.tensor, what);
+    }
 }
 
 }  // namespace

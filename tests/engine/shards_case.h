@@ -82,7 +82,7 @@ class Shards {
   Shards(const Shards&) = delete;
 
   static UnitPlan placed(UnitPlan plan, const Case& c) {
-    place_states(plan, c.host ? 1 : 0, c.micro_batches == 1);
+    place_states(plan, {.host = c.host ? 1.0 : 0.0}, c.micro_batches == 1);
     return plan;
   }
 

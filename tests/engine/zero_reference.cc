@@ -29,6 +29,20 @@ void expect_equal(const std::vector<StepResult>& found, const std::vector<StepRe
   }
 }
 
+void expect_same_bits(const std::vector<StepResult>& found, const std::vector<StepResult>& expected,
+                      const Engine& engine, const Engine& plain, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].loss, expected[i].loss) << what << ", step " << i;
+    EXPECT_EQ(found[i].grad_norm, expected[i].grad_norm) << what << ", step " << i;
+  }
+  const auto values = engine.owned_boxes(), wanted = plain.owned_boxes();
+  ASSERT_EQ(values.size(), wanted.size());
+  for (size_t r = 0; r < values.size(); ++r)
+    for (size_t k = 0; k < values[r].values.size(); ++k)
+      EXPECT_TRUE(values[r].values[k].equal(wanted[r].values[k])) << what << ", " << values[r].parameter->name;
+}
+
 void expect_equal_on_ranks(const std::vector<float>& values, Communicator& group, const std::string& what) {
   CpuStream stream;
   const at::Tensor highest = at::empty({std::ssize(values)}, at::TensorOptions(at::kFloat));

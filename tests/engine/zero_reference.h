@@ -22,6 +22,10 @@ struct Groups {
 
 std::vector<StepResult> reference(const EngineCase& like, Communicator& self, int64_t steps);
 
+// The same bits of losses, norms, weights and optimizer states, in engines of the same layout.
+void expect_same_bits(const std::vector<StepResult>& found, const std::vector<StepResult>& expected,
+                      const Engine& engine, const Engine& plain, const std::string& what);
+
 void expect_equal(const std::vector<StepResult>& found, const std::vector<StepResult>& expected, double tolerance,
                   const std::string& what);
 

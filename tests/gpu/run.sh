@@ -221,6 +221,11 @@ done
 check "offload" train host model.attention_dropout=0.1 memory.optimizer=host memory.offload_activations=3 \
   debug.poison=true debug.delay_streams=200
 check "offload: the same losses" same host gpt2 1e-5
+for place in host:0.5 host:0.3,disk:0.4 disk; do
+  check "offload, $place" train "place-$place" model.attention_dropout=0.1 memory.optimizer="$place" debug.poison=true \
+    debug.delay_streams=200
+  check "offload, $place: the same losses" same "place-$place" gpt2 1e-5
+done
 check "8 bits" train eight "${bits[@]}" precision.fp8=current
 check "8 bits: close to bf16" same eight bits 0.02
 check "8 bits: not bf16" differs eight bits
@@ -342,6 +347,14 @@ if ((gpus >= 2)); then
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
     memory.optimizer=host memory.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
+  for stage in 1 2; do
+    check "ZeRO-$stage, half offloaded" train_ranks 2 "half$stage" parallel.zero_stage="$stage" \
+      model.attention_dropout=0.1 memory.optimizer=host:0.5 debug.poison=true debug.delay_streams=200
+    check "ZeRO-$stage, half offloaded: the same losses" same "half$stage" gpt2 1e-5
+  done
+  check "pipeline, offload" train_ranks 2 pipeline-host "${layers[@]}" parallel.pipeline=2 parallel.schedule=zbv \
+    train.micro_batch=8 memory.optimizer=host:0.4 debug.poison=true debug.delay_streams=200
+  check "pipeline, offload: the same losses" same pipeline-host pipeline-zbv 1e-5
   check "ZeRO-3 resumes on one GPU" train three-again "${bits[@]}" "${llama[@]}" train.steps=22
 fi
 

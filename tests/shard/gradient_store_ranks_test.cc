@@ -126,7 +126,7 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
                                         << offload << ", early norms and transient slices " << early);
         const Zero zero = make_zero(stage, *self_, *data_);
         UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
-        place_states(plan, offload ? 1 : 0, micro_batches == 1);
+        place_states(plan, {.host = offload ? 1.0 : 0.0}, micro_batches == 1);
         CpuStream compute, communication;
         CountingStream norms;
         const auto copies = make_copies(at::kCPU);
@@ -294,13 +294,13 @@ TEST(GradientPlan, NamesTheReductionOfEachStage) {
 TEST(GradientPlan, OffloadedSlicesTakeNoMemoryOfTheirOwn) {
   UnitPlan plan = plan_units(model(), {.ranks = 2, .layers_per_unit = 1});
   const size_t trained = plan_gradients(plan, {.ranks = 2}, 1).slots.slot_count.size();
-  place_states(plan, 1, /*one_reduction=*/true);
+  place_states(plan, {.host = 1}, /*one_reduction=*/true);
   const GradientPlan offload = plan_gradients(plan, {.ranks = 2}, 1);
   EXPECT_LT(offload.slots.slot_count.size(), trained) << "layers share two";
   EXPECT_EQ(offload.slice_bytes(), 0);
   EXPECT_GT(offload.receive_bytes(), 0);
   EXPECT_GT(offload.host_bytes(), 0);
-  place_states(plan, 1, /*one_reduction=*/false);
+  place_states(plan, {.host = 1}, /*one_reduction=*/false);
   const GradientPlan adds = plan_gradients(plan, {.ranks = 2}, 3);
   EXPECT_EQ(adds.slots.slot_count.size(), trained);
   EXPECT_EQ(adds.receive_bytes(), 0);

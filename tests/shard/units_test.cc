@@ -146,6 +146,41 @@ TEST(Units, AutomaticSizeFillsCollectivesButLeavesFourUnits) {
   EXPECT_EQ(automatic_layers_per_unit(0, 0), 1);
 }
 
+// The last units leave, as many elements as asked for but for half a unit; on disk are the last of them.
+TEST(Units, StatesLeaveFromTheEnd) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    UnitPlan plan = plan_units(model(1 + static_cast<int>(random() % 9), random() % 2 == 0),
+                               {.ranks = 1 + static_cast<int>(random() % 3), .layers_per_unit = 1});
+    const double host = static_cast<double>(random() % 11) / 10, disk = (1 - host) * static_cast<double>(random() % 3) / 2;
+    place_states(plan, {.host = host, .disk = disk}, random() % 2 == 0);
+    double all = 0, on_disk = 0, away = 0, largest = 0;
+    StatesPlace before = StatesPlace::device;
+    for (const Unit& unit : plan.units) {
+      const auto count = static_cast<double>(unit.layout.slice_count());
+      EXPECT_TRUE(unit.trainable || unit.states == StatesPlace::device);
+      if (!unit.trainable) continue;
+      all += count;
+      largest = std::max(largest, count);
+      on_disk += unit.states == StatesPlace::disk ? count : 0;
+      away += unit.on_host() ? count : 0;
+      if (host + disk < 1 && unit.pool == BufferPool::persistent) {
+        EXPECT_EQ(unit.states, StatesPlace::device) << "vectors";
+        continue;
+      }
+      EXPECT_LE(before, unit.states) << "in forward order: device, host, disk";
+      before = unit.states;
+    }
+    if (host + disk >= 1)
+      EXPECT_EQ(away, all);
+    else
+      EXPECT_NEAR(away, (host + disk) * all, largest + 0.1 * all) << host << ", " << disk;
+    EXPECT_NEAR(on_disk, disk * all, largest + 0.1 * all) << host << ", " << disk;
+    EXPECT_EQ(away > 0, host + disk > 0) << "at least one unit";
+    EXPECT_EQ(on_disk > 0, disk > 0);
+  }
+}
+
 TEST(Units, TwoShapesOfOneNameAreAnError) {
   Blocks blocks = model(1, true);
   blocks[2].parameters[0].shape = {8, 3};

@@ -196,7 +196,7 @@ void validate_memory(const Config& c) {
   };
   check("recompute_full_layers", c.memory.recompute_full_layers);
   check("offload_activations", c.memory.offload_activations);
-  (void)optimizer_on_host(c.memory.optimizer);
+  (void)optimizer_place(c.memory.optimizer);
 }
 
 void validate_products(const Config& c) {

@@ -103,8 +103,8 @@ struct PrecisionConfig {
 struct MemoryConfig {
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // the first N layers are fully recomputed, whatever `recompute` is
-  // Where gradients, master weights and optimizer states are and are updated: "device", "host", "host:0.6".
-  std::string optimizer = "device";
+  std::string optimizer = "device";   // where its states are and are updated: optimizer_place.h
+  std::filesystem::path disk_folder;  // of states on disk; empty: the run's folder
   int64_t offload_activations = 0;  // saved activations of the first N layers in host memory
 };
 

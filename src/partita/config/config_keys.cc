@@ -141,7 +141,10 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
              "additionally recompute the first N layers in full")
       .field("optimizer", m.optimizer,
              "where gradients, master weights and optimizer states are, and are updated: device; host: in host memory, "
-             "by the CPU (GPU only); host:0.6: a fraction of them, the rest on the device")
+             "by the CPU (GPU only); disk: master weights and optimizer states in a file that is gone with the run, "
+             "updated by the CPU; host:0.6 or host:0.3,disk:0.7: fractions, the rest on the device")
+      .field("disk_folder", m.disk_folder,
+             "folder of the file that memory.optimizer=disk uses, on a fast local disk; empty: the run's folder")
       .field("offload_activations", m.offload_activations, at_least(0),
              "GPU only: keep saved activations of the first N layers in host memory (the last two of them stay on the "
              "GPU)");

@@ -4,7 +4,15 @@
 
 namespace partita {
 
-// The fraction in host memory: 0 of "device", 1 of "host", 0.6 of "host:0.6". Error: another text.
-[[nodiscard]] double optimizer_on_host(std::string_view place);
+// Fractions; the rest is on the device.
+struct OptimizerPlace {
+  double host = 0;  // in host memory
+  double disk = 0;  // master weights and optimizer states in a file, gradients in host memory
+
+  [[nodiscard]] double off_device() const { return host + disk; }  // updated by the CPU
+};
+
+// "device"; "host", "disk", or with fractions "host:0.6", "disk:0.5", "host:0.3,disk:0.7". Error: another text.
+[[nodiscard]] OptimizerPlace optimizer_place(std::string_view text);
 
 }  // namespace partita

@@ -119,9 +119,14 @@ const ConfigField& ConfigSchema::find(std::string_view key, std::string_view whe
   fail("{}: unknown key '{}': {}", where, key, advice(key));
 }
 
-ConfigValue ConfigSchema::renamed_value(std::string_view key, ConfigValue value) const {
+bool ConfigSchema::was_a_flag(std::string_view key) const {
   const auto rename = std::ranges::find(renames_, key, &ConfigRename::before);
-  if (rename == renames_.end() || rename->yes.empty()) return value;
+  return rename != renames_.end() && !rename->yes.empty();
+}
+
+ConfigValue ConfigSchema::renamed_value(std::string_view key, ConfigValue value) const {
+  if (!was_a_flag(key)) return value;
+  const auto rename = std::ranges::find(renames_, key, &ConfigRename::before);
   const auto* text = std::get_if<std::string>(&value);
   const auto* flag = std::get_if<bool>(&value);
   if (flag == nullptr && (text == nullptr || !is_boolean_name(*text))) return value;
@@ -195,7 +200,7 @@ void ConfigSchema::read_overrides(std::span<const std::string> arguments, Config
         words.push_back(text);
         for (; i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"); ++i) words.push_back(arguments[i + 1]);
       }
-    } else if (std::holds_alternative<bool*>(field.target)) {
+    } else if (std::holds_alternative<bool*>(field.target) || was_a_flag(key)) {
       text = "true";
     } else {
       fail("{0}: {1} has no value: write --{1}={2}", kLocationKeys, field.key, placeholder(field));

@@ -169,6 +169,8 @@ class ConfigSchema {
 
   ConfigSchema& add(std::string name, std::string meaning, Range range, decltype(ConfigField::target) target);
   [[nodiscard]] const ConfigField& find(std::string_view key, std::string_view where);
+  // Whether the key was true or false under its old name, and is a word now.
+  [[nodiscard]] bool was_a_flag(std::string_view key) const;
   // The value of a key as it is called now.
   [[nodiscard]] ConfigValue renamed_value(std::string_view key, ConfigValue value) const;
   [[nodiscard]] std::string advice(std::string_view key) const;

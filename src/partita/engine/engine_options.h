@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -29,6 +30,8 @@ namespace partita {
 struct Offload {
   // Fraction of master weights, optimizer states and gradients, updated by the host: of whole units (place_states).
   double optimizer = 0;
+  double disk = 0;  // the same, with master weights and optimizer states in a file in disk_folder
+  std::filesystem::path disk_folder;
   int activations = 0;     // offload saved activations of the first N layers
   std::function<std::unique_ptr<internal::Copies>()> copies;  // copy implementation; empty: make_copies of the device
 };

@@ -108,6 +108,7 @@ ParameterOptions parameter_options(const EngineOptions& options) {
           .micro_batches = options.micro_batches,
           .optimizer = options.optimizer,
           .training = options.training,
+          .disk_folder = options.offload.disk_folder,
           .poison = options.poison,
           .device = options.device};
 }
@@ -123,7 +124,7 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
   if (options.training)
-    place_states(plan.units, options.offload.optimizer,
+    place_states(plan.units, {.host = options.offload.optimizer, .disk = options.offload.disk},
                  options.micro_batches == 1 && !splits_backward(plan.step.actions));
   plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units), options.pipeline);
   const PipelineStage& stage = options.pipeline;

@@ -36,7 +36,7 @@ struct EnginePlan {
   std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch
   std::vector<OffloadedBlock> offloaded;  // [block]
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded
-  GradientLifetimes gradients;            // [unit]: in the arena; empty for inference and for offloaded gradients
+  GradientLifetimes gradients;            // [unit]: in the arena; empty for inference; 0 bytes: on the host
   bool states_on_host = false;            // of some units
   bool activations_on_host = false;       // for some blocks
 };

@@ -6,11 +6,46 @@
 #include <utility>
 
 #include "partita/device/host_memory.h"
+#include "partita/device/scalar_type.h"
 
 namespace partita::internal {
+namespace {
+
+constexpr size_t kBuffers = 3;
+
+int64_t blocks_of(int64_t bytes) {
+  return (bytes + ScratchFile::kBlock - 1) / ScratchFile::kBlock * ScratchFile::kBlock;
+}
+
+}  // namespace
+
+// Neighbors in the order of updates, which begins with vectors, have different working buffers.
+StatesFile plan_states_file(const UnitPlan& plan, int tensors, int64_t item) {
+  StatesFile file{.buffer = std::vector<int>(plan.units.size(), -1),
+                  .offset = std::vector<int64_t>(plan.units.size(), 0),
+                  .tensor = std::vector<int64_t>(plan.units.size(), 0)};
+  std::vector<size_t> units;
+  for (const bool vectors : {true, false})
+    for (size_t u = 0; u < plan.units.size(); ++u)
+      if (plan.units[u].states == StatesPlace::disk && (plan.units[u].pool == BufferPool::persistent) == vectors)
+        units.push_back(u);
+  file.buffer_bytes.resize(std::min(units.size(), kBuffers), 0);
+  for (size_t i = 0; i < units.size(); ++i) {
+    const size_t u = units[i];
+    const size_t buffer = i % kBuffers;
+    file.buffer[u] = static_cast<int>(buffer);
+    file.offset[u] = file.bytes;
+    file.tensor[u] = blocks_of(plan.units[u].layout.slice_count() * item);
+    file.bytes += tensors * file.tensor[u];
+    file.buffer_bytes[buffer] = std::max(file.buffer_bytes[buffer], tensors * file.tensor[u]);
+  }
+  return file;
+}
 
 HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& copies)
-    : copies_(copies), units_(plan.units.size()) {
+    : copies_(copies),
+      plan_(plan_states_file(plan, 1 + options.states, size_of(options.master))),
+      units_(plan.units.size()) {
   const bool own_weight = options.master != options.weight;
   std::array<int64_t, 2> largest = {0, 0};
   size_t turn = 0;
@@ -18,27 +53,115 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
     if (!plan.units[u].on_host()) continue;
     UnitStates& unit = units_[u];
     const int64_t count = plan.units[u].layout.slice_count();
+    unit.staging = own_weight ? turn++ % 2 : u;
+    if (own_weight) largest[unit.staging] = std::max(largest[unit.staging], count);
+    if (in_file(static_cast<int>(u))) continue;
     // Only memory that the device reads is pinned.
     unit.master = own_weight ? host_zeros(count, options.master) : pinned_zeros(count, options.master, options.device);
     for (int s = 0; s < options.states; ++s) unit.states.push_back(host_zeros(count, options.master));
-    unit.staging = own_weight ? turn++ % 2 : u;
-    if (own_weight) largest[unit.staging] = std::max(largest[unit.staging], count);
+    unit.working.push_back(unit.master);
+    unit.working.insert(unit.working.end(), unit.states.begin(), unit.states.end());
   }
+  place_in_file(plan, options);
   sent_.resize(own_weight ? largest.size() : units_.size());
   if (own_weight)
     for (const int64_t count : largest) staging_.push_back(pinned_zeros(count, options.weight, options.device));
   for (UnitStates& unit : units_)
     if (unit.master.defined())
-      unit.weight = own_weight ? staging_[unit.staging].narrow(0, 0, unit.master.numel()) : unit.master;
+      unit.weight = own_weight ? staging_[unit.staging].narrow(0, 0, unit.master.numel()) : unit.working.front();
+}
+
+void HostStates::place_in_file(const UnitPlan& plan, const Options& options) {
+  if (plan_.bytes == 0) return;
+  const bool own_weight = options.master != options.weight;
+  for (const int64_t bytes : plan_.buffer_bytes)
+    buffers_.emplace_back().memory =
+        own_weight ? host_zeros(bytes, DType::uint8) : pinned_bytes(bytes, options.device);
+  file_ = std::make_unique<ScratchFile>(options.folder, plan_.bytes);
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    if (!in_file(u)) continue;
+    const auto index = static_cast<size_t>(u);
+    UnitStates& unit = units_[index];
+    const int64_t count = plan.units[index].layout.slice_count(), bytes = count * size_of(options.master);
+    for (int t = 0; t <= options.states; ++t) {
+      const int64_t begin = t * plan_.tensor[index];
+      const at::Tensor kept = file_->view(plan_.offset[index] + begin, count, options.master);
+      (t == 0 ? unit.master : unit.states.emplace_back()) = kept;
+      unit.working.push_back(buffer_of(u).memory.narrow(0, begin, bytes).view(scalar_type(options.master)));
+    }
+  }
+}
+
+Event HostStates::transfer(int unit, bool writes) {
+  const auto u = static_cast<size_t>(unit);
+  void* memory = buffer_of(unit).memory.mutable_data_ptr();
+  const int64_t bytes = static_cast<int64_t>(units_[u].working.size()) * plan_.tensor[u];
+  return writes ? file_->write(memory, plan_.offset[u], bytes) : file_->read(memory, plan_.offset[u], bytes);
+}
+
+void HostStates::begin_read(int unit) {
+  WorkingBuffer& buffer = buffer_of(unit);
+  if (buffer.unit == unit) return;
+  std::exchange(buffer.written, {}).wait();
+  buffer.sent.wait();
+  buffer.unit = unit;
+  buffer.read = transfer(unit, /*writes=*/false);
+}
+
+// What is in a buffer is not taken for its unit again, after an error neither: values may be changed in the file.
+void HostStates::with_loaded(int unit, const std::function<void()>& work) {
+  WorkingBuffer& buffer = buffer_of(unit);
+  int next = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    queued_.pop_front();  // this one
+    if (!queued_.empty()) next = queued_.front();
+  }
+  try {
+    begin_read(unit);
+    if (next >= 0 && &buffer_of(next) != &buffer) begin_read(next);
+    buffer.read.wait();
+    work();
+  } catch (...) {
+    buffer.unit = -1;
+    throw;
+  }
+  buffer.unit = -1;
+}
+
+void HostStates::queue(int unit) {
+  const std::lock_guard lock(mutex_);
+  if (in_file(unit)) queued_.push_back(unit);
+}
+
+Event HostStates::visit(int unit, std::function<void()> work) {
+  queue(unit);
+  return worker_.submit([this, unit, work = std::move(work)] {
+    if (in_file(unit))
+      with_loaded(unit, work);
+    else
+      work();
+    return Event();
+  });
 }
 
 Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::function<void()> work) {
-  Event updated = worker_.submit([this, unit, slice, after, work = std::move(work)] {
+  const bool filed = in_file(unit);
+  queue(unit);
+  Event updated = worker_.submit([this, unit, slice, after, filed, work = std::move(work)] {
     const UnitStates& states = units_[static_cast<size_t>(unit)];
     Event& sent = sent_[states.staging];
-    sent.wait();  // the previous copy out of the staging buffer is complete
-    work();
+    const auto change = [&] {
+      sent.wait();  // the previous copy out of the staging buffer is complete
+      work();
+      if (filed) buffer_of(unit).written = transfer(unit, /*writes=*/true);
+    };
+    if (filed)
+      with_loaded(unit, change);
+    else
+      change();
     sent = copies_.up(slice, states.weight, after);
+    if (filed && staging_.empty()) buffer_of(unit).sent = sent;
     return sent;
   });
   given_.push_back(updated);
@@ -46,24 +169,28 @@ Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::fu
 }
 
 void HostStates::finish() {
-  const std::vector<Event> given = std::exchange(given_, {});
+  std::vector<Event> given = std::exchange(given_, {});
   std::exception_ptr first;
-  for (const Event& event : given) {
+  const auto wait = [&first](const Event& event) {
     try {
       event.wait();
     } catch (...) {
       if (!first) first = std::current_exception();
     }
-  }
+  };
+  for (const Event& event : given) wait(event);
+  for (WorkingBuffer& buffer : buffers_) wait(std::exchange(buffer.written, {}));
   if (first) std::rethrow_exception(first);
 }
 
 int64_t HostStates::bytes() const {
   int64_t total = 0;
-  for (const at::Tensor& staging : staging_) total += static_cast<int64_t>(staging.nbytes());
-  for (const UnitStates& unit : units_) {
-    if (unit.master.defined()) total += static_cast<int64_t>(unit.master.nbytes());
-    for (const at::Tensor& state : unit.states) total += static_cast<int64_t>(state.nbytes());
+  const auto add = [&total](const at::Tensor& tensor) { total += static_cast<int64_t>(tensor.nbytes()); };
+  for (const at::Tensor& staging : staging_) add(staging);
+  for (const WorkingBuffer& buffer : buffers_) add(buffer.memory);
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (!units_[u].master.defined() || in_file(static_cast<int>(u))) continue;
+    for (const at::Tensor& tensor : units_[u].working) add(tensor);
   }
   return total;
 }

@@ -64,7 +64,8 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
                                      HostStates::Options{.master = options.states,
                                                          .weight = options.compute,
                                                          .states = static_cast<int>(optimizer_->state_names().size()),
-                                                         .device = options.device},
+                                                         .device = options.device,
+                                                         .folder = options.disk_folder},
                                      *with.copies);
   int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
@@ -79,9 +80,9 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
                     .weight = {},
                     .states = {}};
     if (trained && on_host(u)) {
-      shard.master = host_->master(index);
+      shard.master = host_->working_master(index);
       shard.weight = host_->weight(index);
-      shard.states = host_->states(index);
+      shard.states = host_->working_states(index);
     } else {
       shard.weight = with.weights.slice(index);
       shard.master = masters[u].defined() ? masters[u] : shard.weight;
@@ -106,7 +107,11 @@ void OptimizerShards::set(const FillWeights& fill) {
 std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
   finish();
   std::vector<OwnedBox> all;
-  for (const ShardView& shard : shards_)
+  for (size_t u = 0; u < shards_.size(); ++u) {
+    const ShardView& shard = shards_[u];
+    const bool kept_by_host = host_ && on_host(u);
+    const at::Tensor master = kept_by_host ? host_->master(static_cast<int>(u)) : shard.master;
+    const std::vector<at::Tensor>& states = kept_by_host ? host_->states(static_cast<int>(u)) : shard.states;
     for (const Segment& s : shard.segments) {
       const ParameterSpec& parameter = shard.layout->parameters[static_cast<size_t>(s.parameter)];
       int64_t begin = s.in_slice;
@@ -114,12 +119,13 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
         OwnedBox owned{.parameter = &parameter,
                        .box = box,
                        .primary = s.primary && parameter.stage_copy != ParameterSpec::Copy::second,
-                       .values = {shard.master.narrow(0, begin, box.count())}};
-        for (const at::Tensor& state : shard.states) owned.values.push_back(state.narrow(0, begin, box.count()));
+                       .values = {master.narrow(0, begin, box.count())}};
+        for (const at::Tensor& state : states) owned.values.push_back(state.narrow(0, begin, box.count()));
         all.push_back(std::move(owned));
         begin += box.count();
       }
     }
+  }
   return all;
 }
 
@@ -150,10 +156,17 @@ void OptimizerShards::update(const StepMemory& now) {
 void OptimizerShards::measure_norms(const StepScalars* on_device) {
   for (const at::Tensor& norms : {norms_, host_norms_})
     if (norms.defined()) norms.zero_();
+  std::vector<Event> by_host;
   for (const size_t u : update_order_) {
-    if (on_host(u)) with_.gradients->await(static_cast<int>(u));
-    optimizer_->measure(shards_[u], norms(u), on_host(u) ? &host_now_ : on_device);
+    if (!on_host(u)) {
+      optimizer_->measure(shards_[u], norms_, on_device);
+      continue;
+    }
+    with_.gradients->await(static_cast<int>(u));
+    by_host.push_back(host_->visit(static_cast<int>(u),
+                                   [this, u] { optimizer_->measure(shards_[u], host_norms_, &host_now_); }));
   }
+  for (const Event& measured : by_host) measured.wait();
   for (Communicator* group : {&with_.shard, with_.tensor}) {
     if (group == nullptr) continue;
     if (norms_.defined()) with_.compute.wait(group->all_reduce(norms_, Reduce::sum, with_.compute));
@@ -192,7 +205,7 @@ void OptimizerShards::finish(int unit) const {
 }
 
 OptimizerShards::Bytes OptimizerShards::bytes() const {
-  Bytes total{.host = host_ ? host_->bytes() : 0};
+  Bytes total{.host = host_ ? host_->bytes() : 0, .disk = host_ ? host_->disk_bytes() : 0};
   for (size_t u = 0; u < shards_.size(); ++u) {
     const ShardView& shard = shards_[u];
     if (on_host(u)) continue;

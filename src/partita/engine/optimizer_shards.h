@@ -89,7 +89,7 @@ class OptimizerShards {
 
   struct Bytes {
     int64_t master = 0, optimizer = 0;  // on the device
-    int64_t host = 0;                   // of both
+    int64_t host = 0, disk = 0;         // of both
   };
   [[nodiscard]] Bytes bytes() const;
 

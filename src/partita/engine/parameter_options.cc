@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "partita/engine/host_states.h"
 #include "partita/optim/optimizer.h"
 #include "partita/shard/gradient_plan.h"
 
@@ -35,12 +36,15 @@ void add_states(const UnitPlan& plan, const ParameterOptions& options, Parameter
       m.optimizer += states * slice;
       continue;
     }
-    m.host += (1 + states) * slice;
+    if (unit.states == StatesPlace::host) m.host += (1 + states) * slice;
     if (options.states == options.compute) continue;
     int64_t& largest = staging[turn++ % 2];
     largest = std::max(largest, slice_bytes(unit, options.compute));
   }
   m.host += staging[0] + staging[1];
+  const StatesFile file = plan_states_file(plan, static_cast<int>(1 + states), size_of(options.states));
+  for (const int64_t bytes : file.buffer_bytes) m.host += bytes;
+  m.disk += file.bytes;
 }
 
 }  // namespace

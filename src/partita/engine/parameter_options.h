@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 #include "partita/base/dtype.h"
@@ -18,6 +19,7 @@ struct ParameterOptions {
   int micro_batches = 1;        // accumulated per step
   OptimizerOptions optimizer;
   bool training = true;            // false: no gradients and no optimizer states
+  std::filesystem::path disk_folder;  // of units whose states are on disk
   bool weights_on_demand = false;  // WeightStore::Options::on_demand
   bool transient_slices = false;   // GradientStore::Options::transient_slices
   bool early_norms = true;         // on GPUs: GradientStore::Options::norm_stream
@@ -32,7 +34,8 @@ struct ParameterOptions {
 
 struct ParameterMemory {  // bytes on this rank
   int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;
-  int64_t host = 0;  // in host memory; all others are device memory
+  int64_t host = 0;  // in host memory; all others but disk are device memory
+  int64_t disk = 0;
 
   friend bool operator==(const ParameterMemory&, const ParameterMemory&) = default;
 };

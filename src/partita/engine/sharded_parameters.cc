@@ -59,7 +59,8 @@ ParameterMemory ShardedParameters::memory() const {
           .gradients = gradients_ ? gradients_->bytes() : 0,
           .master = states.master,
           .optimizer = states.optimizer,
-          .host = states.host + (gradients_ ? gradients_->host_bytes() : 0)};
+          .host = states.host + (gradients_ ? gradients_->host_bytes() : 0),
+          .disk = states.disk};
 }
 
 }  // namespace partita::internal

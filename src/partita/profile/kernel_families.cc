@@ -310,7 +310,7 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
       }
     }
   // The CPU updates what is in host memory. (Units are not cut: this is the share that was asked for.)
-  const double on_device = 1 - optimizer_on_host(c.memory.optimizer);
+  const double on_device = 1 - optimizer_place(c.memory.optimizer).off_device();
   const int64_t own = c.parallel.zero_stage > 0 ? trained / sharding_ranks(c, ranks) : trained;
   work.updated = static_cast<int64_t>(on_device * static_cast<double>(own));
   return work;

@@ -154,7 +154,7 @@ void GradientStore::reduce(int unit, bool last) {
   if (gradients_.reduction == Reduction::in_place) {
     if (!on_host(unit) && zero_.replica->size() == 1) return measure_early(unit, compute_.record());
     source.reduced = compute_.record();
-    if (!leaves_at_once(unit)) {  // complete: the replicas are summed while backward goes on
+    if (!leaves_at_once(unit) && zero_.replica->size() > 1) {  // complete: summed while backward goes on
       communication_.wait(source.reduced);
       source.reduced = zero_.replica->all_reduce(state.slice, Reduce::sum, communication_);
     }

@@ -1,14 +1,20 @@
 // Where a unit's master weights, optimizer states and reduced gradients are. Pure.
 //
-//   place_states(plan, 0.6, /*one_reduction=*/micro_batches == 1);
+//   place_states(plan, {.host = 0.6}, /*one_reduction=*/micro_batches == 1);
 //   plan.units[u].on_host()
 #pragma once
 #include <cstdint>
 
 namespace partita {
 
-// device: beside the weights, and updated there. host: in host memory, updated by the CPU.
-enum class StatesPlace : uint8_t { device, host };
+// device: beside the weights, and updated there. host: in host memory, updated by the CPU. disk: the same, but master
+// weights and optimizer states are in a file.
+enum class StatesPlace : uint8_t { device, host, disk };
+
+// Fractions of all trained elements; the rest is on the device.
+struct StatesShares {
+  double host = 0, disk = 0;
+};
 
 }  // namespace partita
 
@@ -16,10 +22,12 @@ namespace partita::internal {
 
 struct UnitPlan;
 
-// Puts units whose slices have about `host` of all trained elements on the host: the last ones in forward order, whose
-// gradients are complete first and whose weights are needed last. 1: all; vectors, which every layer reads, leave only
-// with all others. one_reduction: gradients leave as soon as a backward pass has made them, so that their buffers serve
-// other units (Unit::shares_gradient_buffer).
-void place_states(UnitPlan&, double host, bool one_reduction);
+// Puts the last units in forward order on the host, whose gradients are complete first and whose weights are needed
+// last: as many as have about the given fractions of all trained elements, and at least one; of these the last ones on
+// disk. Vectors, which every layer reads, leave only with all others, or if nothing else is trained; tables of two
+// pipeline stages, which must be updated alike on both, only with all. Tensor-parallel ranks decide alike.
+// one_reduction: gradients leave as soon as a backward pass has made them, so that their buffers serve other units
+// (Unit::shares_gradient_buffer).
+void place_states(UnitPlan&, const StatesShares&, bool one_reduction);
 
 }  // namespace partita::internal

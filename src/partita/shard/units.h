@@ -31,7 +31,7 @@ struct Unit {
   StatesPlace states = StatesPlace::device;                    // see place_states
   bool shares_gradient_buffer = false;  // its gradient leaves the device as soon as it is complete
 
-  [[nodiscard]] bool on_host() const { return states == StatesPlace::host; }
+  [[nodiscard]] bool on_host() const { return states != StatesPlace::device; }  // or on disk
 };
 
 struct Placement {  // unit of a parameter, and its index there

@@ -19,7 +19,7 @@ namespace partita {
 using namespace internal;
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
-  const bool offloads = optimizer_on_host(c.memory.optimizer) > 0 || c.memory.offload_activations > 0;
+  const bool offloads = optimizer_place(c.memory.optimizer).off_device() > 0 || c.memory.offload_activations > 0;
   const int64_t data = sharding_ranks(c, ranks);  // ranks that reduce gradients
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
@@ -101,6 +101,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
   const FrozenParameters frozen(c.train.freeze, c.lora);
   std::vector<ParameterSpec> whole;
   if (c.parallel.pipeline > 1) whole = model_parameters(c, at.tensor, frozen);
+  const OptimizerPlace place = optimizer_place(c.memory.optimizer);
   return {.shape = {.samples = c.train.micro_batch, .length = tokens_of_sample(c)},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
@@ -122,7 +123,9 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
                         .momentum = c.optimizer.momentum,
                         .weight_decay = c.optimizer.weight_decay},
           .frozen = frozen,
-          .offload = {.optimizer = optimizer_on_host(c.memory.optimizer),
+          .offload = {.optimizer = place.host,
+                      .disk = place.disk,
+                      .disk_folder = disk_folder(c),
                       .activations = static_cast<int>(c.memory.offload_activations),
                       .copies = {}},
           .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
@@ -187,11 +190,16 @@ std::unique_ptr<Engine> make_engine(const ModelConfig& model, const Mesh& mesh, 
   return engine;
 }
 
+std::filesystem::path disk_folder(const Config& c) {
+  return c.memory.disk_folder.empty() ? c.run.directory : c.memory.disk_folder;
+}
+
 void check_offload(const Config& c, at::Device device) {
-  const bool states = optimizer_on_host(c.memory.optimizer) > 0;
+  const bool states = optimizer_place(c.memory.optimizer).host > 0;
   if (device.is_cpu() && (states || c.memory.offload_activations > 0))
-    fail("memory.{} on the CPU: everything is in host memory already; leave it out, or train on cuda",
-         states ? fmt::format("optimizer is \"{}\"", c.memory.optimizer) : "offload_activations");
+    fail("memory.{} on the CPU: everything is in host memory already; leave it out{}, or train on cuda",
+         states ? fmt::format("optimizer is \"{}\"", c.memory.optimizer) : "offload_activations",
+         states ? " or use \"disk\" alone" : "");
 }
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh) {

@@ -3,6 +3,7 @@
 //   auto engine = make_engine(gpt2_small(), mesh, /*zero_stage=*/3,
 //                             {.shape = {.samples = 8, .length = 1024}, .compute = DType::bf16});
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -63,7 +64,9 @@ void complete_model(Config&);
 
 // Error: precision.fp8 with sizes that fp8 matmuls do not take. Requires a valid config.
 void check_fp8_sizes(const Config&);
-// Error: offload from a CPU.
+// Error: offload from a CPU into its own memory.
 void check_offload(const Config&, at::Device);
+// Where states on disk are.
+[[nodiscard]] std::filesystem::path disk_folder(const Config&);
 
 }  // namespace partita

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -86,8 +87,10 @@ std::vector<Alternative> alternatives(const Config& c, int64_t ranks, at::Device
   if (c.parallel.tensor > 1 && !c.parallel.plan.empty())
     all.push_back({"parallel.plan={}", [](Config& x) { x.parallel.plan.clear(); }});
   if (c.train.micro_batch > 1) all.push_back({"train.micro_batch=1", [](Config& x) { x.train.micro_batch = 1; }});
-  if (device.is_cuda() && optimizer_on_host(c.memory.optimizer) < 1)
+  if (device.is_cuda() && optimizer_place(c.memory.optimizer).off_device() < 1)
     all.push_back({"memory.optimizer=host", [](Config& x) { x.memory.optimizer = "host"; }});
+  if (device.is_cpu() && optimizer_place(c.memory.optimizer).off_device() < 1)
+    all.push_back({"memory.optimizer=disk", [](Config& x) { x.memory.optimizer = "disk"; }});
   if (c.precision.compute == DType::fp32)
     all.push_back({"precision.compute=bf16", [](Config& x) { x.precision.compute = DType::bf16; }});
   if (c.precision.compute != DType::fp16 && c.precision.states == DType::fp32)
@@ -113,9 +116,9 @@ std::string require(const MemoryForecast& needed, int local_ranks, at::Device de
   const FreeMemory host = free_for_process(memory_limits(), local_ranks);
   const FreeMemory on_device = device.is_cpu() ? host : FreeMemory{free_device_memory(device), "the memory of the GPU"};
   if (const std::string problem = memory_refusal(needed, on_device, savings); !problem.empty()) throw Error(problem);
-  const MemoryForecast on_host{.device = {{"offloaded", needed.host}}, .host = 0};
+  const MemoryForecast on_host{.device = {{"offloaded", needed.host}}};
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
-    fail("{}\nuse less of memory.optimizer=host and memory.offload_activations", problem);
+    fail("{}\nuse less of memory.optimizer=host and memory.offload_activations, or memory.optimizer=disk", problem);
   return memory_warning(needed, on_device);
 }
 
@@ -149,9 +152,12 @@ MemoryForecast forecast_stage(const Config& c, int64_t ranks, at::Device device,
   const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, at);
   const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, sharding_ranks(c, ranks)),
                                         training_options(c, ranks, device, at));
-  MemoryForecast forecast{memory_owners(m), m.host};
+  MemoryForecast forecast{memory_owners(m), m.host, m.disk};
   forecast.device.push_back({"batches", batch_bytes(c, ranks)});
-  if (device.is_cpu()) forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks, at)});
+  if (!device.is_cpu()) return forecast;
+  forecast.device.push_back({"sums over ranks", sum_bytes(blocks, c, ranks, at)});
+  // Gradients and working buffers of states on disk.
+  forecast.device.push_back({"offload", std::exchange(forecast.host, 0)});
   return forecast;
 }
 
@@ -172,7 +178,13 @@ std::vector<MemoryForecast> forecast_stages(const Config& config, int64_t ranks,
 }
 
 MemoryForecast forecast_training(const Config& c, int64_t ranks, at::Device device) {
-  return std::ranges::max(forecast_stages(c, ranks, device), {}, &MemoryForecast::device_bytes);
+  const std::vector<MemoryForecast> stages = forecast_stages(c, ranks, device);
+  MemoryForecast most = std::ranges::max(stages, {}, &MemoryForecast::device_bytes);
+  for (const MemoryForecast& stage : stages) {
+    most.host = std::max(most.host, stage.host);
+    most.disk = std::max(most.disk, stage.disk);
+  }
+  return most;
 }
 
 MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Device device) {
@@ -182,8 +194,7 @@ MemoryForecast forecast_inference(const InferenceSize& s, int64_t ranks, at::Dev
   const int64_t cached = 2 * s.model.layers * s.model.key_value_heads() * s.model.head_size() * s.cached_tokens;
   return {{{"weights", s.holds_weights ? 0 : m.weights},
            {"temporaries", m.temporaries},
-           {"keys and values", cached * size_of(s.compute)}},
-          0};
+           {"keys and values", cached * size_of(s.compute)}}};
 }
 
 std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Device device) {
@@ -208,19 +219,31 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
   }
   std::ranges::stable_sort(found, {}, &Found::bytes);
   std::vector<MemorySaving> savings;
-  Config all = c;
-  int kept = 0;
+  std::vector<Alternative> together;
   for (const Found& f : found) {
     savings.push_back({f.alternative.change, f.bytes});
-    if (!keeps_the_run(f.alternative.change)) continue;
-    f.alternative.apply(all);
-    ++kept;
+    if (keeps_the_run(f.alternative.change)) together.push_back(f.alternative);
   }
-  if (kept > 1) {
-    std::string together;
-    for (const MemorySaving& s : savings)
-      if (keeps_the_run(s.change)) together += (together.empty() ? "" : " with ") + s.change;
-    if (const auto bytes = bytes_with(all, ranks, device)) savings.push_back({together, *bytes});
+  const auto with_all = [&] {
+    Config all = c;
+    for (const Alternative& a : together) a.apply(all);
+    return bytes_with(all, ranks, device);
+  };
+  std::optional<int64_t> least = with_all();
+  // Some make things worse beside the others: with more micro-batches gradients have memory of their own.
+  for (size_t i = together.size(); least && i-- > 0 && together.size() > 1;) {
+    const Alternative left_out = together[i];
+    together.erase(together.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::optional<int64_t> without = with_all();
+    if (without && *without <= *least)
+      least = without;
+    else
+      together.insert(together.begin() + static_cast<std::ptrdiff_t>(i), left_out);
+  }
+  if (together.size() > 1 && least) {
+    std::string changes;
+    for (const Alternative& a : together) changes += (changes.empty() ? "" : " with ") + a.change;
+    savings.push_back({changes, *least});
   }
   Config sharded = c;
   sharded.parallel.zero_stage = 3;
@@ -272,8 +295,9 @@ void log_memory_warning(std::span<const std::string> of_ranks) {
 }
 
 std::string require_training_memory(const Config& c, int64_t ranks, int local_ranks, at::Device device) {
-  return require(forecast_training(c, ranks, device), local_ranks, device,
-                 [&] { return memory_savings(c, ranks, device); });
+  const MemoryForecast needed = forecast_training(c, ranks, device);
+  if (needed.disk > 0) require_free_bytes(disk_folder(c), needed.disk * local_ranks);
+  return require(needed, local_ranks, device, [&] { return memory_savings(c, ranks, device); });
 }
 
 std::string require_inference_memory(const InferenceSize& s, int64_t ranks, int local_ranks, at::Device device) {

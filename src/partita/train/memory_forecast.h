@@ -27,6 +27,7 @@ namespace partita::internal {
 struct MemoryForecast {
   std::vector<MemoryOwner> device;
   int64_t host = 0;
+  int64_t disk = 0;
 
   [[nodiscard]] int64_t device_bytes() const;
 };
@@ -37,7 +38,7 @@ struct MemoryForecast {
 // [pipeline stage]: of the rank with the most. Pure. The config is valid for this number of ranks and its vocabulary
 // size is known.
 [[nodiscard]] std::vector<MemoryForecast> forecast_stages(const Config&, int64_t ranks, at::Device);
-// Of the rank with the most in all stages.
+// Of the rank with the most device memory; host memory and disk are the most of any rank.
 [[nodiscard]] MemoryForecast forecast_training(const Config&, int64_t ranks, at::Device);
 
 struct InferenceSize {

@@ -5,10 +5,12 @@
 
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/base/printable.h"
 #include "partita/device/device_use.h"
 #include "partita/models/flops.h"
 #include "partita/monitor/summary.h"
 #include "partita/ops/matmul_rate.h"
+#include "partita/train/build_model.h"
 #include "partita/train/disk_forecast.h"
 #include "partita/train/layout_text.h"
 #include "partita/train/memory_forecast.h"
@@ -72,6 +74,9 @@ void announce_run(const Config& config, const RunInfo& info, const Engine& engin
   if (!warning.empty() && info.rank == 0) log::warn("{}", warning);
   if (const int64_t host = engine.memory().host; host > 0)
     log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
+  if (const int64_t disk = engine.memory().disk; disk > 0)
+    log::info("offload: {} in a file of this rank in {}", human_bytes(disk),
+              printable_line(disk_folder(config).string()));
 }
 
 }  // namespace partita::internal
