@@ -124,8 +124,7 @@ void add_plan_command(CLI::App& app) {
   command->footer(
       "What a rank allocates, by owner, of each pipeline stage: computed as the run itself does before it starts, on\n"
       "any machine. With train.device=cpu for CPUs, otherwise for GPUs; there the CUDA context, libraries and\n"
-      "fragmentation take about another GiB. Host memory and disk are of one rank, too: a machine needs them for each\n"
-      "of its ranks.\n\n"
+      "fragmentation come on top. Host memory and disk are also per rank: a machine needs them for each of its ranks.\n\n"
       "Example: partita plan my.toml --ranks 8 --memory 80 --parallel.zero_stage=2");
   command->callback([command, a] { run(*a, command->remaining()); });
 }

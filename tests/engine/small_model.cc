@@ -60,6 +60,7 @@ void expect_same(const EngineMemory& predicted, const EngineMemory& taken) {
   EXPECT_EQ(predicted.temporaries, taken.temporaries);
   EXPECT_EQ(predicted.shared, taken.shared);
   EXPECT_EQ(predicted.host, taken.host);
+  EXPECT_EQ(predicted.disk, taken.disk);
 }
 
 // Takes the blocks of a pipeline stage, cut into equal numbers, out of those of the model.

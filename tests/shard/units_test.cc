@@ -152,7 +152,8 @@ TEST(Units, StatesLeaveFromTheEnd) {
   for (int round = 0; round < 300; ++round) {
     UnitPlan plan = plan_units(model(1 + static_cast<int>(random() % 9), random() % 2 == 0),
                                {.ranks = 1 + static_cast<int>(random() % 3), .layers_per_unit = 1});
-    const double host = static_cast<double>(random() % 11) / 10, disk = (1 - host) * static_cast<double>(random() % 3) / 2;
+    const double host = static_cast<double>(random() % 11) / 10;
+    const double disk = (1 - host) * static_cast<double>(random() % 3) / 2;
     place_states(plan, {.host = host, .disk = disk}, random() % 2 == 0);
     double all = 0, on_disk = 0, away = 0, largest = 0;
     StatesPlace before = StatesPlace::device;

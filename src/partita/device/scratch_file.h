@@ -39,8 +39,12 @@ class ScratchFile {
   // [count] at a byte offset; zero at the start. Must not be used after this object.
   [[nodiscard]] at::Tensor view(int64_t offset, int64_t count, DType) const;
   // `memory` must stay as it is until the returned event, whose wait() rethrows errors of the disk.
-  [[nodiscard]] Event read(void* memory, int64_t offset, int64_t bytes) { return transfer(memory, offset, bytes, false); }
-  [[nodiscard]] Event write(void* memory, int64_t offset, int64_t bytes) { return transfer(memory, offset, bytes, true); }
+  [[nodiscard]] Event read(void* memory, int64_t offset, int64_t bytes) {
+    return transfer(memory, offset, bytes, /*writes=*/false);
+  }
+  [[nodiscard]] Event write(void* memory, int64_t offset, int64_t bytes) {
+    return transfer(memory, offset, bytes, /*writes=*/true);
+  }
 
   // Whether transfers bypass the page cache.
   [[nodiscard]] bool is_direct() const { return direct_; }
@@ -54,7 +58,7 @@ class ScratchFile {
   bool direct_ = true;
   FileDescriptor file_;
   void* mapping_ = nullptr;
-  size_t next_ = 0;  // worker of the next piece
+  size_t next_ = 0;                               // worker of the next piece
   std::vector<std::unique_ptr<Worker>> workers_;  // last: they end before what they use
 };
 

@@ -45,7 +45,7 @@ struct ArenaPlan {
 
 // Byte tensors; undefined where the lifetime has no bytes.
 struct Arena {
-  std::vector<at::Tensor> kept;               // [slot * blocks + block]
+  std::vector<at::Tensor> kept;                   // [slot * blocks + block]
   std::vector<at::Tensor> gradients, slices;      // [unit]
   int64_t shared_bytes = 0;                       // of buffers that overlap others
   std::vector<std::vector<int>> gradients_under;  // see ArenaPlan

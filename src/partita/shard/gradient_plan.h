@@ -39,8 +39,8 @@ struct GradientPlan {
   [[nodiscard]] int64_t bytes() const { return full_bytes() + receive_bytes() + slice_bytes(); }  // on the device
 };
 
-// With sharded gradients (ZeRO-2 and 3) layers share two buffers; with others, units do whose gradients leave the device
-// at once (Unit::shares_gradient_buffer).
+// With sharded gradients (ZeRO-2 and 3) layers share two buffers. Otherwise only units whose gradients leave the device
+// at once share them (Unit::shares_gradient_buffer).
 [[nodiscard]] GradientPlan plan_gradients(const UnitPlan&, const Sharding&, int micro_batches);
 
 // Reduce-scatters per step over the shard ranks.

@@ -42,7 +42,6 @@ void place_states(UnitPlan& plan, const StatesShares& shares, bool one_reduction
     const double count = elements_of(*unit);
     if (!all && !first && away < count / 2) return;
     unit->states = shares.disk > 0 && (first || disk >= count / 2) ? StatesPlace::disk : StatesPlace::host;
-    if (shares.host == 0) unit->states = StatesPlace::disk;
     // A table of two stages waits for the gradient of the other one.
     unit->shares_gradient_buffer = one_reduction && unit->stage_copy == ParameterSpec::Copy::none;
     away -= count;

@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// device: beside the weights, and updated there. host: in host memory, updated by the CPU. disk: the same, but master
-// weights and optimizer states are in a file.
+// device: in the memory of the device that computes, which also updates them. host: in host memory, updated by the CPU.
+// disk: master weights and optimizer states in a file, gradients in host memory; also updated by the CPU.
 enum class StatesPlace : uint8_t { device, host, disk };
 
 // Fractions of all trained elements; the rest is on the device.

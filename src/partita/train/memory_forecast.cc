@@ -230,7 +230,8 @@ std::vector<MemorySaving> memory_savings(const Config& c, int64_t ranks, at::Dev
     return bytes_with(all, ranks, device);
   };
   std::optional<int64_t> least = with_all();
-  // Some make things worse beside the others: with more micro-batches gradients have memory of their own.
+  // A change may not help together with the others. With several micro-batches, for example, gradients cannot share the
+  // memory of activations.
   for (size_t i = together.size(); least && i-- > 0 && together.size() > 1;) {
     const Alternative left_out = together[i];
     together.erase(together.begin() + static_cast<std::ptrdiff_t>(i));
