@@ -1,7 +1,7 @@
 #!/bin/bash
 # Trains small models on every product of layouts, schedules, ZeRO stages and micro-batches that 2 to 8 ranks allow, and
 # compares each with one process (tests/engine/tensor_ranks_test.cc, tensor_division_ranks_test.cc,
-# pipeline_ranks_test.cc).
+# pipeline_ranks_test.cc); and with much of what offload may be, compared with none (offload_products_ranks_test.cc).
 #
 #   scripts/test_layouts.sh [RANKS...]
 set -u
@@ -13,6 +13,6 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=no
 status=0
 for ranks in "$@"; do
   echo "== $ranks ranks"
-  mpirun -n "$ranks" build/tests/engine_ranks_test --gtest_filter='TensorParallel*:TensorDivision*:TensorFp8*:SequenceParallel*:ContextParallel*:Pipeline*' || status=1
+  mpirun -n "$ranks" build/tests/engine_ranks_test --gtest_filter='TensorParallel*:TensorDivision*:TensorFp8*:SequenceParallel*:ContextParallel*:Pipeline*:OffloadProducts*' || status=1
 done
 exit $status

@@ -39,13 +39,36 @@ TEST(Plan, IsWhatARunAllocates) {
   EXPECT_EQ(found["stages"][0]["device"], sum);
   EXPECT_FALSE(found.contains("fits"));
   const TemporaryDirectory folder;
-  const Result run = partita({"train", SmallRun::get().config(), "--train.steps=1",
-                              "--run.directory=" + (folder / "run").string()});
+  const Result run =
+      partita({"train", SmallRun::get().config(), "--train.steps=1", "--run.directory=" + (folder / "run").string()});
   ASSERT_EQ(run.code, 0) << run.error;
   for (const char* owner : {"weights", "gradients", "optimizer states", "activations", "temporaries"}) {
     const std::string text = human_bytes(found["stages"][0]["owners"][owner].get<int64_t>());
     EXPECT_THAT(run.output + run.error, testing::ContainsRegex(std::string(owner) + " +" + text)) << owner;
   }
+}
+
+// Constants on the device, and what a device can do, are the run's.
+TEST(Plan, NeedsNoGpu) {
+  for (const char* precision : {"--precision.fp8=off", "--precision.fp8=delayed"}) {
+    const json llama =
+        bytes_of({"--train.device=cuda", "--model.kind=llama", "--model.hidden_size=64", "--model.ffn_hidden_size=128",
+                  "--model.vocab_size=512", "--precision.compute=bf16", precision});
+    EXPECT_GT(llama["stages"][0]["device"], 0) << precision;
+  }
+}
+
+TEST(Plan, PutsWeightsOnTheHost) {
+  const auto options = [](const char* parameters) {
+    return std::vector<std::string>{"--train.device=cuda",     "--precision.compute=bf16",
+                                    "--model.layers=8",        "--parallel.layers_per_collective=1",
+                                    "--memory.optimizer=host", parameters};
+  };
+  const auto weights = [](const json& j) { return j["stages"][0]["owners"]["weights"].get<int64_t>(); };
+  const json there = bytes_of(options("--memory.parameters=device")),
+             host = bytes_of(options("--memory.parameters=host"));
+  EXPECT_LT(weights(host), weights(there));
+  EXPECT_GT(host["stages"][0]["host"], there["stages"][0]["host"]);
 }
 
 TEST(Plan, DividesOverRanks) {

@@ -153,6 +153,61 @@ TEST(Validate, KnowsThePlacesOfTheOptimizer) {
                                      place));
 }
 
+TEST(Validate, WeightsLeaveWithTheirStates) {
+  const auto at = [](const char* parameters, const char* optimizer, auto change) {
+    return message(
+        [&](Config& c) {
+          c.memory.parameters = parameters;
+          c.memory.optimizer = optimizer;
+          change(c);
+        },
+        1);
+  };
+  const auto nothing = [](Config&) {};
+  const std::string with_states =
+      ": trained weights leave the device with their optimizer states only; set memory.optimizer to the same fractions "
+      "or more";
+  EXPECT_EQ(at("host", "device", nothing),
+            "memory.parameters is \"host\" and memory.optimizer is \"device\"" + with_states);
+  EXPECT_EQ(at("host:0.6", "host:0.3,disk:0.2", nothing),
+            "memory.parameters is \"host:0.6\" and memory.optimizer is \"host:0.3,disk:0.2\"" + with_states);
+  EXPECT_EQ(at("disk:0.5", "host:0.3,disk:0.2", nothing), "no error");
+  EXPECT_EQ(at("host", "device", [](Config& c) { c.train.freeze = "layers.*"; }), "no error");
+  EXPECT_THAT(at("hosts", "host", nothing), HasSubstr("memory.parameters is \"hosts\", expected \"device\""));
+}
+
+TEST(Validate, SumsAndEarlyUpdatesNeedStatesOffTheDevice) {
+  const auto with = [](auto change) {
+    return message(
+        [&](Config& c) {
+          c.memory.optimizer = "host";
+          change(c);
+        },
+        1);
+  };
+  EXPECT_EQ(with([](Config& c) { c.memory.gradients_on_host = c.memory.early_updates = true; }), "no error");
+  EXPECT_EQ(with([](Config& c) { c.memory.optimizer = "device", c.memory.gradients_on_host = true; }),
+            "memory.gradients_on_host is true and memory.optimizer is \"device\": it is for optimizer states off the "
+            "device; set memory.optimizer=host, or leave memory.gradients_on_host out");
+  EXPECT_EQ(
+      message(
+          [](Config& c) {
+            c.parallel.pipeline = 2, c.parallel.schedule = PipelineSchedule::zb_h1;
+            c.memory.optimizer = "host", c.memory.gradients_on_host = true;
+          },
+          2),
+      "memory.gradients_on_host with parallel.schedule zb_h1, which delays weight gradients: their buffers stay on "
+      "the device; use another schedule, or leave memory.gradients_on_host out");
+  EXPECT_THAT(with([](Config& c) { c.memory.optimizer = "disk", c.memory.early_updates = true; }),
+              HasSubstr("leave memory.early_updates out"));
+  EXPECT_EQ(with([](Config& c) { c.memory.early_updates = true, c.precision.compute = DType::fp16; }),
+            "memory.early_updates with precision.compute fp16: whether a step is skipped is known when its whole "
+            "gradient is; use bf16, or leave memory.early_updates out");
+  EXPECT_EQ(with([](Config& c) { c.memory.early_updates = true, c.optimizer.kind = OptimizerKind::lamb; }),
+            "memory.early_updates with optimizer.kind lamb: its updates need norms of whole parameters; use adamw or "
+            "sgd, or leave memory.early_updates out");
+}
+
 TEST(Validate, ComparesDataRanksWithTheJob) {
   EXPECT_EQ(message([](Config& c) { c.parallel.data = 2; }, 2), "no error");
   EXPECT_THAT(message([](Config& c) { c.parallel.data = 4; }, 2),

@@ -35,6 +35,46 @@ TEST(Worker, WorksInOrderBesideTheCaller) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
+// The lowest priority of what is ready; of the same, in the order given. What nobody is ready for waits for the first.
+TEST(Worker, ReadyTasksGoByPriority) {
+  struct Flag : EventState {
+    bool test() override { return set; }
+    void wait() override {
+      waited = true;
+      set = true;
+    }
+    std::atomic<bool> set = false, waited = false;
+  };
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::vector<int> order;
+  const auto late = std::make_shared<Flag>(), later = std::make_shared<Flag>();
+  Worker worker;
+  (void)worker.submit([gone] {
+    gone.wait();
+    return Event();
+  });
+  std::vector<Event> all;
+  const auto give = [&](int number, Worker::Turn turn) {
+    all.push_back(worker.submit(
+        [&order, number] {
+          order.push_back(number);
+          return Event();
+        },
+        std::move(turn)));
+  };
+  give(0, {.priority = 5});
+  give(1, {.priority = 1, .ready = Event(late)});
+  give(2, {.priority = 3});
+  give(3, {.priority = 0, .ready = Event(later)});
+  give(4, {.priority = 3});
+  give(5, {});
+  go.set_value();
+  for (const Event& event : all) event.wait();
+  EXPECT_EQ(order, (std::vector<int>{5, 2, 4, 0, 1, 3}));
+  EXPECT_TRUE(late->waited && later->waited);
+}
+
 struct Manual : EventState {
   bool test() override { return happened; }
   void wait() override { happened = true; }

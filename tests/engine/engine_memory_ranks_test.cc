@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/zero_reference.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -11,6 +12,14 @@ using test::Groups;
 
 TEST(PredictedMemory, IsWhatAnEngineTakes) {
   Groups groups;
+  const TemporaryDirectory folder;
+  const std::vector<Offload> offloads = {
+      {},
+      {.optimizer = 1},
+      {.optimizer = 1, .activations = 4},
+      {.optimizer = 0.5},
+      {.optimizer = 1, .weights = 1, .gradients = true},
+      {.optimizer = 0.5, .disk = 0.5, .disk_folder = folder.path(), .weights = 0.4, .weights_disk = 0.4}};
   for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama})
     for (int stage = 0; stage <= 3; ++stage)
       for (const auto& [compute, states] : {std::pair(DType::fp32, DType::fp32), std::pair(DType::bf16, DType::fp32),
@@ -18,7 +27,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::mlp, Recompute::full})
           for (const int micro_batches : {1, 2})
             for (const int lora : {0, 3})
-              for (const int offload : {0, 1, 2, 3}) {
+              for (int offload = 0; offload < 6; ++offload) {
                 EngineCase c{.kind = kind,
                              .lora = {.rank = lora, .targets = lora > 0 ? "q_proj,v_proj" : ""},
                              .stage = stage,
@@ -27,9 +36,7 @@ TEST(PredictedMemory, IsWhatAnEngineTakes) {
                              .full_recompute_layers = recompute == Recompute::selective ? 2 : 0,
                              .compute = compute,
                              .states = states,
-                             .offload = {.optimizer = offload == 3 ? 0.5 : offload > 0 ? 1 : 0,
-                                         .activations = offload == 2 ? 4 : 0,
-                                         .copies = {}}};
+                             .offload = offloads[static_cast<size_t>(offload)]};
                 if (kind == ModelKind::gpt2 && lora > 0) c.lora.targets = "c_attn";
                 if (stage == 1) c.optimizer = OptimizerKind::sgd;
                 const auto engine = test::make_engine(c, *groups.self, *groups.data);

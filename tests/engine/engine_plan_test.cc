@@ -34,7 +34,7 @@ TEST(EnginePlan, WhereAllIsTrainedBackwardGoesDownToTheEmbedding) {
   EXPECT_THAT(p.recompute, Each(Recompute::none));
   EXPECT_EQ(p.kept_bytes, arena_bytes(p));
   EXPECT_EQ(p.gradients.full.size(), p.units.units.size());
-  EXPECT_FALSE(p.states_on_host);
+  EXPECT_FALSE(p.parameters_off_device);
   EXPECT_FALSE(p.activations_on_host);
 }
 
@@ -93,7 +93,7 @@ TEST(EnginePlan, OffloadedBlocksTakeNothingOfTheArena) {
   options.offload.activations = 3;
   const EnginePlan p = plan(options);
   EXPECT_TRUE(p.activations_on_host);
-  EXPECT_FALSE(p.states_on_host);
+  EXPECT_FALSE(p.parameters_off_device);
   for (size_t b = 0; b < 7; ++b) {
     const bool offloaded = b >= 1 && b <= 3;
     EXPECT_EQ(p.offloaded[b].slot >= 0, offloaded) << "block " << b;
@@ -106,7 +106,7 @@ TEST(EnginePlan, GradientsThatLeaveShareNoMemoryWithActivations) {
   EngineOptions options = small();
   options.offload.optimizer = 1;
   const EnginePlan p = plan(options);
-  EXPECT_TRUE(p.states_on_host);
+  EXPECT_TRUE(p.parameters_off_device);
   for (size_t u = 0; u < p.units.units.size(); ++u) {
     EXPECT_TRUE(p.units.units[u].on_host());
     EXPECT_EQ(p.gradients.full[u].bytes + p.gradients.slices[u].bytes, 0);
@@ -119,7 +119,7 @@ TEST(EnginePlan, AFractionLeavesFromTheEnd) {
     EngineOptions options = small();
     options.offload.optimizer = percent / 100.0;
     const EnginePlan p = plan(options);
-    EXPECT_TRUE(p.states_on_host) << percent;
+    EXPECT_TRUE(p.parameters_off_device) << percent;
     bool before = false;
     for (size_t u = 0; u < p.units.units.size(); ++u) {
       const Unit& unit = p.units.units[u];
@@ -146,7 +146,7 @@ TEST(EnginePlan, InferenceHasNoGradientsAndOffloadsNothing) {
   options.training = false;
   options.offload = {.optimizer = 1, .activations = 2};
   const EnginePlan p = plan(options);
-  EXPECT_FALSE(p.states_on_host);
+  EXPECT_FALSE(p.parameters_off_device);
   EXPECT_FALSE(p.activations_on_host);
   EXPECT_TRUE(p.gradients.full.empty());
   for (const OffloadedBlock& block : p.offloaded) EXPECT_EQ(block.slot, -1);

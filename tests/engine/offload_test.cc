@@ -1,5 +1,6 @@
 // Offload changes where states and gradients are stored, and no bit of the training.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "partita/comm/world.h"
 #include "partita/engine/activation_offload.h"
 #include "tests/engine/zero_reference.h"
+#include "tests/support/error_message.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/temporary_directory.h"
 
@@ -96,6 +98,158 @@ TEST_F(OffloadTest, FractionsGiveTheSameBits) {
   const auto engine = make(half);
   EXPECT_GT(engine->memory().host, 0);
   EXPECT_GT(engine->memory().optimizer, 0);
+}
+
+// Full weights exist around their use only, at every stage: of trained units with their states, and of frozen ones.
+TEST_F(OffloadTest, WeightsGiveTheSameBits) {
+  const TemporaryDirectory folder;
+  const auto base_frozen = [](const ParameterSpec& p) { return p.name.starts_with("layers."); };
+  int number = 0;
+  for (const auto& [host, disk] : {std::pair(1.0, 0.0), {0.5, 0.0}, {0.0, 1.0}, {0.4, 0.6}})
+    for (const Types types : {Types{DType::fp32, DType::fp32}, {DType::bf16, DType::fp32}, {DType::bf16, DType::bf16}})
+      for (const int stage : {0, 2, 3})
+        for (const bool states_on_disk : {false, true}) {
+          ++number;
+          EngineCase c{.kind = number % 2 == 0 ? ModelKind::gpt2 : ModelKind::llama,
+                       .tied_head = number % 3 == 0 ? TiedHead::yes : TiedHead::no,
+                       .stage = stage,
+                       .micro_batches = number % 4 == 0 ? 2 : 1,
+                       .recompute = number % 5 == 0 ? Recompute::full : Recompute::none,
+                       .compute = types.compute,
+                       .states = types.states,
+                       .optimizer = number % 7 == 0 ? OptimizerKind::lamb : OptimizerKind::adamw,
+                       .offload = {.optimizer = states_on_disk ? 0.0 : 1.0,
+                                   .disk = states_on_disk ? 1.0 : 0.0,
+                                   .disk_folder = folder.path(),
+                                   .weights = host,
+                                   .weights_disk = disk,
+                                   .activations = number % 6 == 0 ? 4 : 0}};
+          if (number % 8 == 0) c.frozen = base_frozen;
+          expect_same_training(c, fmt::format("host {}, disk {}, number {}", host, disk, number));
+        }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// Gradients of micro-batches are added in the same order, in fp32, wherever that is.
+TEST_F(OffloadTest, GradientsAddedOnTheHostGiveTheSameBits) {
+  const TemporaryDirectory folder;
+  int number = 0;
+  for (const double host : {1.0, 0.5})
+    for (const int stage : {2, 3})
+      for (const int micro_batches : {2, 3})
+        for (const DType compute : {DType::fp32, DType::bf16}) {
+          ++number;
+          expect_same_training(
+              {.kind = number % 2 == 0 ? ModelKind::gpt2 : ModelKind::llama,
+               .stage = stage,
+               .micro_batches = micro_batches,
+               .compute = compute,
+               .optimizer = number % 5 == 0 ? OptimizerKind::lamb : OptimizerKind::adamw,
+               .offload = {.optimizer = number % 3 == 0 ? 0 : host,
+                           .disk = number % 3 == 0 ? host : 0,
+                           .disk_folder = folder.path(),
+                           .weights = number % 4 == 0 ? host : 0,
+                           .gradients = true}},
+              fmt::format("host {}, stage {}, {} micro-batches, number {}", host, stage, micro_batches, number));
+        }
+}
+
+// Where micro-batches are added by matmuls, up to their rounding.
+TEST_F(OffloadTest, GradientsAddedOnTheHostAreThoseOfEveryStage) {
+  for (const int stage : {0, 1})
+    for (const DType compute : {DType::fp32, DType::bf16}) {
+      EngineCase c{.stage = stage, .micro_batches = 3, .compute = compute};
+      const auto plain = make(c);
+      const auto expected = test::run_steps(*plain, c, 0, 1, 0, 5);
+      const EngineMemory without = plain->memory();
+      c.offload = {.optimizer = 1, .gradients = true, .copies = all_copies()[2]};
+      c.poison = true;
+      const auto engine = make(c);
+      test::expect_equal(test::run_steps(*engine, c, 0, 1, 0, 5), expected, 1e-5, fmt::format("stage {}", stage));
+      EXPECT_LT(engine->memory().gradients, without.gradients);
+    }
+}
+
+// Without clipping an early update is the update.
+TEST_F(OffloadTest, EarlyUpdatesGiveTheSameBits) {
+  int number = 0;
+  for (const int stage : {0, 2, 3})
+    for (const int micro_batches : {1, 2})
+      for (const Types types :
+           {Types{DType::fp32, DType::fp32}, {DType::bf16, DType::fp32}, {DType::bf16, DType::bf16}}) {
+        const TemporaryDirectory folder;
+        ++number;
+        expect_same_training({.kind = number % 2 == 0 ? ModelKind::gpt2 : ModelKind::llama,
+                              .stage = stage,
+                              .micro_batches = micro_batches,
+                              .compute = types.compute,
+                              .states = types.states,
+                              .optimizer = number % 5 == 0 ? OptimizerKind::sgd : OptimizerKind::adamw,
+                              .clip = 0,
+                              .offload = {.optimizer = number % 4 == 0 ? 0.5 : 1.0,
+                                          .disk = number % 4 == 0 ? 0.5 : 0,
+                                          .disk_folder = folder.path(),
+                                          .weights = number % 3 == 0 ? 1.0 : 0,
+                                          .gradients = stage >= 2 && number % 3 == 1,
+                                          .early_updates = true}},
+                             fmt::format("early updates, number {}", number));
+      }
+}
+
+// They clip by the norm of the step before, and the first step by its own.
+TEST_F(OffloadTest, EarlyUpdatesClipByThePreviousNorm) {
+  EngineCase c{.compute = DType::bf16, .clip = 0.5F};
+  const auto plain = make(c);
+  c.offload = {.optimizer = 0.6, .early_updates = true, .copies = all_copies()[2]};
+  const auto engine = make(c);
+  double previous = 0;
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto batches = test::rank_batches(c, step, 0, 1);
+    StepInput input{.step = step, .update = step, .learning_rate = 3e-3F, .clip = c.clip, .previous_norm = previous};
+    const StepResult found = engine->step(batches, input);
+    const double factor = std::min(1.0, 0.5 / ((step == 0 ? found.grad_norm : previous) + 1e-6));
+    EXPECT_LT(factor, 1) << "nothing is clipped";
+    // The clip of this step that gives the same factor.
+    input.clip = static_cast<float>(factor * (found.grad_norm + 1e-6));
+    const StepResult expected = plain->step(batches, input);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-6) << "step " << step;
+    EXPECT_NEAR(found.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm) << "step " << step;
+    previous = found.grad_norm;
+  }
+}
+
+TEST_F(OffloadTest, EarlyUpdatesOfAGradientThatIsNotFiniteEndTheRun) {
+  EngineCase c{.frozen = [](const ParameterSpec& p) { return p.name == "embedding.weight"; },
+               .clip = 0,
+               .offload = {.optimizer = 1, .early_updates = true}};
+  const auto engine = make(c);
+  for (const OwnedBox& owned : engine->owned_boxes()) owned.values[0].fill_(1e30);
+  engine->publish_weights();
+  EXPECT_THAT(error_message([&] { (void)test::run_steps(*engine, c, 0, 1, 7, 8); }),
+              testing::HasSubstr("the gradient norm of step 7 is"));
+}
+
+// The device keeps two buffers of layers, one of the embedding and the head, and the vectors.
+TEST_F(OffloadTest, WeightsAreTheHosts) {
+  const EngineCase plain{.tied_head = TiedHead::no, .compute = DType::bf16, .offload = {.optimizer = 1}};
+  EngineCase offloaded = plain;
+  offloaded.offload.weights = 1;
+  const auto engine = make(offloaded);
+  const EngineMemory m = engine->memory(), without = make(plain)->memory();
+  int64_t vectors = 0, layer = 0, table = 0, all = 0;
+  for (const Unit& unit : engine->plan().units) {
+    const int64_t count = unit.layout.count;
+    all += count;
+    if (unit.pool == BufferPool::persistent) vectors += count;
+    if (unit.pool == BufferPool::layers) layer = std::max(layer, count);
+    if (unit.pool == BufferPool::embedding_and_head) table = std::max(table, count);
+  }
+  EXPECT_EQ(without.weights, 2 * all);
+  EXPECT_EQ(m.weights, 2 * (2 * layer + table + vectors));
+  // No staging memory for units whose weights the host keeps; vectors still have one.
+  EXPECT_LT(m.host, without.host + 2 * (all - vectors));
+  EXPECT_GT(m.host, without.host);
+  EXPECT_EQ(m.gradients, without.gradients);
 }
 
 TEST_F(OffloadTest, EveryOptimizerAndFrozenParameters) {

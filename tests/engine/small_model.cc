@@ -195,9 +195,13 @@ std::vector<StepResult> run_steps(Engine& engine, const EngineCase& c, int rank,
                                   int64_t last) {
   std::vector<StepResult> results;
   for (int64_t step = first; step < last; ++step)
-    results.push_back(
-        engine.step(rank_batches(c, step, rank, ranks),
-                    {.step = step, .update = step, .learning_rate = 3e-3F, .clip = 0.5F, .loss_scale = c.loss_scale}));
+    results.push_back(engine.step(rank_batches(c, step, rank, ranks),
+                                  {.step = step,
+                                   .update = step,
+                                   .learning_rate = 3e-3F,
+                                   .clip = c.clip,
+                                   .loss_scale = c.loss_scale,
+                                   .previous_norm = results.empty() ? 0 : results.back().grad_norm}));
   return results;
 }
 

@@ -32,6 +32,7 @@ struct EngineCase {
   bool delayed_scales = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   float loss_scale = 1;
+  float clip = 0.5F;
   int64_t least_piece = 1;  // TensorSplit
   bool leaves_operands = true;
   int open_weights = -1;  // PipelineStage

@@ -9,10 +9,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
+#include <tuple>
 
 #include "partita/comm/recording.h"
 #include "partita/ops/flat.h"
 #include "tests/support/error_message.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 
 namespace partita::internal {
@@ -67,7 +71,8 @@ class GradientStoreTest : public testing::Test {
   }
 
   // One step: every block writes what is its own, through target() as kernels do.
-  void backward(GradientStore& store, int micro_batches, const std::function<void()>& before_finish = [] {}) const {
+  void backward(
+      GradientStore& store, int micro_batches, const std::function<void()>& before_finish = [] {}) const {
     for (int m = 0; m < micro_batches; ++m)
       for (int b = static_cast<int>(blocks_.size()) - 1; b >= 0; --b) {
         const std::unique_ptr<Grads> open = store.open(b);
@@ -120,16 +125,21 @@ class CountingStream final : public Stream {
 TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
   for (int stage = 0; stage <= 3; ++stage)
     for (int micro_batches : {1, 2, 5})
-      for (const auto& [offload, early] : {std::pair(false, false), {true, false}, {false, true}}) {
+      for (const auto& [offload, early, late_sums] :
+           {std::tuple(false, false, -1), {true, false, -1}, {false, true, -1}, {true, false, 0}, {true, false, 40}}) {
         const bool transient = early;
         SCOPED_TRACE(testing::Message() << "ZeRO-" << stage << ", " << micro_batches << " micro-batches, offload "
-                                        << offload << ", early norms and transient slices " << early);
+                                        << offload << ", early norms and transient slices " << early
+                                        << ", sums on the host " << late_sums);
         const Zero zero = make_zero(stage, *self_, *data_);
         UnitPlan plan = plan_units(blocks_, {.ranks = zero.sharding.ranks, .layers_per_unit = 1});
         place_states(plan, {.host = offload ? 1.0 : 0.0}, micro_batches == 1);
+        if (late_sums >= 0 && micro_batches > 1) place_gradient_sums(plan);
         CpuStream compute, communication;
         CountingStream norms;
-        const auto copies = make_copies(at::kCPU);
+        const std::unique_ptr<Copies> copies =
+            late_sums < 0 ? make_copies(at::kCPU)
+                          : std::make_unique<test::LateCopies>(7, static_cast<unsigned>(late_sums));
         GradientStore store(plan, zero,
                             {.micro_batches = micro_batches,
                              .poison = true,
@@ -150,20 +160,22 @@ TEST_F(GradientStoreTest, SlicesHoldTheSumOfRanksAndMicroBatches) {
           const auto trained = std::ranges::count(plan.units, true, &Unit::trainable);
           const auto measured = early && zero.replica->rank() == 0 ? (step + 1) * trained : 0;
           // What the last micro-batch adds to a slice is added when its slot is needed, or in finish.
-          const auto waiting = measured > 0 && planned.reduction == Reduction::each_then_add
-                                   ? std::ssize(planned.slots.slot_count)
-                                   : 0;
+          const auto waiting =
+              measured > 0 && planned.reduction == Reduction::each_then_add ? std::ssize(planned.slots.slot_count) : 0;
           backward(store, micro_batches, [&] {
             EXPECT_LE(norms.runs, measured);
             EXPECT_GE(norms.runs, measured - waiting) << "under the backward pass";
           });
           EXPECT_EQ(norms.runs, measured) << "once a step";
+          const std::vector<int> sent = store.take_sent();
+          EXPECT_EQ(std::ssize(sent), offload ? trained : 0);
+          EXPECT_EQ(std::set<int>(sent.begin(), sent.end()).size(), sent.size());
           for (size_t u = 0; u < plan.units.size(); ++u) {
             const Unit& unit = plan.units[u];
             const at::Tensor slice = store.gradient(static_cast<int>(u));
             EXPECT_EQ(slice.defined(), unit.trainable) << unit.name;
             if (!unit.trainable) continue;
-            if (offload) store.await(static_cast<int>(u));
+            if (offload) store.arrived(static_cast<int>(u)).wait();
             for (const Segment& s : slice_segments(unit.layout, zero.shard->rank())) {
               const ParameterSpec& p = unit.layout.parameters[static_cast<size_t>(s.parameter)];
               EXPECT_TRUE(
@@ -305,6 +317,14 @@ TEST(GradientPlan, OffloadedSlicesTakeNoMemoryOfTheirOwn) {
   EXPECT_EQ(adds.slots.slot_count.size(), trained);
   EXPECT_EQ(adds.receive_bytes(), 0);
   EXPECT_EQ(adds.slice_bytes(), adds.host_bytes());
+  // Added on the host, they leave after each micro-batch, and the sums have two buffers to arrive in.
+  place_gradient_sums(plan);
+  const GradientPlan sums = plan_gradients(plan, {.ranks = 2}, 3);
+  EXPECT_LT(sums.slots.slot_count.size(), trained);
+  EXPECT_EQ(sums.slice_bytes(), 0);
+  EXPECT_EQ(sums.host_bytes(), offload.host_bytes() + 2 * sums.arrival_bytes());
+  EXPECT_GT(sums.arrival_bytes(), 0);
+  EXPECT_EQ(count_reductions(plan, sums, 3), 3 * count_reductions(plan, adds, 3));
 }
 
 }  // namespace

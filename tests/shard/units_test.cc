@@ -16,6 +16,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Blocks = std::vector<BlockParameters>;
 
+constexpr Sharding kShared{.weights = true};
+bool every_unit(const Unit&) { return true; }
+
 ParameterSpec matrix(std::string name, int64_t rows, int64_t columns) {
   return {.name = std::move(name), .shape = {rows, columns}, .decay = true};
 }
@@ -52,8 +55,8 @@ TEST(Units, EmbeddingAndHeadShareASlotWhereSlotsAreShared) {
   const UnitPlan plan = plan_units(model(5, false), {.ranks = 3, .layers_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding", "layers.0-0", "layers.1-1", "layers.2-2", "layers.3-3",
                                        "layers.4-4", "head", "vectors"));
-  const SlotPlan shared = plan_slots(plan, true, SlotContent::weights);
-  const SlotPlan all = plan_slots(plan, false, SlotContent::weights);
+  const SlotPlan shared = weight_slots(plan, kShared);
+  const SlotPlan all = weight_slots(plan, {});
   EXPECT_THAT(shared.slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 1, 0, 3));
   EXPECT_EQ(shared.slot_count.size(), 4U);
   EXPECT_TRUE(shared.shared(0));
@@ -98,8 +101,9 @@ TEST(Units, FrozenParametersLieApart) {
   const UnitPlan plan = plan_units(blocks, {.ranks = 2, .layers_per_unit = 1});
   EXPECT_THAT(names(plan), ElementsAre("embedding.frozen", "layers.0-0.frozen", "layers.1-1", "layers.1-1.frozen",
                                        "layers.2-2", "head", "vectors", "vectors.frozen"));
-  EXPECT_THAT(plan_slots(plan, true, SlotContent::weights).slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 3, 4, 5));
-  EXPECT_THAT(plan_slots(plan, true, SlotContent::gradients).slot_of_unit, ElementsAre(-1, -1, 0, -1, 1, 2, 3, -1));
+  EXPECT_THAT(weight_slots(plan, kShared).slot_of_unit, ElementsAre(0, 1, 2, 1, 2, 3, 4, 5));
+  EXPECT_THAT(plan_slots(plan, every_unit, SlotContent::gradients).slot_of_unit,
+              ElementsAre(-1, -1, 0, -1, 1, 2, 3, -1));
   EXPECT_EQ(first_trainable_block(plan), 2);
   for (const Unit& unit : plan.units)
     for (const ParameterSpec& p : unit.layout.parameters) EXPECT_EQ(p.trainable, unit.trainable) << p.name;
@@ -120,7 +124,7 @@ TEST(Units, UnitsOfABlockNeverShareASlot) {
     if (table.name == head.name) head.trainable = table.trainable;
     const UnitPlan plan = plan_units(blocks, {.ranks = 3, .layers_per_unit = 1 + static_cast<int>(random() % 3)});
     for (SlotContent what : {SlotContent::weights, SlotContent::gradients}) {
-      const SlotPlan slots = plan_slots(plan, true, what);
+      const SlotPlan slots = plan_slots(plan, every_unit, what);
       for (const auto& units : plan.units_of_block) {
         std::set<int> used;
         for (int unit : units) {

@@ -82,7 +82,7 @@ TEST(UsePlan, EveryUnitIsThereWhenItIsUsed) {
     for (int i = 0; i < 30; ++i)
       uses.push_back({static_cast<int>(random() % static_cast<unsigned>(layers + 2)),
                       random() % 2 == 0 ? Pass::forward : Pass::backward, random() % 5 != 0});
-    const SlotPlan slots = plan_slots(units, sharding.weights, SlotContent::weights);
+    const SlotPlan slots = weight_slots(units, sharding);
     const UsePlan plan = plan_uses(units, sharding, uses);
     std::vector<int> held(slots.slot_count.size(), -1);
     std::vector<bool> free(slots.slot_count.size(), true);

@@ -26,7 +26,6 @@ class LateCopies final : public Copies {
  private:
   struct Copy {
     at::Tensor to, from;
-    Event after;
   };
 
   // One direction: copies are made in order. Shared with its events, which may live longer than the copies.
@@ -41,7 +40,6 @@ class LateCopies final : public Copies {
       while (made < count) {
         const Copy copy = std::move(due.front());
         due.pop_front();
-        copy.after.wait();
         copy.to.copy_(copy.from);
         ++made;
       }
@@ -68,9 +66,11 @@ class LateCopies final : public Copies {
       state_->random.seed(seed);
       state_->share = share;
     }
+    // A collective is waited for by the thread that began it, as streams of the CPU do; copies may be made by others.
     Event add(at::Tensor to, at::Tensor from, const Event& after) {
+      after.wait();
       const std::lock_guard lock(state_->mutex);
-      state_->due.push_back({std::move(to), std::move(from), after});
+      state_->due.push_back({std::move(to), std::move(from)});
       const int64_t count = ++state_->given;
       if (state_->random() % 100 < state_->share)
         state_->make_until(state_->made + static_cast<int64_t>(state_->random() % state_->due.size()) + 1);

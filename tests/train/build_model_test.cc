@@ -95,6 +95,10 @@ TEST_F(TrainingEngine, HasNothingToOffloadOnTheCpu) {
   Config c = small_config();
   c.memory.offload_activations = 1;
   EXPECT_THAT(error_with(c), HasSubstr("memory.offload_activations on the CPU"));
+  c.memory.gradients_on_host = true;
+  EXPECT_THAT(error_with(c), HasSubstr("memory.gradients_on_host on the CPU"));
+  c.memory.parameters = "host";
+  EXPECT_THAT(error_with(c), HasSubstr("memory.parameters is \"host\" on the CPU"));
   c.memory.optimizer = "host:0.5";
   EXPECT_THAT(error_with(c), HasSubstr("memory.optimizer is \"host:0.5\" on the CPU"));
 }

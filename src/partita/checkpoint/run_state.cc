@@ -104,6 +104,7 @@ RunState state_from(const StoredField& f) {
   s.consumed_samples = f.at("consumed_samples").integer(0, kMostSamples);
   s.skipped_steps = f.at("skipped_steps").integer(0, s.step);
   s.nan_steps = f.at("nan_steps").integer(0, s.step);
+  if (f.has("grad_norm")) s.grad_norm = f.at("grad_norm").number();
   s.model = model_of(f.at("model"));
   for (const auto& [name, value] : f.at("identity").object().items())
     s.identity[name] = StoredField(value, "identity." + name).text();
@@ -133,6 +134,7 @@ nlohmann::json to_json(const RunState& s) {
       {"step", s.step},           {"consumed_samples", s.consumed_samples}, {"skipped_steps", s.skipped_steps},
       {"nan_steps", s.nan_steps}, {"model", model_json(s.model)},           {"identity", s.identity}};
   if (!s.planned_samples.empty()) json["planned_samples"] = s.planned_samples;
+  if (s.grad_norm > 0) json["grad_norm"] = s.grad_norm;
   if (s.loss_scale > 0) json["loss_scale"] = {{"scale", s.loss_scale}, {"clean_steps", s.clean_steps}};
   if (!s.amax_history.empty()) json["amax_history"] = s.amax_history;
   if (s.lora.rank > 0) json["lora"] = lora_json(s);

@@ -22,6 +22,7 @@ struct RunState {
   int64_t step = 0, consumed_samples = 0;
   std::vector<int64_t> planned_samples;  // of the whole run, one entry each time it was planned (training_data.h)
   int64_t skipped_steps = 0, nan_steps = 0;
+  double grad_norm = 0;             // of the last update, by which memory.early_updates clips the next one; 0: none
   double loss_scale = 0;            // for fp16; 0: none
   int64_t clean_steps = 0;          // since the scale last changed
   std::vector<float> amax_history;  // for fp8 with delayed scaling (engine/amax_history.h); empty: none

@@ -196,7 +196,40 @@ void validate_memory(const Config& c) {
   };
   check("recompute_full_layers", c.memory.recompute_full_layers);
   check("offload_activations", c.memory.offload_activations);
-  (void)optimizer_place(c.memory.optimizer);
+  const double states = optimizer_place(c.memory.optimizer).off_device();
+  const double weights = parameters_place(c.memory.parameters).off_device();
+  const bool some_frozen = c.lora.rank > 0 || !c.train.freeze.empty();
+  if (weights > states && !some_frozen)
+    fail(
+        "memory.parameters is \"{}\" and memory.optimizer is \"{}\": trained weights leave the device with their "
+        "optimizer states only; set memory.optimizer to the same fractions or more",
+        c.memory.parameters, c.memory.optimizer);
+  const auto require = [&](double share, const char* key, const char* where) {
+    if (share == 0)
+      fail(
+          "memory.{} is true and memory.optimizer is \"{}\": it is for optimizer states {}; set "
+          "memory.optimizer=host, or leave memory.{} out",
+          key, c.memory.optimizer, where, key);
+  };
+  if (c.memory.gradients_on_host) {
+    require(states, "gradients_on_host", "off the device");
+    if (delays_weights(c))
+      fail(
+          "memory.gradients_on_host with parallel.schedule {}, which delays weight gradients: their buffers stay on "
+          "the "
+          "device; use another schedule, or leave memory.gradients_on_host out",
+          name_of(c.parallel.schedule));
+  }
+  if (!c.memory.early_updates) return;
+  require(optimizer_place(c.memory.optimizer).host, "early_updates", "in host memory");
+  if (c.precision.compute == DType::fp16)
+    fail(
+        "memory.early_updates with precision.compute fp16: whether a step is skipped is known when its whole gradient "
+        "is; use bf16, or leave memory.early_updates out");
+  if (c.optimizer.kind == OptimizerKind::lamb)
+    fail(
+        "memory.early_updates with optimizer.kind lamb: its updates need norms of whole parameters; use adamw or sgd, "
+        "or leave memory.early_updates out");
 }
 
 void validate_products(const Config& c) {

@@ -104,8 +104,11 @@ struct MemoryConfig {
   Recompute recompute = Recompute::none;
   int64_t recompute_full_layers = 0;  // the first N layers are fully recomputed, whatever `recompute` is
   std::string optimizer = "device";   // where its states are and are updated: optimizer_place.h
+  std::string parameters = "device";  // where weights are that are not in use: optimizer_place.h
+  bool gradients_on_host = false;     // add gradients of micro-batches there
+  bool early_updates = false;         // of the host, under the backward pass
   std::filesystem::path disk_folder;  // of states on disk; empty: the run's folder
-  int64_t offload_activations = 0;  // saved activations of the first N layers in host memory
+  int64_t offload_activations = 0;    // saved activations of the first N layers in host memory
 };
 
 struct KernelConfig {

@@ -143,8 +143,19 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
              "where gradients, master weights and optimizer states are, and are updated: device; host: in host memory, "
              "by the CPU (GPU only); disk: master weights and optimizer states in a file that is gone with the run, "
              "updated by the CPU; host:0.6 or host:0.3,disk:0.7: fractions, the rest on the device")
+      .field("parameters", m.parameters,
+             "where the weights in the compute dtype are while they are not in use: device; host (GPU only); disk; or "
+             "fractions, as in memory.optimizer. The device has two buffers of a few layers, into which weights are "
+             "copied ahead of their use. Of frozen weights, and of weights whose optimizer states are off the device")
+      .field("gradients_on_host", m.gradients_on_host,
+             "add the gradients of several micro-batches in host memory, of weights whose optimizer states are there "
+             "or on disk; false: on the device")
+      .field("early_updates", m.early_updates,
+             "update weights in host memory as soon as their gradients arrive, during the backward pass; gradients are "
+             "then clipped by the gradient norm of the previous step, and a gradient that is not finite ends the run")
       .field("disk_folder", m.disk_folder,
-             "folder of the file that memory.optimizer=disk uses, on a fast local disk; empty: the run's folder")
+             "folder of the files that memory.optimizer=disk and memory.parameters=disk use, on a fast local disk; "
+             "empty: the run's folder")
       .field("offload_activations", m.offload_activations, at_least(0),
              "GPU only: keep saved activations of the first N layers in host memory (the last two of them stay on the "
              "GPU)");

@@ -43,16 +43,20 @@ bool read(std::string_view text, OptimizerPlace& place) {
   }
 }
 
-}  // namespace
-
-OptimizerPlace optimizer_place(std::string_view text) {
+OptimizerPlace place_of(std::string_view key, std::string_view text) {
   OptimizerPlace place;
   if (!read(text, place))
     fail(
-        "memory.optimizer is \"{}\", expected \"device\", \"host\" or \"disk\", or fractions of at most 1 together, "
-        "such as \"host:0.6\" and \"host:0.3,disk:0.7\"",
-        internal::printable_line(std::string(text)));
+        "memory.{} is \"{}\", expected \"device\", \"host\" or \"disk\", or fractions of at most 1 together, such as "
+        "\"host:0.6\" and \"host:0.3,disk:0.7\"",
+        key, internal::printable_line(std::string(text)));
   return place;
 }
+
+}  // namespace
+
+OptimizerPlace optimizer_place(std::string_view text) { return place_of("optimizer", text); }
+
+OptimizerPlace parameters_place(std::string_view text) { return place_of("parameters", text); }
 
 }  // namespace partita

@@ -1,4 +1,5 @@
-// memory.optimizer: where gradients, master weights and optimizer states are.
+// memory.optimizer: where gradients, master weights and optimizer states are. memory.parameters: where weights in the
+// compute dtype are.
 #pragma once
 #include <string_view>
 
@@ -14,5 +15,7 @@ struct OptimizerPlace {
 
 // "device"; "host", "disk", or with fractions "host:0.6", "disk:0.5", "host:0.3,disk:0.7". Error: another text.
 [[nodiscard]] OptimizerPlace optimizer_place(std::string_view text);
+// The same texts, as fractions of the weights.
+[[nodiscard]] OptimizerPlace parameters_place(std::string_view text);
 
 }  // namespace partita

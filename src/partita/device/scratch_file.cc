@@ -57,7 +57,7 @@ int open_nameless(const std::filesystem::path& folder) {
 }  // namespace
 
 ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
-    : folder_(folder), bytes_((bytes + kBlock - 1) / kBlock * kBlock) {
+    : folder_(folder), bytes_(whole_blocks(bytes)) {
   const std::string shown = printable_line(folder.string());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -116,8 +116,7 @@ void ScratchFile::move(std::byte* memory, int64_t offset, int64_t bytes, bool wr
     const ssize_t moved = writes ? pwrite(file_.get(), memory + done, left, offset + done)
                                  : pread(file_.get(), memory + done, left, offset + done);
     if (moved < 0 && errno == EINTR) continue;
-    if (moved < 0)
-      fail("{}: scratch data cannot be {}: {}", printable_line(folder_.string()), what, io_reason(errno));
+    if (moved < 0) fail("{}: scratch data cannot be {}: {}", printable_line(folder_.string()), what, io_reason(errno));
     // A direct transfer goes on at a multiple of a block only.
     if (moved == 0 || (direct_ && moved % kBlock != 0))
       fail("{}: scratch data: {} of {} at byte {} were {}", printable_line(folder_.string()), moved, left,

@@ -28,6 +28,7 @@ namespace partita::internal {
 class ScratchFile {
  public:
   static constexpr int64_t kBlock = 4096;
+  [[nodiscard]] static int64_t whole_blocks(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
   // Creates the folder if it is missing and reserves `bytes`. Errors: the folder cannot be written; less is free.
   ScratchFile(const std::filesystem::path& folder, int64_t bytes);

@@ -1,5 +1,6 @@
 #include "partita/device/worker.h"
 
+#include <algorithm>
 #include <exception>
 #ifdef PARTITA_CUDA
 #include <c10/cuda/CUDAFunctions.h>
@@ -15,6 +16,22 @@ std::function<void()> take_device_of_this_thread() {
   if (c10::cuda::device_count() > 0) return [gpu = c10::cuda::current_device()] { c10::cuda::set_device(gpu); };
 #endif
   return [] {};
+}
+
+// The task itself meets the error of what it waits for.
+bool has_happened(const Event& event) {
+  try {
+    return event.done();
+  } catch (...) {
+    return true;
+  }
+}
+
+void wait_for(const Event& event) {
+  try {
+    event.wait();
+  } catch (...) {
+  }
 }
 
 }  // namespace
@@ -76,14 +93,32 @@ Worker::~Worker() {
   thread_.join();
 }
 
-Event Worker::submit(std::function<Event()> work) {
+Event Worker::submit(std::function<Event()> work, Turn turn) {
   auto task = std::make_shared<Task>(std::move(work));
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(task);
+    const auto later = [&](const Queued& other) { return other.turn.priority > turn.priority; };
+    tasks_.insert(std::ranges::find_if(tasks_, later), {task, std::move(turn), next_++});
   }
   given_.notify_one();
   return Event(std::move(task));
+}
+
+// Waits for one event at a time, with the queue unlocked, and then looks again: another task may have come.
+std::shared_ptr<Worker::Task> Worker::take(std::unique_lock<std::mutex>& lock) {
+  while (true) {
+    const auto ready =
+        std::ranges::find_if(tasks_, [](const Queued& queued) { return has_happened(queued.turn.ready); });
+    if (ready != tasks_.end()) {
+      std::shared_ptr<Task> task = std::move(ready->task);
+      tasks_.erase(ready);
+      return task;
+    }
+    const Event next = std::ranges::min_element(tasks_, {}, &Queued::number)->turn.ready;  // given first
+    lock.unlock();
+    wait_for(next);
+    lock.lock();
+  }
 }
 
 void Worker::run() {
@@ -93,8 +128,7 @@ void Worker::run() {
       std::unique_lock lock(mutex_);
       given_.wait(lock, [&] { return ends_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      task = take(lock);
     }
     task->run();
   }

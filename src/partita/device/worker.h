@@ -1,4 +1,4 @@
-// A background thread with a FIFO of tasks, so that host work overlaps with the thread that issues all device work.
+// A background thread with a queue of tasks, so that host work overlaps with the thread that issues all device work.
 //
 //   Event updated = worker.submit([&] {
 //     optimizer.step(...);                                  // on the host
@@ -8,11 +8,13 @@
 //   compute.wait(updated);                                  // for the task and the copy that it started
 #pragma once
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "partita/device/stream.h"
 
@@ -25,17 +27,30 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // The returned event happens after the task and the event that it returned. wait() rethrows the task's error; later
-  // tasks still run.
-  [[nodiscard]] Event submit(std::function<Event()> work);
+  struct Turn {
+    int priority = 0;  // the lowest first
+    Event ready;       // the task is passed over until this has happened
+  };
+  // Tasks of one priority that are ready run in FIFO order. The returned event happens after the task and the event
+  // that it returned. wait() rethrows the task's error; later tasks still run.
+  [[nodiscard]] Event submit(std::function<Event()> work, Turn turn);
+  [[nodiscard]] Event submit(std::function<Event()> work) { return submit(std::move(work), {}); }
 
  private:
   class Task;
+  struct Queued {
+    std::shared_ptr<Task> task;
+    Turn turn;
+    int64_t number;
+  };
   void run();
+  // Blocks until a task may run, if none may.
+  [[nodiscard]] std::shared_ptr<Task> take(std::unique_lock<std::mutex>&);
 
   std::mutex mutex_;
   std::condition_variable given_;
-  std::deque<std::shared_ptr<Task>> tasks_;
+  std::deque<Queued> tasks_;
+  int64_t next_ = 0;  // number of the next task
   bool ends_ = false;
   std::thread thread_;
 };

@@ -70,7 +70,7 @@ std::unique_ptr<Handover> make_handover(const EnginePlan& plan, const Zero& zero
 }
 
 std::unique_ptr<Copies> make_offload_copies(const EnginePlan& plan, const EngineOptions& options) {
-  if (!plan.states_on_host && !plan.activations_on_host) return nullptr;
+  if (!plan.parameters_off_device && !plan.activations_on_host) return nullptr;
   return options.offload.copies ? options.offload.copies() : make_copies(options.device);
 }
 
@@ -92,6 +92,10 @@ std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload*
 Zero with_sharding(Zero zero, const Sharding& sharding) {
   zero.sharding = sharding;
   return zero;
+}
+
+double clip_factor(const StepInput& input, double norm) {
+  return input.clip > 0 ? std::min(1.0, input.clip / (norm + 1e-6)) : 1.0;
 }
 
 int64_t valid_tokens(const at::Tensor& labels) {
@@ -243,6 +247,7 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
     if (action.gradients == Gradients::all) {
       const TraceSpan span("reduce block", b);
       parameters_.gradients().close(b, action.last);
+      parameters_.update_arrived();
     }
     data_.progress();
   }
@@ -263,6 +268,7 @@ void Engine::weight_gradients(const Action& action) {
     }
     parameters_.weights().release();
     parameters_.gradients().close(b, action.last);
+    parameters_.update_arrived();
     data_.progress();
   }
   mark();
@@ -308,7 +314,10 @@ void Engine::accumulate_gradients() {
     if (action.pass == Pass::forward) {
       forward(c, activations_, action);
     } else {
-      if (!updated) parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
+      if (!updated) {
+        parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
+        if (early_) parameters_.begin_early_updates(*early_);
+      }
       updated = true;
       backward(c, action, before.micro_batch == action.micro_batch && before.chunk == action.chunk);
     }
@@ -345,6 +354,12 @@ void Engine::sum_over_ranks() {
   if (handover_) compute_->wait(zero_.pipeline->all_reduce(sums_, Reduce::sum, *compute_));
 }
 
+std::optional<float> Engine::early_scale(const StepInput& input) const {
+  if (!options_.offload.early_updates || (input.clip > 0 && input.previous_norm <= 0)) return {};
+  PARTITA_CHECK(input.loss_scale == 1, "early updates with a loss scale");
+  return static_cast<float>(clip_factor(input, input.previous_norm));
+}
+
 StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) {
   PARTITA_CHECK(parameters_.trains(), "an engine made for inference");
   if (static_cast<int>(batches.size()) != options_.micro_batches)
@@ -356,6 +371,11 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   now.learning_rate = static_cast<float>(input.learning_rate);
   now.loss_weight = input.loss_scale / static_cast<float>(std::max<int64_t>(result.tokens, 1));
   now_.publish();
+  early_.reset();
+  if (const std::optional<float> factor = early_scale(input)) {
+    early_ = now;
+    early_->gradient_scale = *factor;
+  }
   for (size_t i = 0; i < batches.size(); ++i) take(batches[i], i);
   if (accumulation_)
     accumulation_->run([this] { accumulate_gradients(); });
@@ -371,11 +391,16 @@ StepResult Engine::step(std::span<const Batch> batches, const StepInput& input) 
   result.grad_norm = std::sqrt(sums.data_ptr<double>()[0]) / scale;
   result.loss = sums.data_ptr<double>()[1] / static_cast<double>(std::max<int64_t>(result.tokens, 1));
   result.skipped = !std::isfinite(result.grad_norm);
+  if (result.skipped && early_)
+    fail(
+        "the gradient norm of step {} is {}, and early updates have used the gradient already: continue from the last "
+        "checkpoint without memory.early_updates, or with a lower learning rate",
+        input.step, result.grad_norm);
   if (scales_) record_scales(input.update, result.skipped);
-  const double clip = input.clip > 0 ? std::min(1.0, input.clip / (result.grad_norm + 1e-6)) : 1.0;
   update_now_.host = now;
   update_now_.host.skip = result.skipped ? 1 : 0;
-  update_now_.host.gradient_scale = static_cast<float>(clip / scale);
+  update_now_.host.gradient_scale =
+      early_ ? early_->gradient_scale : static_cast<float>(clip_factor(input, result.grad_norm) / scale);
   update_now_.publish();
   const TraceSpan span("update");
   parameters_.update(update_now_);

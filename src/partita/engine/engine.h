@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -105,6 +106,8 @@ class Engine {
   void take(const Batch&, size_t input);
   [[nodiscard]] Context context(size_t input, internal::Activations&, Mode);
   void accumulate_gradients();  // all micro-batches of the step
+  // The factor of all gradients in this step's updates, if they may begin before its gradient norm is known.
+  [[nodiscard]] std::optional<float> early_scale(const StepInput&) const;
   // Records the step's fp8 amax values for later steps.
   void record_scales(int64_t update, bool skipped);
   // Sums the squared norm over all ranks, and the loss over data-parallel ranks and pipeline stages.
@@ -130,9 +133,10 @@ class Engine {
   std::unique_ptr<internal::ActivationOffload> activation_offload_;  // null: saved activations stay on the device
   internal::Activations activations_;
   internal::OpenGradients open_gradients_;
-  std::unique_ptr<internal::AmaxHistory> scales_;     // null: no fp8, or current scaling
-  std::unique_ptr<internal::Activations> inference_;  // for the last shape passed to logits()
-  internal::StepMemory now_, update_now_;             // update_now_: of the update, which the next step may overlap
+  std::unique_ptr<internal::AmaxHistory> scales_;        // null: no fp8, or current scaling
+  std::unique_ptr<internal::Activations> inference_;     // for the last shape passed to logits()
+  internal::StepMemory now_, update_now_;                // update_now_: of the update, which the next step may overlap
+  std::optional<StepScalars> early_;                     // of this step's updates, if they begin under backward
   internal::Inputs inputs_;                              // [micro-batch]
   std::unique_ptr<internal::Stopwatch> stopwatch_;       // null: passes are not timed
   at::Tensor sums_;                                      // [2] double: squared norm, loss

@@ -32,7 +32,14 @@ struct Offload {
   double optimizer = 0;
   double disk = 0;  // the same, with master weights and optimizer states in a file in disk_folder
   std::filesystem::path disk_folder;
-  int activations = 0;     // offload saved activations of the first N layers
+  // Fractions of the weights in the compute dtype that are in host memory and in a file (place_weights). At every ZeRO
+  // stage full weights of such units exist only around their use.
+  double weights = 0, weights_disk = 0;
+  bool gradients = false;  // gradients of micro-batches are added in host memory: of units that the host updates
+  // The host updates a unit as soon as its gradient has arrived, under the backward pass of others, with the clipping
+  // factor of StepInput::previous_norm.
+  bool early_updates = false;
+  int activations = 0;                                        // offload saved activations of the first N layers
   std::function<std::unique_ptr<internal::Copies>()> copies;  // copy implementation; empty: make_copies of the device
 };
 
@@ -71,6 +78,9 @@ struct StepInput {
   double learning_rate = 0;
   float clip = 0;        // maximum gradient norm; 0: no clipping
   float loss_scale = 1;  // keeps fp16 gradients from underflowing
+  // Gradient norm of the last step that updated, by which early updates clip; 0: there is none, so this step's updates
+  // wait for its own norm.
+  double previous_norm = 0;
 };
 
 // Equal on all ranks.

@@ -123,9 +123,17 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   const Sharding& sharding = plan.sharding;
   for (const auto& block : blocks) plan.kinds.push_back(block->traits().kind);
   plan.units = plan_units_of(blocks, sharding, options);
-  if (options.training)
+  if (options.training) {
     place_states(plan.units, {.host = options.offload.optimizer, .disk = options.offload.disk},
                  options.micro_batches == 1 && !splits_backward(plan.step.actions));
+    if (options.offload.gradients && splits_backward(plan.step.actions))
+      fail(
+          "gradients of micro-batches that are added in host memory, with weight gradients in passes of their own: "
+          "these "
+          "do not work together, use one of them");
+    if (options.offload.gradients && options.micro_batches > 1) place_gradient_sums(plan.units);
+    place_weights(plan.units, {.host = options.offload.weights, .disk = options.offload.weights_disk});
+  }
   plan.blocks = plan_blocks(blocks, first_trainable_block(plan.units), options.pipeline);
   const PipelineStage& stage = options.pipeline;
   if (!options.actions.empty() || stage.pipelined())
@@ -145,7 +153,8 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   plan.recompute = plan_recompute(plan.kinds, plan.blocks, options);
   plan.open_bytes = plan_open_bytes(blocks, plan, options);
   plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
-  plan.states_on_host = std::ranges::any_of(plan.units.units, &Unit::on_host);
+  plan.parameters_off_device = std::ranges::any_of(
+      plan.units.units, [](const Unit& unit) { return unit.on_host() || unit.weights != StatesPlace::device; });
   plan.activations_on_host = options.training && options.offload.activations > 0;
   plan.offloaded =
       plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
@@ -162,9 +171,8 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   const Moments moments(actions, plan.blocks);
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
   if (options.training)
-    plan.gradients =
-        gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches), moments,
-                           options.micro_batches);
+    plan.gradients = gradient_lifetimes(plan.units, plan_gradients(plan.units, sharding, options.micro_batches),
+                                        moments, options.micro_batches);
   return plan;
 }
 

@@ -37,7 +37,7 @@ struct EnginePlan {
   std::vector<OffloadedBlock> offloaded;  // [block]
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded
   GradientLifetimes gradients;            // [unit]: in the arena; empty for inference; 0 bytes: on the host
-  bool states_on_host = false;            // of some units
+  bool parameters_off_device = false;     // weights or optimizer states of some units
   bool activations_on_host = false;       // for some blocks
 };
 

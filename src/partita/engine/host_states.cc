@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kBuffers = 3;
 
-int64_t blocks_of(int64_t bytes) {
-  return (bytes + ScratchFile::kBlock - 1) / ScratchFile::kBlock * ScratchFile::kBlock;
-}
-
 }  // namespace
 
 // Neighbors in the order of updates, which begins with vectors, have different working buffers.
@@ -35,7 +31,7 @@ StatesFile plan_states_file(const UnitPlan& plan, int tensors, int64_t item) {
     const size_t buffer = i % kBuffers;
     file.buffer[u] = static_cast<int>(buffer);
     file.offset[u] = file.bytes;
-    file.tensor[u] = blocks_of(plan.units[u].layout.slice_count() * item);
+    file.tensor[u] = ScratchFile::whole_blocks(plan.units[u].layout.slice_count() * item);
     file.bytes += tensors * file.tensor[u];
     file.buffer_bytes[buffer] = std::max(file.buffer_bytes[buffer], tensors * file.tensor[u]);
   }
@@ -53,11 +49,24 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
     if (!plan.units[u].on_host()) continue;
     UnitStates& unit = units_[u];
     const int64_t count = plan.units[u].layout.slice_count();
-    unit.staging = own_weight ? turn++ % 2 : u;
-    if (own_weight) largest[unit.staging] = std::max(largest[unit.staging], count);
+    const StatesPlace weights = plan.units[u].weights;
+    unit.stays = weights != StatesPlace::device;
+    if (own_weight && unit.stays) {
+      unit.weight = options.weights[u];
+    } else if (own_weight) {
+      unit.staging = turn++ % 2;
+      largest[unit.staging] = std::max(largest[unit.staging], count);
+    } else {
+      unit.staging = u;
+    }
     if (in_file(static_cast<int>(u))) continue;
     // Only memory that the device reads is pinned.
-    unit.master = own_weight ? host_zeros(count, options.master) : pinned_zeros(count, options.master, options.device);
+    if (own_weight || weights == StatesPlace::disk)
+      unit.master = host_zeros(count, options.master);
+    else if ((unit.master_is_slice = weights == StatesPlace::host))
+      unit.master = options.weights[u];
+    else
+      unit.master = pinned_zeros(count, options.master, options.device);
     for (int s = 0; s < options.states; ++s) unit.states.push_back(host_zeros(count, options.master));
     unit.working.push_back(unit.master);
     unit.working.insert(unit.working.end(), unit.states.begin(), unit.states.end());
@@ -67,7 +76,7 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
   if (own_weight)
     for (const int64_t count : largest) staging_.push_back(pinned_zeros(count, options.weight, options.device));
   for (UnitStates& unit : units_)
-    if (unit.master.defined())
+    if (unit.master.defined() && !unit.weight.defined())
       unit.weight = own_weight ? staging_[unit.staging].narrow(0, 0, unit.master.numel()) : unit.working.front();
 }
 
@@ -75,8 +84,7 @@ void HostStates::place_in_file(const UnitPlan& plan, const Options& options) {
   if (plan_.bytes == 0) return;
   const bool own_weight = options.master != options.weight;
   for (const int64_t bytes : plan_.buffer_bytes)
-    buffers_.emplace_back().memory =
-        own_weight ? host_zeros(bytes, DType::uint8) : pinned_bytes(bytes, options.device);
+    buffers_.emplace_back().memory = own_weight ? host_zeros(bytes, DType::uint8) : pinned_bytes(bytes, options.device);
   file_ = std::make_unique<ScratchFile>(options.folder, plan_.bytes);
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     if (!in_file(u)) continue;
@@ -145,25 +153,29 @@ Event HostStates::visit(int unit, std::function<void()> work) {
   });
 }
 
-Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::function<void()> work) {
+Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
+                         Worker::Turn turn) {
   const bool filed = in_file(unit);
   queue(unit);
-  Event updated = worker_.submit([this, unit, slice, after, filed, work = std::move(work)] {
+  const auto task = [this, unit, slice, after, filed, work = std::move(work)] {
     const UnitStates& states = units_[static_cast<size_t>(unit)];
-    Event& sent = sent_[states.staging];
     const auto change = [&] {
-      sent.wait();  // the previous copy out of the staging buffer is complete
+      if (!states.stays) sent_[states.staging].wait();  // the previous copy out of the staging buffer is complete
       work();
+      if (states.stays && !states.weight.is_same(slice)) slice.copy_(states.weight);
       if (filed) buffer_of(unit).written = transfer(unit, /*writes=*/true);
     };
     if (filed)
       with_loaded(unit, change);
     else
       change();
+    if (states.stays) return Event();
+    Event& sent = sent_[states.staging];
     sent = copies_.up(slice, states.weight, after);
     if (filed && staging_.empty()) buffer_of(unit).sent = sent;
     return sent;
-  });
+  };
+  Event updated = worker_.submit(task, std::move(turn));
   given_.push_back(updated);
   return updated;
 }
@@ -190,7 +202,8 @@ int64_t HostStates::bytes() const {
   for (const WorkingBuffer& buffer : buffers_) add(buffer.memory);
   for (size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].master.defined() || in_file(static_cast<int>(u))) continue;
-    for (const at::Tensor& tensor : units_[u].working) add(tensor);
+    if (!units_[u].master_is_slice) add(units_[u].master);
+    for (const at::Tensor& state : units_[u].states) add(state);
   }
   return total;
 }

@@ -49,6 +49,8 @@ class HostStates {
     int states = 0;                                    // optimizer state tensors, in the dtype of master
     at::Device device = at::kCPU;
     std::filesystem::path folder;  // for the file of units on disk
+    // [unit], or empty: where weights that are off the device are; undefined: they are on the device.
+    std::vector<at::Tensor> weights;
   };
   // For this rank's slices of units on the host. `copies` must outlive this object. Errors: those of ScratchFile.
   HostStates(const UnitPlan&, const Options&, Copies& copies);
@@ -66,9 +68,11 @@ class HostStates {
   }
   [[nodiscard]] at::Tensor weight(int unit) const { return units_[static_cast<size_t>(unit)].weight; }
 
-  // Queues `work`, which writes weight(unit), on a background thread, in FIFO order; the result is then copied to
-  // `slice` on the device, once `after` has happened. Returns the event of that copy. `work` must own what it reads.
-  [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work);
+  // Queues `work`, which writes weight(unit), on a background thread; the result is then copied to `slice`, on the
+  // device once `after` has happened. Returns the event of that copy. `work` must own what it reads. Units on disk have
+  // priorities that do not fall, and are ready.
+  [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
+                             Worker::Turn turn = {});
   // Queues `work`, which reads the unit's master weights and states and changes nothing.
   [[nodiscard]] Event visit(int unit, std::function<void()> work);
   // Waits for all queued work and rethrows its errors.
@@ -82,7 +86,9 @@ class HostStates {
     at::Tensor master, weight;
     std::vector<at::Tensor> states;
     std::vector<at::Tensor> working;  // master and states
-    size_t staging = 0;               // staging buffer that holds `weight`
+    size_t staging = 0;               // index in sent_
+    bool stays = false;               // its weights are off the device
+    bool master_is_slice = false;     // its master weights are those
   };
   struct WorkingBuffer {  // used by the worker only
     at::Tensor memory;    // bytes

@@ -54,19 +54,12 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
       with_(with),
       optimizer_(make_optimizer(options.optimizer)),
       update_order_(plan_update_order(plan)),
-      updated_(plan.units.size()) {
+      updated_(plan.units.size()),
+      updated_early_(plan.units.size()) {
   const auto trained_on = [&](bool host) {
     return std::ranges::any_of(update_order_, [&](size_t u) { return on_host(u) == host; });
   };
-  if (trained_on(true))
-    host_ =
-        std::make_unique<HostStates>(plan_,
-                                     HostStates::Options{.master = options.states,
-                                                         .weight = options.compute,
-                                                         .states = static_cast<int>(optimizer_->state_names().size()),
-                                                         .device = options.device,
-                                                         .folder = options.disk_folder},
-                                     *with.copies);
+  if (trained_on(true)) host_ = make_host_states(options);
   int parameters = 0;
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     const Unit& unit = plan_.units[u];
@@ -94,6 +87,21 @@ OptimizerShards::OptimizerShards(const UnitPlan& plan, const ParameterOptions& o
   if (!optimizer_->needs_norms()) return;
   if (trained_on(false)) norms_ = at::zeros({parameters, 2}, at::TensorOptions(at::kDouble).device(options.device));
   if (trained_on(true)) host_norms_ = at::zeros({parameters, 2}, at::kDouble);
+}
+
+std::unique_ptr<HostStates> OptimizerShards::make_host_states(const ParameterOptions& options) const {
+  std::vector<at::Tensor> weights;
+  for (size_t u = 0; u < plan_.units.size(); ++u)
+    weights.push_back(plan_.units[u].weights == StatesPlace::device ? at::Tensor()
+                                                                    : with_.weights.slice(static_cast<int>(u)));
+  return std::make_unique<HostStates>(plan_,
+                                      HostStates::Options{.master = options.states,
+                                                          .weight = options.compute,
+                                                          .states = static_cast<int>(optimizer_->state_names().size()),
+                                                          .device = options.device,
+                                                          .folder = options.disk_folder,
+                                                          .weights = std::move(weights)},
+                                      *with_.copies);
 }
 
 void OptimizerShards::set(const FillWeights& fill) {
@@ -138,11 +146,32 @@ void OptimizerShards::publish() {
   });
 }
 
+void OptimizerShards::begin_early_updates(const StepScalars& now) {
+  PARTITA_CHECK(!optimizer_->needs_norms(), "early updates with an optimizer that needs norms");
+  early_ = true;
+  host_now_ = now;
+  (void)with_.gradients->take_sent();
+}
+
+// Of what has arrived, the unit that the next forward pass reads first: the others are read while it is computed with.
+void OptimizerShards::update_arrived() {
+  if (!early_) return;
+  for (const int unit : with_.gradients->take_sent()) {
+    const auto u = static_cast<size_t>(unit);
+    if (plan_.units[u].states != StatesPlace::host) continue;
+    shards_[u].gradient = with_.gradients->gradient(unit);
+    const auto turn = std::ranges::find(update_order_, u) - update_order_.begin();
+    updated_early_[u] =
+        queue_on_host(u, [this](size_t index) { optimizer_->step(shards_[index], norms(index), &host_now_); },
+                      {.priority = static_cast<int>(turn), .ready = with_.gradients->arrived(unit)});
+  }
+}
+
 void OptimizerShards::update(const StepMemory& now) {
   // A skipped step writes nothing; on the host, the staging buffers still hold the weights of other units.
   std::vector<size_t> units = update_order_;
   if (now.host.skip != 0) std::erase_if(units, [this](size_t u) { return on_host(u); });
-  host_now_ = now.host;
+  if (!std::exchange(early_, false)) host_now_ = now.host;
   for (const size_t u : update_order_) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
   if (optimizer_->needs_norms()) measure_norms(now.device());
   rewrite(units, [this, on_device = now.device()](size_t u) {
@@ -162,9 +191,9 @@ void OptimizerShards::measure_norms(const StepScalars* on_device) {
       optimizer_->measure(shards_[u], norms_, on_device);
       continue;
     }
-    with_.gradients->await(static_cast<int>(u));
-    by_host.push_back(host_->visit(static_cast<int>(u),
-                                   [this, u] { optimizer_->measure(shards_[u], host_norms_, &host_now_); }));
+    with_.gradients->arrived(static_cast<int>(u)).wait();
+    by_host.push_back(
+        host_->visit(static_cast<int>(u), [this, u] { optimizer_->measure(shards_[u], host_norms_, &host_now_); }));
   }
   for (const Event& measured : by_host) measured.wait();
   for (Communicator* group : {&with_.shard, with_.tensor}) {
@@ -186,13 +215,21 @@ void OptimizerShards::rewrite(std::span<const size_t> units, const std::function
     updated_[u] = with_.update.record();
     with_.weights.publish(static_cast<int>(u), updated_[u]);
   }
-  for (const int unit : by_host) with_.gradients->await(unit);
+  for (const int unit : by_host) with_.gradients->arrived(unit).wait();
   std::vector<Event> copied;
-  for (const int unit : by_host)
-    copied.push_back(host_->update(unit, with_.weights.slice(unit), with_.compute.record(),
-                                   [work, unit] { work(static_cast<size_t>(unit)); }));
+  for (size_t i = 0; i < by_host.size(); ++i) {
+    const auto u = static_cast<size_t>(by_host[i]);
+    const std::optional<Event> early = std::exchange(updated_early_[u], std::nullopt);
+    copied.push_back(early ? *early : queue_on_host(u, work, {.priority = static_cast<int>(i)}));
+  }
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
   for (size_t i = 0; i < by_host.size(); ++i) with_.weights.publish(by_host[i], copied[i]);
+}
+
+Event OptimizerShards::queue_on_host(size_t unit, const std::function<void(size_t)>& work, Worker::Turn turn) {
+  const int index = static_cast<int>(unit);
+  return host_->update(
+      index, with_.weights.slice(index), with_.compute.record(), [work, unit] { work(unit); }, std::move(turn));
 }
 
 void OptimizerShards::finish() const {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,8 +78,12 @@ class OptimizerShards {
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
   void publish();
 
-  // One update from the finished gradients; a no-op if now.host.skip is set. Updates of the host, or of another stream,
-  // may still run on return; readers of the weights wait for them.
+  // Until the next update(), with the same scalars: update_arrived() updates units in host memory whose gradients have
+  // been sent, while other gradients are computed. No other update may run.
+  void begin_early_updates(const StepScalars& now);
+  void update_arrived();
+  // One update from the finished gradients, of what was not updated early; a no-op if now.host.skip is set. Updates of
+  // the host, or of another stream, may still run on return; readers of the weights wait for them.
   void update(const StepMemory& now);
   // Waits for such updates, so that gradients may be written again.
   void finish() const;
@@ -97,7 +102,9 @@ class OptimizerShards {
   // Runs work(unit), which rewrites the master weights and compute weights of the unit, and publishes the unit. Units
   // on the device come first; the work of the others is queued before the first of them is published.
   void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
+  [[nodiscard]] Event queue_on_host(size_t unit, const std::function<void(size_t)>& work, Worker::Turn turn);
   void measure_norms(const StepScalars* on_device);
+  [[nodiscard]] std::unique_ptr<HostStates> make_host_states(const ParameterOptions&) const;
   [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }
   [[nodiscard]] const at::Tensor& norms(size_t unit) const { return on_host(unit) ? host_norms_ : norms_; }
   [[nodiscard]] bool overlaps() const { return &with_.update != &with_.compute; }
@@ -105,9 +112,11 @@ class OptimizerShards {
   const UnitPlan& plan_;
   Collaborators with_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<ShardView> shards_;     // [unit]
-  std::vector<size_t> update_order_;  // trainable units
-  std::vector<Event> updated_;        // [unit]: its last update on the device
+  std::vector<ShardView> shards_;                    // [unit]
+  std::vector<size_t> update_order_;                 // trainable units
+  std::vector<Event> updated_;                       // [unit]: its last update on the device
+  bool early_ = false;                               // between begin_early_updates and update
+  std::vector<std::optional<Event>> updated_early_;  // [unit]: on the host, since begin_early_updates
   // For the optimizer: [parameters, 2], of units on the device and on the host; undefined if it needs none.
   at::Tensor norms_, host_norms_;
   StepScalars host_now_;              // of the running host update, which may overlap the next step's scalars

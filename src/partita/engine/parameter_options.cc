@@ -6,6 +6,7 @@
 #include "partita/engine/host_states.h"
 #include "partita/optim/optimizer.h"
 #include "partita/shard/gradient_plan.h"
+#include "partita/shard/weights_off_device.h"
 
 namespace partita::internal {
 namespace {
@@ -13,13 +14,14 @@ namespace {
 int64_t slice_bytes(const Unit& unit, DType dtype) { return unit.layout.slice_count() * size_of(dtype); }
 
 int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const ParameterOptions& options) {
-  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  const SlotPlan slots = weight_slots(plan, sharding);
   int64_t total = 0;
   for (size_t s = 0; s < slots.slot_count.size() && !options.weights_on_demand; ++s)
     total += slots.slot_count[s] * size_of(slots.slot_dtype[s]);
   // With shared slots a unit's slice is stored outside them, unless gathers read its master weights.
   for (const Unit& unit : plan.units)
-    if (sharding.weights && unit.pool != BufferPool::persistent && !options.has_master_on_device(unit))
+    if (is_gathered_for_use(unit, sharding) && unit.weights == StatesPlace::device &&
+        !options.has_master_on_device(unit))
       total += slice_bytes(unit, unit.weight);
   return total;
 }
@@ -36,8 +38,10 @@ void add_states(const UnitPlan& plan, const ParameterOptions& options, Parameter
       m.optimizer += states * slice;
       continue;
     }
-    if (unit.states == StatesPlace::host) m.host += (1 + states) * slice;
-    if (options.states == options.compute) continue;
+    const bool weight_is_master = options.states == options.compute;
+    if (unit.states == StatesPlace::host)
+      m.host += (states + (weight_is_master && unit.weights == StatesPlace::host ? 0 : 1)) * slice;
+    if (weight_is_master || unit.weights != StatesPlace::device) continue;
     int64_t& largest = staging[turn++ % 2];
     largest = std::max(largest, slice_bytes(unit, options.compute));
   }
@@ -51,11 +55,13 @@ void add_states(const UnitPlan& plan, const ParameterOptions& options, Parameter
 
 ParameterMemory predict_parameter_memory(const UnitPlan& plan, const Sharding& sharding,
                                          const ParameterOptions& options) {
-  ParameterMemory m{.weights = weight_bytes(plan, sharding, options)};
+  ParameterMemory m{.weights = weight_bytes(plan, sharding, options),
+                    .host = weights_host_bytes(plan),
+                    .disk = plan_weights_file(plan).bytes};
   if (!options.training) return m;
   const GradientPlan gradients = plan_gradients(plan, sharding, options.micro_batches);
   m.gradients = gradients.bytes();
-  m.host = gradients.host_bytes();
+  m.host += gradients.host_bytes();
   add_states(plan, options, m);
   return m;
 }

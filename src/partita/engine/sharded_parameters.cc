@@ -34,7 +34,9 @@ ShardedParameters::ShardedParameters(const UnitPlan& plan, const Zero& zero, con
                {.poison = options.poison,
                 .device = options.device,
                 .masters = masters_,
-                .on_demand = options.weights_on_demand},
+                .on_demand = options.weights_on_demand,
+                .copies = copies,
+                .disk_folder = options.disk_folder},
                compute, communication),
       gradients_(make_gradients(plan, zero, options, std::move(memory), copies, compute, communication, update)),
       shards_(plan, options, masters_,
@@ -59,8 +61,8 @@ ParameterMemory ShardedParameters::memory() const {
           .gradients = gradients_ ? gradients_->bytes() : 0,
           .master = states.master,
           .optimizer = states.optimizer,
-          .host = states.host + (gradients_ ? gradients_->host_bytes() : 0),
-          .disk = states.disk};
+          .host = states.host + weights_.host_bytes() + (gradients_ ? gradients_->host_bytes() : 0),
+          .disk = states.disk + weights_.disk_bytes()};
 }
 
 }  // namespace partita::internal

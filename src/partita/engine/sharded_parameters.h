@@ -45,6 +45,8 @@ class ShardedParameters {
   void publish() { shards_.publish(); }
   // One optimizer step from the finished gradients; see optimizer_shards.h.
   void update(const StepMemory& now) { shards_.update(now); }
+  void begin_early_updates(const StepScalars& now) { shards_.begin_early_updates(now); }
+  void update_arrived() { shards_.update_arrived(); }
   // Waits for updates that still run, so that gradients may be written again.
   void finish_update() const { shards_.finish(); }
   void finish_update(int unit) const { shards_.finish(unit); }

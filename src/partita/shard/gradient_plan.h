@@ -31,11 +31,13 @@ struct GradientPlan {
   std::vector<DType> slice_dtype;      // [unit]
   std::vector<int64_t> slice_count;    // [unit]: elements
   std::vector<bool> on_host;           // [unit]: slices are copied to host memory as soon as they are complete
+  std::vector<bool> adds_on_host;      // [unit]: after each micro-batch, and added there
 
   [[nodiscard]] int64_t full_bytes() const;     // slots
   [[nodiscard]] int64_t receive_bytes() const;  // receive buffers
   [[nodiscard]] int64_t slice_bytes() const;    // slices with buffers of their own
-  [[nodiscard]] int64_t host_bytes() const;     // offloaded slices
+  [[nodiscard]] int64_t host_bytes() const;     // offloaded slices, and buffers in which what is added arrives
+  [[nodiscard]] int64_t arrival_bytes() const;  // of each of two such buffers
   [[nodiscard]] int64_t bytes() const { return full_bytes() + receive_bytes() + slice_bytes(); }  // on the device
 };
 

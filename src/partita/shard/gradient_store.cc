@@ -132,7 +132,7 @@ std::unique_ptr<Grads> GradientStore::open(int block) {
 void GradientStore::close(int block, bool last_micro_batch) {
   for (const int unit : plan_.units_of_block[static_cast<size_t>(block)])
     if (trainable(unit) && block == plan_.first_block[static_cast<size_t>(unit)] &&
-        (zero_.sharding.gradients || last_micro_batch))
+        (zero_.sharding.gradients || adds_on_host(unit) || last_micro_batch))
       reduce(unit, last_micro_batch);
 }
 
@@ -145,7 +145,7 @@ void GradientStore::reduce(int unit, bool last) {
   if (!state.slice.defined()) state.slice = make_slice(static_cast<size_t>(unit));
   const at::Tensor full = source.buffer.narrow(0, 0, layout.count);
   zero_padding(layout, full);
-  source.add = state.has_partial_sum && gradients_.reduction == Reduction::each_then_add;
+  source.add = state.has_partial_sum && gradients_.reduction == Reduction::each_then_add && !adds_on_host(unit);
   source.complete = last;
   state.acquired = false;
   state.has_partial_sum = true;
@@ -164,9 +164,10 @@ void GradientStore::reduce(int unit, bool last) {
     source.reduced = zero_.shard->reduce_scatter(into, full, communication_);
   }
   source.reducing = true;
+  if (adds_on_host(unit)) return send(unit, source.reduced, last);
   if (!last || source.add) return;
   if (leaves_at_once(unit))
-    send(unit, source.reduced);
+    send(unit, source.reduced, last);
   else
     measure_early(unit, source.reduced);
 }
@@ -201,11 +202,12 @@ void GradientStore::sum_shared(const UnitGradient& unit, const at::Tensor& full)
         shared.holders->all_reduce(full.narrow(0, shared.run.begin, shared.run.count), Reduce::sum, compute_));
 }
 
-void GradientStore::send(int unit, const Event& complete) {
+void GradientStore::send(int unit, const Event& complete, bool last) {
   const GradientOffload::Sent sent =
       offload_->send(unit, units_[static_cast<size_t>(unit)].slice, complete, communication_);
   slot(unit).reduced = sent.summed;
   slot(unit).copied = sent.copied;
+  if (last) sent_.push_back(unit);
 }
 
 void GradientStore::finish_reduction(Slot& source) {
@@ -214,13 +216,13 @@ void GradientStore::finish_reduction(Slot& source) {
   source.reducing = false;
   const at::Tensor& slice = units_[static_cast<size_t>(source.unit)].slice;
   if (source.add) add_into(slice, source.receive_buffer.narrow(0, 0, slice.numel()), true);
-  if (!source.complete) return;
+  if (!source.complete || adds_on_host(source.unit)) return;
   if (!leaves_at_once(source.unit)) {
     if (source.add) measure_early(source.unit, compute_.record());
     return;
   }
   if (source.add) {
-    send(source.unit, compute_.record());
+    send(source.unit, compute_.record(), true);
     compute_.wait(source.reduced);
   }
   measure(source.unit);  // while it is still on the device
@@ -250,6 +252,7 @@ void GradientStore::finish() {
     compute_.wait(zero_.ends->all_reduce(slice(u), Reduce::sum, compute_));
     if (on_host(u)) slot(u).copied = offload_->copy(u, slice(u), compute_.record());
   }
+  if (offload_) offload_->begin_sums();
 }
 
 void GradientStore::drop() {
@@ -258,6 +261,8 @@ void GradientStore::drop() {
     finish_reduction(s);
   }
   for (UnitGradient& unit : units_) unit.acquired = unit.has_partial_sum = false;
+  if (offload_) offload_->begin_sums();
+  sent_.clear();
   if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) release(u);
 }
@@ -273,9 +278,13 @@ void GradientStore::release(int unit) {
 void GradientStore::sum_of_squares(at::Tensor out) const {
   if (zero_.replica->rank() != 0) return;
   if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
-  for (size_t u = 0; u < units_.size(); ++u)
-    if (units_[u].slice.defined() && !units_[u].measured)
-      squares_.measure(static_cast<int>(u), units_[u].slice, units_[u].counted);
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const UnitGradient& unit = units_[u];
+    const int index = static_cast<int>(u);
+    if (!unit.slice.defined() || unit.measured) continue;
+    if (adds_on_host(index)) arrived(index).wait();
+    squares_.measure(index, adds_on_host(index) ? gradient(index) : unit.slice, unit.counted);
+  }
   squares_.add_to(out);
 }
 
@@ -294,12 +303,6 @@ int64_t GradientStore::bytes() const {
     if (gradients_.slice[u] == SliceMemory::own)
       total += units_[u].slice.defined() ? bytes_of(units_[u].slice)
                                          : gradients_.slice_count[u] * size_of(gradients_.slice_dtype[u]);
-  return total;
-}
-
-int64_t GradientStore::host_bytes() const {
-  int64_t total = 0;
-  for (int u = 0; offload_ && u < static_cast<int>(units_.size()); ++u) total += bytes_of(offload_->gradient(u));
   return total;
 }
 

@@ -20,6 +20,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "partita/device/copies.h"
@@ -63,16 +64,18 @@ class GradientStore {
   [[nodiscard]] at::Tensor gradient(int unit) const {
     return on_host(unit) ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
   }
-  // Of a unit on the host, after finish: blocks the host until gradient(unit) has arrived.
-  void await(int unit) const { offload_->await(unit); }
+  // When gradient(unit) of a unit on the host has arrived, once it is sent.
+  [[nodiscard]] const Event& arrived(int unit) const { return offload_->arrived(unit); }
+  // Units on the host whose whole gradient has been sent since the last call.
+  [[nodiscard]] std::vector<int> take_sent() { return std::exchange(sent_, {}); }
   // After finish: adds the squared norm of what this rank counts of its slices: summed over all data-parallel and
   // tensor-parallel ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
   // What sum_of_squares adds; not with units on the host.
   [[nodiscard]] std::vector<at::Tensor> counted_slices() const;
 
-  [[nodiscard]] int64_t bytes() const;       // buffers, slices and receive buffers on the device; all transient slices
-  [[nodiscard]] int64_t host_bytes() const;  // offloaded slices
+  [[nodiscard]] int64_t bytes() const;  // buffers, slices and receive buffers on the device; all transient slices
+  [[nodiscard]] int64_t host_bytes() const { return offload_ ? offload_->bytes() : 0; }
 
  private:
   class BlockGrads;
@@ -102,6 +105,7 @@ class GradientStore {
 
   [[nodiscard]] bool trainable(int unit) const { return plan_.units[static_cast<size_t>(unit)].trainable; }
   [[nodiscard]] bool on_host(int unit) const { return gradients_.on_host[static_cast<size_t>(unit)]; }
+  [[nodiscard]] bool adds_on_host(int unit) const { return gradients_.adds_on_host[static_cast<size_t>(unit)]; }
   [[nodiscard]] bool held_by_two_stages(int unit) const {
     return plan_.units[static_cast<size_t>(unit)].stage_copy != ParameterSpec::Copy::none;
   }
@@ -113,7 +117,7 @@ class GradientStore {
   void reduce(int unit, bool last);
   [[nodiscard]] Communicator* holders_of(const SharedRun&) const;
   void sum_shared(const UnitGradient&, const at::Tensor& full);
-  void send(int unit, const Event& complete);
+  void send(int unit, const Event& complete, bool last);
   void finish_reduction(Slot&);
   // Whether nothing is added to the unit's slice after its last reduction.
   [[nodiscard]] bool final_when_reduced(int unit) const;
@@ -131,6 +135,7 @@ class GradientStore {
   std::vector<Slot> slots_;
   std::vector<UnitGradient> units_;
   UnitSquares squares_;
+  std::vector<int> sent_;                     // see take_sent
   std::unique_ptr<GradientOffload> offload_;  // null: all slices stay on the device
 };
 

@@ -9,8 +9,9 @@ bool SlotPlan::shared(int unit) const {
   return std::ranges::count(slot_of_unit, slot_of_unit[static_cast<size_t>(unit)]) > 1;
 }
 
-SlotPlan plan_slots(const UnitPlan& plan, bool shared, SlotContent content) {
-  return plan_slots(plan, [shared](const Unit&) { return shared; }, content);
+SlotPlan weight_slots(const UnitPlan& plan, const Sharding& sharding) {
+  return plan_slots(
+      plan, [&](const Unit& unit) { return is_gathered_for_use(unit, sharding); }, SlotContent::weights);
 }
 
 SlotPlan plan_slots(const UnitPlan& plan, const std::function<bool(const Unit&)>& shares, SlotContent content) {
@@ -42,8 +43,12 @@ SlotPlan plan_slots(const UnitPlan& plan, const std::function<bool(const Unit&)>
   return slots;
 }
 
+bool is_gathered_for_use(const Unit& unit, const Sharding& sharding) {
+  return (sharding.weights || unit.weights != StatesPlace::device) && unit.pool != BufferPool::persistent;
+}
+
 bool is_gathered(const Unit& unit, const Sharding& sharding) {
-  return sharding.ranks > 1 || (sharding.weights && unit.pool != BufferPool::persistent);
+  return sharding.ranks > 1 || is_gathered_for_use(unit, sharding);
 }
 
 }  // namespace partita::internal

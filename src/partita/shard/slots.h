@@ -22,13 +22,14 @@ struct SlotPlan {
 
 enum class SlotContent : uint8_t { weights, gradients };  // gradients: frozen units have no slot
 
-// shared: layers share two slots; the embedding and the head share one, or two if they have both frozen and trainable
-// parameters. false: each unit has its own. Or only those units share that a function names.
-[[nodiscard]] SlotPlan plan_slots(const UnitPlan&, bool shared, SlotContent);
+// Of the units that share: layers share two slots; the embedding and the head share one, or two if they have both
+// frozen and trainable parameters. Each other unit has its own.
 [[nodiscard]] SlotPlan plan_slots(const UnitPlan&, const std::function<bool(const Unit&)>& shares, SlotContent);
+[[nodiscard]] SlotPlan weight_slots(const UnitPlan&, const Sharding&);
 
-// Whether a unit's weights are gathered into their slot: with several ranks, or if the slice is stored outside the
-// slot.
+// Whether full weights of the unit exist only around their use: the slice is stored outside the slot.
+[[nodiscard]] bool is_gathered_for_use(const Unit&, const Sharding&);
+// Whether a unit's weights are gathered into their slot: with several ranks, or for each use.
 [[nodiscard]] bool is_gathered(const Unit&, const Sharding&);
 
 }  // namespace partita::internal

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "partita/shard/slots.h"
 #include "partita/shard/units.h"
 
 namespace partita::internal {
@@ -27,27 +28,69 @@ std::vector<Unit*> candidates(UnitPlan& plan, bool all) {
   return all || matrices.empty() ? trained : matrices;
 }
 
+// Puts units in their order off the device until the shares are reached.
+class Shares {
+ public:
+  Shares(const StatesShares& shares, double elements)
+      : all_(shares.host + shares.disk >= 1 - kRounding),
+        has_disk_(shares.disk > 0),
+        away_((shares.host + shares.disk) * elements),
+        disk_(shares.disk * elements) {}
+
+  [[nodiscard]] bool all() const { return all_; }
+  // Where the next unit goes: to the device once the shares are reached.
+  [[nodiscard]] StatesPlace next(const Unit& unit) {
+    const double count = elements_of(unit);
+    if (!all_ && !first_ && away_ < count / 2) return StatesPlace::device;
+    const bool to_disk = has_disk_ && (first_ || disk_ >= count / 2);
+    away_ -= count;
+    disk_ -= count;
+    first_ = false;
+    return to_disk ? StatesPlace::disk : StatesPlace::host;
+  }
+
+ private:
+  bool all_, has_disk_, first_ = true;
+  double away_, disk_;
+};
+
 }  // namespace
 
 void place_states(UnitPlan& plan, const StatesShares& shares, bool one_reduction) {
-  const double share = shares.host + shares.disk;
-  if (share <= 0) return;
-  const bool all = share >= 1 - kRounding;
+  if (shares.host + shares.disk <= 0) return;
   double elements = 0;
   for (const Unit& unit : plan.units)
     if (unit.trainable) elements += elements_of(unit);
-  double away = share * elements, disk = shares.disk * elements;
-  bool first = true;
-  for (Unit* unit : candidates(plan, all)) {
-    const double count = elements_of(*unit);
-    if (!all && !first && away < count / 2) return;
-    unit->states = shares.disk > 0 && (first || disk >= count / 2) ? StatesPlace::disk : StatesPlace::host;
+  Shares left(shares, elements);
+  for (Unit* unit : candidates(plan, left.all())) {
+    const StatesPlace place = left.next(*unit);
+    if (place == StatesPlace::device) return;
+    unit->states = place;
     // A table of two stages waits for the gradient of the other one.
     unit->shares_gradient_buffer = one_reduction && unit->stage_copy == ParameterSpec::Copy::none;
-    away -= count;
-    disk -= count;
-    first = false;
   }
+}
+
+void place_gradient_sums(UnitPlan& plan) {
+  for (Unit& unit : plan.units)
+    unit.adds_on_host = unit.on_host() && unit.trainable && unit.stage_copy == ParameterSpec::Copy::none;
+}
+
+void place_weights(UnitPlan& plan, const StatesShares& shares) {
+  if (shares.host + shares.disk <= 0) return;
+  double elements = 0;
+  for (const Unit& unit : plan.units) elements += elements_of(unit);
+  Shares left(shares, elements);
+  for (auto unit = plan.units.rbegin(); unit != plan.units.rend(); ++unit) {
+    if (unit->pool == BufferPool::persistent || unit->stage_copy != ParameterSpec::Copy::none ||
+        (unit->trainable && !unit->on_host()))
+      continue;
+    unit->weights = left.next(*unit);
+    if (unit->weights == StatesPlace::device) break;
+  }
+  const SlotPlan slots = weight_slots(plan, {});
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (!slots.shared(static_cast<int>(u))) plan.units[u].weights = StatesPlace::device;
 }
 
 }  // namespace partita::internal

@@ -30,4 +30,14 @@ struct UnitPlan;
 // (Unit::shares_gradient_buffer).
 void place_states(UnitPlan&, const StatesShares&, bool one_reduction);
 
+// With several micro-batches, adds the gradients of units whose states are off the device in host memory, after each
+// micro-batch; their buffers then serve other units. Not of tables of two pipeline stages.
+void place_gradient_sums(UnitPlan&);
+
+// Puts the weights in the compute dtype off the device, which gathers them into shared buffers when it uses them: of
+// the last units in forward order that are frozen or whose states are off the device, as many as have about the given
+// fractions of all elements, and at least one. Vectors, tables of two pipeline stages, and units that would have a
+// buffer to themselves stay.
+void place_weights(UnitPlan&, const StatesShares&);
+
 }  // namespace partita::internal

@@ -11,9 +11,11 @@ UnitSquares::UnitSquares(size_t units, at::Device device)
     : squares_(at::zeros({static_cast<int64_t>(units)}, at::TensorOptions(at::kDouble).device(device))) {}
 
 void UnitSquares::measure(int unit, const at::Tensor& slice, std::span<const FlatRun> counted) const {
-  const at::Tensor squares = squares_.narrow(0, unit, 1);
+  const at::Tensor kept = squares_.narrow(0, unit, 1);
+  const at::Tensor squares = slice.device() == kept.device() ? kept : at::zeros({1}, at::kDouble);
   squares.zero_();
   for (const FlatRun& run : counted) sum_of_squares(slice.narrow(0, run.begin, run.count), squares);
+  if (!squares.is_same(kept)) kept.copy_(squares);
 }
 
 void UnitSquares::add_to(const at::Tensor& out) const {

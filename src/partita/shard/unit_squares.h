@@ -14,7 +14,8 @@ class UnitSquares {
  public:
   UnitSquares(size_t units, at::Device);
 
-  // Of these runs of the unit's slice, in place of what was measured before.
+  // Of these runs of the unit's slice, in place of what was measured before. The slice is on the device, or in host
+  // memory.
   void measure(int unit, const at::Tensor& slice, std::span<const FlatRun> counted) const;
   // Adds the squares of all units to out [1] double, in an order that depends on their number alone. Units that were
   // never measured have 0.

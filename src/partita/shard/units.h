@@ -29,7 +29,9 @@ struct Unit {
   bool trainable = true;
   ParameterSpec::Copy stage_copy = ParameterSpec::Copy::none;  // of its parameter, which is the only one
   StatesPlace states = StatesPlace::device;                    // see place_states
+  StatesPlace weights = StatesPlace::device;                   // of this rank's slice: see place_weights
   bool shares_gradient_buffer = false;  // its gradient leaves the device as soon as it is complete
+  bool adds_on_host = false;            // gradients of micro-batches are added in host memory: see place_gradient_sums
 
   [[nodiscard]] bool on_host() const { return states != StatesPlace::device; }  // or on disk
 };

@@ -5,7 +5,7 @@
 namespace partita::internal {
 
 UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<BlockUse> uses, size_t head, int times) {
-  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  const SlotPlan slots = weight_slots(plan, sharding);
   const auto slot = [&](int unit) { return slots.slot_of_unit[static_cast<size_t>(unit)]; };
   UsePlan result{.uses = std::move(uses), .turns = {}, .head = head, .times = times};
   result.turns.resize(result.uses.size());
@@ -41,7 +41,7 @@ UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<Bl
 }
 
 int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UsePlan& uses) {
-  const SlotPlan slots = plan_slots(plan, sharding.weights, SlotContent::weights);
+  const SlotPlan slots = weight_slots(plan, sharding);
   std::vector<int> held(slots.slot_count.size(), -1);
   int64_t count = 0;
   const auto want = [&](int unit) {

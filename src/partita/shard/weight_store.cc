@@ -12,18 +12,24 @@ WeightStore::WeightStore(const UnitPlan& plan, const Zero& zero, Options options
                          Stream& communication)
     : plan_(plan),
       zero_(zero),
-      slot_plan_(plan_slots(plan, zero.sharding.weights, SlotContent::weights)),
+      slot_plan_(weight_slots(plan, zero.sharding)),
       options_(std::move(options)),
       compute_(compute),
       communication_(communication),
       written_(plan.units.size()),
       versions_(plan.units.size(), 0) {
+  if (std::ranges::any_of(plan.units, [](const Unit& unit) { return unit.weights != StatesPlace::device; })) {
+    PARTITA_CHECK(options_.copies != nullptr && !options_.on_demand, "weights off the device without copies");
+    off_device_ = std::make_unique<WeightsOffDevice>(plan, options_.disk_folder, options_.device, *options_.copies);
+  }
   for (size_t s = 0; s < slot_plan_.slot_count.size() && !options_.on_demand; ++s)
     slots_.push_back({.buffer = make_buffer(s), .unit = -1, .version = -1, .ready = {}, .free = {}});
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const bool from_master = u < options_.masters.size() && options_.masters[u].defined();
     if (slice_in_slot(u))
       slices_.push_back(own_part(static_cast<int>(u), slot(static_cast<int>(u)).buffer));  // gathered in place
+    else if (place(static_cast<int>(u)) != StatesPlace::device)
+      slices_.push_back(off_device_->slice(static_cast<int>(u)));
     else
       slices_.push_back(from_master
                             ? at::Tensor()
@@ -56,7 +62,20 @@ at::Tensor WeightStore::own_part(int unit, const at::Tensor& buffer) const {
   return buffer.narrow(0, zero_.shard->rank() * count, count);
 }
 
+// Blocks this thread until the host has written the slice.
+Event WeightStore::fetch(int unit, const at::Tensor& memory, const Event& free) {
+  written_[static_cast<size_t>(unit)].wait();
+  return off_device_->fetch(unit, own_part(unit, memory), free);
+}
+
 Event WeightStore::gather(int unit, const at::Tensor& memory, const Event& free) {
+  if (place(unit) != StatesPlace::device) {
+    const Event fetched = fetch(unit, memory, free);
+    if (zero_.shard->size() == 1) return fetched;
+    communication_.wait(fetched);
+    return zero_.shard->all_gather(memory.narrow(0, 0, plan_.units[static_cast<size_t>(unit)].layout.count),
+                                   own_part(unit, memory), communication_);
+  }
   communication_.wait(free);
   communication_.wait(written_[static_cast<size_t>(unit)]);
   at::Tensor mine = slice(unit);
@@ -77,9 +96,14 @@ void WeightStore::gather(int unit, Slot& target) {
     target.ready = written_[static_cast<size_t>(unit)];
 }
 
+bool WeightStore::holds(int unit) const {
+  const Slot& target = slots_[static_cast<size_t>(slot_plan_.slot_of_unit[static_cast<size_t>(unit)])];
+  return target.unit == unit && target.version == versions_[static_cast<size_t>(unit)];
+}
+
 void WeightStore::ensure(int unit) {
+  if (holds(unit)) return;
   Slot& target = slot(unit);
-  if (target.unit == unit && target.version == versions_[static_cast<size_t>(unit)]) return;
   communication_.wait(target.ready);  // a prefetch that was never used may still be writing
   gather(unit, target);
 }
@@ -103,8 +127,13 @@ std::span<const at::Tensor> WeightStore::use(int block, Pass pass) {
   return views_[static_cast<size_t>(block)];
 }
 
+// A unit on disk is read only: its copy and gather, which wait for that, would make this thread wait.
 void WeightStore::prefetch() {
-  for (const int unit : turn().prefetch) ensure(unit);
+  for (const int unit : turn().prefetch)
+    if (place(unit) != StatesPlace::disk)
+      ensure(unit);
+    else if (!holds(unit) && written_[static_cast<size_t>(unit)].done())
+      off_device_->read_ahead(unit);
 }
 
 void WeightStore::release() {
@@ -124,6 +153,7 @@ void WeightStore::release() {
 void WeightStore::publish(int unit, const Event& written) {
   ++versions_[static_cast<size_t>(unit)];
   written_[static_cast<size_t>(unit)] = written;
+  if (off_device_) off_device_->forget(unit);
   if (!options_.on_demand && !slot_plan_.shared(unit)) ensure(unit);
 }
 
@@ -135,7 +165,8 @@ int64_t WeightStore::bytes() const {
   int64_t total = 0;
   for (const Slot& s : slots_) total += static_cast<int64_t>(s.buffer.nbytes());
   for (size_t u = 0; u < slices_.size(); ++u)
-    if (!slice_in_slot(u) && slices_[u].defined()) total += static_cast<int64_t>(slices_[u].nbytes());
+    if (!slice_in_slot(u) && place(static_cast<int>(u)) == StatesPlace::device && slices_[u].defined())
+      total += static_cast<int64_t>(slices_[u].nbytes());
   return total;
 }
 

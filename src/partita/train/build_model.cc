@@ -19,7 +19,8 @@ namespace partita {
 using namespace internal;
 
 bool records_steps(const Config& c, int64_t parameters_per_layer, int64_t ranks, bool on_gpu) {
-  const bool offloads = optimizer_place(c.memory.optimizer).off_device() > 0 || c.memory.offload_activations > 0;
+  const bool offloads = optimizer_place(c.memory.optimizer).off_device() > 0 ||
+                        parameters_place(c.memory.parameters).off_device() > 0 || c.memory.offload_activations > 0;
   const int64_t data = sharding_ranks(c, ranks);  // ranks that reduce gradients
   const bool possible = on_gpu && data == 1 && c.parallel.pipeline == 1 && !offloads && c.parallel.zero_stage < 3;
   if (c.kernels.cuda_graph == Switch::on && !possible)
@@ -102,6 +103,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
   std::vector<ParameterSpec> whole;
   if (c.parallel.pipeline > 1) whole = model_parameters(c, at.tensor, frozen);
   const OptimizerPlace place = optimizer_place(c.memory.optimizer);
+  const OptimizerPlace weights = parameters_place(c.memory.parameters);
   return {.shape = {.samples = c.train.micro_batch, .length = tokens_of_sample(c)},
           .micro_batches = static_cast<int>(accumulation_steps(c, ranks)),
           .width = c.model.hidden_size,
@@ -126,6 +128,10 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .offload = {.optimizer = place.host,
                       .disk = place.disk,
                       .disk_folder = disk_folder(c),
+                      .weights = weights.host,
+                      .weights_disk = weights.disk,
+                      .gradients = c.memory.gradients_on_host,
+                      .early_updates = c.memory.early_updates,
                       .activations = static_cast<int>(c.memory.offload_activations),
                       .copies = {}},
           .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
@@ -135,11 +141,12 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .check_messages = c.debug.check_messages};
 }
 
-std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
-  return take_stage(
-      make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                  tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c), tensor_division(c)),
-      c, at.pipeline);
+std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at,
+                                                    bool runs) {
+  return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
+                                tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c),
+                                tensor_division(c), runs),
+                    c, at.pipeline);
 }
 
 MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
@@ -195,11 +202,17 @@ std::filesystem::path disk_folder(const Config& c) {
 }
 
 void check_offload(const Config& c, at::Device device) {
-  const bool states = optimizer_place(c.memory.optimizer).host > 0;
-  if (device.is_cpu() && (states || c.memory.offload_activations > 0))
-    fail("memory.{} on the CPU: everything is in host memory already; leave it out{}, or train on cuda",
-         states ? fmt::format("optimizer is \"{}\"", c.memory.optimizer) : "offload_activations",
-         states ? " or use \"disk\" alone" : "");
+  if (!device.is_cpu()) return;
+  const auto refuse = [](const std::string& setting, const char* instead) {
+    fail("memory.{} on the CPU: everything is in host memory already; leave it out{}, or train on cuda", setting,
+         instead);
+  };
+  if (optimizer_place(c.memory.optimizer).host > 0)
+    refuse(fmt::format("optimizer is \"{}\"", c.memory.optimizer), " or use \"disk\" alone");
+  if (parameters_place(c.memory.parameters).host > 0)
+    refuse(fmt::format("parameters is \"{}\"", c.memory.parameters), " or use \"disk\" alone");
+  if (c.memory.gradients_on_host) refuse("gradients_on_host", "");
+  if (c.memory.offload_activations > 0) refuse("offload_activations", "");
 }
 
 std::unique_ptr<Engine> build_training_engine(const Config& c, const Mesh& mesh) {

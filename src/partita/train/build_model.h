@@ -38,7 +38,9 @@ std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, Engin
 
 // Options and blocks of a training run's engine, of this rank's place in the mesh. Pure. Errors: as records_steps.
 [[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device, MeshLayout::Position = {});
-[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, MeshLayout::Position = {});
+// runs: see make_blocks.
+[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, MeshLayout::Position = {},
+                                                                  bool runs = true);
 // The same for evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 

@@ -149,7 +149,7 @@ std::vector<MemoryOwner> memory_owners(const EngineMemory& m) {
 namespace {
 
 MemoryForecast forecast_stage(const Config& c, int64_t ranks, at::Device device, MeshLayout::Position at) {
-  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, at);
+  const std::vector<std::unique_ptr<Block>> blocks = training_blocks(c, device, at, /*runs=*/false);
   const EngineMemory m = predict_memory(blocks, sharding_of(c.parallel.zero_stage, sharding_ranks(c, ranks)),
                                         training_options(c, ranks, device, at));
   MemoryForecast forecast{memory_owners(m), m.host, m.disk};

@@ -183,6 +183,7 @@ class TrainingRun {
                .skipped_steps = saved_.skipped_steps,
                .nan_steps = saved_.nan_steps};
     stored_as_ = saved_.stored_as;
+    grad_norm_ = saved_.grad_norm;
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -232,7 +233,9 @@ class TrainingRun {
                                                                  .update = update,
                                                                  .learning_rate = rate,
                                                                  .clip = static_cast<float>(config_.optimizer.clip),
-                                                                 .loss_scale = scales_loss() ? loss_scale_.scale : 1});
+                                                                 .loss_scale = scales_loss() ? loss_scale_.scale : 1,
+                                                                 .previous_norm = grad_norm_});
+    if (config_.memory.early_updates) grad_norm_ = r.grad_norm;
     if (!tuning) profiler_->after_step(), timeline_->after_step();
     tuner_->after_step();
     StepOutcome outcome{.loss = r.loss,
@@ -274,6 +277,7 @@ class TrainingRun {
                                      .planned_samples = data_->planned_samples(),
                                      .skipped_steps = counts.skipped_steps,
                                      .nan_steps = counts.nan_steps,
+                                     .grad_norm = grad_norm_,
                                      .loss_scale = scales_loss() ? loss_scale_.scale : 0,
                                      .clean_steps = loss_scale_.clean_steps,
                                      .amax_history = engine_->amax_history(),
@@ -306,6 +310,7 @@ class TrainingRun {
   std::unique_ptr<TrainingData> data_;
   std::unique_ptr<Engine> engine_;
   LossScale loss_scale_;
+  double grad_norm_ = 0;  // of the last step, with memory.early_updates
   std::unique_ptr<MatmulTuner> tuner_;
   std::unique_ptr<Profiler> profiler_;
   std::unique_ptr<MeasuredTimeline> timeline_;
