@@ -15,6 +15,8 @@ SHAPES = {  # as CASES of bench/peer/models.py
     "gpt2-1.5b": shape(48, 25, 1600, 1024, 8, 50304),
     "llama-1.1b": shape(22, 32, 2048, 2048, 8, 32000, LLAMA, "--model.kv_heads=4", "--model.ffn_hidden_size=5632"),
     "llama-7b": shape(32, 32, 4096, 4096, 4, 32000, LLAMA, "--model.ffn_hidden_size=11008"),
+    "llama-13b": shape(40, 40, 5120, 4096, 4, 32000, LLAMA, "--model.ffn_hidden_size=13824"),
+    "llama-30b": shape(60, 52, 6656, 4096, 4, 32000, LLAMA, "--model.ffn_hidden_size=17920"),
 }
 FP8, DELAYED = ["--precision.fp8=current"], ["--precision.fp8=delayed"]
 
@@ -51,13 +53,20 @@ class Case:
             return None
         script = ["torch_peer.py", self.model, "--cold"] if self.cards == 1 else ["fsdp_peer.py", self.model]
         if self.script is not None:
-            script = [self.script, "--model", self.model]
+            script = [self.script, self.model] if self.script == "fsdp_peer.py" else [self.script, "--model", self.model]
         return [*script, *self.peer, "--steps", str(self.steps), "--warmup", str(self.warmup)]
 
 
 def large(name, ours, peer, cards):
     """Llama-2 7B, whose steps take over a second."""
     return Case(name, "llama-7b", ours, peer, cards, steps=10, warmup=3)
+
+
+def offloaded(name, ours, model="llama-7b", more=()):
+    """Fp32 states in host memory, beside FSDP2's CPUOffloadPolicy."""
+    return Case(name, model, ["--memory.optimizer=host", recompute("full"), *ours],
+                ["--recompute", "full", "--local-adam", "--offload", *more], 1, steps=6, warmup=2,
+                script="fsdp_peer.py")
 
 
 def medium_sharded(stage, peer):
@@ -91,7 +100,14 @@ CASES = [
     large("llama-7b", ["--precision.states=bf16", recompute("mlp")], [], 1),
     large("llama-7b-16384", ["--precision.states=bf16", "--train.sequence_length=16384", "--train.micro_batch=1",
                              recompute("full")], None, 1),
-    large("llama-7b-host", ["--memory.optimizer=host", recompute("full")], None, 1),
+    offloaded("llama-7b-host", []),
+    offloaded("llama-7b-host-early", ["--memory.early_updates=true"]),
+    offloaded("llama-7b-host-weights", ["--memory.parameters=host"]),
+    offloaded("llama-7b-host-weights-early", ["--memory.parameters=host", "--memory.early_updates=true"]),
+    offloaded("gpt2-1.5b-host-weights", ["--memory.parameters=host", "--memory.offload_activations=48"], "gpt2-1.5b"),
+    Case("llama-13b-host", "llama-13b", ["--memory.optimizer=host", recompute("full")],
+         steps=4, warmup=2),
+    Case("llama-30b-host", "llama-30b", ["--memory.optimizer=host:0.75", recompute("full"), "--precision.states=bf16"], steps=3, warmup=2),
     large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
     large("llama-7b-free", zero(3, recompute("mlp")),
           ["--recompute", "selective", "--save", "attn,qkv", "--local-adam"], 2),

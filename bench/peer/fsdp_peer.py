@@ -1,5 +1,6 @@
 """PyTorch on several GPUs: FSDP2 (fully_shard a block) or DDP, bf16 compute, fp32 reduction, fp32 master
-weights and moments, fused AdamW, clip 1.0, torch.compile a block. Rank 0 prints one JSON line.
+weights and moments, fused AdamW, clip 1.0, torch.compile a block. --offload: CPUOffloadPolicy, the fp32 weights,
+gradients and moments in pinned host memory, updated there. Rank 0 prints one JSON line.
 
   torchrun --nproc-per-node 2 fsdp_peer.py llama-7b --batch 4 --recompute full
   torchrun --nproc-per-node 2 fsdp_peer.py gpt2-1.5b --strategy ddp
@@ -24,6 +25,7 @@ def options():
         action="store_true",
         help="clip and AdamW on the plain local shards, not on DTensors: less host time",
     )
+    p.add_argument("--offload", action="store_true", help="FSDP2's CPUOffloadPolicy, with --local-adam")
     p.add_argument("--bucket-mb", type=int, default=25, help="DDP's bucket_cap_mb")
     p.add_argument("--mode", choices=["compile", "eager"], default="compile")
     p.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
@@ -41,7 +43,7 @@ def options():
 def build(s, a, recompute, rank, mesh):
     """The model, wrapped; the parameters of every rank are fp32."""
     import torch, models
-    from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
+    from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard, MixedPrecisionPolicy
     from torch.nn.parallel import DistributedDataParallel
 
     low = torch.bfloat16 if a.precision == "bf16" else torch.float32
@@ -55,6 +57,7 @@ def build(s, a, recompute, rank, mesh):
             mesh=mesh,
             mp_policy=MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32),
             reshard_after_forward=a.zero == 3,
+            offload_policy=CPUOffloadPolicy() if a.offload else OffloadPolicy(),
         )
         for k in range(0, s.layers, a.group):
             g = list(m.blocks[k : k + a.group])
@@ -63,7 +66,7 @@ def build(s, a, recompute, rank, mesh):
             fully_shard(m.embed, **how)
             fully_shard(m.head, **{**how, "reshard_after_forward": False})
         fully_shard(m, **{**how, "reshard_after_forward": False})
-    m.to_empty(device=device)
+    m.to_empty(device="cpu" if a.offload else device)
     if s.tied:
         m.head.out.weight = m.embed.token.weight
     torch.manual_seed(1 + (rank if a.strategy == "fsdp2" else 0))
@@ -95,7 +98,8 @@ class LocalAdamW:
 
         grads = [p.grad.to_local() for p in self.params]
         total = torch.stack(torch._foreach_norm(grads)).square().sum()
-        dist.all_reduce(total)
+        if dist.get_world_size() > 1:
+            dist.all_reduce(total)
         torch._foreach_mul_(grads, (1.0 / (total.sqrt() + 1e-6)).clamp(max=1.0))
         for w, g in zip(self.opt.param_groups[0]["params"], grads):
             w.grad = g
@@ -129,7 +133,7 @@ def bench(a):
         else torch.optim.AdamW(m.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     )
     torch.manual_seed(100 + rank)
-    pool = torch.randint(0, s.vocab, (4, s.batch, s.seq + 1), device=next(m.parameters()).device)
+    pool = torch.randint(0, s.vocab, (4, s.batch, s.seq + 1), device=torch.device(a.device, rank if cuda else None))
     cast = (
         torch.autocast(a.device, torch.bfloat16)
         if a.strategy == "ddp" and a.precision == "bf16"
@@ -169,6 +173,7 @@ def bench(a):
         zero=a.zero if a.strategy == "fsdp2" else 0,
         group=a.group,
         local_adam=local,
+        offload=a.offload,
         mode=a.mode,
         precision=a.precision,
         attention=a.attention if cuda else "",
@@ -207,6 +212,8 @@ def main(argv=None):
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     import torch, torch.distributed as dist
 
+    if "LOCAL_RANK" not in os.environ:  # one rank
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     rank = int(os.environ["LOCAL_RANK"])
     if a.device == "cuda":
         torch.cuda.set_device(rank)

@@ -191,7 +191,8 @@ class Model(nn.Module):
         with torch.no_grad():
             for m in self.modules():
                 if isinstance(m, (nn.Linear, nn.Embedding)):
-                    local(m.weight).normal_(0, 0.02)
+                    w = local(m.weight)  # drawn on the device, which may not be where it is
+                    w.copy_(torch.empty(w.shape, dtype=w.dtype, device=device).normal_(0, 0.02))
                 if isinstance(m, (nn.LayerNorm, nn.RMSNorm)):
                     local(m.weight).fill_(1)
                 if getattr(m, "bias", None) is not None:

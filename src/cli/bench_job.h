@@ -76,6 +76,7 @@ class BenchModel {
   int64_t uncounted_steps_ = 0;
   size_t tuned_products_ = 0;
   std::vector<double> seconds_, losses_;
+  double grad_norm_ = 0;  // of the last step, for early updates
 };
 
 // `partita bench step` and `partita bench recompute`.

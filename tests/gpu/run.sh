@@ -226,6 +226,20 @@ for place in host:0.5 host:0.3,disk:0.4 disk; do
     debug.delay_streams=200
   check "offload, $place: the same losses" same "place-$place" gpt2 1e-5
 done
+for place in host host:0.5,disk:0.5 disk; do
+  check "weights, $place" train "weights-$place" model.attention_dropout=0.1 memory.optimizer=host \
+    memory.parameters="$place" parallel.layers_per_collective=1 debug.poison=true debug.delay_streams=200
+  check "weights, $place: the same losses" same "weights-$place" gpt2 1e-5
+done
+check "unclipped" train unclipped model.attention_dropout=0.1 optimizer.clip=0
+check "early updates" train early model.attention_dropout=0.1 optimizer.clip=0 memory.optimizer=host \
+  memory.parameters=host memory.early_updates=true parallel.layers_per_collective=1 debug.poison=true \
+  debug.delay_streams=200
+check "early updates: the same losses" same early unclipped 1e-5
+check "gradients added on the host" train sums model.attention_dropout=0.1 train.micro_batch=2 memory.optimizer=host \
+  memory.gradients_on_host=true memory.parameters=host parallel.layers_per_collective=1 debug.poison=true \
+  debug.delay_streams=200
+check "gradients added on the host: the same losses" same sums gpt2 1e-5
 check "8 bits" train eight "${bits[@]}" precision.fp8=current
 check "8 bits: close to bf16" same eight bits 0.02
 check "8 bits: not bf16" differs eight bits
@@ -347,6 +361,10 @@ if ((gpus >= 2)); then
   check "ZeRO-3, offload" train_ranks 2 three-host parallel.zero_stage=3 model.attention_dropout=0.1 \
     memory.optimizer=host memory.offload_activations=3 debug.poison=true debug.delay_streams=200
   check "ZeRO-3, offload: the same losses" same three-host gpt2 1e-5
+  check "ZeRO-3, everything offloaded" train_ranks 2 three-all parallel.zero_stage=3 model.attention_dropout=0.1 \
+    memory.optimizer=host memory.parameters=host memory.gradients_on_host=true train.micro_batch=2 \
+    parallel.layers_per_collective=1 debug.poison=true debug.delay_streams=200
+  check "ZeRO-3, everything offloaded: the same losses" same three-all gpt2 1e-5
   for stage in 1 2; do
     check "ZeRO-$stage, half offloaded" train_ranks 2 "half$stage" parallel.zero_stage="$stage" \
       model.attention_dropout=0.1 memory.optimizer=host:0.5 debug.poison=true debug.delay_streams=200
