@@ -11,12 +11,14 @@
 #include <random>
 
 #include "partita/device/host_memory.h"
+#include "partita/device/stream_delay.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kBlock = ScratchFile::kBlock;
@@ -76,6 +78,84 @@ TEST(ScratchFile, WhatCannotBeIsAnError) {
   EXPECT_ANY_THROW((void)file.read(memory.mutable_data_ptr(), 0, 100)) << "part of a block";
   EXPECT_ANY_THROW((void)file.write(memory.mutable_data_ptr(), 100, kBlock)) << "within a block";
   EXPECT_ANY_THROW((void)file.view(kBlock, 2 * kBlock + 1, DType::uint8));
+}
+
+class CheckedScratchFile : public testing::Test {
+ protected:
+  void TearDown() override { set_stream_delays(0, 0); }
+
+  std::string read_error(int64_t offset, int64_t bytes) {
+    const at::Tensor to = host_zeros(bytes, DType::uint8);
+    return error_message([&] { file_.read(to.mutable_data_ptr(), offset, bytes).wait(); });
+  }
+
+  TemporaryDirectory folder_;
+  ScratchFile file_{folder_.path(), 16 << 20, /*checked=*/true};
+  at::Tensor memory_ = host_zeros(16 << 20, DType::uint8).random_(0, 256);
+};
+
+TEST_F(CheckedScratchFile, NamesTheBlockThatIsNotWhatWasWritten) {
+  const at::Tensor all = file_.view(0, file_.bytes(), DType::uint8);
+  file_.write(memory_.mutable_data_ptr(), 0, file_.bytes()).wait();
+  EXPECT_EQ(read_error(0, file_.bytes()), "no error");
+  constexpr int64_t kChanged = 5 << 20;
+  all[kChanged + 17].bitwise_xor_(1);
+  EXPECT_EQ(read_error(0, kChanged), "no error");
+  EXPECT_EQ(read_error(kChanged + kBlock, file_.bytes() - kChanged - kBlock), "no error");
+  for (const int64_t begin : {int64_t{0}, kChanged})
+    EXPECT_THAT(
+        read_error(begin, kChanged + 3 * kBlock - begin),
+        AllOf(HasSubstr(folder_.path().string() + ": scratch data: the 4096 bytes read at byte 5242880 are not"),
+              HasSubstr("what was written there")));
+  ScratchFile unchecked(folder_.path(), kBlock);
+  unchecked.write(memory_.mutable_data_ptr(), 0, kBlock).wait();
+  unchecked.view(0, kBlock, DType::uint8)[17].bitwise_xor_(1);
+  EXPECT_NO_THROW(unchecked.read(memory_.mutable_data_ptr(), 0, kBlock).wait());
+}
+
+TEST_F(CheckedScratchFile, ViewsMayWriteWhatIsUnchecked) {
+  const at::Tensor all = file_.view(0, file_.bytes(), DType::uint8);
+  EXPECT_EQ(read_error(0, file_.bytes()), "no error") << "nothing has been written yet";
+  file_.write(memory_.mutable_data_ptr(), 0, file_.bytes()).wait();
+  file_.uncheck(kBlock + 100, kBlock);  // two blocks in part
+  all.narrow(0, kBlock, 2 * kBlock).fill_(3);
+  EXPECT_EQ(read_error(0, file_.bytes()), "no error");
+  all.narrow(0, 0, 1).bitwise_xor_(1), all.narrow(0, 3 * kBlock, 1).bitwise_xor_(1);
+  EXPECT_THAT(read_error(0, 3 * kBlock), HasSubstr("at byte 0 are"));
+  EXPECT_EQ(read_error(kBlock, 2 * kBlock), "no error");
+  EXPECT_THAT(read_error(kBlock, 3 * kBlock), HasSubstr("at byte 12288 are"));
+  // Written again, they are checked again.
+  file_.write(memory_.mutable_data_ptr(), kBlock, kBlock).wait();
+  all.narrow(0, kBlock, 1).bitwise_xor_(1);
+  EXPECT_THAT(read_error(kBlock, kBlock), HasSubstr("at byte 4096 are"));
+}
+
+TEST_F(CheckedScratchFile, FindsMemoryThatChangesBeforeItIsWritten) {
+  set_stream_delays(20'000, 1);
+  std::vector<Event> written;
+  for (int64_t at = 0; at < file_.bytes(); at += 1 << 20)
+    written.push_back(file_.write(static_cast<uint8_t*>(memory_.mutable_data_ptr()) + at, at, 1 << 20));
+  memory_.fill_(0);
+  for (const Event& event : written) event.wait();
+  set_stream_delays(0, 0);
+  EXPECT_THAT(read_error(0, file_.bytes()), HasSubstr("are not what was written there"));
+}
+
+// Several transfers at once, of several pieces each, in any order.
+TEST_F(CheckedScratchFile, LateTransfersAreComplete) {
+  set_stream_delays(5000, 2);
+  for (int round = 0; round < 5; ++round) {
+    memory_.random_(0, 256);
+    const at::Tensor back = host_zeros(file_.bytes(), DType::uint8);
+    auto* from = static_cast<uint8_t*>(memory_.mutable_data_ptr());
+    const int64_t middle = (9 << 20) + round * kBlock;
+    const Event second = file_.write(from + middle, middle, file_.bytes() - middle),
+                first = file_.write(from, 0, middle);
+    second.wait(), first.wait();
+    EXPECT_TRUE(file_.view(0, file_.bytes(), DType::uint8).equal(memory_));
+    file_.read(back.mutable_data_ptr(), 0, file_.bytes()).wait();
+    EXPECT_TRUE(back.equal(memory_));
+  }
 }
 
 }  // namespace

@@ -9,12 +9,17 @@
 #include <cerrno>
 #include <exception>
 #include <string>
+#include <thread>
 #include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "partita/base/error.h"
 #include "partita/base/mapping_guard.h"
 #include "partita/base/printable.h"
 #include "partita/device/scalar_type.h"
+#include "partita/device/stream_delay.h"
 
 namespace partita::internal {
 namespace {
@@ -44,6 +49,10 @@ class AllOf final : public EventState {
   std::vector<Event> events_;
 };
 
+uint64_t block_sum(const std::byte* block) {
+  return std::max<uint64_t>(XXH3_64bits(block, ScratchFile::kBlock), 1);  // 0: not known
+}
+
 // Without a name where the file system can do that, otherwise removed at once.
 int open_nameless(const std::filesystem::path& folder) {
   const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -56,7 +65,7 @@ int open_nameless(const std::filesystem::path& folder) {
 
 }  // namespace
 
-ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
+ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, bool checked)
     : folder_(folder), bytes_(whole_blocks(bytes)) {
   const std::string shown = printable_line(folder.string());
   std::error_code error;
@@ -77,6 +86,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
     fail("{}: {} of scratch data cannot be mapped: {}", shown, human_bytes(bytes_), io_reason(errno));
   }
   enter_mapping(mapping_, static_cast<size_t>(bytes_), shown + ", scratch data");
+  if (checked) sums_.resize(static_cast<size_t>(bytes_ / kBlock), 0);
   for (size_t i = 0; i < kWorkers; ++i) workers_.push_back(std::make_unique<Worker>());
 }
 
@@ -97,12 +107,18 @@ Event ScratchFile::transfer(void* memory, int64_t offset, int64_t bytes, bool wr
   PARTITA_CHECK(offset % kBlock == 0 && bytes % kBlock == 0 && reinterpret_cast<uintptr_t>(memory) % kBlock == 0 &&
                     offset >= 0 && offset + bytes <= bytes_,
                 "a transfer of {} bytes at {}: expected multiples of {} within {}", bytes, offset, kBlock, bytes_);
+  // Not when the transfer is made: memory that changes until then shows, too.
+  if (writes && !sums_.empty())
+    for (int64_t at = 0; at < bytes; at += kBlock)
+      sums_[static_cast<size_t>((offset + at) / kBlock)] = block_sum(static_cast<std::byte*>(memory) + at);
   std::vector<Event> pieces;
   for (int64_t begin = 0; begin < bytes; begin += kPiece) {
     const int64_t size = std::min(kPiece, bytes - begin);
     auto* from = static_cast<std::byte*>(memory) + begin;
     pieces.push_back(workers_[next_++ % workers_.size()]->submit([this, from, at = offset + begin, size, writes] {
+      std::this_thread::sleep_for(next_stream_delay());
       move(from, at, size, writes);
+      if (!writes) check(from, at, size);
       return Event();
     }));
   }
@@ -119,10 +135,26 @@ void ScratchFile::move(std::byte* memory, int64_t offset, int64_t bytes, bool wr
     if (moved < 0) fail("{}: scratch data cannot be {}: {}", printable_line(folder_.string()), what, io_reason(errno));
     // A direct transfer goes on at a multiple of a block only.
     if (moved == 0 || (direct_ && moved % kBlock != 0))
-      fail("{}: scratch data: {} of {} at byte {} were {}", printable_line(folder_.string()), moved, left,
-           offset + done, what);
+      fail("{}: scratch data: {} of {} bytes at byte {} were {}, and the system gave no reason",
+           printable_line(folder_.string()), moved, left, offset + done, what);
     done += moved;
   }
+}
+
+void ScratchFile::check(const std::byte* memory, int64_t offset, int64_t bytes) const {
+  if (sums_.empty()) return;
+  for (int64_t at = 0; at < bytes; at += kBlock) {
+    const uint64_t expected = sums_[static_cast<size_t>((offset + at) / kBlock)];
+    if (expected == 0 || expected == block_sum(memory + at)) continue;
+    fail("{}: scratch data: the {} bytes read at byte {} are not what was written there: the disk is faulty, or this "
+         "is a bug",
+         printable_line(folder_.string()), kBlock, offset + at);
+  }
+}
+
+void ScratchFile::uncheck(int64_t offset, int64_t bytes) {
+  if (sums_.empty()) return;
+  std::fill(sums_.begin() + offset / kBlock, sums_.begin() + (offset + bytes + kBlock - 1) / kBlock, 0);
 }
 
 }  // namespace partita::internal

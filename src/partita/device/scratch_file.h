@@ -9,7 +9,8 @@
 //
 // What is written through a view is seen by later reads, and what write() has stored by views. Transfers of the same
 // bytes must not overlap in time. Where the file system has no direct access, the page cache is used. (io_uring would
-// do the same with one thread, but containers mostly forbid it.)
+// do the same with one thread, but containers mostly forbid it.) With debug.delay_streams (device/stream_delay.h),
+// transfers begin late at random.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -30,8 +31,9 @@ class ScratchFile {
   static constexpr int64_t kBlock = 4096;
   [[nodiscard]] static int64_t whole_blocks(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
-  // Creates the folder if it is missing and reserves `bytes`. Errors: the folder cannot be written; less is free.
-  ScratchFile(const std::filesystem::path& folder, int64_t bytes);
+  // Creates the folder if it is missing and reserves `bytes`. checked: reads compare every block with a checksum of what
+  // write() was given, taken when it was called. Errors: the folder cannot be written; less is free.
+  ScratchFile(const std::filesystem::path& folder, int64_t bytes, bool checked = false);
   ~ScratchFile();  // ends transfers first
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
@@ -39,6 +41,8 @@ class ScratchFile {
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   // [count] at a byte offset; zero at the start. Must not be used after this object.
   [[nodiscard]] at::Tensor view(int64_t offset, int64_t count, DType) const;
+  // Call it before writing through a view: the blocks of these bytes are not checked until the next write().
+  void uncheck(int64_t offset, int64_t bytes);
   // `memory` must stay as it is until the returned event, whose wait() rethrows errors of the disk.
   [[nodiscard]] Event read(void* memory, int64_t offset, int64_t bytes) {
     return transfer(memory, offset, bytes, /*writes=*/false);
@@ -53,12 +57,14 @@ class ScratchFile {
  private:
   [[nodiscard]] Event transfer(void* memory, int64_t offset, int64_t bytes, bool writes);
   void move(std::byte* memory, int64_t offset, int64_t bytes, bool writes) const;
+  void check(const std::byte* memory, int64_t offset, int64_t bytes) const;
 
   std::filesystem::path folder_;
   int64_t bytes_;
   bool direct_ = true;
   FileDescriptor file_;
   void* mapping_ = nullptr;
+  std::vector<uint64_t> sums_;                    // [block]; 0: not known. Empty: nothing is checked
   size_t next_ = 0;                               // worker of the next piece
   std::vector<std::unique_ptr<Worker>> workers_;  // last: they end before what they use
 };

@@ -3,8 +3,9 @@
 //   set_stream_delays(200, /*seed=*/rank);   // up to 200 microseconds, none in half of the cases
 //
 // On CUDA, a spinning kernel is inserted before what a stream records and after what it waits for, delaying work and
-// its completion. On the CPU, where work runs immediately, the calling thread sleeps, which delays ranks. Results must
-// be bitwise unchanged, otherwise the ordering is wrong. For debug.delay_streams.
+// its completion. On the CPU, where work runs immediately, the calling thread sleeps, which delays ranks. Transfers of
+// scratch files (device/scratch_file.h) begin late. Results must be bitwise unchanged, otherwise the ordering is wrong.
+// For debug.delay_streams.
 #pragma once
 #include <chrono>
 #include <cstdint>

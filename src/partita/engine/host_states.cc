@@ -40,6 +40,7 @@ StatesFile plan_states_file(const UnitPlan& plan, int tensors, int64_t item) {
 
 HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& copies)
     : copies_(copies),
+      poison_(options.poison),
       plan_(plan_states_file(plan, 1 + options.states, size_of(options.master))),
       units_(plan.units.size()) {
   const bool own_weight = options.master != options.weight;
@@ -85,7 +86,7 @@ void HostStates::place_in_file(const UnitPlan& plan, const Options& options) {
   const bool own_weight = options.master != options.weight;
   for (const int64_t bytes : plan_.buffer_bytes)
     buffers_.emplace_back().memory = own_weight ? host_zeros(bytes, DType::uint8) : pinned_bytes(bytes, options.device);
-  file_ = std::make_unique<ScratchFile>(options.folder, plan_.bytes);
+  file_ = std::make_unique<ScratchFile>(options.folder, plan_.bytes, /*checked=*/poison_);
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     if (!in_file(u)) continue;
     const auto index = static_cast<size_t>(u);
@@ -100,6 +101,13 @@ void HostStates::place_in_file(const UnitPlan& plan, const Options& options) {
   }
 }
 
+// Whoever asks may write through the views.
+const HostStates::UnitStates& HostStates::kept(int unit) const {
+  const auto u = static_cast<size_t>(unit);
+  if (in_file(unit)) file_->uncheck(plan_.offset[u], static_cast<int64_t>(units_[u].working.size()) * plan_.tensor[u]);
+  return units_[u];
+}
+
 Event HostStates::transfer(int unit, bool writes) {
   const auto u = static_cast<size_t>(unit);
   void* memory = buffer_of(unit).memory.mutable_data_ptr();
@@ -112,6 +120,7 @@ void HostStates::begin_read(int unit) {
   if (buffer.unit == unit) return;
   std::exchange(buffer.written, {}).wait();
   buffer.sent.wait();
+  if (poison_) buffer.memory.fill_(255);  // all bits: NaN in every floating type
   buffer.unit = unit;
   buffer.read = transfer(unit, /*writes=*/false);
 }

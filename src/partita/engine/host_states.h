@@ -51,15 +51,14 @@ class HostStates {
     std::filesystem::path folder;  // for the file of units on disk
     // [unit], or empty: where weights that are off the device are; undefined: they are on the device.
     std::vector<at::Tensor> weights;
+    bool poison = false;           // fill a working buffer with NaN when it changes owner, and check what is read
   };
   // For this rank's slices of units on the host. `copies` must outlive this object. Errors: those of ScratchFile.
   HostStates(const UnitPlan&, const Options&, Copies& copies);
 
-  // Where they are kept: in memory, or a view of the file.
-  [[nodiscard]] at::Tensor master(int unit) const { return units_[static_cast<size_t>(unit)].master; }
-  [[nodiscard]] const std::vector<at::Tensor>& states(int unit) const {
-    return units_[static_cast<size_t>(unit)].states;
-  }
+  // Where they are kept: in memory, or a view of the file. After finish().
+  [[nodiscard]] at::Tensor master(int unit) const { return kept(unit).master; }
+  [[nodiscard]] const std::vector<at::Tensor>& states(int unit) const { return kept(unit).states; }
   // Where `work` finds and changes them.
   [[nodiscard]] at::Tensor working_master(int unit) const { return units_[static_cast<size_t>(unit)].working.front(); }
   [[nodiscard]] std::vector<at::Tensor> working_states(int unit) const {
@@ -99,6 +98,7 @@ class HostStates {
 
   void place_in_file(const UnitPlan&, const Options&);
   [[nodiscard]] bool in_file(int unit) const { return plan_.buffer[static_cast<size_t>(unit)] >= 0; }
+  [[nodiscard]] const UnitStates& kept(int unit) const;
   void queue(int unit);
   // The worker's: runs work with the unit in its working buffer, while the next one that is queued is read.
   void with_loaded(int unit, const std::function<void()>& work);
@@ -110,6 +110,7 @@ class HostStates {
   [[nodiscard]] Event transfer(int unit, bool writes);
 
   Copies& copies_;
+  bool poison_;
   StatesFile plan_;
   std::vector<UnitStates> units_;
   std::vector<at::Tensor> staging_;  // two, used in turn; none without separate master weights

@@ -100,7 +100,8 @@ std::unique_ptr<HostStates> OptimizerShards::make_host_states(const ParameterOpt
                                                           .states = static_cast<int>(optimizer_->state_names().size()),
                                                           .device = options.device,
                                                           .folder = options.disk_folder,
-                                                          .weights = std::move(weights)},
+                                                          .weights = std::move(weights),
+                          .poison = options.poison},
                                       *with_.copies);
 }
 
