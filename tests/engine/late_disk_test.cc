@@ -99,6 +99,28 @@ TEST_F(LateDisk, UnitsHaveTheValuesOfTheirOwnLastUpdate) {
     }
 }
 
+// What only derives weights does not write to the disk, also where it changes what it should not.
+TEST_F(LateDisk, UploadsWriteNothing) {
+  const UnitPlan plan = plan_of({700, 3000, 200});
+  const auto copies = make_copies(at::kCPU);
+  HostStates host(plan, {.weight = DType::bf16, .states = 1, .folder = folder_.path()}, *copies);
+  std::vector<at::Tensor> slices;
+  for (int u = 0; u < 3; ++u) {
+    host.master(u).fill_(u + 1);
+    slices.push_back(at::empty({host.master(u).numel()}, at::kBFloat16));
+  }
+  for (int u = 0; u < 3; ++u)
+    (void)host.upload(u, slices[static_cast<size_t>(u)], {}, [&host, u] {
+      host.weight(u).copy_(host.working_master(u));
+      host.working_master(u).fill_(7);
+    });
+  host.finish();
+  for (int u = 0; u < 3; ++u) {
+    EXPECT_TRUE(slices[static_cast<size_t>(u)].eq(u + 1).all().item<bool>()) << u;
+    EXPECT_TRUE(host.master(u).eq(u + 1).all().item<bool>()) << u;
+  }
+}
+
 TEST_F(LateDisk, TrainingGivesTheSameBits) {
   World world = World::connect({});
   const std::unique_ptr<Communicator> self = world.self();

@@ -162,17 +162,17 @@ Event HostStates::visit(int unit, std::function<void()> work) {
   });
 }
 
-Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
-                         Worker::Turn turn) {
+Event HostStates::send(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
+                       bool changes_states, Worker::Turn turn) {
   const bool filed = in_file(unit);
   queue(unit);
-  const auto task = [this, unit, slice, after, filed, work = std::move(work)] {
+  const auto task = [this, unit, slice, after, filed, changes_states, work = std::move(work)] {
     const UnitStates& states = units_[static_cast<size_t>(unit)];
     const auto change = [&] {
       if (!states.stays) sent_[states.staging].wait();  // the previous copy out of the staging buffer is complete
       work();
       if (states.stays && !states.weight.is_same(slice)) slice.copy_(states.weight);
-      if (filed) buffer_of(unit).written = transfer(unit, /*writes=*/true);
+      if (filed && changes_states) buffer_of(unit).written = transfer(unit, /*writes=*/true);
     };
     if (filed)
       with_loaded(unit, change);
@@ -184,9 +184,9 @@ Event HostStates::update(int unit, at::Tensor slice, const Event& after, std::fu
     if (filed && staging_.empty()) buffer_of(unit).sent = sent;
     return sent;
   };
-  Event updated = worker_.submit(task, std::move(turn));
-  given_.push_back(updated);
-  return updated;
+  Event sent_to_device = worker_.submit(task, std::move(turn));
+  given_.push_back(sent_to_device);
+  return sent_to_device;
 }
 
 void HostStates::finish() {

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "partita/device/copies.h"
@@ -68,10 +69,16 @@ class HostStates {
   [[nodiscard]] at::Tensor weight(int unit) const { return units_[static_cast<size_t>(unit)].weight; }
 
   // Queues `work`, which writes weight(unit), on a background thread; the result is then copied to `slice`, on the
-  // device once `after` has happened. Returns the event of that copy. `work` must own what it reads. Units on disk have
-  // priorities that do not fall, and are ready.
+  // device once `after` has happened. Returns the event of that copy. `work` must own what it reads. Units on disk are
+  // given with priorities that do not fall, and are ready.
   [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
-                             Worker::Turn turn = {});
+                             Worker::Turn turn) {
+    return send(unit, std::move(slice), after, std::move(work), /*changes_states=*/true, std::move(turn));
+  }
+  // The same for `work` that reads master weights and states, and changes nothing else. In FIFO order.
+  [[nodiscard]] Event upload(int unit, at::Tensor slice, const Event& after, std::function<void()> work) {
+    return send(unit, std::move(slice), after, std::move(work), /*changes_states=*/false, {});
+  }
   // Queues `work`, which reads the unit's master weights and states and changes nothing.
   [[nodiscard]] Event visit(int unit, std::function<void()> work);
   // Waits for all queued work and rethrows its errors.
@@ -99,6 +106,8 @@ class HostStates {
   void place_in_file(const UnitPlan&, const Options&);
   [[nodiscard]] bool in_file(int unit) const { return plan_.buffer[static_cast<size_t>(unit)] >= 0; }
   [[nodiscard]] const UnitStates& kept(int unit) const;
+  [[nodiscard]] Event send(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
+                           bool changes_states, Worker::Turn turn);
   void queue(int unit);
   // The worker's: runs work with the unit in its working buffer, while the next one that is queued is read.
   void with_loaded(int unit, const std::function<void()>& work);

@@ -141,7 +141,7 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
 void OptimizerShards::publish() {
   std::vector<size_t> all(shards_.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  rewrite(all, [this](size_t u) {
+  rewrite(all, Changes::compute_weights, [this](size_t u) {
     const ShardView& shard = shards_[u];
     if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
   });
@@ -154,17 +154,15 @@ void OptimizerShards::begin_early_updates(const StepScalars& now) {
   (void)with_.gradients->take_sent();
 }
 
-// Of what has arrived, the unit that the next forward pass reads first: the others are read while it is computed with.
 void OptimizerShards::update_arrived() {
   if (!early_) return;
   for (const int unit : with_.gradients->take_sent()) {
     const auto u = static_cast<size_t>(unit);
     if (plan_.units[u].states != StatesPlace::host) continue;
     shards_[u].gradient = with_.gradients->gradient(unit);
-    const auto turn = std::ranges::find(update_order_, u) - update_order_.begin();
-    updated_early_[u] =
-        queue_on_host(u, [this](size_t index) { optimizer_->step(shards_[index], norms(index), &host_now_); },
-                      {.priority = static_cast<int>(turn), .ready = with_.gradients->arrived(unit)});
+    updated_early_[u] = queue_on_host(
+        u, Changes::all, [this](size_t index) { optimizer_->step(shards_[index], norms(index), &host_now_); },
+        with_.gradients->arrived(unit));
   }
 }
 
@@ -175,7 +173,7 @@ void OptimizerShards::update(const StepMemory& now) {
   if (!std::exchange(early_, false)) host_now_ = now.host;
   for (const size_t u : update_order_) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
   if (optimizer_->needs_norms()) measure_norms(now.device());
-  rewrite(units, [this, on_device = now.device()](size_t u) {
+  rewrite(units, Changes::all, [this, on_device = now.device()](size_t u) {
     optimizer_->step(shards_[u], norms(u), on_host(u) ? &host_now_ : on_device);
     if (on_host(u)) return;
     shards_[u].gradient.reset();
@@ -204,7 +202,7 @@ void OptimizerShards::measure_norms(const StepScalars* on_device) {
   }
 }
 
-void OptimizerShards::rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work) {
+void OptimizerShards::rewrite(std::span<const size_t> units, Changes changes, const std::function<void(size_t)>& work) {
   std::vector<int> by_host;
   if (overlaps()) with_.update.wait(with_.compute.record());
   for (const size_t u : units) {
@@ -218,19 +216,25 @@ void OptimizerShards::rewrite(std::span<const size_t> units, const std::function
   }
   for (const int unit : by_host) with_.gradients->arrived(unit).wait();
   std::vector<Event> copied;
-  for (size_t i = 0; i < by_host.size(); ++i) {
-    const auto u = static_cast<size_t>(by_host[i]);
+  for (const int unit : by_host) {
+    const auto u = static_cast<size_t>(unit);
     const std::optional<Event> early = std::exchange(updated_early_[u], std::nullopt);
-    copied.push_back(early ? *early : queue_on_host(u, work, {.priority = static_cast<int>(i)}));
+    copied.push_back(early ? *early : queue_on_host(u, changes, work, {}));
   }
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.
   for (size_t i = 0; i < by_host.size(); ++i) with_.weights.publish(by_host[i], copied[i]);
 }
 
-Event OptimizerShards::queue_on_host(size_t unit, const std::function<void(size_t)>& work, Worker::Turn turn) {
+// Updates go in the order in which the next forward pass reads the units, which then follows them.
+Event OptimizerShards::queue_on_host(size_t unit, Changes changes, const std::function<void(size_t)>& work,
+                                     Event ready) {
   const int index = static_cast<int>(unit);
-  return host_->update(
-      index, with_.weights.slice(index), with_.compute.record(), [work, unit] { work(unit); }, std::move(turn));
+  const auto of_unit = [work, unit] { work(unit); };
+  if (changes == Changes::compute_weights)
+    return host_->upload(index, with_.weights.slice(index), with_.compute.record(), of_unit);
+  const auto position = std::ranges::find(update_order_, unit) - update_order_.begin();
+  return host_->update(index, with_.weights.slice(index), with_.compute.record(), of_unit,
+                       {.priority = static_cast<int>(position), .ready = std::move(ready)});
 }
 
 void OptimizerShards::finish() const {

@@ -99,10 +99,12 @@ class OptimizerShards {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  // Runs work(unit), which rewrites the master weights and compute weights of the unit, and publishes the unit. Units
-  // on the device come first; the work of the others is queued before the first of them is published.
-  void rewrite(std::span<const size_t> units, const std::function<void(size_t)>& work);
-  [[nodiscard]] Event queue_on_host(size_t unit, const std::function<void(size_t)>& work, Worker::Turn turn);
+  enum class Changes : uint8_t { all, compute_weights };  // all: master weights and optimizer states, too
+  // Runs work(unit), which changes the unit's compute weights, and publishes the unit. Units on the device come first;
+  // the work of the others is queued before the first of them is published.
+  void rewrite(std::span<const size_t> units, Changes, const std::function<void(size_t)>& work);
+  // `ready`: of an update, what it waits for.
+  [[nodiscard]] Event queue_on_host(size_t unit, Changes, const std::function<void(size_t)>& work, Event ready);
   void measure_norms(const StepScalars* on_device);
   [[nodiscard]] std::unique_ptr<HostStates> make_host_states(const ParameterOptions&) const;
   [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }
