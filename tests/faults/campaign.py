@@ -269,7 +269,7 @@ class Campaign:
                         # A stride that is longer for runs of several ranks, which take longer.
                         step = stride * (1 if layout == "alone" else 3)
                         for at in range(1 + self.random.randrange(step), last + 1, step):
-                            plan = dict(FAIL_AT=str(at), FAIL_WITH=str(code), FAIL_LASTS=str(lasts), FAIL_RANK=str(rank))
+                            plan = dict(FAIL_AT=str(at), FAIL_WITH=str(code), FAIL_EVERY=str(lasts), FAIL_RANK=str(rank))
                             cases.append((f"{name} at operation {at} of rank {rank}", layout, steps, begun, plan))
                             self.count(f"{name}, {layout}, rank {rank}")
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
