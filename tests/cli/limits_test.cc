@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "partita/base/file.h"
+#include "tests/cli/metrics.h"
 #include "tests/cli/small_run.h"
 
 namespace partita::internal::test {
@@ -48,6 +49,31 @@ TEST(Memory, OfSeveralRanksNamesWhatWouldLowerIt) {
   expect_sentence(r);
   EXPECT_THAT(r.error, AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("parallel.zero_stage=3")));
   EXPECT_EQ(r.error.find("are needed per rank"), r.error.rfind("are needed per rank")) << "said once";
+}
+
+// Master weights and optimizer states alone, 868 MiB, are more than the limit; what stays in memory is less.
+TEST(Memory, StatesOnDiskNeedNot) {
+  const TemporaryDirectory folder;
+  const auto train = [&](const std::string& limit, const char* run, const std::string& place) {
+    return limited(limit, train_command(1, folder / run,
+                                        {"--model.layers=24", "--model.hidden_size=512", "--model.heads=8",
+                                         "--train.micro_batch=1", "--train.global_batch=1", "--train.steps=2",
+                                         "--precision.compute=bf16", "--train.device=cpu", "--checkpoint.every=0",
+                                         "--eval.every=0", "--log.tensorboard=false", "--memory.optimizer=" + place,
+                                         "--memory.disk_folder=" + (folder / "scratch").string()}));
+  };
+  const std::string limit = "ulimit -d 840000";  // KiB
+  const Result refused = train(limit, "limited", "device");
+  expect_sentence(refused);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("of memory is needed per rank"), HasSubstr("ulimit -d"),
+                                   HasSubstr("master weights    289.3 MiB"), HasSubstr("optimizer states  578.5 MiB"),
+                                   HasSubstr("memory.optimizer=disk: ")));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  const Result trained = train(limit, "limited", "disk");
+  EXPECT_EQ(trained.code, 0) << trained.error;
+  EXPECT_TRUE(fs::is_empty(folder / "scratch"));
+  ASSERT_EQ(train("true", "free", "device").code, 0);
+  expect_same_run(folder / "limited", folder / "free", 0);
 }
 
 TEST(Memory, LittleOfItGivesOneSentence) {

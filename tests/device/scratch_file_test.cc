@@ -5,9 +5,12 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "partita/device/host_memory.h"
@@ -78,6 +81,23 @@ TEST(ScratchFile, WhatCannotBeIsAnError) {
   EXPECT_ANY_THROW((void)file.read(memory.mutable_data_ptr(), 0, 100)) << "part of a block";
   EXPECT_ANY_THROW((void)file.write(memory.mutable_data_ptr(), 100, kBlock)) << "within a block";
   EXPECT_ANY_THROW((void)file.view(kBlock, 2 * kBlock + 1, DType::uint8));
+}
+
+// The mapping counts as address space, which no other memory of the file does.
+TEST(ScratchFile, ALimitOfAddressSpaceIsNamed) {
+  const TemporaryDirectory folder;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::ifstream pages("/proc/self/statm");
+  int64_t used = 0;
+  ASSERT_TRUE(pages >> used);
+  rlimit limit = before;
+  limit.rlim_cur = static_cast<rlim_t>(used * getpagesize() + (int64_t{64} << 20));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const std::string error = error_message([&] { ScratchFile(folder.path(), int64_t{256} << 20); });
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_THAT(error, AllOf(HasSubstr(folder.path().string() + ": 256.0 MiB of scratch data cannot be mapped: "),
+                           HasSubstr("ulimit -v")));
 }
 
 class CheckedScratchFile : public testing::Test {

@@ -4,8 +4,8 @@
 //   LD_PRELOAD=libfail_io.so FAIL_UNDER=/tmp/run FAIL_AT=17 FAIL_WITH=28 program     # ENOSPC at operation 17
 //
 // FAIL_EVERY=M: every M-th operation after it fails, too. FAIL_RANK=1: only in the process of that rank.
-// FAIL_COUNT=FILE: writes the number of operations there at the end. FAIL_CALL=pread: only calls of this function count.
-// Reads count unless FAIL_WITH is ENOSPC.
+// FAIL_CALL=pread: only calls of this function count. Reads count unless FAIL_WITH is ENOSPC.
+// FAIL_COUNT=FILE: writes the number of operations there at the end.
 // FAIL_SHORT=BYTES: pread and pwrite move only so many bytes in place of failing. FAIL_FLIP=1: pread succeeds, with
 // another first bit.
 #include <dirent.h>

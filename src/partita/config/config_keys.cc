@@ -293,12 +293,12 @@ void bind_rest(ConfigSchema& s, Config& c) {
              "go back to the older checkpoint of the run named by checkpoint.resume; later ones are moved to a folder");
   s.section("debug", "debugging checks")
       .field("poison", c.debug.poison,
-             "fill released weight slots, new gradient buffers and working buffers of memory.optimizer=disk with NaN, and "
-             "compare what is read from that disk with checksums of what was written")
+             "fill released weight slots, new gradient buffers and working buffers of memory.optimizer=disk with NaN, "
+             "and compare what is read from that disk with checksums of what was written")
       .field(
           "delay_streams", c.debug.delay_streams, between(0, 1000000),
-          "delay streams, messages between processes on CPUs, and transfers of memory.optimizer=disk, at random by up to "
-          "N microseconds, so that a missing wait changes the loss; 0: no delay")
+          "delay streams, messages between processes on CPUs, and transfers of memory.optimizer=disk, at random by up "
+          "to N microseconds, so that a missing wait changes the loss; 0: no delay")
       .field("self_check", c.debug.self_check,
              "check collectives, and attention on GPUs, against known answers before the run")
       .field("check_messages", c.debug.check_messages,

@@ -83,7 +83,8 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, boo
   mapping_ = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    fail("{}: {} of scratch data cannot be mapped: {}", shown, human_bytes(bytes_), io_reason(errno));
+    fail("{}: {} of scratch data cannot be mapped: {}", shown, human_bytes(bytes_),
+         errno == ENOMEM ? "the limit of address space is too low (ulimit -v): raise it" : io_reason(errno));
   }
   enter_mapping(mapping_, static_cast<size_t>(bytes_), shown + ", scratch data");
   if (checked) sums_.resize(static_cast<size_t>(bytes_ / kBlock), 0);

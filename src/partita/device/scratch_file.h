@@ -31,8 +31,8 @@ class ScratchFile {
   static constexpr int64_t kBlock = 4096;
   [[nodiscard]] static int64_t whole_blocks(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
-  // Creates the folder if it is missing and reserves `bytes`. checked: reads compare every block with a checksum of what
-  // write() was given, taken when it was called. Errors: the folder cannot be written; less is free.
+  // Creates the folder if it is missing and reserves `bytes`. checked: reads compare every block with a checksum of
+  // what write() was given, taken when it was called. Errors: the folder cannot be written; less is free.
   ScratchFile(const std::filesystem::path& folder, int64_t bytes, bool checked = false);
   ~ScratchFile();  // ends transfers first
   ScratchFile(const ScratchFile&) = delete;
