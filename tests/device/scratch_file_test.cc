@@ -151,7 +151,7 @@ TEST_F(CheckedScratchFile, ViewsMayWriteWhatIsUnchecked) {
 }
 
 TEST_F(CheckedScratchFile, FindsMemoryThatChangesBeforeItIsWritten) {
-  set_stream_delays(20'000, 1);
+  set_stream_delays(300'000, 1);
   std::vector<Event> written;
   for (int64_t at = 0; at < file_.bytes(); at += 1 << 20)
     written.push_back(file_.write(static_cast<uint8_t*>(memory_.mutable_data_ptr()) + at, at, 1 << 20));
