@@ -65,7 +65,7 @@ def large(name, ours, peer, cards):
 def offloaded(name, ours, model="llama-7b", more=()):
     """Fp32 states in host memory, beside FSDP2's CPUOffloadPolicy."""
     return Case(name, model, ["--memory.optimizer=host", recompute("full"), *ours],
-                ["--recompute", "full", "--local-adam", "--offload", *more], 1, steps=6, warmup=2,
+                ["--recompute", "full", "--local-adam", "--offload", *more], 1, steps=10, warmup=3,
                 script="fsdp_peer.py")
 
 
@@ -106,8 +106,8 @@ CASES = [
     offloaded("llama-7b-host-weights-early", ["--memory.parameters=host", "--memory.early_updates=true"]),
     offloaded("gpt2-1.5b-host-weights", ["--memory.parameters=host", "--memory.offload_activations=48"], "gpt2-1.5b"),
     Case("llama-13b-host", "llama-13b", ["--memory.optimizer=host", recompute("full")],
-         steps=4, warmup=2),
-    Case("llama-30b-host", "llama-30b", ["--memory.optimizer=host:0.75", recompute("full"), "--precision.states=bf16"], steps=3, warmup=2),
+         steps=10, warmup=3),
+    Case("llama-30b-host", "llama-30b", ["--memory.optimizer=host:0.75", recompute("full"), "--precision.states=bf16"], steps=10, warmup=3),
     large("llama-7b-full", zero(3, recompute("full")), ["--recompute", "full", "--local-adam"], 2),
     large("llama-7b-free", zero(3, recompute("mlp")),
           ["--recompute", "selective", "--save", "attn,qkv", "--local-adam"], 2),

@@ -34,8 +34,7 @@ std::unique_ptr<Stream> make_stream(c10::Device device, StreamUse use) {
   }
 #ifdef PARTITA_CUDA
   if (device.is_cuda()) {
-    if (use == StreamUse::compute)
-      return std::make_unique<CudaStream>(c10::cuda::getCurrentCUDAStream(device.index()));
+    if (use == StreamUse::compute) return std::make_unique<CudaStream>(c10::cuda::getCurrentCUDAStream(device.index()));
     const bool goes_first = use == StreamUse::concurrent;
     return std::make_unique<CudaStream>(c10::cuda::getStreamFromPool(goes_first, device.index()));
   }

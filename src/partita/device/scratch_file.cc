@@ -147,9 +147,10 @@ void ScratchFile::check(const std::byte* memory, int64_t offset, int64_t bytes) 
   for (int64_t at = 0; at < bytes; at += kBlock) {
     const uint64_t expected = sums_[static_cast<size_t>((offset + at) / kBlock)];
     if (expected == 0 || expected == block_sum(memory + at)) continue;
-    fail("{}: scratch data: the {} bytes read at byte {} are not what was written there: the disk is faulty, or this "
-         "is a bug",
-         printable_line(folder_.string()), kBlock, offset + at);
+    fail(
+        "{}: scratch data: the {} bytes read at byte {} are not what was written there: the disk is faulty, or this "
+        "is a bug",
+        printable_line(folder_.string()), kBlock, offset + at);
   }
 }
 

@@ -162,8 +162,8 @@ Event HostStates::visit(int unit, std::function<void()> work) {
   });
 }
 
-Event HostStates::send(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
-                       bool changes_states, Worker::Turn turn) {
+Event HostStates::send(int unit, at::Tensor slice, const Event& after, std::function<void()> work, bool changes_states,
+                       Worker::Turn turn) {
   const bool filed = in_file(unit);
   queue(unit);
   const auto task = [this, unit, slice, after, filed, changes_states, work = std::move(work)] {

@@ -52,7 +52,7 @@ class HostStates {
     std::filesystem::path folder;  // for the file of units on disk
     // [unit], or empty: where weights that are off the device are; undefined: they are on the device.
     std::vector<at::Tensor> weights;
-    bool poison = false;           // fill a working buffer with NaN when it changes owner, and check what is read
+    bool poison = false;  // fill a working buffer with NaN when it changes owner, and check what is read
   };
   // For this rank's slices of units on the host. `copies` must outlive this object. Errors: those of ScratchFile.
   HostStates(const UnitPlan&, const Options&, Copies& copies);
@@ -72,7 +72,7 @@ class HostStates {
   // device once `after` has happened. Returns the event of that copy. `work` must own what it reads. Units on disk are
   // given with priorities that do not fall, and are ready.
   [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
-                             Worker::Turn turn) {
+                             Worker::Turn turn = {}) {
     return send(unit, std::move(slice), after, std::move(work), /*changes_states=*/true, std::move(turn));
   }
   // The same for `work` that reads master weights and states, and changes nothing else. In FIFO order.

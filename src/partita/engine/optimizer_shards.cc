@@ -101,7 +101,7 @@ std::unique_ptr<HostStates> OptimizerShards::make_host_states(const ParameterOpt
                                                           .device = options.device,
                                                           .folder = options.disk_folder,
                                                           .weights = std::move(weights),
-                          .poison = options.poison},
+                                                          .poison = options.poison},
                                       *with_.copies);
 }
 

@@ -18,12 +18,12 @@ struct ParameterOptions {
   DType states = DType::fp32;   // master weights and optimizer states; equal to compute: no master weights
   int micro_batches = 1;        // accumulated per step
   OptimizerOptions optimizer;
-  bool training = true;            // false: no gradients and no optimizer states
+  bool training = true;               // false: no gradients and no optimizer states
   std::filesystem::path disk_folder;  // of units whose states are on disk
-  bool weights_on_demand = false;  // WeightStore::Options::on_demand
-  bool transient_slices = false;   // GradientStore::Options::transient_slices
-  bool early_norms = true;         // on GPUs: GradientStore::Options::norm_stream
-  bool poison = false;             // fill evicted weights and fresh gradient buffers with NaN
+  bool weights_on_demand = false;     // WeightStore::Options::on_demand
+  bool transient_slices = false;      // GradientStore::Options::transient_slices
+  bool early_norms = true;            // on GPUs: GradientStore::Options::norm_stream
+  bool poison = false;                // fill evicted weights and fresh gradient buffers with NaN
   at::Device device = at::kCPU;
 
   // Whether the unit has separate master weights on the device.
