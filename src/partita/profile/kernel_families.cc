@@ -14,11 +14,9 @@
 namespace partita::internal {
 namespace {
 
-// Rates reached by a 700 W H100 SXM inside a training step, where its clock drops to about 1.5 GHz.
-constexpr double kProductRate = 700e12;  // FLOP/s of bf16 matmuls in cuBLASLt: 600-790 TFLOP/s depending on shape
-constexpr double kFp8Rate = 1400e12;     // same for fp8 with fast accumulation: 1280-1570 TFLOP/s
-constexpr double kMemoryRate = 3.0e12;   // bytes/s, reads and writes: the best copy reaches 3.02e12
-// FLOP/s of causal attention in cuDNN, bf16, counting half the square: narrow heads, heads of 128 channels.
+// FLOP/s on a 700 W H100 SXM inside a training step.
+constexpr double kFp8Rate = 1400e12;  // fp8 matmuls with fast accumulation: 1280-1570 TFLOP/s
+// Causal attention in cuDNN, bf16, counting half the square: narrow heads, heads of 128 channels.
 constexpr double kNarrowForward = 320e12, kNarrowBackward = 250e12, kWideForward = 490e12, kWideBackward = 390e12;
 
 struct Rule {
@@ -84,9 +82,9 @@ std::string_view product_family(std::string_view name) {
 }
 
 // Counts for one step; memory-bound kernels are counted as accesses times bytes per element.
-class Floors {
+class Amounts {
  public:
-  explicit Floors(const StepWork& work)
+  explicit Amounts(const StepWork& work)
       : w_(work),
         m_(work.model),
         tokens_(static_cast<double>(work.tokens)),
@@ -94,12 +92,13 @@ class Floors {
         width_(static_cast<double>(m_.hidden_size)),
         vocabulary_(w_.head ? size(w_.division.head, m_.vocab_size) : 0) {}
 
-  std::map<std::string_view, double> operator()() {
-    if (w_.precision != DType::fp32) add_products(), add_attention();
+  std::map<std::string_view, FamilyWork> operator()() {
+    add_products();
+    add_attention();
     add_norms();
     add_activation();
     add_rest();
-    return floors_;
+    return families_;
   }
 
  private:
@@ -144,7 +143,7 @@ class Floors {
 
   // `accesses` per element, in the compute dtype.
   void memory(std::string_view family, double accesses, double elements) {
-    floors_[family] += accesses * bytes_ * elements / kMemoryRate;
+    families_[family].bytes += accesses * bytes_ * elements;
   }
 
   void add_products() {
@@ -169,11 +168,13 @@ class Floors {
     // Adapters stay in bf16, like the head. Frozen matrices are attributed to the fp8 part first; adapters are the
     // smallest part.
     const double wide_trained = w_.fp8 ? std::min(adapters, trained) : trained;
-    const double wide = w_.fp8 ? 0 : 1, seconds = 2 * tokens_ / kProductRate;
-    if (w_.fp8) floors_[family::kFp8Products] = (forward + inputs + trained - wide_trained) * 2 * tokens_ / kFp8Rate;
-    floors_[family::kProductsForward] = (wide * forward + adapters + head) * seconds;
-    floors_[family::kInputGradients] = (wide * inputs + adapters + head) * seconds;
-    floors_[family::kWeightGradients] = (wide_trained + (w_.frozen_head ? 0 : of_head.weights * table)) * seconds;
+    const double wide = w_.fp8 ? 0 : 1, flops = 2 * tokens_;
+    if (w_.fp8)
+      families_[family::kFp8Products] = {.flops = (forward + inputs + trained - wide_trained) * flops,
+                                         .speed = kFp8Rate / kMatmulRate};
+    families_[family::kProductsForward].flops = (wide * forward + adapters + head) * flops;
+    families_[family::kInputGradients].flops = (wide * inputs + adapters + head) * flops;
+    families_[family::kWeightGradients].flops = (wide_trained + (w_.frozen_head ? 0 : of_head.weights * table)) * flops;
   }
 
   // 2 matmuls over half the square in forward, 5 in backward.
@@ -186,8 +187,10 @@ class Floors {
       if (y.backward) backward += 2.5 * flops;
     }
     const bool wide = m_.head_size() > 96;
-    floors_[family::kAttentionForward] = forward / (wide ? kWideForward : kNarrowForward);
-    floors_[family::kAttentionBackward] = backward / (wide ? kWideBackward : kNarrowBackward);
+    families_[family::kAttentionForward] = {.flops = forward,
+                                            .speed = (wide ? kWideForward : kNarrowForward) / kMatmulRate};
+    families_[family::kAttentionBackward] = {.flops = backward,
+                                             .speed = (wide ? kWideBackward : kNarrowBackward) / kMatmulRate};
   }
 
   void add_norms() {
@@ -228,13 +231,13 @@ class Floors {
     // Master weight and two moments are read and written, the gradient is read twice (norm, update), the weight is
     // written.
     const double states = w_.states == DType::fp32 ? 6 * 4 + (w_.precision == DType::fp32 ? 0 : 2) : 6 * 2;
-    floors_[family::kOptimizer] = (states + 2 * gradient) * static_cast<double>(w_.updated) / kMemoryRate;
+    families_[family::kOptimizer].bytes = (states + 2 * gradient) * static_cast<double>(w_.updated);
   }
 
   const StepWork& w_;
   const ModelConfig& m_;
   double tokens_, bytes_, width_, vocabulary_;
-  std::map<std::string_view, double> floors_;
+  std::map<std::string_view, FamilyWork> families_;
 };
 
 // What a pipeline rank has of the model: the layers, embedding and head whose parameters it holds.
@@ -316,6 +319,14 @@ StepWork step_work(const Config& c, int ranks, const UnitPlan& plan) {
   return work;
 }
 
-std::map<std::string_view, double> family_floors(const StepWork& work) { return Floors(work)(); }
+std::map<std::string_view, FamilyWork> family_work(const StepWork& work) { return Amounts(work)(); }
+
+std::map<std::string_view, double> family_floors(const StepWork& work) {
+  std::map<std::string_view, double> floors;
+  for (const auto& [family, amount] : family_work(work))
+    if (amount.flops == 0 || work.precision != DType::fp32)
+      floors[family] = amount.flops / (amount.speed * kMatmulRate) + amount.bytes / kDeviceMemoryRate;
+  return floors;
+}
 
 }  // namespace partita::internal

@@ -3,6 +3,7 @@
 //
 //   std::string_view family = kernel_family("nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT");     // matmuls, forward
 //   const StepWork work = step_work(config, ranks, engine.plan());
+//   std::map<std::string_view, FamilyWork> amounts = family_work(work);                       // FLOPs, bytes
 //   std::map<std::string_view, double> floors = family_floors(work);                          // seconds per step
 #pragma once
 #include <cstdint>
@@ -59,8 +60,21 @@ struct StepWork {
 // The work of a run's step; model.vocab_size must be known. The engine's plan tells what is trained.
 [[nodiscard]] StepWork step_work(const Config&, int ranks, const UnitPlan&);
 
-// Seconds per step at the rates of a power-limited H100. Families without a floor are absent: collectives, copies,
-// dropout; also fp32 matmuls and attention, for which no rate was measured.
+// What a family does in a step: FLOPs, or bytes that it reads and writes.
+struct FamilyWork {
+  double flops = 0;
+  double bytes = 0;
+  double speed = 1;  // of its FLOPs, relative to bf16 matmuls on a GPU
+};
+// Families that are not counted are absent: collectives, copies, dropout.
+[[nodiscard]] std::map<std::string_view, FamilyWork> family_work(const StepWork&);
+
+// Rates reached by a 700 W H100 SXM inside a training step, where its clock drops to about 1.5 GHz.
+inline constexpr double kMatmulRate = 700e12;  // FLOP/s of bf16 matmuls in cuBLASLt: 600-790e12, depending on shape
+inline constexpr double kDeviceMemoryRate = 3.0e12;  // bytes/s, reads and writes: the best copy reaches 3.02e12
+
+// Seconds per step at these rates. Families that are not counted are absent; also fp32 matmuls and attention, for which
+// no rate was measured.
 [[nodiscard]] std::map<std::string_view, double> family_floors(const StepWork&);
 
 }  // namespace partita::internal

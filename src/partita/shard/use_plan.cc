@@ -1,6 +1,7 @@
 #include "partita/shard/use_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace partita::internal {
 
@@ -40,19 +41,20 @@ UsePlan plan_uses(const UnitPlan& plan, const Sharding& sharding, std::vector<Bl
   return result;
 }
 
-int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UsePlan& uses) {
+std::vector<int64_t> gathers_per_unit(const UnitPlan& plan, const Sharding& sharding, const UsePlan& uses) {
   const SlotPlan slots = weight_slots(plan, sharding);
   std::vector<int> held(slots.slot_count.size(), -1);
-  int64_t count = 0;
+  std::vector<int64_t> count(plan.units.size());
   const auto want = [&](int unit) {
-    int& slot = held[static_cast<size_t>(slots.slot_of_unit[static_cast<size_t>(unit)])];
-    if (slot != unit && is_gathered(plan.units[static_cast<size_t>(unit)], sharding)) ++count;
+    const auto u = static_cast<size_t>(unit);
+    int& slot = held[static_cast<size_t>(slots.slot_of_unit[u])];
+    if (slot != unit && is_gathered(plan.units[u], sharding)) ++count[u];
     slot = unit;
   };
   const auto trainable = [&](int unit) { return plan.units[static_cast<size_t>(unit)].trainable; };
   // Two steps: the second starts from the slots that the first leaves, minus the units rewritten by the optimizer.
   for (int step = 0; step < 2; ++step) {
-    count = 0;
+    std::ranges::fill(count, 0);
     for (int& unit : held)
       if (unit >= 0 && trainable(unit)) unit = -1;
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u)
@@ -64,6 +66,11 @@ int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UseP
       for (const int unit : turn.units) want(unit);
   }
   return count;
+}
+
+int64_t count_gathers(const UnitPlan& plan, const Sharding& sharding, const UsePlan& uses) {
+  const std::vector<int64_t> count = gathers_per_unit(plan, sharding, uses);
+  return std::accumulate(count.begin(), count.end(), int64_t{0});
 }
 
 }  // namespace partita::internal

@@ -38,7 +38,8 @@ struct UsePlan {
 [[nodiscard]] UsePlan plan_uses(const UnitPlan&, const Sharding&, std::vector<BlockUse> uses, size_t head = 0,
                                 int times = 1);
 
-// Gathers per step with these uses, if every trainable unit is rewritten after each step.
+// Gathers per step with these uses, if every trainable unit is rewritten after each step: of each unit, and of all.
+[[nodiscard]] std::vector<int64_t> gathers_per_unit(const UnitPlan&, const Sharding&, const UsePlan&);
 [[nodiscard]] int64_t count_gathers(const UnitPlan&, const Sharding&, const UsePlan&);
 
 }  // namespace partita::internal
