@@ -7,11 +7,16 @@
 #include "partita/nn/tensor_parallel.h"
 
 namespace partita {
-using namespace internal;
 
 EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding& sharding,
                             const EngineOptions& options) {
-  const EnginePlan plan = plan_engine(blocks, sharding, options);
+  return internal::predict_memory(blocks, internal::plan_engine(blocks, sharding, options), options);
+}
+
+namespace internal {
+
+EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const EnginePlan& plan,
+                            const EngineOptions& options) {
   EngineMemory m{predict_parameter_memory(plan.units, plan.sharding, parameter_options(options))};
   for (const Lifetime& kept : plan.kept) m.activations += kept.bytes;
   m.shared = plan_arena(plan.kept, plan.gradients).shared_bytes();
@@ -31,4 +36,5 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
   return m;
 }
 
+}  // namespace internal
 }  // namespace partita

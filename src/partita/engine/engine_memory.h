@@ -7,6 +7,7 @@
 #include <span>
 
 #include "partita/engine/engine_options.h"
+#include "partita/engine/engine_plan.h"
 #include "partita/nn/block.h"
 #include "partita/shard/sharding.h"
 
@@ -16,4 +17,11 @@ namespace partita {
 [[nodiscard]] EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                           const EngineOptions&);
 
+namespace internal {
+
+// The same of a plan that was made with these blocks and options.
+[[nodiscard]] EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, const EnginePlan&,
+                                          const EngineOptions&);
+
+}  // namespace internal
 }  // namespace partita
