@@ -99,9 +99,69 @@ TEST(Plan, SaysWhetherItFits) {
   EXPECT_EQ(large.code, 1);
   EXPECT_THAT(large.error, HasSubstr("of memory is needed per rank, and 104.9 KiB is free (as given by --memory):"));
   EXPECT_THAT(large.error, HasSubstr("what lowers it:"));
+  EXPECT_THAT(large.error, HasSubstr("parallel.zero_stage=3 on 8 ranks"));
+  const json now = bytes_of({"--train.device=cuda"});
+  const double most = now["stages"][0]["device"].get<double>() / (1 << 30);
+  const Result close = partita(plan({"--train.device=cuda", "--memory", std::to_string(0.9 * most)}));
+  EXPECT_EQ(close.code, 1);
+  EXPECT_THAT(close.error, testing::ContainsRegex("\n  [a-z_.]+=[^\n]*, steps about [^\n]*, which fits"));
   EXPECT_THAT(partita(plan({"--memory=0.0001", "--json"})).output, HasSubstr("\"fits\":false"));
   EXPECT_EQ(partita(plan({"--memory=1e-12"})).code, 1);
   EXPECT_THAT(partita(plan({"--memory=1e30"})).error, HasSubstr("--memory must be more than 0 and at most 1000000"));
+}
+
+// Every moment of the step, and never more than is allocated.
+TEST(Plan, ShowsMemoryOverAStep) {
+  const json stage = bytes_of({"--train.device=cpu"})["stages"][0];
+  const json& moments = stage["moments"];
+  ASSERT_EQ(moments.size(), 2U + 2 * 2 * 5) << "two of six micro-batches, five blocks";
+  EXPECT_EQ(moments.front()["at"], "before the first pass");
+  EXPECT_EQ(moments[1]["at"], "forward 0, embedding");
+  EXPECT_EQ(moments[11]["at"], "forward 5, embedding");
+  EXPECT_EQ(moments.back()["at"], "update");
+  for (const json& moment : moments) {
+    int64_t sum = 0;
+    for (const char* owner :
+         {"weights", "gradients", "master weights", "optimizer states", "activations", "temporaries"}) {
+      sum += moment[owner].get<int64_t>();
+      EXPECT_LE(moment[owner], stage["owners"][owner]) << owner;
+    }
+    EXPECT_EQ(moment["in_use"], sum);
+    EXPECT_LE(sum, stage["device"].get<int64_t>());
+  }
+  const Result r = partita(plan({}));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\nin use during a step +weights +gradients +states +activations"));
+  EXPECT_THAT(r.output,
+              testing::ContainsRegex("\nallocated once, before the first step: [0-9.]+ [KM]iB; in use of it"));
+}
+
+// At the rates that are given.
+TEST(Plan, EstimatesAStep) {
+  const std::vector<std::string> host = {
+      "--train.device=cuda", "--memory.optimizer=host", "--device-flops=100", "--device-memory=1000",
+      "--link=10",           "--host-memory=0.01",      "--disk=1",           "--network=1"};
+  const json step = bytes_of(host)["step"];
+  EXPECT_EQ(step["bound"], "host_memory");
+  EXPECT_EQ(step["resources"]["compute"]["rate"], 100e12);
+  EXPECT_EQ(step["resources"]["host_memory"]["rate"], 1e7);
+  EXPECT_EQ(step["resources"]["disk"]["amount"], 0);
+  const double alone = step["resources"]["host_memory"]["amount"].get<double>() / 1e7;
+  EXPECT_GE(step["seconds"].get<double>(), alone * (1 - 1e-12));
+  EXPECT_LT(step["seconds_without_bound"].get<double>(), alone);
+  const Result r = partita(plan(host));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\n  host memory +[0-9.]+ [kM]B +10.0 MB/s +[0-9.]+ m?s\n"));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\nstep: about [0-9.]+ m?s, [0-9.]+k? tokens/s; bound by host memory"));
+  const json disk = bytes_of({"--train.device=cpu", "--memory.optimizer=disk", "--disk=0.001"})["step"];
+  EXPECT_EQ(disk["bound"], "disk");
+  EXPECT_THAT(partita(plan({"--disk=0"})).error, HasSubstr("--disk must be more than 0"));
+  EXPECT_THAT(partita(plan({"--link=fast"})).error, HasSubstr("--link must be"));
+}
+
+// A plan for GPUs needs none, whatever the model.
+TEST(Plan, OfLlamaForGpus) {
+  const json found = bytes_of({"--train.device=cuda", "--model.kind=llama", "--model.dropout=0",
+                               "--model.embedding_dropout=0", "--model.attention_dropout=0"});
+  EXPECT_GT(found["stages"][0]["device"], 0);
 }
 
 TEST(Plan, ReadsLikeATable) {
@@ -111,6 +171,8 @@ TEST(Plan, ReadsLikeATable) {
   EXPECT_THAT(r.output, testing::ContainsRegex("memory per rank +stage 0 +stage 1\n"));
   EXPECT_THAT(r.output, testing::ContainsRegex("\n  weights +[0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB\n"));
   EXPECT_THAT(r.output, Not(HasSubstr("host")));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\nstage [01], in use during a step"));
+  EXPECT_THAT(r.output, testing::ContainsRegex("\n  other ranks +[0-9.]+ [kM]B"));
 }
 
 TEST(Plan, RefusesWhatTrainRefuses) {

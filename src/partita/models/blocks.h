@@ -19,7 +19,6 @@ struct BlockBuild {
   ContextSplit context;
   bool leaves_operands = false;  // BlockTraits
   TensorDivision division;
-  bool runs = true;
 };
 
 [[nodiscard]] EmbeddingOptions embedding_options(const ModelConfig&, const BlockBuild&);

@@ -6,16 +6,14 @@
 namespace partita::internal {
 
 std::vector<std::unique_ptr<Block>> make_llama(const ModelConfig& config, const BlockBuild& build) {
-  std::shared_ptr<const RopeTable> rope;
-  if (build.runs)
-    rope = std::make_shared<const RopeTable>(make_rope_table({.head_width = config.head_size(),
-                                                              .positions = config.max_length,
-                                                              .theta = config.rope_theta,
-                                                              .factor = config.rope_factor,
-                                                              .low = config.rope_low_frequency,
-                                                              .high = config.rope_high_frequency,
-                                                              .original_length = config.rope_original_length},
-                                                             build.device));
+  const auto rope = std::make_shared<const RopeTable>(make_rope_table({.head_width = config.head_size(),
+                                                                       .positions = config.max_length,
+                                                                       .theta = config.rope_theta,
+                                                                       .factor = config.rope_factor,
+                                                                       .low = config.rope_low_frequency,
+                                                                       .high = config.rope_high_frequency,
+                                                                       .original_length = config.rope_original_length},
+                                                                      build.device));
   const Heads heads{.heads = config.heads, .kv_heads = config.key_value_heads(), .head_width = config.head_size()};
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<Embedding>(embedding_options(config, build)));

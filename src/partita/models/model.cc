@@ -24,12 +24,12 @@ LoraOptions options_of(const LoraConfig& lora, ModelKind kind) {
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType compute, const LoraConfig& lora,
                                                 at::Device device, bool fp8, const TensorSplit& tensor,
                                                 const ContextSplit& context, bool leaves_operands,
-                                                const TensorDivision& division, bool runs) {
+                                                const TensorDivision& division) {
   validate(config);
   validate(lora, config.kind);
   if (config.vocab_size < 1) fail("model.vocab_size is not known: set it, or name a tokenizer in data.tokenizer");
   if (fp8 && compute != DType::bf16) fail("fp8 needs compute in bf16, not {}: use precision bf16", name_of(compute));
-  if (fp8 && runs) check_fp8_device(device);
+  if (fp8) check_fp8_device(device);
   const BlockBuild build{.compute = compute,
                          .lora = options_of(lora, config.kind),
                          .device = device,
@@ -37,8 +37,7 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, DType
                          .tensor = tensor,
                          .context = context,
                          .leaves_operands = leaves_operands,
-                         .division = division,
-                         .runs = runs};
+                         .division = division};
   return config.kind == ModelKind::gpt2 ? make_gpt2(config, build) : make_llama(config, build);
 }
 

@@ -16,13 +16,11 @@ namespace partita {
 
 // fp8: the layers' linears use fp8 matmuls (ops/fp8.h); requires compute bf16. `device` holds constants owned by the
 // blocks. tensor, context: the blocks of one rank of these groups. leaves_operands: see BlockTraits. division: what the
-// tensor-parallel ranks divide. runs: false if the blocks
-// only describe themselves, which needs no such device. Errors: those of validate(config) and validate(lora); a vocab_size that is still 0;
+// tensor-parallel ranks divide. Errors: those of validate(config) and validate(lora); a vocab_size that is still 0;
 // more tensor-parallel ranks than heads, where attention is divided.
 [[nodiscard]] std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig&, DType compute, const LoraConfig& = {},
                                                               at::Device = at::kCPU, bool fp8 = false,
                                                               const TensorSplit& = {}, const ContextSplit& = {},
-                                                              bool leaves_operands = false, const TensorDivision& = {},
-                                                              bool runs = true);
+                                                              bool leaves_operands = false, const TensorDivision& = {});
 
 }  // namespace partita

@@ -28,7 +28,8 @@ struct RopeOptions {
 // Pure. Errors: an odd width; an invalid theta or scaling.
 [[nodiscard]] std::vector<float> rope_frequencies(const RopeOptions&);
 
-// cos and sin of position * frequency, rounded to fp32 like Hugging Face's: [positions, head_width / 2] fp32.
+// cos and sin of position * frequency, rounded to fp32 like Hugging Face's: [positions, head_width / 2] fp32. On the
+// meta device without values.
 struct RopeTable {
   at::Tensor cos, sin;
 };

@@ -141,13 +141,14 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
           .check_messages = c.debug.check_messages};
 }
 
-std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at,
-                                                    bool runs) {
-  return take_stage(make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
-                                tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c),
-                                tensor_division(c), runs),
-                    c, at.pipeline);
+std::vector<std::unique_ptr<Block>> training_blocks(const Config& c, at::Device device, MeshLayout::Position at) {
+  return take_stage(
+      make_blocks(c.model, c.precision.compute, c.lora, device, c.precision.fp8 != Fp8Recipe::off,
+                  tensor_split(c, at.tensor), context_split(c, at.context), delays_weights(c), tensor_division(c)),
+      c, at.pipeline);
 }
+
+at::Device planning_device(at::Device device) { return device.is_cpu() ? device : at::Device(at::kMeta); }
 
 MeshLayout::Sizes mesh_sizes(const Config& c, int64_t ranks) {
   return {.data = static_cast<int>(data_ranks(c, ranks)),

@@ -38,9 +38,10 @@ std::unique_ptr<Engine> make_engine(const ModelConfig&, const Mesh&&, int, Engin
 
 // Options and blocks of a training run's engine, of this rank's place in the mesh. Pure. Errors: as records_steps.
 [[nodiscard]] EngineOptions training_options(const Config&, int64_t ranks, at::Device, MeshLayout::Position = {});
-// runs: see make_blocks.
-[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, MeshLayout::Position = {},
-                                                                  bool runs = true);
+[[nodiscard]] std::vector<std::unique_ptr<Block>> training_blocks(const Config&, at::Device, MeshLayout::Position = {});
+// Where blocks that are only planned with have their constants: on the CPU, if that is the device, else nowhere. So a
+// plan for GPUs takes neither a GPU nor its memory.
+[[nodiscard]] at::Device planning_device(at::Device);
 // The same for evaluation and generation.
 [[nodiscard]] EngineOptions inference_options(const ModelConfig&, DType compute, Shape, at::Device);
 

@@ -1,10 +1,10 @@
-// Memory that a run will need, computed before anything is allocated: by owner, compared with what is free, and which
-// changes would lower it.
+// Memory that a run will need, computed before anything is allocated: by owner, and compared with what is free.
 //
 //   std::string warning = require_training_memory(config, world.size(), world.launch().local_size, device);
-//   // Error: 38.8 GiB of memory is needed on each rank, and 5.6 GiB is free (the limit of address space, ulimit -v):
+//   // Error: 38.8 GiB of memory is needed per rank, and 25.6 GiB is free (the limit of address space, ulimit -v):
 //   //   weights  9.6 GiB, gradients  9.6 GiB, ...
-//   // lower it by memory.recompute=full (24.1 GiB), train.micro_batch=1 (20.2 GiB), or all of these (12.0 GiB)
+//   // what lowers it:
+//   //   memory.recompute=full: 24.1 GiB, steps about 30% longer, which fits
 //
 // The figures equal what the engine measures from its tensors (engine/engine_memory.h). Memory of the program itself
 // and of its libraries is not included: an error means that the run cannot fit, but no error does not mean that it
@@ -18,8 +18,10 @@
 
 #include "partita/base/free_memory.h"
 #include "partita/engine/engine_options.h"
+#include "partita/engine/memory_timeline.h"
 #include "partita/monitor/metrics.h"
 #include "partita/train/build_model.h"
+#include "partita/train/memory_changes.h"
 
 namespace partita::internal {
 
@@ -38,6 +40,10 @@ struct MemoryForecast {
 // [pipeline stage]: of the rank with the most. Pure. The config is valid for this number of ranks and its vocabulary
 // size is known.
 [[nodiscard]] std::vector<MemoryForecast> forecast_stages(const Config&, int64_t ranks, at::Device);
+// Of the rank at this place of the mesh. Pure.
+[[nodiscard]] MemoryForecast forecast_rank(const Config&, int64_t ranks, at::Device, MeshLayout::Position);
+// What is in use of the memory of a stage's engine during a step; of its first tensor-parallel rank. Pure.
+[[nodiscard]] MemoryTimeline forecast_timeline(const Config&, int64_t ranks, at::Device, int stage);
 // Of the rank with the most device memory; host memory and disk are the most of any rank.
 [[nodiscard]] MemoryForecast forecast_training(const Config&, int64_t ranks, at::Device);
 
@@ -52,22 +58,13 @@ struct InferenceSize {
 };
 [[nodiscard]] MemoryForecast forecast_inference(const InferenceSize&, int64_t ranks, at::Device);
 
-// A changed key and the device memory needed with it.
-struct MemorySaving {
-  std::string change;  // "memory.recompute=full"
-  int64_t bytes = 0;
-};
-// Changes that save at least a twentieth, largest saving first; then, if there are several, all changes combined that
-// do not alter the run's results; then more ranks. Pure.
-[[nodiscard]] std::vector<MemorySaving> memory_savings(const Config&, int64_t ranks, at::Device);
-
 // The message if `needed` exceeds what is free; empty: it fits. Pure.
 [[nodiscard]] std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
-                                         std::span<const MemorySaving>);
+                                         std::span<const MemoryChange>);
 
-// The same, computing the savings only if it does not fit. If computing them fails, they are left out.
+// The same, computing the changes only if it does not fit. If computing them fails, they are left out.
 [[nodiscard]] std::string memory_refusal(const MemoryForecast& needed, const FreeMemory& free,
-                                         const std::function<std::vector<MemorySaving>()>& savings);
+                                         const std::function<std::vector<MemoryChange>()>& changes);
 // The message if it fits but needs nearly all that is free; otherwise empty. Pure.
 [[nodiscard]] std::string memory_warning(const MemoryForecast& needed, const FreeMemory& free);
 

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cos.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
@@ -117,6 +118,11 @@ std::vector<float> rope_frequencies(const RopeOptions& options) {
 RopeTable make_rope_table(const RopeOptions& options, at::Device device) {
   std::vector<float> frequencies = rope_frequencies(options);
   PARTITA_CHECK(options.positions >= 0, "a table of {} rotary positions", options.positions);
+  if (device.is_meta()) {  // nothing is computed with it
+    const at::Tensor none =
+        at::empty({options.positions, options.head_width / 2}, at::TensorOptions(at::kFloat).device(device));
+    return {none, none};
+  }
   const at::Tensor row = at::from_blob(frequencies.data(), {options.head_width / 2}, at::TensorOptions(at::kFloat));
   const at::Tensor angles = at::outer(at::arange(options.positions).to(at::kFloat), row);
   return {angles.cos().to(device), angles.sin().to(device)};  // computed on the CPU: the same bits everywhere
