@@ -38,5 +38,55 @@ TEST_F(MemoryDocument, SaysWhatTheProgramSays) {
   EXPECT_EQ(count, 7);
 }
 
+// Each block of output is what the command before it prints.
+TEST_F(MemoryDocument, ShowsWhatTheProgramPrints) {
+  const std::string document = read_file(PARTITA_SOURCE_DIR "/docs/memory.md");
+  for (const std::string& block : shell_blocks(document)) must(block);
+  constexpr std::string_view kBegin = "```text\n", kEnd = "```\n";
+  int count = 0;
+  for (size_t at = document.find(kBegin); at != std::string::npos; at = document.find(kBegin, at), ++count) {
+    const size_t end_of_command = document.rfind('`', at - 1), command = document.rfind('`', end_of_command - 1) + 1;
+    const std::string line = document.substr(command, end_of_command - command);
+    ASSERT_TRUE(line.starts_with("partita plan ")) << line;
+    at += kBegin.size();
+    const std::string shown = document.substr(at, document.find(kEnd, at) - at);
+    const Result r = shell(line);
+    EXPECT_THAT(r.output + r.error, testing::HasSubstr(shown)) << line;
+  }
+  EXPECT_EQ(count, 3);
+}
+
+// The rates in the table are those that a plan takes.
+TEST_F(MemoryDocument, NamesTheRates) {
+  const std::string document = read_file(PARTITA_SOURCE_DIR "/docs/memory.md");
+  for (const std::string& block : shell_blocks(document)) must(block);
+  const auto rates = [this](const std::string& device) {
+    const Result r = shell("partita plan gpt2-xl.toml --json --precision.compute=bf16 --train.device=" + device);
+    return nlohmann::json::parse(r.output)["step"]["resources"];
+  };
+  const nlohmann::json gpu = rates("cuda"), cpu = rates("cpu");
+  const std::pair<const char*, const char*> options[] = {{"--device-memory", "device_memory"},
+                                                         {"--link", "link"},
+                                                         {"--host-memory", "host_memory"},
+                                                         {"--disk", "disk"},
+                                                         {"--network", "network"}};
+  for (const auto& [option, key] : options) {
+    const size_t row = document.find(std::string("| `") + option + "` |");
+    ASSERT_NE(row, std::string::npos) << option;
+    std::istringstream cells(document.substr(row + 1));
+    std::string name, meaning;
+    std::getline(cells, name, '|'), std::getline(cells, meaning, '|');
+    double on_gpu = 0, on_cpu = 0;
+    std::string text;
+    std::getline(cells, text, '|');
+    on_gpu = std::stod(text);
+    std::getline(cells, text, '|');
+    on_cpu = std::stod(text);
+    EXPECT_EQ(gpu[key]["rate"], 1e9 * on_gpu) << option;
+    EXPECT_EQ(cpu[key]["rate"], 1e9 * on_cpu) << option;
+  }
+  EXPECT_EQ(gpu["compute"]["rate"], 700e12);
+}
+
 }  // namespace
 }  // namespace partita::internal::test

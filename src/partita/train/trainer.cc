@@ -1,14 +1,17 @@
 #include "partita/train/trainer.h"
 
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/base/log.h"
+#include "partita/base/process_memory.h"
 #include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
@@ -32,6 +35,7 @@
 #include "partita/train/interrupt.h"
 #include "partita/train/measured_timeline.h"
 #include "partita/train/memory_forecast.h"
+#include "partita/train/memory_use.h"
 #include "partita/train/run_device.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_folder.h"
@@ -98,9 +102,7 @@ class TrainingRun {
       log::warn(
           "no profile was written: it is made of {} steps after the first five and after tuning, and the run had fewer",
           config_.log.profile_steps);
-    if (const DeviceUse use = device_use(device_); device_.is_cuda())
-      log::info("most memory of the device: {} allocated, {} reserved", human_bytes(use.allocated),
-                human_bytes(use.reserved));
+    report_memory();
     loop_->close();
     return loop_->outcome();
   }
@@ -124,7 +126,10 @@ class TrainingRun {
                                                    .planned_samples = saved_.planned_samples},
                                        peers_.rank(), peers_.size(), context_split(config_, mesh_.position().context));
     start_times_.add("data", timer.lap());
-    if (!engine_) engine_ = build_training_engine(config_, mesh_);
+    if (!engine_) {
+      if (device_.is_cpu()) memory_.emplace();
+      engine_ = build_training_engine(config_, mesh_);
+    }
     start_times_.add("memory", timer.lap());
     set_weights(from);
     start_times_.add("weights", timer.lap());
@@ -249,7 +254,32 @@ class TrainingRun {
       outcome.loss_scale = loss_scale_.scale;
     }
     outcome.memory_peak = device_use(device_).allocated;
+    if (memory_) memory_->sample();
     return outcome;
+  }
+
+  // What this rank has used, measured first: a plan takes memory too.
+  [[nodiscard]] MemoryUse memory_use() {
+    MemoryUse use;
+    if (memory_) {
+      use.measured = memory_->bytes();
+    } else {
+      const DeviceUse device = device_use(device_);
+      use.measured = device.allocated, use.reserved = device.reserved;
+    }
+    use.planned = workspace_ + forecast_rank(config_, mesh_.layout().ranks(), device_, mesh_.position()).device_bytes();
+    if (memory_) use.margin = memory_margin(use.planned, at::get_num_threads());
+    return use;
+  }
+
+  void report_memory() {
+    std::vector<MemoryUse> ranks;
+    for (const std::string& text : agree(peers_, [this] { return to_json(memory_use()); }))
+      ranks.push_back(parse_memory_use(text));
+    if (peers_.rank() != 0) return;
+    const MemoryUse& use = worst_of(ranks);
+    log::info("{}", memory_use_text(use));
+    write_file(config_.run.directory / "memory.json", to_json(use) + "\n");
   }
 
   [[nodiscard]] bool scales_loss() const { return config_.precision.compute == DType::fp16; }
@@ -319,8 +349,9 @@ class TrainingRun {
   StoredTypes stored_as_;       // element types of the imported weights, for an export
   std::filesystem::path base_;  // base model of the adapters; empty: initial weights
   StartTimes start_times_;
-  int64_t workspace_ = 0;  // bytes
-  RunCounts counts_;       // where the run starts
+  int64_t workspace_ = 0;               // bytes
+  std::optional<ResidentPeak> memory_;  // on CPUs, since before the engine was built
+  RunCounts counts_;                    // where the run starts
   std::unique_ptr<RunLoop> loop_;
 };
 
