@@ -7,14 +7,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "partita/base/context_split.h"
 #include "partita/base/dtype.h"
-#include "partita/device/copies.h"
+#include "partita/engine/offload.h"
 #include "partita/engine/parameter_options.h"
 #include "partita/engine/pipeline_stage.h"
 #include "partita/engine/step_plan.h"
@@ -25,23 +23,6 @@
 #include "partita/optim/optimizer_options.h"
 
 namespace partita {
-
-// What is kept in host memory instead of device memory. On the CPU the same copies are made within host memory.
-struct Offload {
-  // Fraction of master weights, optimizer states and gradients, updated by the host: of whole units (place_states).
-  double optimizer = 0;
-  double disk = 0;  // the same, with master weights and optimizer states in a file in disk_folder
-  std::filesystem::path disk_folder;
-  // Fractions of the weights in the compute dtype that are in host memory and in a file (place_weights). At every ZeRO
-  // stage full weights of such units exist only around their use.
-  double weights = 0, weights_disk = 0;
-  bool gradients = false;  // gradients of micro-batches are added in host memory: of units that the host updates
-  // The host updates a unit as soon as its gradient has arrived, under the backward pass of others, with the clipping
-  // factor of StepInput::previous_norm.
-  bool early_updates = false;
-  int activations = 0;                                        // offload saved activations of the first N layers
-  std::function<std::unique_ptr<internal::Copies>()> copies;  // copy implementation; empty: make_copies of the device
-};
 
 struct EngineOptions {
   Shape shape;                  // of a training or evaluation micro-batch: of its pieces on this rank
