@@ -118,9 +118,8 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
   std::vector<OwnedBox> all;
   for (size_t u = 0; u < shards_.size(); ++u) {
     const ShardView& shard = shards_[u];
-    const bool kept_by_host = host_ && on_host(u);
-    const at::Tensor master = kept_by_host ? host_->master(static_cast<int>(u)) : shard.master;
-    const std::vector<at::Tensor>& states = kept_by_host ? host_->states(static_cast<int>(u)) : shard.states;
+    const at::Tensor kept = master(static_cast<int>(u));
+    const std::vector<at::Tensor>& states = on_host(u) ? host_->states(static_cast<int>(u)) : shard.states;
     for (const Segment& s : shard.segments) {
       const ParameterSpec& parameter = shard.layout->parameters[static_cast<size_t>(s.parameter)];
       int64_t begin = s.in_slice;
@@ -128,7 +127,7 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
         OwnedBox owned{.parameter = &parameter,
                        .box = box,
                        .primary = s.primary && parameter.stage_copy != ParameterSpec::Copy::second,
-                       .values = {master.narrow(0, begin, box.count())}};
+                       .values = {kept.narrow(0, begin, box.count())}};
         for (const at::Tensor& state : states) owned.values.push_back(state.narrow(0, begin, box.count()));
         all.push_back(std::move(owned));
         begin += box.count();
@@ -141,7 +140,16 @@ std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
 void OptimizerShards::publish() {
   std::vector<size_t> all(shards_.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  rewrite(all, Changes::compute_weights, [this](size_t u) {
+  publish(all);
+}
+
+void OptimizerShards::publish(int unit) {
+  const auto u = static_cast<size_t>(unit);
+  publish(std::span(&u, 1));
+}
+
+void OptimizerShards::publish(std::span<const size_t> units) {
+  rewrite(units, Changes::compute_weights, [this](size_t u) {
     const ShardView& shard = shards_[u];
     if (shard.weight.defined() && !shard.weight.is_same(shard.master)) cast(shard.weight, shard.master);
   });
@@ -179,6 +187,11 @@ void OptimizerShards::update(const StepMemory& now) {
     shards_[u].gradient.reset();
     with_.gradients->release(static_cast<int>(u));
   });
+  for (const size_t u : update_order_) {
+    if (!on_host(u)) continue;
+    with_.gradients->arrived(static_cast<int>(u)).wait();  // of a skipped step, too: until then the slice is read
+    with_.gradients->release(static_cast<int>(u));
+  }
 }
 
 void OptimizerShards::measure_norms(const StepScalars* on_device) {

@@ -77,6 +77,11 @@ class OptimizerShards {
   // Values of every slice; waits for pending updates. Call publish() after writing to them.
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
   void publish();
+  void publish(int unit);  // alone
+  // [slice] of the unit, where owned_boxes has it; the weights themselves, if there are no separate master weights.
+  [[nodiscard]] at::Tensor master(int unit) const {
+    return on_host(static_cast<size_t>(unit)) ? host_->master(unit) : shards_[static_cast<size_t>(unit)].master;
+  }
 
   // Until the next update(), with the same scalars: update_arrived() updates units in host memory whose gradients have
   // been sent, while other gradients are computed. No other update may run.
@@ -105,6 +110,7 @@ class OptimizerShards {
   void rewrite(std::span<const size_t> units, Changes, const std::function<void(size_t)>& work);
   // `ready`: of an update, what it waits for.
   [[nodiscard]] Event queue_on_host(size_t unit, Changes, const std::function<void(size_t)>& work, Event ready);
+  void publish(std::span<const size_t> units);
   void measure_norms(const StepScalars* on_device);
   [[nodiscard]] std::unique_ptr<HostStates> make_host_states(const ParameterOptions&) const;
   [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }

@@ -43,6 +43,7 @@ class ShardedParameters {
   // Offloaded values are in host memory; waits for the last update.
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const { return shards_.owned_boxes(); }
   void publish() { shards_.publish(); }
+  void publish(int unit) { shards_.publish(unit); }
   // One optimizer step from the finished gradients; see optimizer_shards.h.
   void update(const StepMemory& now) { shards_.update(now); }
   void begin_early_updates(const StepScalars& now) { shards_.begin_early_updates(now); }
@@ -57,11 +58,9 @@ class ShardedParameters {
   }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return shards_.optimizer_state_names(); }
 
-  // This rank's slice of the unit's master weights on the device; the weights themselves, if there are no others.
-  [[nodiscard]] at::Tensor master(int unit) const {
-    const at::Tensor& master = masters_[static_cast<size_t>(unit)];
-    return master.defined() ? master : weights_.slice(unit);
-  }
+  // This rank's slice of the unit's master weights; the weights themselves, if there are no others. Of units on the host
+  // in host memory.
+  [[nodiscard]] at::Tensor master(int unit) const { return shards_.master(unit); }
 
   [[nodiscard]] std::vector<ParameterSpec> specs() const;  // each parameter once, in the order of the units
   [[nodiscard]] ParameterMemory memory() const;            // measured; equal to predict_parameter_memory

@@ -28,8 +28,8 @@ double gradient_norm(std::span<GradientStore* const> stores, double p, std::span
     for (const at::Tensor& part : store->counted_slices()) {
       if (part.numel() == 0) continue;
       const at::Tensor magnitudes = part.abs();
-      total.add_(magnitudes.sum(at::kDouble));
-      largest.copy_(at::maximum(largest, magnitudes.max().to(at::kDouble)));
+      total.add_(magnitudes.sum(at::kDouble).to(device));
+      largest.copy_(at::maximum(largest, magnitudes.max().to(device, at::kDouble)));
     }
   // The sum is exchanged for the largest element, too: libraries' maxima may drop NaN.
   reduce(total, Reduce::sum);

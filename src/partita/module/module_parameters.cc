@@ -67,6 +67,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
                                 .matrix_gradient = adds ? DType::fp32 : weight,
                                 .matrix_gradient_sum = DType::fp32},
                                options.unit_elements);
+  place_states(plan_, options.away, /*one_reduction=*/options.micro_batches == 1);
   std::vector<BlockUse> uses;
   for (int b = 0; b < static_cast<int>(plan_.blocks.size()); ++b) uses.push_back({b, Pass::forward});
   uses_ = plan_uses(plan_, zero.sharding, std::move(uses));
@@ -82,11 +83,13 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
                                                                 .micro_batches = options.micro_batches,
                                                                 .optimizer = options.optimizer,
                                                                 .training = options.trained,
+                                                                .disk_folder = options.disk_folder,
                                                                 .weights_on_demand = zero.sharding.weights,
                                                                 .transient_slices = true,
                                                                 .early_norms = options.early_norms,
+                                                                .poison = options.poison,
                                                                 .device = options.device},
-                                               ShardedParameters::GradientMemory{}, nullptr, streams.compute,
+                                               ShardedParameters::GradientMemory{}, options.copies, streams.compute,
                                                streams.communication, streams.update);
   if (zero.sharding.weights)
     on_demand_ = std::make_unique<WeightsOnDemand>(
@@ -96,7 +99,7 @@ ModuleParameters::ModuleParameters(const std::vector<NamedParameter>& parameters
           for (size_t i = 0; i < values.size(); ++i)
             written.emplace(parameters_[first_of_unit(unit) + i].name, values[i]);
           keep(written);
-          store_->weights().publish(unit);
+          store_->publish(unit);
         },
         *zero.shard, streams.compute);
 }

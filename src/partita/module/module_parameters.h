@@ -13,17 +13,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "partita/device/copies.h"
 #include "partita/engine/sharded_parameters.h"
 #include "partita/module/module_state.h"
 #include "partita/module/parameter_group.h"
 #include "partita/module/weights_on_demand.h"
 #include "partita/ops/step_memory.h"
+#include "partita/shard/states_place.h"
 #include "partita/shard/use_plan.h"
 #include "partita/shard/zero.h"
 
@@ -38,6 +41,10 @@ class ModuleParameters {
     bool early_norms = false;  // ParameterOptions::early_norms
     OptimizerOptions optimizer;
     int64_t unit_elements = 1;
+    StatesShares away = {};             // of what is trained; see place_states
+    std::filesystem::path disk_folder;  // of what is on disk
+    Copies* copies = nullptr;           // required with shares; must outlive this object
+    bool poison = false;                // ParameterOptions::poison
     at::Device device = at::kCPU;
   };
   // All must outlive this object.
@@ -48,7 +55,7 @@ class ModuleParameters {
     Stream& update;
   };
   // Nothing happens to the parameters until adopt. Errors: states in neither fp32 nor the parameters' dtype; those of
-  // make_optimizer.
+  // make_optimizer and of ScratchFile.
   ModuleParameters(const std::vector<NamedParameter>&, const Zero&, const Options&, const Streams&);
   ModuleParameters(const ModuleParameters&) = delete;
   ModuleParameters& operator=(const ModuleParameters&) = delete;

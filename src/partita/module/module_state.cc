@@ -143,14 +143,14 @@ size_t distinct_keys(Communicator& pipeline, const std::vector<std::string>& own
   return keys.size();
 }
 
-void require_on_all(Communicator& pipeline, const std::function<void()>& check) {
+void require_on_all(Communicator& ranks, const std::function<void()>& check) {
   std::string error;
   try {
     check();
   } catch (const Error& found) {
     error = found.what();
   }
-  for (const std::string& of_rank : gather_strings(pipeline, error))
+  for (const std::string& of_rank : gather_strings(ranks, error))
     if (!of_rank.empty()) fail("{}", of_rank);
 }
 

@@ -39,8 +39,8 @@ void gather_state(const ShardedParameters&, DType states, const StateRanks&, Sta
 void gather_stages(Communicator& pipeline, StateDict&);
 // The parameters of all ranks, in their order, each once, in host memory. Collective over the pipeline.
 [[nodiscard]] std::vector<NamedParameter> all_stages(Communicator& pipeline, std::vector<NamedParameter> own);
-// Runs a check on every rank; its error, on any of them, is that of all. Collective over the pipeline.
-void require_on_all(Communicator& pipeline, const std::function<void()>& check);
+// Runs a check on every rank; its error, on any of them, is that of all. Collective.
+void require_on_all(Communicator&, const std::function<void()>& check);
 // The number of different keys. Collective over the pipeline.
 [[nodiscard]] size_t distinct_keys(Communicator& pipeline, const std::vector<std::string>& own);
 

@@ -36,15 +36,20 @@ void TorchOptimizer::step(double scale, bool skip) {
     set_gradients({});
   }
   for (const Part& part : parts_) {
-    for (int u = 0; u < part.units; ++u) part.parameters->gradients().release(u);
+    for (int u = 0; u < part.units; ++u) {
+      part.parameters->gradients().arrived(u).wait();
+      part.parameters->gradients().release(u);
+    }
     part.parameters->publish();
   }
 }
 
 void TorchOptimizer::set_gradients(const std::function<at::Tensor(const at::Tensor&)>& of) {
   for (const Part& part : parts_)
-    for (int u = 0; u < part.units; ++u)
+    for (int u = 0; u < part.units; ++u) {
+      part.parameters->gradients().arrived(u).wait();
       part.parameters->master(u).mutable_grad() = of ? of(part.parameters->gradients().gradient(u)) : at::Tensor();
+    }
 }
 
 }  // namespace partita::internal

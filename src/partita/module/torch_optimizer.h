@@ -15,7 +15,8 @@ class Optimizer;
 
 namespace partita {
 
-// Makes an optimizer for flat fp32 tensors, which are those of groups[i] for parameter group i.
+// Makes an optimizer for flat fp32 tensors, which are those of groups[i] for parameter group i: on the device, or in
+// host memory where ZeroOptimizerOptions::offload has them.
 using MakeTorchOptimizer =
     std::function<std::shared_ptr<torch::optim::Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
 

@@ -13,11 +13,13 @@
 
 #include "partita/base/error.h"
 #include "partita/base/random.h"
+#include "partita/device/copies.h"
 #include "partita/device/device_stream.h"
 #include "partita/module/caller_stream.h"
 #include "partita/module/gradient_hooks.h"
 #include "partita/module/gradient_norm.h"
 #include "partita/module/lazy_storage.h"
+#include "partita/module/module_offload.h"
 #include "partita/module/module_parameters.h"
 #include "partita/module/optimizer_access.h"
 #include "partita/module/trained_parameters.h"
@@ -40,6 +42,7 @@ const ZeroOptimizerOptions& valid(const ZeroOptimizerOptions& options) {
   if (options.norm_type != 1 && options.norm_type != 2 && options.norm_type != std::numeric_limits<double>::infinity())
     fail("ZeroOptimizer: norm_type {}, expected 1, 2 or infinity", options.norm_type);
   if (!(options.max_norm >= 0)) fail("ZeroOptimizer: max_norm {}, expected at least 0", options.max_norm);
+  require_possible(options.offload, static_cast<bool>(options.torch_optimizer));
   return options;
 }
 
@@ -53,6 +56,7 @@ struct ZeroOptimizer::Implementation {
   }
   [[nodiscard]] ModuleParameters::Streams streams() const { return {*compute_, *communication_, *update_}; }
   void add_parts(size_t group);
+  void add_all_parts();
   void add_frozen(std::vector<NamedParameter>& frozen);
   [[nodiscard]] at::Tensor of_rank_0(const at::Tensor& parameter);
   void hook();
@@ -80,6 +84,7 @@ struct ZeroOptimizer::Implementation {
   at::Device device_;
   std::unique_ptr<Stream> compute_, communication_, update_;
   CallerStream caller_;
+  std::unique_ptr<Copies> copies_;  // null: everything is on the device
   ModuleParts parts_;
   ModuleParts frozen_;  // with stage 3; with others frozen parameters keep their memory
   std::vector<size_t> group_of_part_;
@@ -103,14 +108,16 @@ ZeroOptimizer::Implementation::Implementation(std::vector<ParameterGroup> groups
       caller_(device_, *compute_) {
   if (mesh.context().size() > 1)
     fail("ZeroOptimizer: a mesh with context parallelism, expected data, tensor and pipeline parallelism");
-  require_equal_on_ranks(groups_,
-                         fmt::format("stage {}, {} passes, units of {}, {}, {}", options.stage, options.micro_batches,
-                                     options.unit_elements, name_of(options.optimizer_dtype),
-                                     options.torch_optimizer ? "an optimizer of torch" : "an optimizer of ours"),
-                         data_);
+  require_equal_on_ranks(
+      groups_,
+      fmt::format("stage {}, {} passes, units of {}, {}, {}, {} in host memory, {} on disk", options.stage,
+                  options.micro_batches, options.unit_elements, name_of(options.optimizer_dtype),
+                  options.torch_optimizer ? "an optimizer of torch" : "an optimizer of ours", options.offload.optimizer,
+                  options.offload.disk),
+      data_);
   const at::NoGradGuard none;
   std::vector<NamedParameter> whole_frozen = take_trained(groups_, device_);
-  for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
+  add_all_parts();
   if (zero_.sharding.weights) add_frozen(whole_frozen);
   if (options_.torch_optimizer) {
     std::vector<TorchOptimizer::Part> parts;
@@ -150,12 +157,27 @@ at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter)
   return copy;
 }
 
+void ZeroOptimizer::Implementation::add_all_parts() {
+  const auto add = [&] {
+    for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
+  };
+  const Offload& offload = options_.offload;
+  if (offload.optimizer > 0 || offload.disk > 0) copies_ = offload.copies ? offload.copies() : make_copies(device_);
+  if (offload.disk == 0) return add();
+  require_writable(offload.disk_folder, mesh_.world());
+  require_on_all(mesh_.world(), add);  // a disk may be full on one rank
+}
+
 void ZeroOptimizer::Implementation::add_parts(size_t group) {
   ModuleParameters::Options options = part_options();
   options.states = options_.optimizer_dtype;
   options.micro_batches = options_.micro_batches;
   options.early_norms = options_.norm_type == 2;
   options.optimizer = options_.torch_optimizer ? kNone : groups_[group].optimizer;
+  options.away = {.host = options_.offload.optimizer, .disk = options_.offload.disk};
+  options.disk_folder = options_.offload.disk_folder;
+  options.copies = copies_.get();
+  options.poison = options_.poison;
   for (auto& part : make_parts(groups_[group].parameters, zero_, options, streams())) {
     parts_.push_back(std::move(part));
     group_of_part_.push_back(group);
@@ -329,6 +351,8 @@ ZeroOptimizer::Memory ZeroOptimizer::memory() const {
       total.gradients += m.gradients;
       total.master += m.master;
       total.optimizer += m.optimizer;
+      total.host += m.host;
+      total.disk += m.disk;
     }
   return total;
 }

@@ -32,6 +32,7 @@
 
 #include "partita/base/dtype.h"
 #include "partita/comm/mesh.h"
+#include "partita/engine/offload.h"
 #include "partita/module/module_state.h"
 #include "partita/module/parameter_group.h"
 #include "partita/module/torch_optimizer.h"
@@ -55,11 +56,18 @@ struct ZeroOptimizerOptions {
   DType optimizer_dtype = DType::fp32;  // of master weights and states; or that of the parameters
   bool overlap = true;                  // reduce gradients while backward goes on
   int64_t unit_elements = 30'000'000;   // parameters are reduced in units of about this many elements
+  // What is in host memory or on disk, and updated by the CPU, of the trained parameters of each group and dtype: master
+  // weights, states and gradients, of whole units, the last ones that are registered, and at least one. No bit of the
+  // training changes. `activations` must be 0.
+  //   .offload = {.optimizer = 0.6, .disk = 0.3, .disk_folder = "/nvme/scratch"}
+  Offload offload = {};
   // Not empty: this optimizer updates the weights instead, on every rank those of its slices (torch_optimizer.h); its
   // hyperparameters are its own. The rest is as usual: clipping, and steps with gradients that are not finite.
-  // Hyperparameters of groups are not used.
+  // Hyperparameters of groups are not used. What offload keeps in host memory it updates there; with disk it is an
+  // error.
   //   .torch_optimizer = [](const auto& groups) { return std::make_shared<torch::optim::RMSprop>(groups[0]); }
   MakeTorchOptimizer torch_optimizer = {};
+  bool poison = false;  // fill gradient memory that is about to be used again with NaN
 };
 
 struct ZeroStep {
@@ -77,7 +85,9 @@ class ZeroOptimizer {
   // moves into the optimizer's: create it when the model has its final device and dtype. A module that was constructed
   // lazily (lazy_construction.h) gets the memory of one parameter at a time. Errors,
   // with the parameter's name: a dtype other than fp32, bf16 and fp16; a device other than the mesh's; parameters
-  // that share memory; a parameter in two groups, or of another ZeroOptimizer; ranks whose parameters differ.
+  // that share memory; a parameter in two groups, or of another ZeroOptimizer; ranks whose parameters differ. Errors of
+  // offload: fractions that are none, or more than 1 together; no disk_folder; on all ranks: that of one cannot be
+  // written, or has less space than its file takes. After an error the parameters are as they were.
   ZeroOptimizer(std::vector<NamedParameter>, const Mesh&, const ZeroOptimizerOptions& = {});
   // Each group has hyperparameters of its own instead of those of the options.
   ZeroOptimizer(std::vector<ParameterGroup>, const Mesh&, const ZeroOptimizerOptions& = {});
@@ -114,7 +124,8 @@ class ZeroOptimizer {
   [[nodiscard]] double learning_rate(size_t group = 0) const;  // unused with an optimizer of torch
 
   struct Memory {  // bytes on this rank, the most of a step: slices of gradients exist only from backward to update
-    int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;
+    int64_t weights = 0, gradients = 0, master = 0, optimizer = 0;  // on the device
+    int64_t host = 0, disk = 0;                                     // of offload: master weights, states, gradients
   };
   [[nodiscard]] Memory memory() const;
 

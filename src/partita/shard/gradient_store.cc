@@ -149,7 +149,7 @@ void GradientStore::reduce(int unit, bool last) {
   source.complete = last;
   state.acquired = false;
   state.has_partial_sum = true;
-  state.measured = false;
+  state.measured = state.sent = false;
   sum_shared(state, full);
   if (gradients_.reduction == Reduction::in_place) {
     if (!on_host(unit) && zero_.replica->size() == 1) return measure_early(unit, compute_.record());
@@ -207,6 +207,7 @@ void GradientStore::send(int unit, const Event& complete, bool last) {
       offload_->send(unit, units_[static_cast<size_t>(unit)].slice, complete, communication_);
   slot(unit).reduced = sent.summed;
   slot(unit).copied = sent.copied;
+  units_[static_cast<size_t>(unit)].sent = true;
   if (last) sent_.push_back(unit);
 }
 
@@ -222,7 +223,7 @@ void GradientStore::finish_reduction(Slot& source) {
     return;
   }
   if (source.add) {
-    send(source.unit, compute_.record(), true);
+    send(source.unit, compute_.record(), /*last=*/true);
     compute_.wait(source.reduced);
   }
   measure(source.unit);  // while it is still on the device
@@ -235,6 +236,11 @@ void GradientStore::finish() {
     bool& reduced = units_[static_cast<size_t>(u)].has_partial_sum;
     PARTITA_CHECK(reduced, "a unit was not reduced: close was not called for the last micro-batch");
     reduced = false;
+    if (!leaves_at_once(u) || units_[static_cast<size_t>(u)].sent) continue;
+    // Whoever reduced it did not know that it was the last time.
+    send(u, compute_.record(), /*last=*/true);
+    compute_.wait(slot(u).reduced);
+    measure(u);
   }
   const auto slice = [this](int unit) { return units_[static_cast<size_t>(unit)].slice; };
   const int units = static_cast<int>(units_.size());
@@ -261,6 +267,7 @@ void GradientStore::drop() {
     finish_reduction(s);
   }
   for (UnitGradient& unit : units_) unit.acquired = unit.has_partial_sum = false;
+  for (const Slot& s : slots_) compute_.wait(s.copied);
   if (offload_) offload_->begin_sums();
   sent_.clear();
   if (options_.norm_stream != nullptr) compute_.wait(options_.norm_stream->record());
@@ -271,6 +278,7 @@ void GradientStore::release(int unit) {
   const auto u = static_cast<size_t>(unit);
   if (!options_.transient_slices || gradients_.slice[u] != SliceMemory::own) return;
   const at::Tensor slice = std::exchange(units_[u].slice, {});
+  if (options_.poison && slice.defined()) poison(slice);
   if (slice.defined() && !slice.is_cpu())
     slice.record_stream(c10::impl::VirtualGuardImpl(slice.device().type()).getStream(slice.device()));
 }
@@ -290,9 +298,12 @@ void GradientStore::sum_of_squares(at::Tensor out) const {
 
 std::vector<at::Tensor> GradientStore::counted_slices() const {
   std::vector<at::Tensor> slices;
-  if (zero_.replica->rank() != 0 || offload_) return slices;
-  for (const UnitGradient& unit : units_)
-    for (const FlatRun& run : unit.counted) slices.push_back(unit.slice.narrow(0, run.begin, run.count));
+  if (zero_.replica->rank() != 0) return slices;
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    arrived(u).wait();
+    for (const FlatRun& run : units_[static_cast<size_t>(u)].counted)
+      slices.push_back(gradient(u).narrow(0, run.begin, run.count));
+  }
   return slices;
 }
 

@@ -55,7 +55,8 @@ class GradientStore {
   void finish();
   // Forgets what was written and reduced since the last finish, waiting for what is on its way; releases all.
   void drop();
-  // After finish and sum_of_squares: gives a transient slice back, once the current stream has read it.
+  // After finish and sum_of_squares: gives a transient slice back, once the current stream has read it. Of a unit on
+  // the host: after await.
   void release(int unit);
 
   // This rank's slice of the gradient summed over all ranks and micro-batches. Valid from finish until the next open,
@@ -64,14 +65,14 @@ class GradientStore {
   [[nodiscard]] at::Tensor gradient(int unit) const {
     return on_host(unit) ? offload_->gradient(unit) : units_[static_cast<size_t>(unit)].slice;
   }
-  // When gradient(unit) of a unit on the host has arrived, once it is sent.
-  [[nodiscard]] const Event& arrived(int unit) const { return offload_->arrived(unit); }
+  // When gradient(unit) has arrived, once it is sent; at once if the unit is not on the host.
+  [[nodiscard]] Event arrived(int unit) const { return on_host(unit) ? offload_->arrived(unit) : Event(); }
   // Units on the host whose whole gradient has been sent since the last call.
   [[nodiscard]] std::vector<int> take_sent() { return std::exchange(sent_, {}); }
   // After finish: adds the squared norm of what this rank counts of its slices: summed over all data-parallel and
   // tensor-parallel ranks, the squared gradient norm with every element counted once.
   void sum_of_squares(at::Tensor out) const;
-  // What sum_of_squares adds; not with units on the host.
+  // The elements whose squares sum_of_squares adds; of units on the host in host memory, where they have arrived.
   [[nodiscard]] std::vector<at::Tensor> counted_slices() const;
 
   [[nodiscard]] int64_t bytes() const;  // buffers, slices and receive buffers on the device; all transient slices
@@ -92,6 +93,7 @@ class GradientStore {
     bool acquired = false;          // this unit owns the slot's buffer
     bool has_partial_sum = false;   // the slice holds a reduction of this step
     bool measured = false;          // squares_ has this step's
+    bool sent = false;              // to the host, or on its way there
   };
   struct Slot {
     at::Tensor buffer, receive_buffer;

@@ -204,6 +204,8 @@ void ModuleTrainer::Implementation::announce(const RunInfo& info) {
             info.ranks, info.ranks == 1 ? "" : "s", info.resumed_step + 1, info.total_steps, info.global_batch);
   log::info("memory per rank: weights {}, gradients {}, master weights {}, states {}", human_bytes(memory.weights),
             human_bytes(memory.gradients), human_bytes(memory.master), human_bytes(memory.optimizer));
+  if (memory.host > 0) log::info("offload: in addition {} of host memory on each rank", human_bytes(memory.host));
+  if (memory.disk > 0) log::info("offload: {} in a file of each rank", human_bytes(memory.disk));
   if (info.rank > 0) return;
   const std::string warning = disk_warning(size_.stored_bytes, config_, info.total_steps - info.resumed_step,
                                            free_bytes(config_.run.directory));
