@@ -1,17 +1,19 @@
-// module_trainer RUN: an MLP of torch::nn as a whole run, with schedule, logs, checkpoints and resume.
+// module_trainer RUN [FILE]: an MLP of torch::nn as a whole run, with schedule, logs, checkpoints and resume. [memory] of
+// FILE, a TOML file, says where the optimizer's states are.
 #include <partita/partita.h>
 #include <torch/torch.h>
 
 using namespace partita;
 
 int main(int count, char** arguments) try {
-  if (count != 2) fail("usage: module_trainer RUN");
+  if (count < 2 || count > 3) fail("usage: module_trainer RUN [FILE]");
   World world = World::connect({});  // rank from mpirun, srun, torchrun or `partita launch`; otherwise single
   configure_threads(world);
   Mesh mesh(world, select_device(DeviceRequest::automatic, world));
   torch::nn::Sequential model(torch::nn::Linear(8, 64), torch::nn::GELU(), torch::nn::Linear(64, 1));
   model->to(mesh.device());
-  ZeroOptimizer optimizer(named(*model), mesh, {.stage = 2, .micro_batches = 2});
+  const Offload offload = count == 3 ? read_offload(arguments[2]) : Offload();
+  ZeroOptimizer optimizer(named(*model), mesh, {.stage = 2, .micro_batches = 2, .offload = offload});
   ModuleTrainer trainer(optimizer, untrained(*model), mesh,
                         {.run = {.directory = arguments[1]},
                          .steps = 300,

@@ -9,7 +9,8 @@
 //   whole runs              config/config.h, train/trainer.h, monitor/hooks.h, train/evaluate.h
 //   modules of torch::nn    module/zero_optimizer.h, module/lazy_construction.h, module/recompute.h,
 //                           module/parallelize.h, module/pipeline.h; whole runs: train/module_trainer.h,
-//                           train/module_checkpoint.h, data/shuffled_samples.h; with torch/torch.h: torch_modules.h
+//                           train/module_checkpoint.h, train/module_offload_file.h, data/shuffled_samples.h; with
+//                           torch/torch.h: torch_modules.h
 //   checkpoints             train/engine_checkpoint.h, checkpoint/checkpoint.h
 //   others' models          interop/model_source.h, interop/model_transfer.h
 //   text and tokens         tokenizer/tokenizer.h, data/indexed_writer.h, data/indexed_dataset.h, data/gpt_dataset.h,
@@ -65,6 +66,7 @@
 #include "partita/train/engine_checkpoint.h"
 #include "partita/train/evaluate.h"
 #include "partita/train/module_checkpoint.h"
+#include "partita/train/module_offload_file.h"
 #include "partita/train/module_trainer.h"
 #include "partita/train/run_counts.h"
 #include "partita/train/tensor_plan_file.h"

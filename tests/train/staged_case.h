@@ -57,6 +57,7 @@ struct Staged {
     int64_t seed = 1;
     bool normalizes = true;
     double dropout = 0.2;
+    Offload offload = {};
   };
   Staged(const Mesh& on, const Options& options) : mesh(on) {
     torch::manual_seed(options.seed);
@@ -85,7 +86,8 @@ struct Staged {
         ZeroOptimizerOptions{.stage = options.stage,
                              .optimizer = {.beta2 = 0.999, .epsilon = 1e-3, .weight_decay = 0.01},
                              .micro_batches = pipeline->passes(),
-                             .unit_elements = 60});
+                             .unit_elements = 60,
+                             .offload = options.offload});
   }
   // This rank's samples of a micro-batch.
   [[nodiscard]] torch::Tensor samples(const MicroBatch& batch) const {
