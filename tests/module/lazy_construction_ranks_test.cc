@@ -5,10 +5,12 @@
 #include "partita/module/operand_key.h"
 #include "partita/module/parallelize.h"
 #include "tests/module/divided_model.h"
+#include "tests/module/offload_case.h"
 #include "tests/module/zero_case.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/error_message.h"
 #include "tests/support/resident_memory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -43,8 +45,9 @@ Model seeded(int64_t seed) {
   return Model();
 }
 
-std::map<std::string, torch::Tensor> trained_weights(Wide& model, int stage) {
-  ZeroOptimizer optimizer(named(*model), mesh(), {.stage = stage, .learning_rate = 1e-2, .unit_elements = 3000});
+std::map<std::string, torch::Tensor> trained_weights(Wide& model, int stage, const Offload& offload = {}) {
+  ZeroOptimizer optimizer(named(*model), mesh(),
+                          {.stage = stage, .learning_rate = 1e-2, .unit_elements = 3000, .offload = offload});
   for (int64_t step = 0; step < 3; ++step) {
     model->loss(step * test_world().size() + test_world().rank()).backward();
     optimizer.step();
@@ -65,6 +68,18 @@ TEST(LazyConstruction, TrainsLikeAnOrdinaryOne) {
     for (const auto& [name, values] : expected) EXPECT_TRUE(found.at(name).equal(values)) << name << ", " << stage;
     EXPECT_EQ(has_operand_key(lazy->table->weight), stage == 3) << "operations are no slower than usual";
   }
+}
+
+TEST(LazyConstruction, GoesToHostMemoryAndDisk) {
+  const TemporaryDirectory folder;
+  for (const int stage : {0, 1, 2, 3})
+    for (const Share& share : kShares) {
+      Wide eager = seeded<Wide>(1), lazy = construct_lazily([] { return seeded<Wide>(1); });
+      const auto expected = trained_weights(eager, stage);
+      const auto found = trained_weights(lazy, stage, offload_of(share, folder.path(), 3));
+      for (const auto& [name, values] : expected)
+        EXPECT_TRUE(found.at(name).equal(values)) << name << ", " << stage << ", " << share.host << ", " << share.disk;
+    }
 }
 
 // What a rank has beside the optimizer's own memory is a few parameters at any time, not the model.

@@ -10,9 +10,11 @@
 #include "partita/module/operand_key.h"
 #include "partita/module/parallelize.h"
 #include "tests/module/divided_model.h"
+#include "tests/module/offload_case.h"
 #include "tests/module/test_device.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -205,6 +207,70 @@ TEST(Pipeline, IsTheSingleProcessRunInThreeDimensions) {
           expect_same_run(mesh_of(sizes), {.schedule = schedule, .micro_batches = 3}, stage, turn % 2 == 0);
       ++turn;
     }
+}
+
+// States in host memory and on disk, with late copies: the same bits, of tied tables, too.
+TEST(Pipeline, OffloadChangesNoBit) {
+  const TemporaryDirectory folder;
+  const int ranks = test_world().size();
+  const auto train = [&](const Mesh& mesh, const PipelineOptions& options, int stage, bool tied,
+                         const Offload& offload) {
+    Parts model(tied, mesh.device());
+    std::vector<PipelinePart> parts = model.list();
+    std::vector<NamedParameter> all;
+    for (const PipelinePart& part : parts) all.insert(all.end(), part.parameters.begin(), part.parameters.end());
+    if (mesh.tensor().size() > 1) parallelize(all, mesh, divided_plan(tied, true));
+    Pipeline pipeline(parts, mesh, options);
+    ZeroOptimizer optimizer(pipeline.parameters(), mesh,
+                            {.stage = stage,
+                             .optimizer = kAdam,
+                             .learning_rate = 1e-2,
+                             .max_norm = 0.5,
+                             .micro_batches = pipeline.passes(),
+                             .unit_elements = 900,
+                             .offload = offload,
+                             .poison = offload.optimizer + offload.disk > 0});
+    Trained run;
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const auto samples = [&](int m) {
+        const int64_t first = (step * mesh.data().size() + mesh.data().rank()) * options.micro_batches + m;
+        return divided_samples(first * kSamples, kSamples).to(mesh.device());
+      };
+      const auto inputs = [&](int m) { return std::vector<torch::Tensor>{samples(m).narrow(1, 0, kLong)}; };
+      const auto loss = [&](const std::vector<torch::Tensor>& outputs, int m) { return loss_of(outputs, samples(m)); };
+      run.losses.push_back(pipeline.evaluate(inputs, loss));
+      run.losses.push_back(pipeline.step(optimizer, inputs, loss));
+      run.norms.push_back(optimizer.step().grad_norm);
+    }
+    for (const auto& [key, value] : optimizer.state_dict()) run.weights[key] = value;
+    for (const NamedParameter& p : optimizer.weights()) run.weights["of " + p.name] = p.tensor;
+    return run;
+  };
+  std::vector<MeshLayout::Sizes> layouts = {{.pipeline = ranks}, {.tensor = ranks}};
+  if (ranks == 4) layouts.insert(layouts.end(), {{.data = 2, .pipeline = 2}, {.tensor = 2, .pipeline = 2}});
+  int turn = 0;
+  for (const MeshLayout::Sizes& sizes : layouts)
+    for (const PipelineSchedule schedule :
+         {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_h1, PipelineSchedule::zbv})
+      for (int stage = 0; stage <= 3; ++stage) {
+        const PipelineOptions options{.schedule = schedule, .micro_batches = turn % 3 + 1};
+        const bool tied = turn % 2 == 0;
+        const Trained expected = train(mesh_of(sizes), options, stage, tied, {});
+        for (size_t s = 0; s < kShares.size(); ++s) {
+          if (!full_products() && static_cast<int>(s) != (turn + turn / 12) % std::ssize(kShares)) continue;
+          const Offload offload = offload_of(kShares[s], folder.path(), turn % kCopies);
+          const std::string what =
+              fmt::format("{} x {} x {}, schedule {}, {} micro-batches, stage {}, tied {}, share {}", sizes.data,
+                          sizes.tensor, sizes.pipeline, name_of(schedule), options.micro_batches, stage, tied, s);
+          const Trained found = train(mesh_of(sizes), options, stage, tied, offload);
+          EXPECT_EQ(found.losses, expected.losses) << what;
+          EXPECT_EQ(found.norms, expected.norms) << what;
+          ASSERT_EQ(found.weights.size(), expected.weights.size()) << what;
+          for (const auto& [key, value] : expected.weights)
+            EXPECT_TRUE(found.weights.at(key).equal(value)) << what << key;
+        }
+        ++turn;
+      }
 }
 
 // A state goes from a pipeline to data parallelism and back.

@@ -1,7 +1,9 @@
 // recompute() changes no gradient, and works with ZeroOptimizer at every stage.
 #include "partita/module/recompute.h"
 
+#include "tests/module/offload_case.h"
 #include "tests/module/zero_case.h"
+#include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
 namespace {
@@ -75,14 +77,21 @@ TEST(Recompute, GivesTheSameGradients) {
   EXPECT_EQ(again->parts[0]->calls, 3);
 }
 
+// Also where the optimizer's states are in host memory and on disk.
 TEST(Recompute, WorksAtEveryStage) {
+  const TemporaryDirectory folder;
   const int rank = test_world().rank();
   for (const int stage : {0, 1, 2, 3}) {
     Chain plain(false), again(true);
     plain->to(test_device());
     again->to(test_device());
     ZeroOptimizer of_plain(named(*plain), mesh(), {.stage = stage, .learning_rate = 1e-2, .unit_elements = kUnit}),
-        of_again(named(*again), mesh(), {.stage = stage, .learning_rate = 1e-2, .unit_elements = kUnit});
+        of_again(named(*again), mesh(),
+                 {.stage = stage,
+                  .learning_rate = 1e-2,
+                  .unit_elements = kUnit,
+                  .offload = offload_of({.host = 0.6, .disk = 0.3}, folder.path(), stage),
+                  .poison = true});
     for (int step = 0; step < 4; ++step) {
       const auto run = [&](Chain& chain, ZeroOptimizer& optimizer) {
         torch::manual_seed(100 * step + rank);

@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -200,119 +198,6 @@ TEST(ZeroOptimizerOffload, ChangesNoBit) {
                      fmt::format("host {}, disk {}, copies {}, {}", share.host, share.disk, row[8], c.text()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-}
-
-// A step returns before the weights of stage 3 are back, and whoever reads one waits for those of its unit. Gradients
-// are on their way before the backward pass has ended.
-class CountedCopies final : public Copies {
- public:
-  struct State {
-    struct Copy {
-      at::Tensor to, from;
-      Event after;
-    };
-    std::mutex mutex;
-    std::vector<Copy> up;
-    size_t made = 0, down = 0;
-  };
-  explicit CountedCopies(std::shared_ptr<State> state) : state_(std::move(state)) {}
-
-  Event down(at::Tensor host, at::Tensor device, const Event& after) override {
-    after.wait();
-    host.copy_(device);
-    const std::lock_guard lock(state_->mutex);
-    ++state_->down;
-    return {};
-  }
-  Event up(at::Tensor device, at::Tensor host, const Event& after) override {
-    const std::lock_guard lock(state_->mutex);
-    state_->up.push_back({std::move(device), std::move(host), after});
-    return Event(std::make_shared<Moment>(state_, state_->up.size()));
-  }
-
- private:
-  struct Moment final : EventState {
-    Moment(std::shared_ptr<State> the_state, size_t the_count) : state(std::move(the_state)), count(the_count) {}
-    bool test() override {
-      const std::lock_guard lock(state->mutex);
-      return state->made >= count;
-    }
-    void wait() override {
-      const std::lock_guard lock(state->mutex);
-      for (; state->made < count; ++state->made) {
-        const State::Copy& copy = state->up[state->made];
-        copy.after.wait();
-        copy.to.copy_(copy.from);
-      }
-    }
-    std::shared_ptr<State> state;
-    size_t count;
-  };
-  std::shared_ptr<State> state_;
-};
-
-TEST(ZeroOptimizerOffload, WeightsReturnUnitByUnit) {
-  constexpr size_t kUnits = 8;
-  for (const int stage : {0, 1, 2, 3}) {
-    torch::nn::Sequential module;
-    for (size_t i = 0; i < kUnits; ++i)
-      module->push_back(torch::nn::Linear(torch::nn::LinearOptions(16, 16).bias(false)));
-    const auto state = std::make_shared<CountedCopies::State>();
-    ZeroOptimizer optimizer(
-        named(*module), mesh(),
-        {.stage = stage, .unit_elements = 256, .offload = {.optimizer = 1, .copies = [&] {
-                                                             return std::make_unique<CountedCopies>(state);
-                                                           }}});
-    for (int step = 0; step < 3; ++step) {
-      module->forward(torch::ones({2, 16})).sum().backward();
-      EXPECT_EQ(state->down, kUnits * static_cast<size_t>(step + 1)) << "before the step";
-      optimizer.step();
-      const size_t before = kUnits * static_cast<size_t>(step + 1);  // with those of the construction
-      if (stage < 3) {
-        EXPECT_EQ(state->made, before + kUnits) << stage;
-        continue;
-      }
-      EXPECT_EQ(state->made, before) << "the step has not waited";
-      for (size_t unit = 0; unit < kUnits && step == 0; ++unit) {
-        (void)module[unit]->as<torch::nn::Linear>()->weight.sum();
-        EXPECT_EQ(state->made, before + std::min(unit + 2, kUnits)) << "one is gathered ahead of unit " << unit;
-      }
-    }
-  }
-}
-
-// For units of 64 x 192, of which half are in host memory, or all on disk.
-TEST(ZeroOptimizerOffload, MemoryIsTheHosts) {
-  const TemporaryDirectory folder;
-  const int64_t ranks = test_world().size(), unit = 64 * 192, units = 8;
-  for (const int stage : {0, 1, 2, 3})
-    for (const bool disk : {false, true}) {
-      torch::nn::Sequential module;
-      for (int64_t i = 0; i < units; ++i)
-        module->push_back(
-            torch::nn::Linear(torch::nn::LinearOptions(i % 2 == 0 ? 64 : 192, i % 2 == 0 ? 192 : 64).bias(false)));
-      ZeroOptimizer optimizer(
-          named(*module), mesh(),
-          {.stage = stage,
-           .unit_elements = unit,
-           .offload = disk ? Offload{.disk = 1, .disk_folder = folder.path()} : Offload{.optimizer = 0.5}});
-      const int64_t divided = stage == 0 ? 1 : ranks, slice = unit / divided, away = disk ? units : units / 2;
-      for (int step = 0; step < 2; ++step) {
-        const ZeroOptimizer::Memory m = optimizer.memory();
-        EXPECT_EQ(m.master, 0);
-        EXPECT_EQ(m.optimizer, 8 * slice * (units - away)) << stage;
-        EXPECT_EQ(m.disk, disk ? 12 * slice * units : 0) << stage;
-        // Gradients, and master weights and states, on disk of three units at a time.
-        EXPECT_EQ(m.host, 4 * slice * away + 12 * slice * (disk ? 3 : away)) << stage;
-        // Full gradients of what is away, and with stages 2 and 3 of all, are in two buffers in turn; slices that leave
-        // at once in two others.
-        const int64_t full = stage >= 2 ? 2 : units - away + 2;
-        const bool in_place = stage < 2 && divided == 1;
-        EXPECT_EQ(m.gradients, 4 * unit * full + (in_place ? 0 : 4 * slice * (units - away + 2))) << stage;
-        module->forward(torch::ones({2, 64})).sum().backward();
-        optimizer.step();
-      }
-    }
 }
 
 // From and to where anything is, with other stages and units.
