@@ -1,5 +1,5 @@
-// module_trainer RUN [FILE]: an MLP of torch::nn as a whole run, with schedule, logs, checkpoints and resume. [memory] of
-// FILE, a TOML file, says where the optimizer's states are.
+// module_trainer RUN [FILE]: an MLP of torch::nn as a whole run, with schedule, logs, checkpoints and resume. The table
+// [memory] of FILE, in TOML, says where the optimizer's states are.
 #include <partita/partita.h>
 #include <torch/torch.h>
 

@@ -103,11 +103,13 @@ awk -v a="$(figures loss $mlp | head -n 1)" -v b="$(figures loss $mlp | tail -n 
 mpirun -n 2 build/module_trainer runs/mlp >said 2>&1 || fail "module_trainer again: $(<said)"
 grep -q 'The run is complete (step 300 of 300)' said || fail "module_trainer again said: $(<said)"
 
-# The same with the optimizer's states in host memory and on disk: the same losses.
+# The same with the optimizer's states in host memory and on disk, from other initial weights.
 printf '[memory]\noptimizer = "host:0.4,disk:0.6"\ndisk_folder = "scratch"\n' >offload.toml
 mpirun -n 2 build/module_trainer runs/offload offload.toml >said 2>&1 || fail "module_trainer with offload: $(<said)"
-grep -q 'in a file of each rank' said || fail "module_trainer with offload said: $(<said)"
-[[ $(figures loss runs/offload/metrics.jsonl) == "$(figures loss $mlp)" ]] || fail "offload changed the losses: $(<said)"
+grep -q 'offload: .* in a file of each rank' said || fail "module_trainer with offload said: $(<said)"
+offloaded=runs/offload/metrics.jsonl
+awk -v a="$(figures loss $offloaded | head -n 1)" -v b="$(figures loss $offloaded | tail -n 1)" \
+  'BEGIN { exit !(a > 1 && b > 0 && b < a / 10) }' || fail "with offload the loss did not fall: $(<said)"
 
 # A convolutional net whose hook ends the run. Started by launch, interrupted, and resumed by mpirun, it is the run that
 # was not interrupted; on three ranks, at another stage, it goes on.

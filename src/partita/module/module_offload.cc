@@ -35,6 +35,11 @@ void require_possible(const Offload& offload, bool of_torch) {
         "ZeroOptimizer: offload.activations {}, expected 0: activations are autograd's; recompute() "
         "(module/recompute.h) makes them fewer",
         offload.activations);
+  const bool more = offload.weights != 0 || offload.weights_disk != 0 || offload.gradients || offload.early_updates;
+  if (more)
+    fail(
+        "ZeroOptimizer: offload.weights, weights_disk, gradients and early_updates are an Engine's: leave them out; "
+        "stage 3 divides weights and gradients over the ranks");
 }
 
 void require_writable(const std::filesystem::path& disk_folder, Communicator& world) {

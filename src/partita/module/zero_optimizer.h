@@ -56,9 +56,9 @@ struct ZeroOptimizerOptions {
   DType optimizer_dtype = DType::fp32;  // of master weights and states; or that of the parameters
   bool overlap = true;                  // reduce gradients while backward goes on
   int64_t unit_elements = 30'000'000;   // parameters are reduced in units of about this many elements
-  // What is in host memory or on disk, and updated by the CPU, of the trained parameters of each group and dtype: master
-  // weights, states and gradients, of whole units, the last ones that are registered, and at least one. On the CPU
-  // no bit of the training changes. `activations` must be 0.
+  // What is in host memory or on disk, and updated by the CPU: master weights, states and gradients, of whole units, of
+  // each group and dtype the last ones that are registered, and at least one. With all on the CPU no bit of the
+  // training changes. `activations` must be 0.
   //   .offload = {.optimizer = 0.6, .disk = 0.3, .disk_folder = "/nvme/scratch"}
   Offload offload = {};
   // Not empty: this optimizer updates the weights instead, on every rank those of its slices (torch_optimizer.h); its

@@ -56,7 +56,7 @@ class GradientStore {
   // Forgets what was written and reduced since the last finish, waiting for what is on its way; releases all.
   void drop();
   // After finish and sum_of_squares: gives a transient slice back, once the current stream has read it. Of a unit on
-  // the host: after await.
+  // the host: once it has arrived.
   void release(int unit);
 
   // This rank's slice of the gradient summed over all ranks and micro-batches. Valid from finish until the next open,
