@@ -63,8 +63,8 @@ TEST(HostStates, AreZeroSlicesOfTrainableUnits) {
           EXPECT_TRUE(all_equal(state, 0));
         }
       }
-      // Two staging buffers in the weight dtype: units 0 and 3 take turns with unit 2; the frozen one does not count.
-      const int64_t elements = 384 + 128 + 1792, staging = master == DType::bf16 ? 0 : 1792 + 128;
+      // Two staging buffers in the weight dtype, of the largest unit each; the frozen one does not count.
+      const int64_t elements = 384 + 128 + 1792, staging = master == DType::bf16 ? 0 : 2 * 1792;
       EXPECT_EQ(host.bytes(), (1 + states) * elements * size_of(master) + staging * 2);
     }
 }
@@ -84,10 +84,21 @@ TEST(HostStates, BuffersOfAUnitAreItsOwn) {
   each([&](const at::Tensor& t) { t.fill_(++number); });
   for (const int u : {0, 1, 3, 4}) host.weight(u).fill_(-1);
   each([&](const at::Tensor& t) { EXPECT_TRUE(all_equal(t, ++number)) << number; });
-  // Staging buffers are used in turn.
-  EXPECT_EQ(host.weight(0).const_data_ptr(), host.weight(3).const_data_ptr());
-  EXPECT_EQ(host.weight(1).const_data_ptr(), host.weight(4).const_data_ptr());
-  EXPECT_NE(host.weight(0).const_data_ptr(), host.weight(1).const_data_ptr());
+}
+
+// Whichever units are updated: each of them while the weights of the one before leave.
+TEST(HostStates, StagingBuffersAreUsedInTurn) {
+  const UnitPlan plan = plan_of({700, 300, 500, 900});
+  const auto copies = make_copies(at::kCPU);
+  HostStates host(plan, {.weight = DType::fp16, .states = 2}, *copies);
+  std::vector<const void*> used;
+  for (const int u : {3, 1, 0, 2}) {
+    const at::Tensor slice = flat(plan.units[static_cast<size_t>(u)].layout.slice_count(), DType::fp16);
+    host.update(u, slice, {}, [&, u] { used.push_back(host.weight(u).const_data_ptr()); }).wait();
+  }
+  EXPECT_EQ(used[0], used[2]);
+  EXPECT_EQ(used[1], used[3]);
+  EXPECT_NE(used[0], used[1]);
 }
 
 // Down to the host, changed there, and up again, whatever is late.

@@ -1,7 +1,6 @@
 #include "partita/engine/host_states.h"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <utility>
 
@@ -11,7 +10,7 @@
 namespace partita::internal {
 namespace {
 
-constexpr size_t kBuffers = 3;
+constexpr size_t kBuffers = 3, kStaging = 2;
 
 }  // namespace
 
@@ -44,22 +43,17 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
       plan_(plan_states_file(plan, 1 + options.states, size_of(options.master))),
       units_(plan.units.size()) {
   const bool own_weight = options.master != options.weight;
-  std::array<int64_t, 2> largest = {0, 0};
-  size_t turn = 0;
+  int64_t largest = 0;
   for (size_t u = 0; u < units_.size(); ++u) {
     if (!plan.units[u].on_host()) continue;
     UnitStates& unit = units_[u];
     const int64_t count = plan.units[u].layout.slice_count();
     const StatesPlace weights = plan.units[u].weights;
     unit.stays = weights != StatesPlace::device;
-    if (own_weight && unit.stays) {
+    if (own_weight && unit.stays)
       unit.weight = options.weights[u];
-    } else if (own_weight) {
-      unit.staging = turn++ % 2;
-      largest[unit.staging] = std::max(largest[unit.staging], count);
-    } else {
-      unit.staging = u;
-    }
+    else if (own_weight)
+      largest = std::max(largest, count);
     if (in_file(static_cast<int>(u))) continue;
     // Only memory that the device reads is pinned.
     if (own_weight || weights == StatesPlace::disk)
@@ -73,12 +67,12 @@ HostStates::HostStates(const UnitPlan& plan, const Options& options, Copies& cop
     unit.working.insert(unit.working.end(), unit.states.begin(), unit.states.end());
   }
   place_in_file(plan, options);
-  sent_.resize(own_weight ? largest.size() : units_.size());
-  if (own_weight)
-    for (const int64_t count : largest) staging_.push_back(pinned_zeros(count, options.weight, options.device));
+  if (largest > 0)
+    for (size_t s = 0; s < kStaging; ++s) staging_.push_back(pinned_zeros(largest, options.weight, options.device));
+  sent_.resize(own_weight ? kStaging : units_.size());
   for (UnitStates& unit : units_)
     if (unit.master.defined() && !unit.weight.defined())
-      unit.weight = own_weight ? staging_[unit.staging].narrow(0, 0, unit.master.numel()) : unit.working.front();
+      unit.weight = own_weight ? staging_[0].narrow(0, 0, unit.master.numel()) : unit.working.front();
 }
 
 void HostStates::place_in_file(const UnitPlan& plan, const Options& options) {
@@ -167,9 +161,12 @@ Event HostStates::send(int unit, at::Tensor slice, const Event& after, std::func
   const bool filed = in_file(unit);
   queue(unit);
   const auto task = [this, unit, slice, after, filed, changes_states, work = std::move(work)] {
-    const UnitStates& states = units_[static_cast<size_t>(unit)];
+    UnitStates& states = units_[static_cast<size_t>(unit)];
+    const bool staged = !staging_.empty() && !states.stays;
+    const size_t lane = staged ? turn_++ % kStaging : static_cast<size_t>(unit);
     const auto change = [&] {
-      if (!states.stays) sent_[states.staging].wait();  // the previous copy out of the staging buffer is complete
+      if (!states.stays) sent_[lane].wait();  // the previous copy out of this memory is complete
+      if (staged) states.weight = staging_[lane].narrow(0, 0, states.working.front().numel());
       work();
       if (states.stays && !states.weight.is_same(slice)) slice.copy_(states.weight);
       if (filed && changes_states) buffer_of(unit).written = transfer(unit, /*writes=*/true);
@@ -179,9 +176,9 @@ Event HostStates::send(int unit, at::Tensor slice, const Event& after, std::func
     else
       change();
     if (states.stays) return Event();
-    Event& sent = sent_[states.staging];
+    Event& sent = sent_[lane];
     sent = copies_.up(slice, states.weight, after);
-    if (filed && staging_.empty()) buffer_of(unit).sent = sent;
+    if (filed && !staged) buffer_of(unit).sent = sent;
     return sent;
   };
   Event sent_to_device = worker_.submit(task, std::move(turn));

@@ -66,6 +66,7 @@ class HostStates {
     const std::vector<at::Tensor>& all = units_[static_cast<size_t>(unit)].working;
     return {all.begin() + 1, all.end()};
   }
+  // While `work` of the unit runs: where it writes the weights in the compute dtype.
   [[nodiscard]] at::Tensor weight(int unit) const { return units_[static_cast<size_t>(unit)].weight; }
 
   // Queues `work`, which writes weight(unit), on a background thread; the result is then copied to `slice`, on the
@@ -92,7 +93,6 @@ class HostStates {
     at::Tensor master, weight;
     std::vector<at::Tensor> states;
     std::vector<at::Tensor> working;  // master and states
-    size_t staging = 0;               // index in sent_
     bool stays = false;               // its weights are off the device
     bool master_is_slice = false;     // its master weights are those
   };
@@ -123,7 +123,8 @@ class HostStates {
   StatesFile plan_;
   std::vector<UnitStates> units_;
   std::vector<at::Tensor> staging_;  // two, used in turn; none without separate master weights
-  std::vector<Event> sent_;          // [staging], or [unit] without staging; used by the worker only
+  size_t turn_ = 0;                  // of staging_; this and sent_ are used by the worker only
+  std::vector<Event> sent_;          // [staging], or [unit] without staging
   std::vector<Event> given_;         // since finish
   std::vector<WorkingBuffer> buffers_;
   std::unique_ptr<ScratchFile> file_;  // null: all units are in memory. After what its transfers use

@@ -77,7 +77,7 @@ class Timeline {
 
   // Slots that layers share hold weights from their gather on, which is under the use before.
   [[nodiscard]] std::vector<int64_t> weight_bytes() const {
-    const SlotPlan slots = plan_slots(plan_.units, plan_.sharding.weights, SlotContent::weights);
+    const SlotPlan slots = weight_slots(plan_.units, plan_.sharding);
     const auto slot_bytes = [&](size_t slot) { return slots.slot_count[slot] * size_of(slots.slot_dtype[slot]); };
     std::vector<bool> shared(slots.slot_count.size());
     int64_t always = allocated_.weights;

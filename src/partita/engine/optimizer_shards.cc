@@ -242,7 +242,10 @@ void OptimizerShards::rewrite(std::span<const size_t> units, Changes changes, co
 Event OptimizerShards::queue_on_host(size_t unit, Changes changes, const std::function<void(size_t)>& work,
                                      Event ready) {
   const int index = static_cast<int>(unit);
-  const auto of_unit = [work, unit] { work(unit); };
+  const auto of_unit = [this, work, unit] {
+    shards_[unit].weight = host_->weight(static_cast<int>(unit));
+    work(unit);
+  };
   if (changes == Changes::compute_weights)
     return host_->upload(index, with_.weights.slice(index), with_.compute.record(), of_unit);
   const auto position = std::ranges::find(update_order_, unit) - update_order_.begin();

@@ -1,7 +1,6 @@
 #include "partita/engine/parameter_options.h"
 
 #include <algorithm>
-#include <array>
 
 #include "partita/engine/host_states.h"
 #include "partita/optim/optimizer.h"
@@ -28,8 +27,7 @@ int64_t weight_bytes(const UnitPlan& plan, const Sharding& sharding, const Param
 
 void add_states(const UnitPlan& plan, const ParameterOptions& options, ParameterMemory& m) {
   const auto states = static_cast<int64_t>(make_optimizer(options.optimizer)->state_names().size());
-  std::array<int64_t, 2> staging = {0, 0};  // on the host, for new weights on their way to the device
-  size_t turn = 0;
+  int64_t staging = 0;  // on the host, for new weights on their way to the device: of each of two buffers
   for (const Unit& unit : plan.units) {
     if (!unit.trainable) continue;
     const int64_t slice = slice_bytes(unit, options.states);
@@ -42,10 +40,9 @@ void add_states(const UnitPlan& plan, const ParameterOptions& options, Parameter
     if (unit.states == StatesPlace::host)
       m.host += (states + (weight_is_master && unit.weights == StatesPlace::host ? 0 : 1)) * slice;
     if (weight_is_master || unit.weights != StatesPlace::device) continue;
-    int64_t& largest = staging[turn++ % 2];
-    largest = std::max(largest, slice_bytes(unit, options.compute));
+    staging = std::max(staging, slice_bytes(unit, options.compute));
   }
-  m.host += staging[0] + staging[1];
+  m.host += 2 * staging;
   const StatesFile file = plan_states_file(plan, static_cast<int>(1 + states), size_of(options.states));
   for (const int64_t bytes : file.buffer_bytes) m.host += bytes;
   m.disk += file.bytes;

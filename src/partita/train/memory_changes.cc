@@ -62,6 +62,13 @@ std::vector<Settings> changes_of_keys(const Config& c, int64_t ranks) {
   if (delays_weights(c))
     for (const int64_t sets : {1, 0})
       open.push_back(number("parallel.open_weights", sets, &ParallelConfig::open_weights));
+  Settings& sums = keys.emplace_back();
+  if (optimizer_place(c.memory.optimizer).off_device() > 0 && !c.memory.gradients_on_host)
+    sums.push_back({"memory.gradients_on_host=true", [](Config& x) { x.memory.gradients_on_host = true; }});
+  Settings& weights = keys.emplace_back();
+  if (c.memory.parameters == "device" && c.memory.optimizer != "device")
+    weights.push_back(
+        {"memory.parameters=" + c.memory.optimizer, [](Config& x) { x.memory.parameters = x.memory.optimizer; }});
   Settings& plan = keys.emplace_back();
   if (c.parallel.tensor > 1 && !c.parallel.plan.empty())
     plan.push_back({"parallel.plan={}", [](Config& x) { x.parallel.plan.clear(); }});
@@ -80,6 +87,11 @@ std::string place_text(double host, double disk) {
 Setting place(double host, double disk) {
   const std::string text = place_text(host, disk);
   return {"memory.optimizer=" + text, [text](Config& c) { c.memory.optimizer = text; }};
+}
+
+Setting weights_on_host(double share) {
+  const std::string text = place_text(share, 0);
+  return {"memory.parameters=" + text, [text](Config& c) { c.memory.parameters = text; }};
 }
 
 Setting activations(int64_t layers) {
@@ -187,7 +199,7 @@ class Search {
     return all;
   }
 
-  // The set with as much of states, activations or both elsewhere as possible.
+  // The set with as much of states, weights, activations or several of them elsewhere as possible.
   [[nodiscard]] std::vector<Settings> moved(const Settings& set) const {
     const OptimizerPlace now = optimizer_place(c_.memory.optimizer);
     std::vector<Setting> places;
@@ -204,24 +216,33 @@ class Search {
       add({layers});
       for (const Setting& p : places) add({p, layers}), add({layers, p});
     }
+    if (device_.is_cuda() && now.off_device() == 0 && c_.memory.parameters == "device") {
+      add({place(1, 0), weights_on_host(1)});
+      add({activations(c_.model.layers), place(1, 0), weights_on_host(1)});
+    }
     return all;
   }
 
   // With the smallest value of the last setting that fits, one of those of `moved`.
   Settings smallest(const Settings& most) {
     const bool of_layers = most.back().text.starts_with("memory.offload_activations");
+    const bool of_weights = most.back().text.starts_with("memory.parameters");
     const bool of_host = most.back().text == "memory.optimizer=host";
     const OptimizerPlace now = optimizer_place(c_.memory.optimizer);
     const auto with_value = [&](int64_t value) {
       const double share = static_cast<double>(value) / kTwentieths;
       Settings changed = most;
-      changed.back() = of_layers ? activations(value)
-                       : of_host
-                           ? place(share, 0)
-                           : place(std::min(now.host, std::round(kTwentieths * (1 - share)) / kTwentieths), share);
+      if (of_layers)
+        changed.back() = activations(value);
+      else if (of_weights)
+        changed.back() = weights_on_host(share);
+      else if (of_host)
+        changed.back() = place(share, 0);
+      else
+        changed.back() = place(std::min(now.host, std::round(kTwentieths * (1 - share)) / kTwentieths), share);
       return changed;
     };
-    const double moved = kTwentieths * (of_host ? now.host : now.disk);
+    const double moved = of_weights ? 0 : kTwentieths * (of_host ? now.host : now.disk);
     int64_t low = 1 + (of_layers ? c_.memory.offload_activations : static_cast<int64_t>(std::floor(moved + 1e-9)));
     int64_t high = of_layers ? c_.model.layers : kTwentieths;
     while (low < high)

@@ -65,6 +65,7 @@ class Load {
     add_blocks();
     add_accumulation();
     add_offload();
+    add_weights_off_device();
     add_sharding();
     add_exchanges();
     if (c_.parallel.pipeline > 1) add_pipeline();
@@ -103,7 +104,7 @@ class Load {
   void add_accumulation() {
     if (options_.micro_batches == 1) return;
     for (const Unit& unit : plan_.units.units)
-      if (unit.trainable)
+      if (unit.trainable && !unit.adds_on_host)
         load_.backward.device_bytes += static_cast<double>(unit.layout.count * (8 - size_of(unit.weight)));
   }
 
@@ -125,22 +126,41 @@ class Load {
       UnitUpdate update{
           .first_block = plan_.units.first_block[u],
           .host_bytes = reads * (gradient + states) + states + (options_.states == options_.compute ? 0 : weight),
-          .disk_bytes = unit.states == StatesPlace::disk ? (reads + 1) * states : 0,
-          .up = weight};
+          .disk_bytes = (unit.states == StatesPlace::disk ? (reads + 1) * states : 0) +
+                        (unit.weights == StatesPlace::disk ? weight : 0),
+          .up = unit.weights == StatesPlace::device ? weight : 0};
+      PassLoad& pass = unit.adds_on_host ? load_.backward : load_.last_backward;
       if (on_cpu_) {  // copies within host memory
-        update.host_bytes += 2 * weight;
+        update.host_bytes += 2 * update.up;
         update.up = 0;
-        load_.last_backward.device_bytes += 2 * gradient;
+        pass.device_bytes += 2 * gradient;
       } else {
-        load_.last_backward.down += gradient;
+        pass.down += gradient;
       }
+      if (unit.adds_on_host) load_.backward.host_bytes += 3 * gradient * (micro_batches() - 1) / micro_batches();
       load_.updates.push_back(update);
     }
+    load_.early = options_.offload.early_updates;
     for (size_t b = 0; b < plan_.offloaded.size(); ++b)
       if (plan_.offloaded[b].leaves) {
         load_.forward.down += static_cast<double>(plan_.kept_bytes[b]);
         load_.backward.up += static_cast<double>(plan_.kept_bytes[b]);
       }
+  }
+
+  // Copied to the device for each use.
+  void add_weights_off_device() {
+    const std::vector<int64_t> gathers = gathers_per_unit(plan_.units, plan_.sharding, plan_.training);
+    for (size_t u = 0; u < plan_.units.units.size(); ++u) {
+      const Unit& unit = plan_.units.units[u];
+      if (unit.weights == StatesPlace::device) continue;
+      const double bytes = static_cast<double>(gathers[u] * unit.layout.slice_count() * size_of(unit.weight));
+      for (PassLoad* pass : {&load_.forward, &load_.backward}) {
+        const double part = bytes / micro_batches() / 2;
+        (on_cpu_ ? pass->device_bytes : pass->up) += on_cpu_ ? 2 * part : part;
+        if (unit.weights == StatesPlace::disk) pass->disk_bytes += part;
+      }
+    }
   }
 
   // Bytes that arrive from other ranks in the collectives of ZeRO.
@@ -154,7 +174,7 @@ class Load {
       const auto count = static_cast<double>(unit.layout.count);
       double uses = static_cast<double>(gathers[u]);
       const double weights = others * count * static_cast<double>(size_of(unit.weight));
-      if (!sharding.weights || unit.pool == BufferPool::persistent) {
+      if (!is_gathered_for_use(unit, sharding)) {
         load_.moved_update += uses * weights;
       } else {
         gathered += uses * weights;

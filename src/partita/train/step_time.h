@@ -10,6 +10,7 @@
 //   host updates, unit by unit ------->|
 //
 // The forward pass of a block waits for the host's update of its weights, and the first backward pass for all updates.
+// Early updates use the last backward pass, too; what is left of them is spread over the units.
 // Copies of activations and gradients, gathers and reductions run under the pass that they belong to, which takes the
 // time of the slowest. Exchanges of tensor and context parallelism are waited for.
 #pragma once
@@ -36,6 +37,8 @@ struct PassLoad {
   double flops = 0;         // as if all were matmuls: kernels that reach another rate count by their time
   double device_bytes = 0;  // of kernels bound by memory
   double down = 0, up = 0;  // bytes over the link between device and host, under the pass
+  double host_bytes = 0;    // that the host reads and writes in memory under the pass: sums of gradients
+  double disk_bytes = 0;    // read under the pass: weights
   double moved = 0;         // bytes from other ranks under the pass: weights, gradients, messages of a pipeline
   double exchanged = 0;     // bytes from other ranks that the pass waits for
 };
@@ -57,6 +60,7 @@ struct StepLoad {
   double moved_update = 0;          // bytes of new weights from other ranks, under the first forward pass
   std::vector<double> blocks;       // [block], at least one: its part of a forward pass; they sum to 1
   std::vector<UnitUpdate> updates;  // of the host, in order
+  bool early = false;               // they begin as gradients arrive, under the last backward pass
   double flops = 0;                 // of a step, as they are counted: for people
 
   // Per step: FLOPs of matmul time, or bytes in both directions.
