@@ -35,7 +35,7 @@ TEST_F(MemoryDocument, SaysWhatTheProgramSays) {
     EXPECT_EQ(trimmed(device), human_bytes(stage["device"])) << row;
     EXPECT_EQ(trimmed(host), stage["host"] == 0 ? "0" : human_bytes(stage["host"])) << row;
   }
-  EXPECT_EQ(count, 7);
+  EXPECT_EQ(count, 11);
 }
 
 // Each block of output is what the command before it prints.
