@@ -208,7 +208,10 @@ def bench(a):
 
 
 def main(argv=None):
-    a = options().parse_args(argv)
+    parser = options()
+    a = parser.parse_args(argv)
+    if a.offload and not (a.local_adam and a.strategy == "fsdp2"):
+        parser.error("--offload needs --local-adam and FSDP2")
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     import torch, torch.distributed as dist
 
@@ -217,7 +220,8 @@ def main(argv=None):
     rank = int(os.environ["LOCAL_RANK"])
     if a.device == "cuda":
         torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+        backend = "cpu:gloo,cuda:nccl" if a.offload else "nccl"
+        dist.init_process_group(backend, device_id=torch.device("cuda", rank))
     else:
         dist.init_process_group("gloo")
     try:

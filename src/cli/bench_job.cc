@@ -123,12 +123,9 @@ void BenchModel::step() {
   job_.mesh.world().barrier();
   const Timer timer;
   const auto k = static_cast<int64_t>(losses_.size());
-  const StepResult r = engine_->step(job_.batches, {.step = k,
-                                              .update = k,
-                                              .learning_rate = 1e-4F,
-                                              .clip = 1.0F,
-                                              .previous_norm = grad_norm_});
-  grad_norm_ = r.grad_norm;
+  const StepResult r = engine_->step(
+      job_.batches, {.step = k, .update = k, .learning_rate = 1e-4F, .clip = 1.0F, .previous_norm = grad_norm_});
+  if (!r.skipped) grad_norm_ = r.grad_norm;
   if (steps() >= job_.arguments.warmup) seconds_.push_back(timer.seconds());
   losses_.push_back(r.loss);
 }
@@ -213,6 +210,7 @@ nlohmann::ordered_json BenchModel::json() const {
                                  {"state_bytes", m.weights + m.gradients - m.shared + m.master + m.optimizer},
                                  {"optimizer_place", c.memory.optimizer},
                                  {"parameters_place", c.memory.parameters},
+                                 {"gradients_on_host", c.memory.gradients_on_host},
                                  {"early_updates", c.memory.early_updates},
                                  {"offload_activations", c.memory.offload_activations},
                                  {"host_bytes", m.host},

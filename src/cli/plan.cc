@@ -28,7 +28,7 @@ namespace {
 struct Arguments {
   std::filesystem::path file;
   int64_t ranks = 0;
-  double memory = 0;  // GiB of a rank; 0: not given
+  double memory = 0, host = 0;  // GiB of a rank; 0: not given
   // Of a rank, in TFLOP/s and GB/s; 0: not given.
   double device_flops = 0, device_memory = 0, link = 0, host_memory = 0, disk = 0, network = 0;
   bool json = false;
@@ -161,9 +161,14 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
     show_tables(plan);
   if (limit == 0) return;
   const FreeMemory free{.bytes = limit, .limit = "as given by --memory"};
-  const std::string problem = memory_refusal(
-      plan.largest(), free, [&] { return memory_changes(c, ranks, device, {.device = limit}, plan.rates); });
+  MemoryRoom room{.device = limit};
+  if (a.host > 0) room.host = std::llround(a.host * kGibibyte);
+  const std::string problem =
+      memory_refusal(plan.largest(), free, [&] { return memory_changes(c, ranks, device, room, plan.rates); });
   if (!problem.empty()) throw Error(problem);
+  if (const int64_t host = plan.largest().host; host > room.host)
+    fail("{} of host memory is needed per rank, and {} is there (as given by --host)", human_bytes(host),
+         human_bytes(room.host));
   if (!a.json)
     put_line("fits: {} of {} remain", human_bytes(limit - plan.largest().device_bytes()), human_bytes(limit));
 }
@@ -181,13 +186,16 @@ void add_plan_command(CLI::App& app) {
   add_number(*command, "--memory", a->memory, {.least = 0, .most = 1e6, .least_open = true},
              "GiB of device memory that a rank has: an error if the run takes more, with the cheapest changes that fit")
       ->default_str("");
+  add_number(*command, "--host", a->host, {.least = 0, .most = 1e6, .least_open = true},
+             "with --memory: GiB of host memory that a rank has beside it, for what memory.* places there")
+      ->default_str("");
   const auto add_rate = [&](const char* name, double& rate, const char* help) {
     add_number(*command, name, rate, {.least = 0, .most = 1e9, .least_open = true}, help)->default_str("");
   };
   add_rate("--device-flops", a->device_flops, "TFLOP/s of matmuls that a rank's device reaches");
-  add_rate("--device-memory", a->device_memory, "GB/s of its memory");
+  add_rate("--device-memory", a->device_memory, "GB/s of its memory (a rate; its size is --memory)");
   add_rate("--link", a->link, "GB/s between device and host, in each direction");
-  add_rate("--host-memory", a->host_memory, "GB/s of host memory for a rank");
+  add_rate("--host-memory", a->host_memory, "GB/s of host memory for a rank (a rate; its size is --host)");
   add_rate("--disk", a->disk, "GB/s of memory.disk_folder for a rank, reading and writing");
   add_rate("--network", a->network, "GB/s from other ranks");
   command->add_flag("--json", a->json, "Print bytes, all moments of a step and seconds as one line of JSON");

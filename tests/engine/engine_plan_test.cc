@@ -96,7 +96,7 @@ TEST(EnginePlan, OffloadedBlocksTakeNothingOfTheArena) {
   EXPECT_FALSE(p.parameters_off_device);
   for (size_t b = 0; b < 7; ++b) {
     const bool offloaded = b >= 1 && b <= 3;
-    EXPECT_EQ(p.offloaded[b].slot >= 0, offloaded) << "block " << b;
+    EXPECT_EQ(p.offload.buffer[b] >= 0, offloaded) << "block " << b;
     EXPECT_EQ(p.kept[b].bytes, offloaded ? 0 : p.kept_bytes[b]) << "block " << b;
   }
   EXPECT_EQ(p.kept_bytes, plan(small()).kept_bytes);
@@ -149,7 +149,7 @@ TEST(EnginePlan, InferenceHasNoGradientsAndOffloadsNothing) {
   EXPECT_FALSE(p.parameters_off_device);
   EXPECT_FALSE(p.activations_on_host);
   EXPECT_TRUE(p.gradients.full.empty());
-  for (const OffloadedBlock& block : p.offloaded) EXPECT_EQ(block.slot, -1);
+  for (const int buffer : p.offload.buffer) EXPECT_EQ(buffer, -1);
 }
 
 TEST(EnginePlan, StatesAreFp32OrAsTheWeights) {

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "partita/comm/world.h"
@@ -218,6 +221,33 @@ TEST_F(OffloadTest, EarlyUpdatesClipByThePreviousNorm) {
   }
 }
 
+// Such as that of a first step that was skipped: the updates of the next one wait for its own norm.
+TEST_F(OffloadTest, EarlyUpdatesNeedAPreviousNorm) {
+  const EngineCase plain_case{.clip = 0.5F};
+  EngineCase c = plain_case;
+  c.offload = {.optimizer = 1, .early_updates = true};
+  const auto plain = make(plain_case), engine = make(c);
+  for (const double previous : {std::nan(""), std::numeric_limits<double>::infinity(), 0.0}) {
+    const auto batches = test::rank_batches(c, 0, 0, 1);
+    const StepInput input{.learning_rate = 3e-3F, .clip = 0.5F, .previous_norm = previous};
+    const StepResult found = engine->step(batches, input), expected = plain->step(batches, input);
+    EXPECT_EQ(found.loss, expected.loss);
+    EXPECT_EQ(found.grad_norm, expected.grad_norm);
+  }
+}
+
+TEST_F(OffloadTest, WhatIsNotPossibleIsAnError) {
+  const auto error = [&](Offload offload, OptimizerKind kind = OptimizerKind::adamw) {
+    const EngineCase c{.optimizer = kind, .offload = std::move(offload)};
+    return error_message([&] { (void)make(c); });
+  };
+  EXPECT_EQ(error({.optimizer = 1.5}), "EngineOptions: offload.optimizer is 1.5, expected a fraction from 0 to 1");
+  EXPECT_EQ(error({.optimizer = 1, .weights = 0.6, .weights_disk = 0.5}),
+            "EngineOptions: offload.weights 0.6 and offload.weights_disk 0.5 are 1.1 together, expected at most 1");
+  EXPECT_THAT(error({.disk = 1}), testing::HasSubstr("without a folder: set offload.disk_folder"));
+  EXPECT_THAT(error({.optimizer = 1, .early_updates = true}, OptimizerKind::lamb), testing::HasSubstr("with LAMB"));
+}
+
 TEST_F(OffloadTest, EarlyUpdatesOfAGradientThatIsNotFiniteEndTheRun) {
   EngineCase c{.frozen = [](const ParameterSpec& p) { return p.name == "embedding.weight"; },
                .clip = 0,
@@ -303,46 +333,67 @@ TEST_F(OffloadTest, ActivationsAreTheHosts) {
   EXPECT_EQ(three.activations, none.activations - layer);
 }
 
-// Who has a slot, who leaves it and who comes back to it: no two blocks are in a slot at once.
-TEST(ActivationOffloadPlan, SlotsPassFromBlockToBlock) {
+// Passes of several micro-batches in any order: a backward finds what its forward saved, in its buffer, and what
+// leaves is on the host before the buffer is written again.
+TEST(ActivationOffloadPlan, ABackwardFindsWhatItsForwardSaved) {
   std::mt19937 random(5);
-  for (int round = 0; round < 300; ++round) {
-    const size_t blocks = 2 + random() % 12;
-    const size_t frozen = random() % blocks;
-    std::vector<BlockRecompute> recompute(blocks, Recompute::full);
+  for (int round = 0; round < 400; ++round) {
+    const int blocks = 2 + static_cast<int>(random() % 12), slots = 1 + static_cast<int>(random() % 4);
+    const int frozen = static_cast<int>(random() % static_cast<unsigned>(blocks));
+    std::vector<BlockRecompute> recompute(static_cast<size_t>(blocks), Recompute::full);
     std::fill_n(recompute.begin(), frozen, BlockRecompute());
     const int layers = static_cast<int>(random() % 12);
-    std::vector<BlockKind> kinds(blocks, BlockKind::layer);
+    std::vector<BlockKind> kinds(recompute.size(), BlockKind::layer);
     kinds.front() = BlockKind::embedding, kinds.back() = BlockKind::head;
-    const auto plan = plan_activation_offload(recompute, kinds, layers);
-    ASSERT_EQ(plan.size(), blocks);
-    std::array<int, 2> holds = {-1, -1};
-    std::vector<bool> on_host(blocks, false);
-    int offloaded = 0;
-    for (size_t b = 0; b < blocks; ++b) {
-      if (plan[b].slot < 0) continue;
-      ++offloaded;
-      EXPECT_TRUE(b > 0 && b + 1 < blocks && recompute[b].has_value());
-      int& slot = holds[static_cast<size_t>(plan[b].slot)];
-      EXPECT_EQ(plan[b].before, slot);
-      if (slot >= 0) {
-        EXPECT_TRUE(plan[static_cast<size_t>(slot)].leaves);
+    // A slot whose forward has been goes backward, and another one may come in between.
+    std::vector<SlotUse> uses;
+    std::vector<bool> saved(static_cast<size_t>(slots), false);
+    for (int n = 0; n < 12 || std::ranges::find(saved, true) != saved.end(); ++n) {
+      const auto slot = random() % static_cast<unsigned>(slots);
+      if (!saved[slot] && n >= 12) continue;
+      saved[slot] = !saved[slot];
+      for (int i = 0; i < blocks; ++i) {
+        const int b = saved[slot] ? i : blocks - 1 - i;
+        if (saved[slot] || b >= frozen)
+          uses.push_back({static_cast<int>(slot), {b, saved[slot] ? Pass::forward : Pass::backward}});
       }
-      slot = static_cast<int>(b);
-      on_host[b] = plan[b].leaves;
     }
-    const auto possible = static_cast<int>(blocks > 2 ? std::count_if(recompute.begin() + 1, recompute.end() - 1,
-                                                                      [](BlockRecompute r) { return r.has_value(); })
-                                                      : 0);
-    EXPECT_EQ(offloaded, std::min(layers, possible));
-    for (size_t b = blocks; b-- > 0;) {
-      if (plan[b].slot < 0) continue;
-      int& slot = holds[static_cast<size_t>(plan[b].slot)];
-      EXPECT_EQ(slot, static_cast<int>(b)) << "not there when its backward begins";
-      slot = plan[b].before;
-      if (slot >= 0) {
-        EXPECT_TRUE(on_host[static_cast<size_t>(slot)]);
+    const OffloadPlan plan = plan_activation_offload(recompute, kinds, layers, slots, uses, 0, 1);
+    int offloaded = 0;
+    for (int b = 0; b < blocks; ++b) {
+      const int buffer = plan.buffer[static_cast<size_t>(b)];
+      if (buffer < 0) continue;
+      EXPECT_TRUE(b > 0 && b + 1 < blocks && b >= frozen);
+      EXPECT_EQ(buffer, offloaded++ % 2) << "layers alternate";
+    }
+    EXPECT_EQ(offloaded, std::min(layers, std::max(0, blocks - 1 - std::max(frozen, 1))));
+    using Key = std::pair<int, int>;
+    std::array<Key, 2> holds = {Key(-1, -1), Key(-1, -1)};
+    std::set<Key> on_host;
+    for (const OffloadUse& use : plan.uses) {
+      const auto buffer = static_cast<size_t>(plan.buffer[static_cast<size_t>(use.block)]);
+      const Key key(use.slot, use.block);
+      if (use.pass == Pass::forward) {
+        EXPECT_TRUE(holds[buffer].first < 0 || on_host.contains(holds[buffer])) << "overwritten before it has left";
+        EXPECT_EQ(use.overwrites >= 0, holds[buffer].first >= 0);
+        holds[buffer] = key;
+        if (use.leaves) on_host.insert(key);
+      } else {
+        EXPECT_EQ(holds[buffer], key) << "not there when its backward begins";
+        holds[buffer] = {-1, -1};
+        on_host.erase(key);
       }
+      if (use.next < 0) continue;
+      const OffloadUse& next = plan.uses[static_cast<size_t>(use.next)];
+      EXPECT_TRUE(next.returns && on_host.contains({next.slot, next.block}));
+      EXPECT_TRUE(holds[buffer].first < 0 || on_host.contains(holds[buffer]));
+      holds[buffer] = {next.slot, next.block};
+    }
+    for (size_t k = 0; k < plan.leaves.size(); ++k) {
+      const Key key(static_cast<int>(k) / blocks, static_cast<int>(k) % blocks);
+      EXPECT_EQ(plan.leaves[k], std::ranges::any_of(plan.uses, [&](const OffloadUse& use) {
+                  return use.leaves && Key(use.slot, use.block) == key;
+                }));
     }
   }
 }

@@ -110,6 +110,24 @@ TEST(Units, FrozenParametersLieApart) {
   EXPECT_EQ(plan.units[6].layout.parameters.front().name, "layer2.a");  // a small matrix, with the vectors
 }
 
+// Two layers have two buffers anyway, and a table alone has one; a third layer saves the memory of one.
+TEST(Units, WeightsLeaveWhereThatSavesMemory) {
+  const auto away = [](int layers, bool tied, double share) {
+    UnitPlan plan = plan_units(model(layers, tied), {.layers_per_unit = 1});
+    place_states(plan, {.host = 1}, /*one_reduction=*/true);
+    place_weights(plan, {.host = share});
+    std::vector<std::string> names;
+    for (const Unit& unit : plan.units)
+      if (unit.weights != StatesPlace::device) names.push_back(unit.name);
+    return names;
+  };
+  EXPECT_THAT(away(2, true, 1), ElementsAre());
+  EXPECT_THAT(away(2, false, 1), ElementsAre("embedding", "head"));
+  EXPECT_THAT(away(3, true, 1), ElementsAre("layers.0-0", "layers.1-1", "layers.2-2"));
+  EXPECT_THAT(away(9, true, 0.2), ElementsAre());
+  EXPECT_THAT(away(9, true, 0.3), ElementsAre("layers.6-6", "layers.7-7", "layers.8-8"));
+}
+
 // Any mixture: the units of a block have different slots, and every trained parameter a gradient.
 TEST(Units, UnitsOfABlockNeverShareASlot) {
   std::mt19937 random(5);

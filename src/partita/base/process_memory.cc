@@ -25,12 +25,16 @@ ResidentPeak::ResidentPeak() {
   most_ = before_.own;
 }
 
-void ResidentPeak::sample() { most_ = std::max(most_, process_memory().own); }
+void ResidentPeak::sample() {
+  const ProcessMemory now = process_memory();
+  most_ = std::max(most_, now.own);
+  files_ = std::max(files_, now.files);
+}
 
 int64_t ResidentPeak::bytes() {
   const ProcessMemory now = process_memory();
   // A peak from before, which could not be reset, says nothing.
-  const int64_t by_system = now.peak > before_.peak ? now.peak - now.files : 0;
+  const int64_t by_system = now.peak > before_.peak ? now.peak - std::max(now.files, files_) : 0;
   most_ = std::max({most_, now.own, by_system});
   return most_ - before_.own;
 }

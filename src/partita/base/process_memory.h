@@ -25,14 +25,14 @@ class ResidentPeak {
  public:
   // Resets the process's peak, where the system permits it.
   ResidentPeak();
-  // Call it now and then: pages of files that come after the peak make what the system reports too small.
+  // Call it now and then: the peak that the system reports includes pages of files, of which the most seen is taken off.
   void sample();
   // The most own memory seen, less what there was at construction. 0: not available.
   [[nodiscard]] int64_t bytes();
 
  private:
   ProcessMemory before_;
-  int64_t most_ = 0;
+  int64_t most_ = 0, files_ = 0;
 };
 
 }  // namespace partita::internal

@@ -122,9 +122,6 @@ void validate_pipeline(const Config& c) {
         p.pipeline, chunks, stages, c.model.layers);
   }
   (void)stage_layers(c);
-  if (c.memory.offload_activations > 0)
-    fail("memory.offload_activations with parallel.pipeline {}: these two do not work together yet: use one of them",
-         p.pipeline);
 }
 
 // Tensor, context and pipeline parallelism divide the ranks of the job.
@@ -211,15 +208,17 @@ void validate_memory(const Config& c) {
           "memory.optimizer=host, or leave memory.{} out",
           key, c.memory.optimizer, where, key);
   };
-  if (c.memory.gradients_on_host) {
-    require(states, "gradients_on_host", "off the device");
+  if (c.memory.gradients_on_host) require(states, "gradients_on_host", "off the device");
+  const auto with_delayed_weights = [&](const char* key, const char* why) {
     if (delays_weights(c))
       fail(
-          "memory.gradients_on_host with parallel.schedule {}, which delays weight gradients: their buffers stay on "
-          "the "
-          "device; use another schedule, or leave memory.gradients_on_host out",
-          name_of(c.parallel.schedule));
-  }
+          "memory.{} with parallel.schedule {}, which delays weight gradients: {}; use another schedule, or leave "
+          "memory.{} out",
+          key, name_of(c.parallel.schedule), why, key);
+  };
+  if (c.memory.gradients_on_host) with_delayed_weights("gradients_on_host", "their buffers stay on the device");
+  if (c.memory.offload_activations > 0)
+    with_delayed_weights("offload_activations", "they need what is saved for longer than a buffer has it");
   if (!c.memory.early_updates) return;
   require(optimizer_place(c.memory.optimizer).host, "early_updates", "in host memory");
   if (c.precision.compute == DType::fp16)

@@ -157,8 +157,8 @@ void bind_memory(ConfigSchema& s, MemoryConfig& m) {
              "folder of the files that memory.optimizer=disk and memory.parameters=disk use, on a fast local disk; "
              "empty: the run's folder")
       .field("offload_activations", m.offload_activations, at_least(0),
-             "GPU only: keep saved activations of the first N layers in host memory (the last two of them stay on the "
-             "GPU)");
+             "GPU only: keep saved activations of the first N layers in host memory; two of them at a time are on the "
+             "GPU");
 }
 
 void bind_kernels(ConfigSchema& s, KernelConfig& k) {

@@ -1,14 +1,16 @@
 // Keeps the saved activations of the first layers in host memory between forward and backward. The layers alternate
 // between two device buffers, so one is copied while the other is in use.
 //
-//   ActivationOffload offload(plan_activation_offload(keeps, kinds, layers), kept_bytes, {.device = device}, copies,
-//                             compute);
-//   offload.memory(b)                                // where block b saves; undefined: not offloaded
-//   forward of b:   offload.before_forward(b);  ...  offload.after_forward(b);
-//   backward of b:  offload.before_backward(b); ...  offload.after_backward(b);
+//   const OffloadPlan plan = plan_activation_offload(recompute, kinds, layers, slots, uses, head, times);
+//   ActivationOffload offload(plan, kept_bytes, {.device = device}, copies, compute);
+//   offload.memory(b)                                // where block b saves, in every slot; undefined: not offloaded
+//   for each step:
+//     offload.begin();
+//     each pass of a block, in order of the uses:  offload.before(slot, b, pass);  ...  offload.after(slot, b, pass);
+//     at the end of a pass of all blocks of a chunk:  offload.end_pass();
 //
-// The last two of the chosen layers stay on the device, since backward starts with them. Evaluation saves nothing for
-// backward and needs none of these calls.
+// What is in a buffer when its backward begins, such as that of the last two of the layers after their forward, has not
+// left. Evaluation saves nothing for backward and needs none of these calls.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -20,53 +22,86 @@
 #include "partita/device/stream.h"
 #include "partita/nn/buffers.h"
 #include "partita/nn/parameter.h"
+#include "partita/shard/use_plan.h"
 
 namespace partita::internal {
 
-struct OffloadedBlock {
-  int slot = -1;        // 0 or 1; -1: not offloaded
-  bool leaves = false;  // another block takes over its slot before its backward
-  int before = -1;      // the previous owner of the slot in forward, which gets it back in backward
+// A pass of an offloaded block over what it saves for the micro-batch in a slot.
+struct OffloadUse {
+  int slot, block;
+  Pass pass;
+
+  bool leaves = false;   // forward: what is saved is copied to the host
+  int overwrites = -1;   // forward: the use whose content is still being copied out of the buffer
+  bool returns = false;  // backward: what was saved is copied back to the device
+  int next = -1;         // the use whose content is copied into the buffer when this one ends
 };
 
-// [block]: selects the first `layers` blocks that are layers and save anything. Pure.
-[[nodiscard]] std::vector<OffloadedBlock> plan_activation_offload(std::span<const BlockRecompute> recompute,
-                                                                  std::span<const BlockKind> kinds, int layers);
+struct OffloadPlan {
+  std::vector<int> buffer;       // [block]: 0 or 1; -1: not offloaded
+  std::vector<OffloadUse> uses;  // of a step
+  size_t head = 0;               // as in UsePlan
+  int times = 1;
+  std::vector<bool> leaves;  // [slot * blocks + block]: has host memory
 
-// Sizes of the two buffers that offloaded blocks alternate between, in bytes. Pure.
-[[nodiscard]] std::array<int64_t, 2> offload_slot_bytes(std::span<const OffloadedBlock>,
-                                                        std::span<const int64_t> kept_bytes);
+  [[nodiscard]] std::array<int64_t, 2> buffer_bytes(std::span<const int64_t> kept_bytes) const;
+  [[nodiscard]] int64_t host_bytes(std::span<const int64_t> kept_bytes) const;
+  // Per step, in one direction.
+  [[nodiscard]] int64_t copied_bytes(std::span<const int64_t> kept_bytes) const;
+};
+
+struct SlotUse {  // of any block; slot: that of its micro-batch's activations
+  int slot;
+  BlockUse use;
+};
+
+// Selects the first `layers` blocks that are layers and save anything. uses: of a step, in order; the first `head` of
+// them run `times` times, each time with other micro-batches. Pure.
+[[nodiscard]] OffloadPlan plan_activation_offload(std::span<const BlockRecompute> recompute,
+                                                  std::span<const BlockKind> kinds, int layers, int slots,
+                                                  std::span<const SlotUse> uses, size_t head, int times);
 
 class ActivationOffload {
  public:
   struct Options {
-    bool poison = false;  // fill a slot with NaN when it changes owner
+    bool poison = false;  // fill a buffer with NaN when its content is dead
     at::Device device = at::kCPU;
   };
-  // kept_bytes[block]. copies and compute must outlive this object.
-  ActivationOffload(std::vector<OffloadedBlock> plan, std::span<const int64_t> kept_bytes, const Options&,
-                    Copies& copies, Stream& compute);
+  // kept_bytes[block]. The plan, copies and compute must outlive this object.
+  ActivationOffload(const OffloadPlan& plan, std::span<const int64_t> kept_bytes, const Options&, Copies& copies,
+                    Stream& compute);
 
   [[nodiscard]] at::Tensor memory(int block) const { return memory_[static_cast<size_t>(block)]; }
 
-  void before_forward(int block);
-  void after_forward(int block);
-  void before_backward(int block);
-  void after_backward(int block);
+  void begin();
+  void before(int slot, int block, Pass);
+  void after(int slot, int block, Pass);
+  // Of the blocks of a chunk: until then the next block, or stage, reads the residual that a forward pass has saved.
+  void end_pass();
 
-  [[nodiscard]] int64_t bytes() const;  // of the slots
+  [[nodiscard]] int64_t bytes() const;  // of the buffers
   [[nodiscard]] int64_t host_bytes() const;
 
  private:
-  [[nodiscard]] const OffloadedBlock& block(int b) const { return plan_[static_cast<size_t>(b)]; }
+  // The use that is due; null: the block is not offloaded.
+  [[nodiscard]] const OffloadUse* due(int slot, int block, Pass) const;
+  // Begins the copy into the buffer of a use that has ended.
+  void fetch_after(const OffloadUse&);
+  [[nodiscard]] size_t key(const OffloadUse& use) const {
+    return static_cast<size_t>(use.slot) * plan_.buffer.size() + static_cast<size_t>(use.block);
+  }
 
-  std::vector<OffloadedBlock> plan_;
+  const OffloadPlan& plan_;
   Options options_;
   Copies& copies_;
   Stream& compute_;
-  std::array<at::Tensor, 2> slots_;
-  std::vector<at::Tensor> memory_, host_;  // [block]: bytes
-  std::vector<Event> left_, back_;         // [block]: its latest copy in each direction
+  size_t next_ = 0;                            // index in uses
+  int times_ = 0;                              // remaining repetitions of the head
+  std::vector<const OffloadUse*> after_pass_;  // of the running forward pass, whose buffers are taken when it ends
+  std::array<at::Tensor, 2> buffers_;
+  std::vector<at::Tensor> memory_;  // [block]: bytes
+  std::vector<at::Tensor> host_;    // [slot * blocks + block]
+  std::vector<Event> left_, back_;  // [slot * blocks + block]: the latest copy in each direction
 };
 
 }  // namespace partita::internal

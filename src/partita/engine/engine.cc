@@ -78,14 +78,14 @@ std::unique_ptr<ActivationOffload> make_activation_offload(const EnginePlan& pla
                                                            Copies* copies, Stream& compute) {
   if (!plan.activations_on_host) return nullptr;
   const ActivationOffload::Options offload{.poison = options.poison, .device = options.device};
-  return std::make_unique<ActivationOffload>(plan.offloaded, plan.kept_bytes, offload, *copies, compute);
+  return std::make_unique<ActivationOffload>(plan.offload, plan.kept_bytes, offload, *copies, compute);
 }
 
 // [slot * blocks + block]: memory for saved activations.
-std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload* offload) {
+std::vector<at::Tensor> kept_memory(const Arena& arena, const ActivationOffload* offload, int blocks) {
   std::vector<at::Tensor> memory = arena.kept;
-  for (size_t b = 0; offload != nullptr && b < memory.size(); ++b)
-    if (const at::Tensor slot = offload->memory(static_cast<int>(b)); slot.defined()) memory[b] = slot;
+  for (size_t i = 0; offload != nullptr && i < memory.size(); ++i)
+    if (const at::Tensor buffer = offload->memory(static_cast<int>(i) % blocks); buffer.defined()) memory[i] = buffer;
   return memory;
 }
 
@@ -121,8 +121,9 @@ Engine::Engine(std::vector<std::unique_ptr<Block>> blocks, const Zero& zero, Com
       handover_(make_handover(plan_, zero, options, *compute_)),
       copies_(make_offload_copies(plan_, options)),
       activation_offload_(make_activation_offload(plan_, options, copies_.get(), *compute_)),
-      activations_(blocks_, options.shape, plan_.recompute, kept_memory(arena_, activation_offload_.get()),
-                   options.width, options.compute, options.device, options.tensor),
+      activations_(blocks_, options.shape, plan_.recompute,
+                   kept_memory(arena_, activation_offload_.get(), this->blocks()), options.width, options.compute,
+                   options.device, options.tensor),
       open_gradients_(plan_.open_bytes, this->blocks(), options.device),
       scales_(options.delayed_scales ? std::make_unique<AmaxHistory>(blocks_, plan_.slots, options.device) : nullptr),
       now_(options.device),
@@ -200,9 +201,9 @@ void Engine::forward(Context& context, Activations& activations, const Action& a
     {
       const TraceSpan span("forward block", b);
       const bool offloads = activation_offload_ && context.mode == Mode::train;
-      if (offloads) activation_offload_->before_forward(b);
+      if (offloads) activation_offload_->before(action.slot, b, Pass::forward);
       x = blocks_[static_cast<size_t>(b)]->forward(w, x, context, activations.saved(action.slot, b));
-      if (offloads) activation_offload_->after_forward(b);
+      if (offloads) activation_offload_->after(action.slot, b, Pass::forward);
     }
     parameters_.weights().release();
     data_.progress();
@@ -211,6 +212,7 @@ void Engine::forward(Context& context, Activations& activations, const Action& a
     handover_->release(action);
     handover_->write(action, x.sum, x.branch);
   }
+  if (activation_offload_ && context.mode == Mode::train) activation_offload_->end_pass();
   if (context.mode == Mode::train) mark();
 }
 
@@ -229,7 +231,7 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
     Saved& saved = activations_.saved(action.slot, b);
     {
       const TraceSpan span("recompute block", b);
-      if (activation_offload_) activation_offload_->before_backward(b);
+      if (activation_offload_) activation_offload_->before(action.slot, b, Pass::backward);
       const bool layer = traits.kind == BlockKind::layer;
       if (!(layer && shared_is_filled && traits.forward_fills_all)) block.recompute(w, context, saved);
       if (layer) shared_is_filled = false;
@@ -241,7 +243,7 @@ void Engine::backward(Context& context, const Action& action, bool follows_forwa
     {
       const TraceSpan span("backward block", b);
       g = block.backward(w, g, context, saved, collected ? *collected : *open);
-      if (activation_offload_) activation_offload_->after_backward(b);
+      if (activation_offload_) activation_offload_->after(action.slot, b, Pass::backward);
     }
     parameters_.weights().release();
     if (action.gradients == Gradients::all) {
@@ -305,6 +307,7 @@ void Engine::accumulate_gradients() {
   mark();
   sums_.zero_();
   parameters_.weights().begin(plan_.training);
+  if (activation_offload_) activation_offload_->begin();
   Action before{.micro_batch = -1};  // the pass before
   bool updated = false;
   plan_.step.each([&](const Action& action) {
@@ -316,7 +319,7 @@ void Engine::accumulate_gradients() {
     } else {
       if (!updated) {
         parameters_.finish_update();  // backward is about to overwrite the gradients that the update reads
-        if (early_) parameters_.begin_early_updates(*early_);
+        parameters_.begin_gradients(early_);
       }
       updated = true;
       backward(c, action, before.micro_batch == action.micro_batch && before.chunk == action.chunk);
@@ -325,6 +328,7 @@ void Engine::accumulate_gradients() {
   });
   if (handover_) handover_->finish();
   parameters_.gradients().finish();
+  parameters_.update_arrived();
   parameters_.gradients().sum_of_squares(sums_.narrow(0, 0, 1));
   if (scales_) scales_->poison(sums_.narrow(0, 0, 1));
 }
@@ -355,7 +359,8 @@ void Engine::sum_over_ranks() {
 }
 
 std::optional<float> Engine::early_scale(const StepInput& input) const {
-  if (!options_.offload.early_updates || (input.clip > 0 && input.previous_norm <= 0)) return {};
+  const bool known = input.clip <= 0 || (std::isfinite(input.previous_norm) && input.previous_norm > 0);
+  if (!plan_.updates_early || !known) return {};
   PARTITA_CHECK(input.loss_scale == 1, "early updates with a loss scale");
   return static_cast<float>(clip_factor(input, input.previous_norm));
 }

@@ -21,9 +21,8 @@ EngineMemory predict_memory(std::span<const std::unique_ptr<Block>> blocks, cons
   for (const Lifetime& kept : plan.kept) m.activations += kept.bytes;
   m.shared = plan_arena(plan.kept, plan.gradients).shared_bytes();
   if (plan.activations_on_host) {
-    for (const int64_t bytes : offload_slot_bytes(plan.offloaded, plan.kept_bytes)) m.activations += bytes;
-    for (size_t b = 0; b < plan.offloaded.size(); ++b)
-      if (plan.offloaded[b].leaves) m.host += plan.kept_bytes[b];
+    for (const int64_t bytes : plan.offload.buffer_bytes(plan.kept_bytes)) m.activations += bytes;
+    m.host += plan.offload.host_bytes(plan.kept_bytes);
   }
   for (const int64_t bytes : plan.open_bytes) m.activations += bytes;
   m.temporaries = Activations::temporary_bytes(blocks, options.shape, plan.recompute, options.width, options.compute,

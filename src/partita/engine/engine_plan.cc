@@ -80,6 +80,22 @@ StepActions plan_step(const EngineOptions& options) {
   return step;
 }
 
+OffloadPlan plan_activations(const EnginePlan& plan, const EngineOptions& options) {
+  const std::span<const Action> actions = plan.step.actions;
+  if (plan.activations_on_host && splits_backward(actions))
+    fail(
+        "offloaded activations with weight gradients in passes of their own: these do not work together yet, use one "
+        "of them");
+  std::vector<SlotUse> uses;
+  size_t head = 0;
+  for (size_t a = 0; a < actions.size(); ++a) {
+    if (a == static_cast<size_t>(plan.step.head)) head = uses.size();
+    for (const BlockUse& use : block_uses(actions.subspan(a, 1), plan.blocks)) uses.push_back({actions[a].slot, use});
+  }
+  return plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0,
+                                 plan.slots, uses, head, plan.step.times);
+}
+
 // The blocks of a chunk in each set that its passes use.
 std::vector<int64_t> plan_open_bytes(Blocks blocks, const EnginePlan& plan, const EngineOptions& options) {
   int sets = 0;
@@ -114,6 +130,11 @@ ParameterOptions parameter_options(const EngineOptions& options) {
 }
 
 EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions& options) {
+  check_shares(options.offload, "EngineOptions");
+  if (options.offload.early_updates && options.optimizer.kind == OptimizerKind::lamb)
+    fail(
+        "EngineOptions: offload.early_updates with LAMB, whose updates need norms of whole parameters: use AdamW or "
+        "SGD");
   PARTITA_CHECK(options.states == DType::fp32 || options.states == options.compute, "states in {} with compute in {}",
                 name_of(options.states), name_of(options.compute));
   EnginePlan plan;
@@ -153,21 +174,17 @@ EnginePlan plan_engine(Blocks blocks, const Sharding& given, const EngineOptions
   plan.recompute = plan_recompute(plan.kinds, plan.blocks, options);
   plan.open_bytes = plan_open_bytes(blocks, plan, options);
   plan.kept_bytes = Activations::kept_bytes(blocks, options.shape, plan.recompute);
+  plan.updates_early = options.offload.early_updates && std::ranges::any_of(plan.units.units, [](const Unit& unit) {
+                         return unit.states == StatesPlace::host;
+                       });
   plan.parameters_off_device = std::ranges::any_of(
       plan.units.units, [](const Unit& unit) { return unit.on_host() || unit.weights != StatesPlace::device; });
   plan.activations_on_host = options.training && options.offload.activations > 0;
-  plan.offloaded =
-      plan_activation_offload(plan.recompute, plan.kinds, plan.activations_on_host ? options.offload.activations : 0);
-  if (splits_backward(actions) && plan.activations_on_host)
-    fail(
-        "offloaded activations with weight gradients in passes of their own: these do not work together yet, use one "
-        "of them");
-  if (plan.slots > 1 && plan.activations_on_host)
-    fail("offloaded activations with {} micro-batches between forward and backward: supported for one", plan.slots);
+  plan.offload = plan_activations(plan, options);
 
   std::vector<int64_t> arena_bytes = plan.kept_bytes;
   for (size_t b = 0; b < blocks.size(); ++b)
-    if (plan.offloaded[b].slot >= 0) arena_bytes[b] = 0;
+    if (plan.offload.buffer[b] >= 0) arena_bytes[b] = 0;
   const Moments moments(actions, plan.blocks);
   plan.kept = kept_lifetimes(moments, plan.slots, arena_bytes);
   if (options.training)

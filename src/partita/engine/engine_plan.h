@@ -34,17 +34,18 @@ struct EnginePlan {
 
   std::vector<BlockRecompute> recompute;  // [block]
   std::vector<int64_t> kept_bytes;        // [block]: saved bytes per micro-batch
-  std::vector<OffloadedBlock> offloaded;  // [block]
+  OffloadPlan offload;                    // of saved activations
   std::vector<Lifetime> kept;             // [slot * blocks + block]: in the arena; bytes 0: offloaded
   GradientLifetimes gradients;            // [unit]: in the arena; empty for inference; 0 bytes: on the host
   bool parameters_off_device = false;     // weights or optimizer states of some units
+  bool updates_early = false;             // of some units, by the host
   bool activations_on_host = false;       // for some blocks
 };
 
 [[nodiscard]] ParameterOptions parameter_options(const EngineOptions&);
 
-// Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; offloaded activations
-// with more than one activation slot.
+// Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; activations or sums
+// of gradients on the host with weight gradients in passes of their own; those of check_shares; early updates with LAMB.
 [[nodiscard]] EnginePlan plan_engine(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                      const EngineOptions&);
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "partita/base/error.h"
 #include "partita/device/host_memory.h"
 #include "partita/device/scalar_type.h"
 
@@ -125,7 +126,8 @@ void HostStates::with_loaded(int unit, const std::function<void()>& work) {
   int next = -1;
   {
     const std::lock_guard lock(mutex_);
-    queued_.pop_front();  // this one
+    PARTITA_CHECK(!queued_.empty() && queued_.front() == unit, "unit {} on disk is not next", unit);
+    queued_.pop_front();
     if (!queued_.empty()) next = queued_.front();
   }
   try {

@@ -71,12 +71,13 @@ class HostStates {
 
   // Queues `work`, which writes weight(unit), on a background thread; the result is then copied to `slice`, on the
   // device once `after` has happened. Returns the event of that copy. `work` must own what it reads. Units on disk are
-  // given with priorities that do not fall, and are ready.
+  // given with priorities that do not fall, and are ready. Where weights are off the device, `work` or a copy writes
+  // `slice` at once: all copies of it to the device that were asked for have been waited for.
   [[nodiscard]] Event update(int unit, at::Tensor slice, const Event& after, std::function<void()> work,
                              Worker::Turn turn = {}) {
     return send(unit, std::move(slice), after, std::move(work), /*changes_states=*/true, std::move(turn));
   }
-  // The same for `work` that reads master weights and states, and changes nothing else. In FIFO order.
+  // The same for `work` that reads master weights and states, and changes nothing else. In FIFO order, after finish().
   [[nodiscard]] Event upload(int unit, at::Tensor slice, const Event& after, std::function<void()> work) {
     return send(unit, std::move(slice), after, std::move(work), /*changes_states=*/false, {});
   }

@@ -163,7 +163,7 @@ class Timeline {
       } else {
         kept[key].second = i;
       }
-      if (const int buffer = plan_.offloaded[b].slot; buffer >= 0) {
+      if (const int buffer = plan_.offload.buffer[b]; buffer >= 0) {
         std::pair<size_t, size_t>& use = offloaded[static_cast<size_t>(buffer)];
         if (use.first == 0) use.first = i;
         use.second = i;
@@ -175,7 +175,7 @@ class Timeline {
     }
     for (const auto& entry : kept) end(entry);
     if (plan_.activations_on_host) {
-      const std::array<int64_t, 2> sizes = offload_slot_bytes(plan_.offloaded, plan_.kept_bytes);
+      const std::array<int64_t, 2> sizes = plan_.offload.buffer_bytes(plan_.kept_bytes);
       for (size_t s = 0; s < sizes.size(); ++s)
         if (offloaded[s].first > 0) bytes.add(sizes[s], offloaded[s].first, offloaded[s].second);
     }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "partita/device/copies.h"
 
@@ -29,3 +30,11 @@ struct Offload {
 };
 
 }  // namespace partita
+
+namespace partita::internal {
+
+// Errors, by name, beginning with who has the offload: fractions out of range, or of more than 1 together; a share on
+// disk without a folder. Pure.
+void check_shares(const Offload&, std::string_view who);
+
+}  // namespace partita::internal

@@ -105,15 +105,17 @@ std::unique_ptr<HostStates> OptimizerShards::make_host_states(const ParameterOpt
                                       *with_.copies);
 }
 
+// States in a new file are zero without being written.
 void OptimizerShards::set(const FillWeights& fill) {
-  for (const OwnedBox& owned : owned_boxes()) {
+  for (const OwnedBox& owned : boxes()) {
     fill(*owned.parameter, owned.box, owned.values[0]);
-    for (size_t s = 1; s < owned.values.size(); ++s) owned.values[s].zero_();
+    for (size_t s = 1; s < owned.values.size() && !states_are_zero_; ++s) owned.values[s].zero_();
   }
+  states_are_zero_ = true;
   publish();
 }
 
-std::vector<OwnedBox> OptimizerShards::owned_boxes() const {
+std::vector<OwnedBox> OptimizerShards::boxes() const {
   finish();
   std::vector<OwnedBox> all;
   for (size_t u = 0; u < shards_.size(); ++u) {
@@ -155,11 +157,13 @@ void OptimizerShards::publish(std::span<const size_t> units) {
   });
 }
 
-void OptimizerShards::begin_early_updates(const StepScalars& now) {
-  PARTITA_CHECK(!optimizer_->needs_norms(), "early updates with an optimizer that needs norms");
-  early_ = true;
-  host_now_ = now;
+// A step that has failed may have left early updates behind.
+void OptimizerShards::begin_gradients(const std::optional<StepScalars>& early) {
+  early_ = early.has_value();
+  states_are_zero_ &= !early_;
+  updated_early_.assign(updated_early_.size(), std::nullopt);
   (void)with_.gradients->take_sent();
+  if (early) host_now_ = *early;
 }
 
 void OptimizerShards::update_arrived() {
@@ -175,11 +179,14 @@ void OptimizerShards::update_arrived() {
 }
 
 void OptimizerShards::update(const StepMemory& now) {
+  states_are_zero_ = false;
   // A skipped step writes nothing; on the host, the staging buffers still hold the weights of other units.
   std::vector<size_t> units = update_order_;
   if (now.host.skip != 0) std::erase_if(units, [this](size_t u) { return on_host(u); });
   if (!std::exchange(early_, false)) host_now_ = now.host;
-  for (const size_t u : update_order_) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
+  (void)with_.gradients->take_sent();
+  for (const size_t u : update_order_)
+    if (!updated_early_[u]) shards_[u].gradient = with_.gradients->gradient(static_cast<int>(u));
   if (optimizer_->needs_norms()) measure_norms(now.device());
   rewrite(units, Changes::all, [this, on_device = now.device()](size_t u) {
     optimizer_->step(shards_[u], norms(u), on_host(u) ? &host_now_ : on_device);
@@ -231,7 +238,8 @@ void OptimizerShards::rewrite(std::span<const size_t> units, Changes changes, co
   std::vector<Event> copied;
   for (const int unit : by_host) {
     const auto u = static_cast<size_t>(unit);
-    const std::optional<Event> early = std::exchange(updated_early_[u], std::nullopt);
+    std::optional<Event> early;
+    if (changes == Changes::all) early = std::exchange(updated_early_[u], std::nullopt);
     copied.push_back(early ? *early : queue_on_host(u, changes, work, {}));
   }
   // Publish last: a gather makes this thread wait for the unit, while the host updates the next ones.

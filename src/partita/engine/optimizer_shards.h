@@ -75,7 +75,10 @@ class OptimizerShards {
   // Fills and publishes the weights of this rank's slices; zeroes optimizer states.
   void set(const FillWeights&);
   // Values of every slice; waits for pending updates. Call publish() after writing to them.
-  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const;
+  [[nodiscard]] std::vector<OwnedBox> owned_boxes() const {
+    states_are_zero_ = false;
+    return boxes();
+  }
   void publish();
   void publish(int unit);  // alone
   // [slice] of the unit, where owned_boxes has it; the weights themselves, if there are no separate master weights.
@@ -83,9 +86,9 @@ class OptimizerShards {
     return on_host(static_cast<size_t>(unit)) ? host_->master(unit) : shards_[static_cast<size_t>(unit)].master;
   }
 
-  // Until the next update(), with the same scalars: update_arrived() updates units in host memory whose gradients have
-  // been sent, while other gradients are computed. No other update may run.
-  void begin_early_updates(const StepScalars& now);
+  // Before gradients are computed; no update may run. With scalars, which are those of the next update(),
+  // update_arrived() updates units in host memory whose gradients have been sent, while others are computed.
+  void begin_gradients(const std::optional<StepScalars>& early);
   void update_arrived();
   // One update from the finished gradients, of what was not updated early; a no-op if now.host.skip is set. Updates of
   // the host, or of another stream, may still run on return; readers of the weights wait for them.
@@ -112,6 +115,7 @@ class OptimizerShards {
   [[nodiscard]] Event queue_on_host(size_t unit, Changes, const std::function<void(size_t)>& work, Event ready);
   void publish(std::span<const size_t> units);
   void measure_norms(const StepScalars* on_device);
+  [[nodiscard]] std::vector<OwnedBox> boxes() const;
   [[nodiscard]] std::unique_ptr<HostStates> make_host_states(const ParameterOptions&) const;
   [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }
   [[nodiscard]] const at::Tensor& norms(size_t unit) const { return on_host(unit) ? host_norms_ : norms_; }
@@ -123,8 +127,9 @@ class OptimizerShards {
   std::vector<ShardView> shards_;                    // [unit]
   std::vector<size_t> update_order_;                 // trainable units
   std::vector<Event> updated_;                       // [unit]: its last update on the device
-  bool early_ = false;                               // between begin_early_updates and update
-  std::vector<std::optional<Event>> updated_early_;  // [unit]: on the host, since begin_early_updates
+  mutable bool states_are_zero_ = true;              // nobody has had a chance to write them
+  bool early_ = false;                               // between begin_gradients, with scalars, and update
+  std::vector<std::optional<Event>> updated_early_;  // [unit]: on the host, since begin_gradients
   // For the optimizer: [parameters, 2], of units on the device and on the host; undefined if it needs none.
   at::Tensor norms_, host_norms_;
   StepScalars host_now_;              // of the running host update, which may overlap the next step's scalars

@@ -46,7 +46,7 @@ class ShardedParameters {
   void publish(int unit) { shards_.publish(unit); }
   // One optimizer step from the finished gradients; see optimizer_shards.h.
   void update(const StepMemory& now) { shards_.update(now); }
-  void begin_early_updates(const StepScalars& now) { shards_.begin_early_updates(now); }
+  void begin_gradients(const std::optional<StepScalars>& early) { shards_.begin_gradients(early); }
   void update_arrived() { shards_.update_arrived(); }
   // Waits for updates that still run, so that gradients may be written again.
   void finish_update() const { shards_.finish(); }

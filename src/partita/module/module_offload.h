@@ -6,7 +6,8 @@
 namespace partita::internal {
 
 // Errors, by name: fractions out of range, or of more than 1 together; a share on disk without a folder, or with an
-// optimizer of torch, whose states are its own; activations. Pure.
+// optimizer of torch, whose states are its own; what only an Engine has: activations, weights, sums of gradients, early
+// updates. Pure.
 void require_possible(const Offload&, bool of_torch);
 
 // Creates the folder if it is missing. Error, on all ranks: it cannot be written on one of them. Collective.

@@ -208,7 +208,8 @@ void ModuleParameters::keep(const std::map<std::string, at::Tensor>& values) {
   for (const OwnedBox& owned : store_->owned_boxes()) {
     const auto found = values.find(owned.parameter->name);
     if (found == values.end()) continue;
-    const at::Tensor value = held_elements(found->second, *owned.parameter, owned.box), &master = owned.values[0];
+    const at::Tensor& master = owned.values[0];
+    const at::Tensor value = held_elements(found->second, *owned.parameter, owned.box).to(master.device());
     if (value.scalar_type() == master.scalar_type())
       master.copy_(value);
     else
@@ -255,7 +256,13 @@ ModuleParts make_parts(const std::vector<NamedParameter>& parameters, const Zero
     std::vector<NamedParameter> of_type;
     for (const NamedParameter& p : parameters)
       if (p.tensor.scalar_type() == type) of_type.push_back(p);
-    if (!of_type.empty()) parts.push_back(std::make_unique<ModuleParameters>(of_type, zero, options, streams));
+    if (of_type.empty()) continue;
+    const auto add = [&] { parts.push_back(std::make_unique<ModuleParameters>(of_type, zero, options, streams)); };
+    // Part by part: a disk that is full on one rank must not leave others in the collectives of the next part.
+    if (options.agreeing != nullptr)
+      require_on_all(*options.agreeing, add);
+    else
+      add();
   }
   return parts;
 }

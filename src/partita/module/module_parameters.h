@@ -44,6 +44,7 @@ class ModuleParameters {
     StatesShares away = {};             // of what is trained; see place_states
     std::filesystem::path disk_folder;  // of what is on disk
     Copies* copies = nullptr;           // required with shares; must outlive this object
+    Communicator* agreeing = nullptr;   // ranks that all have the error of make_parts of any of them; null: none do
     bool poison = false;                // ParameterOptions::poison
     at::Device device = at::kCPU;
   };

@@ -147,7 +147,7 @@ void require_on_all(Communicator& ranks, const std::function<void()>& check) {
   std::string error;
   try {
     check();
-  } catch (const Error& found) {
+  } catch (const std::exception& found) {
     error = found.what();
   }
   for (const std::string& of_rank : gather_strings(ranks, error))

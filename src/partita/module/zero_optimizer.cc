@@ -158,14 +158,10 @@ at::Tensor ZeroOptimizer::Implementation::of_rank_0(const at::Tensor& parameter)
 }
 
 void ZeroOptimizer::Implementation::add_all_parts() {
-  const auto add = [&] {
-    for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
-  };
   const Offload& offload = options_.offload;
   if (offload.optimizer > 0 || offload.disk > 0) copies_ = offload.copies ? offload.copies() : make_copies(device_);
-  if (offload.disk == 0) return add();
-  require_writable(offload.disk_folder, mesh_.world());
-  require_on_all(mesh_.world(), add);  // a disk may be full on one rank
+  if (offload.disk > 0) require_writable(offload.disk_folder, mesh_.world());
+  for (size_t g = 0; g < groups_.size(); ++g) add_parts(g);
 }
 
 void ZeroOptimizer::Implementation::add_parts(size_t group) {
@@ -177,6 +173,7 @@ void ZeroOptimizer::Implementation::add_parts(size_t group) {
   options.away = {.host = options_.offload.optimizer, .disk = options_.offload.disk};
   options.disk_folder = options_.offload.disk_folder;
   options.copies = copies_.get();
+  if (options_.offload.disk > 0) options.agreeing = &mesh_.world();  // a disk may be full on one rank
   options.poison = options_.poison;
   for (auto& part : make_parts(groups_[group].parameters, zero_, options, streams())) {
     parts_.push_back(std::move(part));

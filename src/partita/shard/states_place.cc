@@ -54,6 +54,19 @@ class Shares {
   double away_, disk_;
 };
 
+// Two layers have two buffers, and the embedding or the head alone has one.
+void keep_what_saves_nothing(UnitPlan& plan) {
+  const auto away = [](const Unit& unit) { return unit.weights != StatesPlace::device; };
+  const auto layers = std::ranges::count_if(
+      plan.units, [&](const Unit& unit) { return away(unit) && unit.pool == BufferPool::layers; });
+  const SlotPlan slots = weight_slots(plan, {});
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    Unit& unit = plan.units[u];
+    if (away(unit) && (unit.pool == BufferPool::layers ? layers < 3 : !slots.shared(static_cast<int>(u))))
+      unit.weights = StatesPlace::device;
+  }
+}
+
 }  // namespace
 
 void place_states(UnitPlan& plan, const StatesShares& shares, bool one_reduction) {
@@ -88,9 +101,7 @@ void place_weights(UnitPlan& plan, const StatesShares& shares) {
     unit->weights = left.next(*unit);
     if (unit->weights == StatesPlace::device) break;
   }
-  const SlotPlan slots = weight_slots(plan, {});
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!slots.shared(static_cast<int>(u))) plan.units[u].weights = StatesPlace::device;
+  keep_what_saves_nothing(plan);
 }
 
 }  // namespace partita::internal

@@ -58,7 +58,8 @@ std::vector<int64_t> gathers_per_unit(const UnitPlan& plan, const Sharding& shar
     for (int& unit : held)
       if (unit >= 0 && trainable(unit)) unit = -1;
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u)
-      if (trainable(u) && !slots.shared(u)) want(u);  // published after the previous step
+      if (trainable(u) && !slots.shared(u) && plan.units[static_cast<size_t>(u)].weights == StatesPlace::device)
+        want(u);  // published after the previous step
     for (int t = 1; t < uses.times; ++t)
       for (size_t i = 0; i < uses.head; ++i)
         for (const int unit : uses.turns[i].units) want(unit);

@@ -154,7 +154,8 @@ void WeightStore::publish(int unit, const Event& written) {
   ++versions_[static_cast<size_t>(unit)];
   written_[static_cast<size_t>(unit)] = written;
   if (off_device_) off_device_->forget(unit);
-  if (!options_.on_demand && !slot_plan_.shared(unit)) ensure(unit);
+  // A copy from host memory would make this thread wait for the host.
+  if (!options_.on_demand && !slot_plan_.shared(unit) && place(unit) == StatesPlace::device) ensure(unit);
 }
 
 void WeightStore::finish() const {

@@ -132,7 +132,7 @@ EngineOptions training_options(const Config& c, int64_t ranks, at::Device device
                       .weights_disk = weights.disk,
                       .gradients = c.memory.gradients_on_host,
                       .early_updates = c.memory.early_updates,
-                      .activations = static_cast<int>(c.memory.offload_activations),
+                      .activations = static_cast<int>(own_layers_below(c, at.pipeline, c.memory.offload_activations)),
                       .copies = {}},
           .delayed_scales = c.precision.fp8 == Fp8Recipe::delayed,
           .seed = static_cast<uint64_t>(c.train.seed),

@@ -36,8 +36,17 @@ Setting number(const char* key, int64_t value, int64_t ParallelConfig::*member) 
   return {fmt::format("{}={}", key, value), [=](Config& c) { c.parallel.*member = value; }};
 }
 
+Setting sums_on_host() {
+  return {"memory.gradients_on_host=true", [](Config& c) { c.memory.gradients_on_host = true; }};
+}
+
+// Whether gradients of micro-batches may be added in host memory.
+bool adds_on_host(const Config& c, int64_t ranks, at::Device device) {
+  return device.is_cuda() && !delays_weights(c) && accumulation_steps(c, ranks) > 1;
+}
+
 // [key][value]: changes of one key each, of which one value counts; the one that saves most is last.
-std::vector<Settings> changes_of_keys(const Config& c, int64_t ranks) {
+std::vector<Settings> changes_of_keys(const Config& c, int64_t ranks, at::Device device) {
   std::vector<Settings> keys;
   Settings& recompute = keys.emplace_back();
   for (auto r = static_cast<size_t>(c.memory.recompute) + 1; r < EnumNames<Recompute>::kNames.size(); ++r) {
@@ -63,10 +72,10 @@ std::vector<Settings> changes_of_keys(const Config& c, int64_t ranks) {
     for (const int64_t sets : {1, 0})
       open.push_back(number("parallel.open_weights", sets, &ParallelConfig::open_weights));
   Settings& sums = keys.emplace_back();
-  if (optimizer_place(c.memory.optimizer).off_device() > 0 && !c.memory.gradients_on_host)
-    sums.push_back({"memory.gradients_on_host=true", [](Config& x) { x.memory.gradients_on_host = true; }});
+  const bool off_device = optimizer_place(c.memory.optimizer).off_device() > 0;
+  if (off_device && adds_on_host(c, ranks, device) && !c.memory.gradients_on_host) sums.push_back(sums_on_host());
   Settings& weights = keys.emplace_back();
-  if (c.memory.parameters == "device" && c.memory.optimizer != "device")
+  if (c.memory.parameters == "device" && off_device)
     weights.push_back(
         {"memory.parameters=" + c.memory.optimizer, [](Config& x) { x.memory.parameters = x.memory.optimizer; }});
   Settings& plan = keys.emplace_back();
@@ -89,9 +98,11 @@ Setting place(double host, double disk) {
   return {"memory.optimizer=" + text, [text](Config& c) { c.memory.optimizer = text; }};
 }
 
-Setting weights_on_host(double share) {
+// States and weights.
+Setting both_on_host(double share) {
   const std::string text = place_text(share, 0);
-  return {"memory.parameters=" + text, [text](Config& c) { c.memory.parameters = text; }};
+  return {fmt::format("memory.optimizer={} with memory.parameters={}", text, text),
+          [text](Config& c) { c.memory.optimizer = c.memory.parameters = text; }};
 }
 
 Setting activations(int64_t layers) {
@@ -102,16 +113,17 @@ Setting activations(int64_t layers) {
 class Search {
  public:
   Search(const Config& c, int64_t ranks, at::Device device, const MemoryRoom& room, const StepRates& rates)
-      : c_(c), ranks_(ranks), device_(device), room_(room), rates_(rates), keys_(changes_of_keys(c, ranks)) {}
+      : c_(c), ranks_(ranks), device_(device), room_(room), rates_(rates), keys_(changes_of_keys(c, ranks, device)) {}
 
   std::vector<MemoryChange> operator()() {
     const std::vector<Settings> strongest = strongest_sets();
-    if (std::ranges::none_of(strongest, [this](const Settings& s) { return fits(s); })) return least(strongest);
+    if (std::ranges::none_of(strongest, [this](const Settings& s) { return fits_device(s); })) return least(strongest);
     const double now = forecast_step(c_, ranks_, device_, rates_).time.seconds;
     for (size_t count = 0; count <= keys_.size(); ++count) {
       if (count > kSmallSets && (found_.size() >= kListed || forecasts_.size() > kMostTries)) break;
       each_set(count, {}, 0, [this, count](const Settings& set) { try_set(set, count); });
     }
+    if (found_.empty()) return least(strongest);
     for (Found& f : found_) f.change.slower = f.seconds / now - 1;
     return listed();
   }
@@ -141,6 +153,7 @@ class Search {
         const Config changed = with(set);
         validate_step(changed, ranks_);
         check_fp8_sizes(changed);
+        check_offload(changed, device_);
         entry->second = forecast_training(changed, ranks_, device_);
       } catch (const std::exception& error) {
         log::debug("{} was left out: {}", fmt::join(entry->first, " with "), error.what());
@@ -148,14 +161,17 @@ class Search {
     return entry->second;
   }
 
-  bool fits(const Settings& set) {
+  bool fits_device(const Settings& set) {
     const std::optional<MemoryForecast>& f = forecast(set);
-    return f && f->device_bytes() <= room_.device && f->host <= room_.host;
+    return f && f->device_bytes() <= room_.device;
   }
+
+  bool fits(const Settings& set) { return fits_device(set) && forecast(set)->host <= room_.host; }
 
   MemoryChange change_of(const Settings& set) {
     const MemoryForecast& f = *forecast(set);
     MemoryChange change{.settings = texts(set), .bytes = f.device_bytes(), .host = f.host, .disk = f.disk};
+    change.fits = fits(set);
     change.rounds = std::ranges::any_of(set, &Setting::rounds);
     return change;
   }
@@ -189,7 +205,9 @@ class Search {
     for (const Settings& most : moved(set)) {
       Settings without = most;
       without.pop_back();
-      if (fits(most) && !fits(without)) add(smallest(most));
+      if (!fits_device(most) || fits_device(without)) continue;
+      // Less on the host than all may fit there.
+      if (const Settings least = smallest(most); fits(least)) add(least);
     }
   }
 
@@ -217,8 +235,9 @@ class Search {
       for (const Setting& p : places) add({p, layers}), add({layers, p});
     }
     if (device_.is_cuda() && now.off_device() == 0 && c_.memory.parameters == "device") {
-      add({place(1, 0), weights_on_host(1)});
-      add({activations(c_.model.layers), place(1, 0), weights_on_host(1)});
+      add({both_on_host(1)});
+      add({activations(c_.model.layers), both_on_host(1)});
+      if (!delays_weights(c_) && adds_on_host(with(set), ranks_, device_)) add({sums_on_host(), both_on_host(1)});
     }
     return all;
   }
@@ -226,7 +245,7 @@ class Search {
   // With the smallest value of the last setting that fits, one of those of `moved`.
   Settings smallest(const Settings& most) {
     const bool of_layers = most.back().text.starts_with("memory.offload_activations");
-    const bool of_weights = most.back().text.starts_with("memory.parameters");
+    const bool of_both = most.back().text.ends_with("memory.parameters=host");
     const bool of_host = most.back().text == "memory.optimizer=host";
     const OptimizerPlace now = optimizer_place(c_.memory.optimizer);
     const auto with_value = [&](int64_t value) {
@@ -234,19 +253,19 @@ class Search {
       Settings changed = most;
       if (of_layers)
         changed.back() = activations(value);
-      else if (of_weights)
-        changed.back() = weights_on_host(share);
+      else if (of_both)
+        changed.back() = both_on_host(share);
       else if (of_host)
         changed.back() = place(share, 0);
       else
         changed.back() = place(std::min(now.host, std::round(kTwentieths * (1 - share)) / kTwentieths), share);
       return changed;
     };
-    const double moved = of_weights ? 0 : kTwentieths * (of_host ? now.host : now.disk);
+    const double moved = of_both ? 0 : kTwentieths * (of_host ? now.host : now.disk);
     int64_t low = 1 + (of_layers ? c_.memory.offload_activations : static_cast<int64_t>(std::floor(moved + 1e-9)));
     int64_t high = of_layers ? c_.model.layers : kTwentieths;
     while (low < high)
-      if (const int64_t middle = (low + high) / 2; fits(with_value(middle)))
+      if (const int64_t middle = (low + high) / 2; fits_device(with_value(middle)))
         high = middle;
       else
         low = middle + 1;
@@ -319,10 +338,12 @@ class Search {
       if (sharded.parallel.data > 0) sharded.parallel.data *= kMoreRanks;
       sharded.train.global_batch = kMoreRanks * c_.train.global_batch;  // the same batch size per rank
       const MemoryForecast f = forecast_training(sharded, ranks, device_);
-      all.push_back({.settings = {fmt::format("parallel.zero_stage=3 on {} ranks", ranks)},
+      all.push_back({.settings = {fmt::format("parallel.zero_stage=3 on {} ranks", ranks),
+                                  fmt::format("train.global_batch={}", sharded.train.global_batch)},
                      .bytes = f.device_bytes(),
                      .host = f.host,
-                     .disk = f.disk});
+                     .disk = f.disk,
+                     .fits = f.device_bytes() <= room_.device && f.host <= room_.host});
     } catch (const std::exception& error) {
       log::debug("more ranks were left out: {}", error.what());
     }

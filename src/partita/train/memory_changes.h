@@ -26,6 +26,7 @@ struct MemoryChange {
   std::vector<std::string> settings;            // "memory.recompute=full"; changed together
   int64_t bytes = 0;                            // of the device, with the change
   int64_t host = 0, disk = 0;                   // the same
+  bool fits = false;                            // into the room
   std::optional<double> slower = std::nullopt;  // 0.02: a step takes 2% longer; negative: shorter; empty: unknown
   bool rounds = false;                          // changes rounding
 
@@ -34,8 +35,8 @@ struct MemoryChange {
 
 // The three cheapest changes with which the run fits, cheapest first, by the estimated time of a step at these rates:
 // recomputation, micro-batches at the same global batch, ZeRO stages, bf16 states, optimizer states on the host or on
-// disk (the smallest fraction in twentieths that suffices), with them weights on the host, sums of gradients there,
-// activations on the host (the fewest layers that suffice), alone or together. None needs more memory and more time than another that was found, unless only the other one
+// disk (the smallest fraction in twentieths that suffices), with them weights and sums of gradients on the host, and
+// activations there (the fewest layers that suffice), alone or together. None needs more memory and more time than another that was found, unless only the other one
 // changes rounding; one keeps rounding, if any does. If nothing fits: what lowers memory most, and eight times the
 // ranks. The config is valid for this number of ranks and its vocabulary size is known.
 [[nodiscard]] std::vector<MemoryChange> memory_changes(const Config&, int64_t ranks, at::Device, const MemoryRoom&,

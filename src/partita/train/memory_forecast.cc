@@ -69,7 +69,11 @@ std::string require(const MemoryForecast& needed, int local_ranks, at::Device de
     throw Error(problem);
   const MemoryForecast on_host{.device = {{"offloaded", needed.host}}};
   if (const std::string problem = memory_problem(on_host, host, {}); !device.is_cpu() && !problem.empty())
-    fail("{}\nuse less of memory.optimizer=host and memory.offload_activations, or memory.optimizer=disk", problem);
+    fail(
+        "{}\nuse smaller fractions in memory.optimizer and memory.parameters, disk in place of host there, fewer "
+        "layers "
+        "in memory.offload_activations, or memory.gradients_on_host=false",
+        problem);
   return memory_warning(needed, on_device);
 }
 
@@ -156,9 +160,8 @@ std::string memory_problem(const MemoryForecast& needed, const FreeMemory& free,
   if (changes.empty()) return text + "\nuse a smaller model or batch, or free some memory";
   text += "\nwhat lowers it:";
   for (const MemoryChange& change : changes)
-    text += fmt::format("\n  {}{}", change.text(), change.bytes <= free.bytes ? ", which fits" : "");
-  const bool fits =
-      std::ranges::any_of(changes, [&](const MemoryChange& change) { return change.bytes <= free.bytes; });
+    text += fmt::format("\n  {}{}", change.text(), change.fits ? ", which fits" : "");
+  const bool fits = std::ranges::any_of(changes, &MemoryChange::fits);
   return fits ? text : text + "\nor shorter sequences, or a smaller model";
 }
 
@@ -196,14 +199,14 @@ std::string require_training_memory(const Config& c, int64_t ranks, int local_ra
 
 std::string require_inference_memory(const InferenceSize& s, int64_t ranks, int local_ranks, at::Device device) {
   const MemoryForecast needed = forecast_inference(s, ranks, device);
-  return require(needed, local_ranks, device, [&](const MemoryRoom&) {
+  return require(needed, local_ranks, device, [&](const MemoryRoom& room) {
     std::vector<MemoryChange> changes;
     const auto with = [&](const char* change, auto apply) {
       InferenceSize smaller = s;
       apply(smaller);
       const int64_t bytes = forecast_inference(smaller, ranks, device).device_bytes();
       if (bytes <= needed.device_bytes() - needed.device_bytes() / 20)
-        changes.push_back({.settings = {change}, .bytes = bytes});
+        changes.push_back({.settings = {change}, .bytes = bytes, .fits = bytes <= room.device});
     };
     if (s.compute == DType::fp32) with("--precision bf16", [](InferenceSize& x) { x.compute = DType::bf16; });
     if (s.shape.samples > 1) with("--micro-batch 1", [](InferenceSize& x) { x.shape.samples = 1; });

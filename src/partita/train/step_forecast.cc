@@ -141,11 +141,9 @@ class Load {
       load_.updates.push_back(update);
     }
     load_.early = options_.offload.early_updates;
-    for (size_t b = 0; b < plan_.offloaded.size(); ++b)
-      if (plan_.offloaded[b].leaves) {
-        load_.forward.down += static_cast<double>(plan_.kept_bytes[b]);
-        load_.backward.up += static_cast<double>(plan_.kept_bytes[b]);
-      }
+    const double activations = static_cast<double>(plan_.offload.copied_bytes(plan_.kept_bytes)) / micro_batches();
+    load_.forward.down += activations;
+    load_.backward.up += activations;
   }
 
   // Copied to the device for each use.

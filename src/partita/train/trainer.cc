@@ -188,7 +188,7 @@ class TrainingRun {
                .skipped_steps = saved_.skipped_steps,
                .nan_steps = saved_.nan_steps};
     stored_as_ = saved_.stored_as;
-    grad_norm_ = saved_.grad_norm;
+    if (config_.memory.early_updates) grad_norm_ = saved_.grad_norm;
   }
 
   void resume(const std::filesystem::path& folder) {
@@ -240,7 +240,7 @@ class TrainingRun {
                                                                  .clip = static_cast<float>(config_.optimizer.clip),
                                                                  .loss_scale = scales_loss() ? loss_scale_.scale : 1,
                                                                  .previous_norm = grad_norm_});
-    if (config_.memory.early_updates) grad_norm_ = r.grad_norm;
+    if (config_.memory.early_updates && !r.skipped) grad_norm_ = r.grad_norm;
     if (!tuning) profiler_->after_step(), timeline_->after_step();
     tuner_->after_step();
     StepOutcome outcome{.loss = r.loss,
@@ -340,7 +340,7 @@ class TrainingRun {
   std::unique_ptr<TrainingData> data_;
   std::unique_ptr<Engine> engine_;
   LossScale loss_scale_;
-  double grad_norm_ = 0;  // of the last step, with memory.early_updates
+  double grad_norm_ = 0;  // of the last step that updated, with memory.early_updates; otherwise 0
   std::unique_ptr<MatmulTuner> tuner_;
   std::unique_ptr<Profiler> profiler_;
   std::unique_ptr<MeasuredTimeline> timeline_;
