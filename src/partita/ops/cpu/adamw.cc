@@ -1,7 +1,5 @@
 #include "partita/ops/adamw.h"
 
-#include <ATen/Parallel.h>
-
 #include "partita/ops/cpu/adam_factors.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/targets.h"
@@ -29,7 +27,7 @@ void adamw_elements(const OptimizerProblem& p, const AdamWFactors& factor, int64
       const V decayed = hn::Mul(load(e.master + i, part), constant(factor.keep));
       const V next = hn::NegMulAdd(adam_quotient(factor.adam, now), constant(factor.step), decayed);
       rounded.store(0, next, e.master + i, part);
-      if (e.weight != nullptr) store(next, e.weight + i, part);
+      e.store_weight(next, i, part);
     });
   });
 }
@@ -56,7 +54,7 @@ void adamw_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradie
   const AdamWFactors factor{.adam = adam,
                             .keep = static_cast<float>(1 - rate * adamw.weight_decay),
                             .step = static_cast<float>(rate * adam.mean_correction)};
-  at::parallel_for(0, p.count, kLeastOptimizerElements, [&](int64_t begin, int64_t end) {
+  for_element_ranges(p.count, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(adamw_elements)(p, factor, begin, end);
   });
 }

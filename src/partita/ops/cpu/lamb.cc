@@ -60,7 +60,7 @@ void lamb_elements(const OptimizerProblem& p, const LambFactors& factor, int64_t
       const V master = load(e.master + i, part);
       const V next = hn::NegMulAdd(update_of(factor, now, master), constant(factor.step), master);
       rounded.store(0, next, e.master + i, part);
-      if (e.weight != nullptr) store(next, e.weight + i, part);
+      e.store_weight(next, i, part);
     });
   });
 }
@@ -114,7 +114,7 @@ void lamb_step(at::Tensor master, at::Tensor m, at::Tensor v, at::Tensor gradien
   const OptimizerProblem p(master, {{"m", m}, {"v", v}}, gradient, weight, now, rounding);
   if (now->skip != 0) return;
   const LambFactors factor = factors(lamb, ratio, *now);
-  at::parallel_for(0, p.count, kLeastOptimizerElements, [&](int64_t begin, int64_t end) {
+  for_element_ranges(p.count, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(lamb_elements)(p, factor, begin, end);
   });
 }

@@ -6,6 +6,8 @@
 #define PARTITA_OPS_CPU_OPTIMIZER_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include "partita/ops/cpu/adam_factors.h"
 #include "partita/ops/cpu/dtype-inl.h"
 #include "partita/ops/cpu/optimizer_problem.h"
@@ -20,7 +22,14 @@ struct Elements {
   T* master;
   T* states[2];  // null: the optimizer has no such state
   const G* gradient;
-  W* weight;  // null: only the master is written
+  W* weight;      // null: only the master is written
+  bool streamed;  // the weight, past the caches
+
+  template <class Part>
+  HWY_INLINE void store_weight(V v, int64_t i, Part part) const {
+    if (weight == nullptr) return;
+    streamed ? stream(v, weight + i, part) : static_cast<void>(store(v, weight + i, part));
+  }
 };
 
 // Calls f(Elements) with operands starting at element `begin`.
@@ -31,10 +40,15 @@ HWY_INLINE void with_elements(const OptimizerProblem& p, int64_t begin, F&& f) {
       return tensor.defined() ? tensor.mutable_data_ptr<E>() + begin : nullptr;
     };
     T* const type = nullptr;
+    W* const weight = from(p.weight, static_cast<W*>(nullptr));
+    const bool aligned = reinterpret_cast<uintptr_t>(weight) % HWY_MAX_BYTES == 0;
+    const bool streamed = weight != nullptr && aligned && p.count >= kLeastStreamedElements;
     f(Elements<T, W, G>{from(p.master, type),
                         {from(p.states[0], type), from(p.states[1], type)},
                         p.gradient.const_data_ptr<G>() + begin,
-                        from(p.weight, static_cast<W*>(nullptr))});
+                        weight,
+                        streamed});
+    if (streamed) hwy::FlushStream();
   };
   with_type_of(p.gradient, [&]<class G>(G gradient) {
     if (p.master.scalar_type() == at::kBFloat16)

@@ -1,12 +1,25 @@
 // The operands of one optimizer step on the CPU, for the kernels.
 #pragma once
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
 #include "partita/base/random.h"
 #include "partita/ops/operand_checks.h"
 
 namespace partita::internal {
 
-// Minimum number of elements per thread.
-inline constexpr int64_t kLeastOptimizerElements = 16384;
+// Calls f(begin, end) for ranges of `count` elements on all threads. Ranges begin at multiples of a cache line.
+template <class F>
+void for_element_ranges(int64_t count, const F& f) {
+  constexpr int64_t kBlock = 128, kLeastBlocks = 128;  // elements; blocks per thread
+  at::parallel_for(0, (count + kBlock - 1) / kBlock, kLeastBlocks,
+                   [&](int64_t begin, int64_t end) { f(begin * kBlock, std::min(count, end * kBlock)); });
+}
+
+// Weights of so many elements are written past the caches. A smaller problem (72 MB with its states and gradients) may
+// fit into the last-level cache, where weights are better left for the next forward pass.
+inline constexpr int64_t kLeastStreamedElements = int64_t{1} << 22;
 
 struct OptimizerProblem : OptimizerOperands {
   OptimizerProblem(const at::Tensor& the_master, std::initializer_list<OptimizerState> the_states,

@@ -1,7 +1,5 @@
 #include "partita/ops/sgd.h"
 
-#include <ATen/Parallel.h>
-
 #include "partita/base/error.h"
 #include "partita/ops/cpu/optimizer_problem.h"
 #include "partita/ops/cpu/sgd_factors.h"
@@ -33,7 +31,7 @@ void sgd_elements(const OptimizerProblem& p, const SgdFactors& factor, int64_t b
       }
       const V next = hn::NegMulAdd(direction, constant(factor.rate), master);
       rounded.store(0, next, e.master + i, part);
-      if (e.weight != nullptr) store(next, e.weight + i, part);
+      e.store_weight(next, i, part);
     });
   });
 }
@@ -63,7 +61,7 @@ void sgd_step(at::Tensor master, at::Tensor momentum, at::Tensor gradient, at::T
                           .weight_decay = static_cast<float>(sgd.weight_decay),
                           .momentum = static_cast<float>(sgd.momentum),
                           .rate = now->learning_rate};
-  at::parallel_for(0, p.count, kLeastOptimizerElements, [&](int64_t begin, int64_t end) {
+  for_element_ranges(p.count, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(sgd_elements)(p, factor, begin, end);
   });
 }

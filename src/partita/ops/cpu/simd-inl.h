@@ -73,11 +73,13 @@ HWY_INLINE V store(V v, float* p, All) {
   hn::StoreU(v, D(), p);
   return v;
 }
-// Stores the upper halves of 32-bit words.
-HWY_INLINE void store_upper(hn::Vec<DU32> words, at::BFloat16* p) {
+// The upper halves of 32-bit words.
+HWY_INLINE hn::Vec<DU16> upper_halves(hn::Vec<DU32> words) {
   const hn::RebindToSigned<DU32> signed_tag;  // in range, so the saturating demotion changes nothing
-  const auto upper = hn::BitCast(signed_tag, hn::ShiftRight<16>(words));
-  hn::StoreU(hn::DemoteTo(DU16(), upper), DU16(), reinterpret_cast<uint16_t*>(p));
+  return hn::DemoteTo(DU16(), hn::BitCast(signed_tag, hn::ShiftRight<16>(words)));
+}
+HWY_INLINE void store_upper(hn::Vec<DU32> words, at::BFloat16* p) {
+  hn::StoreU(upper_halves(words), DU16(), reinterpret_cast<uint16_t*>(p));
 }
 HWY_INLINE V store(V v, at::BFloat16* p, All) {
   const auto bits = bf16_bits(v);
@@ -109,6 +111,25 @@ HWY_INLINE V store(V v, T* p, First part) {
   const V stored = store(v, buffer, All{});
   std::memcpy(static_cast<void*>(p), buffer, static_cast<size_t>(part.count) * sizeof(T));
   return stored;
+}
+
+// Stores past the caches: for arrays that are only written and would leave the caches before they are read, because a
+// usual store reads each line first. p is aligned to a vector of its type. hwy::FlushStream() must follow.
+HWY_INLINE void stream(V v, float* p, All) { hn::Stream(v, D(), p); }
+HWY_INLINE void stream(V v, at::BFloat16* p, All) {
+  hn::Stream(upper_halves(bf16_bits(v)), DU16(), reinterpret_cast<uint16_t*>(p));
+}
+HWY_INLINE void stream(V v, at::Half* p, All) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  const hn::Rebind<hwy::float16_t, D> d;
+  hn::Stream(hn::BitCast(DU16(), hn::DemoteTo(d, v)), DU16(), reinterpret_cast<uint16_t*>(p));
+#else
+  store(v, p, All{});
+#endif
+}
+template <class T>
+HWY_INLINE void stream(V v, T* p, First part) {
+  store(v, p, part);
 }
 
 // v, with `other` in the lanes beyond the array.
