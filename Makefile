@@ -46,9 +46,10 @@ bench: build ## times the kernels alone, and shows what recomputation saves and 
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@for model in gpt2 llama; do build/partita bench recompute --model.kind=$$model || exit; done
 
-compare: compare-setup ## times training steps and PyTorch's, interleaved (35 minutes); then -hf, -data, -tokenizers
+compare: compare-setup ## times training steps and PyTorch's, interleaved (45 minutes); then -hf, -data, -tokenizers
 	@bench/train_cpu.py
 	@bench/compare_modules.py
+	@bench/compare_adam.py
 	@bench/compare_hf.py
 	@bench/compare_datasets.py
 	@$(MAKE) --no-print-directory compare-tokenizers
@@ -68,7 +69,7 @@ compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and
 compare-setup:
 	@scripts/setup.sh --peer
 	@$(CONFIGURE)
-	@cmake --build build --parallel $(JOBS) --target partita tokenizer_speed module_speed
+	@cmake --build build --parallel $(JOBS) --target partita tokenizer_speed module_speed adam_speed
 
 fuzz: ## fuzzes the readers of files that others wrote, 10 minutes each (SECONDS_EACH=N); needs clang
 	@tests/fuzz/run.sh

