@@ -25,7 +25,7 @@ class ResidentPeak {
  public:
   // Resets the process's peak, where the system permits it.
   ResidentPeak();
-  // Call it now and then: the peak that the system reports includes pages of files, of which the most seen is taken off.
+  // Call it now and then: the system's peak includes pages of files, of which the most seen is taken off.
   void sample();
   // The most own memory seen, less what there was at construction. 0: not available.
   [[nodiscard]] int64_t bytes();

@@ -44,8 +44,8 @@ struct EnginePlan {
 
 [[nodiscard]] ParameterOptions parameter_options(const EngineOptions&);
 
-// Errors: those of plan_units and activation_slots; states in neither fp32 nor the compute dtype; activations or sums
-// of gradients on the host with weight gradients in passes of their own; those of check_shares; early updates with LAMB.
+// Errors: those of plan_units, activation_slots and check_shares; states in neither fp32 nor the compute dtype;
+// activations or sums of gradients on the host with delayed weight gradients; early updates with LAMB.
 [[nodiscard]] EnginePlan plan_engine(std::span<const std::unique_ptr<Block>> blocks, const Sharding&,
                                      const EngineOptions&);
 

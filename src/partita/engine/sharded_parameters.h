@@ -58,8 +58,8 @@ class ShardedParameters {
   }
   [[nodiscard]] std::span<const std::string> optimizer_state_names() const { return shards_.optimizer_state_names(); }
 
-  // This rank's slice of the unit's master weights; the weights themselves, if there are no others. Of units on the host
-  // in host memory.
+  // This rank's slice of the unit's master weights; the weights themselves, if there are no others. Of units on the
+  // host in host memory.
   [[nodiscard]] at::Tensor master(int unit) const { return shards_.master(unit); }
 
   [[nodiscard]] std::vector<ParameterSpec> specs() const;  // each parameter once, in the order of the units

@@ -1,5 +1,5 @@
-// Gradient slices in host memory: each is copied as soon as it is complete, overlapping the backward of later blocks; or
-// after each micro-batch, and added there by a thread of its own.
+// Gradient slices in host memory: each is copied as soon as it is complete, overlapping the backward of later blocks;
+// or after each micro-batch, and added there by a thread of its own.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -36,9 +36,9 @@ struct MemoryChange {
 // The three cheapest changes with which the run fits, cheapest first, by the estimated time of a step at these rates:
 // recomputation, micro-batches at the same global batch, ZeRO stages, bf16 states, optimizer states on the host or on
 // disk (the smallest fraction in twentieths that suffices), with them weights and sums of gradients on the host, and
-// activations there (the fewest layers that suffice), alone or together. None needs more memory and more time than another that was found, unless only the other one
-// changes rounding; one keeps rounding, if any does. If nothing fits: what lowers memory most, and eight times the
-// ranks. The config is valid for this number of ranks and its vocabulary size is known.
+// activations there (the fewest layers that suffice), alone or together. None needs more memory and more time than
+// another that was found, unless only the other one changes rounding; one keeps rounding, if any does. If nothing fits:
+// what lowers memory most, and eight times the ranks. The config is valid, and its vocabulary size is known.
 [[nodiscard]] std::vector<MemoryChange> memory_changes(const Config&, int64_t ranks, at::Device, const MemoryRoom&,
                                                        const StepRates&);
 
