@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "cli/commands.h"
@@ -95,7 +96,8 @@ struct Plan {
   [[nodiscard]] StepForecast step() const { return forecast_step(config, ranks, device, rates); }
 };
 
-void show_json(const Plan& p, int64_t limit) {
+// room: none where it is not limited.
+void show_json(const Plan& p, const std::optional<MemoryRoom>& room) {
   nlohmann::ordered_json line = {{"ranks", p.ranks}, {"zero_stage", p.config.parallel.zero_stage}};
   for (size_t s = 0; s < p.stages.size(); ++s) {
     const MemoryForecast& stage = p.stages[s];
@@ -110,7 +112,7 @@ void show_json(const Plan& p, int64_t limit) {
                                                         block_names(p.config, rank))}});
   }
   line["step"] = step_json(p.step(), p.rates);
-  if (limit > 0) line["fits"] = p.largest().device_bytes() <= limit;
+  if (room) line["fits"] = p.largest().device_bytes() <= room->device && p.largest().host <= room->host;
   put_line("{}", line.dump());
 }
 
@@ -154,15 +156,16 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
                   .device = device,
                   .stages = forecast_stages(c, ranks, device),
                   .rates = rates_of(a, c.precision.compute, device)};
-  const int64_t limit = a.memory > 0 ? std::max<int64_t>(1, std::llround(a.memory * kGibibyte)) : 0;  // 0: none
+  std::optional<MemoryRoom> given;
+  if (a.memory > 0) given = {.device = std::max<int64_t>(1, std::llround(a.memory * kGibibyte))};
+  if (given && a.host > 0) given->host = std::llround(a.host * kGibibyte);
   if (a.json)
-    show_json(plan, limit);
+    show_json(plan, given);
   else
     show_tables(plan);
-  if (limit == 0) return;
-  const FreeMemory free{.bytes = limit, .limit = "as given by --memory"};
-  MemoryRoom room{.device = limit};
-  if (a.host > 0) room.host = std::llround(a.host * kGibibyte);
+  if (!given) return;
+  const MemoryRoom& room = *given;
+  const FreeMemory free{.bytes = room.device, .limit = "as given by --memory"};
   const std::string problem =
       memory_refusal(plan.largest(), free, [&] { return memory_changes(c, ranks, device, room, plan.rates); });
   if (!problem.empty()) throw Error(problem);
@@ -170,7 +173,8 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
     fail("{} of host memory is needed per rank, and {} is there (as given by --host)", human_bytes(host),
          human_bytes(room.host));
   if (!a.json)
-    put_line("fits: {} of {} remain", human_bytes(limit - plan.largest().device_bytes()), human_bytes(limit));
+    put_line("fits: {} of {} remain", human_bytes(room.device - plan.largest().device_bytes()),
+             human_bytes(room.device));
 }
 
 }  // namespace
@@ -187,8 +191,9 @@ void add_plan_command(CLI::App& app) {
              "GiB of device memory that a rank has: an error if the run takes more, with the cheapest changes that fit")
       ->default_str("");
   add_number(*command, "--host", a->host, {.least = 0, .most = 1e6, .least_open = true},
-             "with --memory: GiB of host memory that a rank has beside it, for what memory.* places there")
-      ->default_str("");
+             "GiB of host memory per rank for offloaded weights, states, gradients and activations; needs --memory")
+      ->default_str("")
+      ->needs("--memory");
   const auto add_rate = [&](const char* name, double& rate, const char* help) {
     add_number(*command, name, rate, {.least = 0, .most = 1e9, .least_open = true}, help)->default_str("");
   };

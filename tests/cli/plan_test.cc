@@ -58,6 +58,20 @@ TEST(Plan, NeedsNoGpu) {
   }
 }
 
+// States that fit on neither side do not fit, also where the device alone has room.
+TEST(Plan, CountsTheHost) {
+  const auto plan_with = [](const char* host) {
+    return partita(plan({"--train.device=cuda", "--memory.optimizer=host", "--memory=1", host, "--json"}));
+  };
+  const Result none = plan_with("--host=0.000001"), enough = plan_with("--host=1");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_EQ(json::parse(none.output)["fits"], false);
+  EXPECT_THAT(none.error, HasSubstr("of host memory is needed per rank"));
+  EXPECT_EQ(enough.code, 0) << enough.error;
+  EXPECT_EQ(json::parse(enough.output)["fits"], true);
+  EXPECT_THAT(partita(plan({"--host=1"})).error, HasSubstr("--memory"));
+}
+
 TEST(Plan, PutsWeightsOnTheHost) {
   const auto options = [](const char* parameters) {
     return std::vector<std::string>{"--train.device=cuda",     "--precision.compute=bf16",

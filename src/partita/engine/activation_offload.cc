@@ -90,6 +90,7 @@ ActivationOffload::ActivationOffload(const OffloadPlan& plan, std::span<const in
 void ActivationOffload::begin() {
   next_ = 0;
   times_ = plan_.times - 1;
+  after_pass_.clear();  // of a step that has failed
 }
 
 const OffloadUse* ActivationOffload::due(int slot, int block, Pass pass) const {

@@ -15,8 +15,8 @@
 namespace partita {
 
 // memory.optimizer and memory.disk_folder of the file; without the latter, states on disk are in its run.directory.
-// What else the file has is not read. Errors: no such file; with the line: invalid TOML, no table [memory], another key in
-// it, a value that is none of memory.optimizer, a share on disk and no folder.
+// Other tables are not read. Errors: no such file; with the line: invalid TOML, no table [memory], another key in it, a
+// value that is none of memory.optimizer, a share on disk and no folder.
 [[nodiscard]] Offload read_offload(const std::filesystem::path& file);
 
 }  // namespace partita

@@ -17,8 +17,8 @@ void for_element_ranges(int64_t count, const F& f) {
                    [&](int64_t begin, int64_t end) { f(begin * kBlock, std::min(count, end * kBlock)); });
 }
 
-// Weights of so many elements are written past the caches. A smaller problem (72 MB with its states and gradients) may
-// fit into the last-level cache, where weights are better left for the next forward pass.
+// From this size on, weights are written with non-temporal stores. A smaller slice, of at most 72 MB with its states
+// and gradient, may fit into the last-level cache, where weights are better left for the next forward pass.
 inline constexpr int64_t kLeastStreamedElements = int64_t{1} << 22;
 
 struct OptimizerProblem : OptimizerOperands {
