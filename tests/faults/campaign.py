@@ -221,7 +221,8 @@ class Campaign:
                     named = rf"rank {rank}\b|did not connect in time: [\d, ]*\b{rank}\b"
                     if any(others) and not re.search(named, said):
                         self.fault(f"kill {layout}: rank {rank} is not named: {codes}, {said}")
-                    if not any(others) and "Finished step" not in said:
+                    # A start that finds nothing left to train ends like one that trained its last step.
+                    if not any(others) and not re.search("Finished step|The run is complete", said):
                         self.fault(f"kill {layout}: rank {rank} was killed, the others ended early: {codes}, {said}")
             self.check(f"kill {layout}", layout, run, steps)
 
