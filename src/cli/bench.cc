@@ -41,6 +41,24 @@ void add_bench_command(CLI::App& app) {
     bench_step(*a);
   });
 
+  CLI::App* checkpoint = command->add_subcommand(
+      "checkpoint",
+      "Time checkpoints, written in the background and at once, and the training steps meanwhile; prints one line of "
+      "JSON");
+  add_shared_options(*checkpoint, *a);
+  add_text(*checkpoint, "--folder", a->folder, "FOLDER",
+           "Where checkpoints are written, and removed again; default: bench-checkpoints");
+  add_number(*checkpoint, "--saves", a->saves, at_least(1), "Checkpoints of each kind; the median is reported");
+  checkpoint->footer(
+      std::string(kKeys) +
+      "waited_ms is the time for which the training thread waited, extra_ms what a save has added to the "
+      "steps that were made\nmeanwhile, and seconds the time until it was on disk.\n"
+      "Example: partita bench checkpoint --model.layers=12 --folder /nvme/bench");
+  checkpoint->callback([a, checkpoint] {
+    a->settings = checkpoint->remaining();
+    bench_checkpoint(*a);
+  });
+
   CLI::App* recompute = command->add_subcommand(
       "recompute",
       "Compare the memory that each recomputation level saves with the time it costs (all four models are in memory)");

@@ -24,7 +24,8 @@ struct BenchArguments {
   std::filesystem::path file;         // configuration; empty: defaults
   std::vector<std::string> settings;  // overrides of its keys
   std::filesystem::path profile;
-  int64_t steps = 14, warmup = 4;
+  std::filesystem::path folder;  // of checkpoints
+  int64_t steps = 14, warmup = 4, saves = 3;
   bool json = false;
 };
 
@@ -64,6 +65,7 @@ class BenchModel {
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }    // of all steps
   [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] int64_t activation_bytes() const;
+  [[nodiscard]] Engine& engine() { return *engine_; }
   // Settings and results; requires at least one timed step. Collective.
   [[nodiscard]] nlohmann::ordered_json json() const;
 
@@ -79,7 +81,8 @@ class BenchModel {
   double grad_norm_ = 0;  // of the last step, for early updates
 };
 
-// `partita bench step` and `partita bench recompute`.
+// `partita bench step`, `partita bench checkpoint` and `partita bench recompute`.
+void bench_checkpoint(const BenchArguments&);
 void bench_step(const BenchArguments&);
 void bench_recompute(const BenchArguments&);
 

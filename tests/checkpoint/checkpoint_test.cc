@@ -238,8 +238,8 @@ TEST(Checkpoint, FindLatestDoesNotTakeUnusableForNone) {
   const fs::path first = save(root.path(), 10, values, 1), second = save(root.path(), 20, values, 1);
   const auto find = [&] { (void)find_latest(root.path()); };
   const std::string manifest = read_file(second / kManifestName);
-  write_file(second / kManifestName, "{\"format\": \"partita checkpoint\", \"version\": 3}");
-  EXPECT_THAT(find, testing::ThrowsMessage<Error>(AllOf(HasSubstr("step-00000020"), HasSubstr("format 3;"))));
+  write_file(second / kManifestName, "{\"format\": \"partita checkpoint\", \"version\": 4}");
+  EXPECT_THAT(find, testing::ThrowsMessage<Error>(AllOf(HasSubstr("step-00000020"), HasSubstr("format 4;"))));
   // A manifest that cannot be opened: too long a chain of links.
   fs::remove(second / kManifestName);
   fs::create_symlink(kManifestName, second / kManifestName);

@@ -59,6 +59,24 @@ TEST(Retention, CountsAndRemovesGoodOnesAlone) {
   EXPECT_THAT(steps_to_remove(steps, 60, {.keep_last = 2}, [](int64_t) { return false; }), IsEmpty());
 }
 
+// Written at minute 50, 70, 90, ... of the first hours: of every two hours the first is kept.
+TEST(Retention, KeepsTheFirstOfEverySoManyHours) {
+  const std::vector<int64_t> steps = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const auto good = [](int64_t) { return true; };
+  const auto written = [](int64_t step) { return (30 + 20 * step) * 60; };
+  EXPECT_THAT(steps_to_remove(steps, 10, {.keep_last = 2, .keep_hours = 2}, good, written),
+              ElementsAre(8, 7, 6, 4, 3, 2));
+  EXPECT_THAT(steps_to_remove(steps, 10, {.keep_last = 2, .keep_hours = 1}, good, written), ElementsAre(7, 6, 4, 3));
+  // What one save keeps, later ones keep.
+  std::vector<int64_t> there;
+  for (int64_t step = 1; step <= 100; ++step) {
+    there.push_back(step);
+    for (const int64_t removed : steps_to_remove(there, step, {.keep_last = 1, .keep_hours = 3}, good, written))
+      std::erase(there, removed);
+  }
+  EXPECT_THAT(there, ElementsAre(1, 8, 17, 26, 35, 44, 53, 62, 71, 80, 89, 98, 100));
+}
+
 void make(const fs::path& folder, const std::string& content) {
   fs::create_directories(folder);
   write_file(folder / "file", content);

@@ -71,7 +71,8 @@ TEST(FullDisk, ADiskThatFillsWhileWritingFailsOnAllRanks) {
   std::vector<RankMemory> layout = random_layout(large.tensors(), 2, 1);
   const auto errors = errors_of_ranks(2, [&](Peers& peers) {
     FillingPeers filling(peers, disk.path() / "other");
-    save_checkpoint(disk.path(), 20, layout[static_cast<size_t>(peers.rank())].state, filling, {.keep_last = 1});
+    save_checkpoint(disk.path(), 20, layout[static_cast<size_t>(peers.rank())].state, filling,
+                    {.retention = {.keep_last = 1}});
   });
   EXPECT_THAT(errors, Each(HasSubstr("no space left")));
   EXPECT_EQ(errors[0], errors[1]);

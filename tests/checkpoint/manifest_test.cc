@@ -77,10 +77,10 @@ TEST(Manifest, SaysWhatIsWrong) {
   EXPECT_THAT(parse(""), ThrowsMessage<Error>(HasSubstr("m:1:1: not valid JSON")));
   EXPECT_THAT(parse("[]"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
   EXPECT_THAT(parse(R"({"format":"other"})"), ThrowsMessage<Error>(HasSubstr("it is not a manifest of a checkpoint")));
-  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":3})"),
-              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 3; this one reads 1 to 2)")));
+  EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":4})"),
+              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 4; this one reads 1 to 3)")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":0})"),
-              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 0; this one reads 1 to 2)")));
+              ThrowsMessage<Error>(HasSubstr("another version of Partita (format 0; this one reads 1 to 3)")));
   EXPECT_THAT(parse(R"({"format":"partita checkpoint","version":1})"), ThrowsMessage<Error>(HasSubstr("checksum")));
   EXPECT_THAT([] { (void)read_manifest("/nonexistent/step-1"); },
               ThrowsMessage<Error>(HasSubstr("/nonexistent/step-1 is not a checkpoint")));
@@ -96,7 +96,7 @@ TEST(Manifest, OfAnotherVersionIsNotDamaged) {
     } catch (const Error& error) {
       EXPECT_EQ(dynamic_cast<const Damaged*>(&error), nullptr) << text;
       EXPECT_THAT(error.what(), HasSubstr("m cannot be used: it was written by another version of Partita (format 99; "
-                                          "this one reads 1 to 2)"));
+                                          "this one reads 1 to 3)"));
     }
   }
   for (const char* text : {R"({"format":"partita checkpoint"})", R"({"format":"partita checkpoint","version":"2"})",

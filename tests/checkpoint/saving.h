@@ -25,7 +25,7 @@ inline std::filesystem::path save(const std::filesystem::path& root, int64_t ste
   }
   run_ranks(ranks, [&](Peers& peers) {
     const CheckpointContents& state = layout[static_cast<size_t>(peers.rank())].state;
-    EXPECT_EQ(save_checkpoint(root, step, state, peers, retention), root / step_folder_name(step));
+    EXPECT_EQ(save_checkpoint(root, step, state, peers, {.retention = retention}), root / step_folder_name(step));
   });
   return root / step_folder_name(step);
 }
@@ -37,7 +37,7 @@ inline void expect_failed_save(
   const auto existing = snapshot(root);
   const auto errors = errors_of_ranks(static_cast<int>(layout.size()), [&](Peers& peers) {
     before(peers);
-    save_checkpoint(root, 20, layout[static_cast<size_t>(peers.rank())].state, peers, {.keep_last = 1});
+    save_checkpoint(root, 20, layout[static_cast<size_t>(peers.rank())].state, peers, {.retention = {.keep_last = 1}});
   });
   EXPECT_THAT(errors, testing::Each(testing::HasSubstr(message)));
   EXPECT_THAT(errors, testing::Each(errors[0]));

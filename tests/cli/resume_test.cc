@@ -237,8 +237,8 @@ TEST(Damage, OfAllCheckpointsStopsTheRun) {
   // The newest is of a newer version: it is not passed over for an older one.
   for (size_t i = 0; i < names.size(); ++i)
     write_file(run / "checkpoints" / names[i] / "manifest.json",
-               i + 1 < names.size() ? manifests[i] : "{\"format\": \"partita checkpoint\", \"version\": 3}");
-  EXPECT_THAT(refused(), AllOf(HasSubstr("step-00000012"), HasSubstr("another version of Partita (format 3;")));
+               i + 1 < names.size() ? manifests[i] : "{\"format\": \"partita checkpoint\", \"version\": 4}");
+  EXPECT_THAT(refused(), AllOf(HasSubstr("step-00000012"), HasSubstr("another version of Partita (format 4;")));
   write_file(run / "checkpoints" / names.back() / "manifest.json", manifests.back());
   EXPECT_EQ(partita(train_command(1, run, {"--train.steps=14", "--checkpoint.keep_last=1"})).code, 0);
   EXPECT_EQ(names_in(run / "checkpoints"), std::vector<std::string>{"step-00000014"});

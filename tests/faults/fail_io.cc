@@ -188,6 +188,13 @@ int posix_fallocate64(int fd, off64_t at, off64_t size) {
              ? errno
              : next<int(int, off64_t, off64_t)>("posix_fallocate64")(fd, at, size);
 }
+int fallocate(int fd, int mode, off_t at, off_t size) {
+  return call<int(int, int, off_t, off_t)>("fallocate", is_watched(fd), true, fd, mode, at, size);
+}
+int fallocate64(int fd, int mode, off64_t at, off64_t size) {
+  if (is_watched(fd) && fails("fallocate", true)) return -1;
+  return next<int(int, int, off64_t, off64_t)>("fallocate64")(fd, mode, at, size);
+}
 ssize_t read(int fd, void* data, size_t size) {
   return call<ssize_t(int, void*, size_t)>("read", is_watched(fd), false, fd, data, size);
 }

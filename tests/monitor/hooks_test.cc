@@ -20,7 +20,7 @@ class Recorder : public Hook {
   void before_run(TrainerView&) override { record_.push_back(name_ + " before_run"); }
   void after_step(TrainerView& view) override { record_.push_back(name_ + " step " + std::to_string(view.step.step)); }
   void after_eval(TrainerView&) override { record_.push_back(name_ + " eval"); }
-  void after_save(TrainerView& view) override { record_.push_back(name_ + " save " + view.checkpoint.string()); }
+  void after_save(TrainerView& view) override { record_.push_back(name_ + " save " + view.save.folder.string()); }
   void after_run(TrainerView&) override { record_.push_back(name_ + " after_run"); }
 
  private:
@@ -61,7 +61,7 @@ TEST_F(HooksTest, EachEventReachesItsFunction) {
   view.step.step = 3;
   hooks.after_step(view);
   hooks.after_eval(view);
-  view.checkpoint = "run/step-3";
+  view.save.folder = "run/step-3";
   hooks.after_save(view);
   hooks.after_run(view);
   EXPECT_THAT(record, ElementsAre("a before_run", "a step 3", "a eval", "a save run/step-3", "a after_run"));

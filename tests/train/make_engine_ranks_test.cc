@@ -13,6 +13,7 @@
 #include "partita/train/engine_checkpoint.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
+#include "tests/support/shared_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
@@ -75,21 +76,6 @@ TEST(MakeEngine, ResumesWhereItWasSaved) {
   const auto engine = make_engine(kModel, alone, 0, options);
   EXPECT_FALSE(resume_engine(*engine, {kModel}, alone, folder / "none").has_value());
 }
-
-// Rank 0's temporary folder, on all ranks.
-class SharedFolder {
- public:
-  explicit SharedFolder(Communicator& world) : world_(world), path_(gather_strings(world, own_.path().string())[0]) {}
-  ~SharedFolder() { world_.barrier(); }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  [[nodiscard]] std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
-
- private:
-  Communicator& world_;
-  TemporaryDirectory own_;
-  std::filesystem::path path_;
-};
 
 // Boxes of checkpoints do not depend on what ranks divide: from each plan to the next, with three heads on up to four
 // ranks.

@@ -19,6 +19,11 @@ TEST(MemoryUse, ReadsInALine) {
   use.measured = 190 * kMiB;
   EXPECT_EQ(memory_use_text(use),
             "Memory per rank: 200.0 MiB planned, 190.0 MiB measured (5.0% less), margin 30.0 MiB");
+  use = {.planned = 200 * kMiB, .measured = 239 * kMiB, .saving = 10 * kMiB, .margin = 30 * kMiB};
+  EXPECT_EQ(
+      memory_use_text(use),
+      "Memory per rank: 200.0 MiB planned, 239.0 MiB measured (19.5% more; up to 10.0 MiB for checkpoints), margin "
+      "30.0 MiB");
   EXPECT_EQ(memory_use_text({.planned = 200 * kMiB, .measured = 201 * kMiB, .reserved = 220 * kMiB}),
             "Memory per rank: 200.0 MiB planned, 201.0 MiB measured (0.5% more), 220.0 MiB reserved");
   EXPECT_EQ(memory_use_text({.planned = 200 * kMiB, .margin = kMiB}), "Memory per rank: 200.0 MiB planned");
@@ -26,7 +31,7 @@ TEST(MemoryUse, ReadsInALine) {
 
 TEST(MemoryUse, AsJson) {
   const MemoryUse use{.planned = 200, .measured = 210, .margin = 30};
-  EXPECT_EQ(to_json(use), R"({"planned":200,"measured":210,"reserved":null,"margin":30})");
+  EXPECT_EQ(to_json(use), R"({"planned":200,"measured":210,"reserved":null,"saving":null,"margin":30})");
   for (const MemoryUse& u : {use, MemoryUse{.planned = 3}, MemoryUse{.planned = 3, .measured = 4, .reserved = 5}})
     EXPECT_EQ(parse_memory_use(to_json(u)), u);
 }

@@ -16,12 +16,16 @@
 #include <cstdio>
 #include <cstring>
 
+#include "partita/base/direct_writer.h"
 #include "partita/base/mapping_guard.h"
 #include "partita/base/removal.h"
 
 namespace partita::internal {
 namespace fs = std::filesystem;
 namespace {
+
+// Below, the thread and the buffers take longer than the page cache.
+constexpr int64_t kDirectFrom = int64_t{32} << 20;
 
 FileDescriptor open_for_reading(const fs::path& path, int flags = 0) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
@@ -243,14 +247,38 @@ int remove_all_abandoned(const fs::path& folder) {
   });
 }
 
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::move(other.file_)),
+      direct_(std::move(other.direct_)),
+      size_(other.size_),
+      synced_(other.synced_) {}
+
 AtomicFile::~AtomicFile() {
+  direct_.reset();  // its thread writes to the file
   if (temporary_.empty()) return;
   ::unlink(temporary_.c_str());
   drop_removal(temporary_);
 }
 
+void AtomicFile::expect(int64_t bytes) {
+  PARTITA_CHECK(file_ && size_ == 0 && !direct_, "{} has been begun", path_.string());
+  // File systems without reservations say so at once; posix_fallocate would write the whole file instead.
+  if (bytes > 0 && ::fallocate(file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+    fail("cannot write {}: {}", path_.string(), io_reason(errno));
+  if (bytes >= kDirectFrom) direct_ = std::make_unique<DirectWriter>(file_.get(), path_);
+}
+
+int64_t AtomicFile::buffer_bytes(int64_t bytes) { return bytes >= kDirectFrom ? 2 * DirectWriter::kBufferBytes : 0; }
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
   PARTITA_CHECK(file_ && !synced_, "write to {} after sync", path_.string());
+  if (direct_) {
+    direct_->write(bytes);
+    size_ += std::ssize(bytes);
+    return;
+  }
   while (!bytes.empty()) {
     const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -262,6 +290,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::sync() {
   PARTITA_CHECK(file_ && !synced_, "second sync of {}", path_.string());
+  if (direct_) direct_->finish();
+  direct_.reset();
   if (::fsync(file_.get()) != 0) fail("cannot write {}: {}", path_.string(), io_reason(errno));
   synced_ = true;
 }

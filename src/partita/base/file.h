@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@
 #include "partita/base/error.h"
 
 namespace partita::internal {
+
+class DirectWriter;
 
 // Reads the whole file. Error: missing, unreadable, a directory.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
@@ -97,15 +100,15 @@ int remove_all_abandoned(const std::filesystem::path& folder);
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
-  AtomicFile(AtomicFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        temporary_(std::exchange(other.temporary_, {})),
-        file_(std::move(other.file_)),
-        size_(other.size_),
-        synced_(other.synced_) {}
+  AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
+  // Before the first write: reserves this size, so that a full disk shows now. Large files are then written around the
+  // page cache, by a thread.
+  void expect(int64_t bytes);
+  // The buffers that a file of this size takes.
+  [[nodiscard]] static int64_t buffer_bytes(int64_t bytes);
   void write(std::span<const std::byte> bytes);
   void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes))); }
   [[nodiscard]] int64_t size() const { return size_; }  // bytes written so far
@@ -125,6 +128,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once published
   FileDescriptor file_;              // locked
+  std::unique_ptr<DirectWriter> direct_;
   int64_t size_ = 0;
   bool synced_ = false;
 };

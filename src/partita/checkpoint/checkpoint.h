@@ -2,13 +2,14 @@
 // any ZeRO stage can load it.
 //
 //   CommunicatorPeers peers(mesh.data());
-//   save_checkpoint("runs/a/checkpoints", 100, contents, peers, {.keep_last = 2, .keep_every = 1000});
+//   save_checkpoint("runs/a/checkpoints", 100, contents, peers, {.retention = {.keep_last = 2}});
 //   if (auto folder = find_latest("runs/a/checkpoints", peers))
 //     nlohmann::json scalars = load_checkpoint(*folder, contents, peers);       // contents.h
 //
 // ROOT/step-00000100/rank-00000.safetensors  the pieces of rank 0: a whole tensor under its own name and shape, a part
 //                                            of one as "NAME[row:end,column:end]" in shape [rows, columns]
 //                    ...
+//                    constant-00000.safetensors   pieces that do not change, a hard link to the checkpoint before
 //                    manifest.json           written last: all global tensors, where their pieces are, checksums and
 //                                            scalars (manifest.h)
 // A folder still being written is called step-00000100.partial; it is never read, and the next save removes it. ROOT
@@ -32,14 +33,21 @@ namespace partita {
 struct Retention {
   int keep_last = 0;       // number of newest checkpoints to keep; 0: all
   int64_t keep_every = 0;  // also keep steps that are multiples of this; 0: none
+  int64_t keep_hours = 0;  // also keep the first checkpoint of every so many hours since 1970; 0: none
+};
+
+struct SaveOptions {
+  Retention retention = {};
+  // Ranks write in turns, 0 to turns - 1, so that few of a machine write at the same time. turns: equal on all ranks.
+  int turn = 0, turns = 1;
 };
 
 // Writes ROOT/step-STEP (step >= 0) and returns it. An existing checkpoint of the same step is replaced once the new
 // one is complete. Errors, each raised before existing data is touched and with the partial folder removed: pieces that
 // do not cover the tensors exactly once; tensors or scalars that differ between ranks; not enough free space (checked
-// before the first byte is written); any write failure.
+// before the first byte is written); any write failure. background_save.h does the same while training goes on.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, const CheckpointContents&,
-                                      Peers&, const Retention& = {});
+                                      Peers&, const SaveOptions& = {});
 
 struct LoadOptions {
   // Prefixes of stored tensors to skip, such as "adamw.": they are not read, and not an error.

@@ -56,12 +56,15 @@ struct Piece {
   Box box;
   std::byte* data = nullptr;
   std::shared_ptr<PieceMemory> elsewhere = nullptr;  // used if data is null
+  // Does not change while the run goes on, as frozen parameters: later checkpoints may share its file.
+  bool constant = false;
 };
 
 struct CheckpointContents {
   std::vector<TensorInfo> tensors;
   std::vector<Piece> pieces;
   nlohmann::json scalars = nlohmann::json::object();  // finite numbers, strings, arrays, objects
+  std::shared_ptr<const void> owner = nullptr;        // of memory that pieces refer to, if nobody else keeps it
 };
 
 }  // namespace partita

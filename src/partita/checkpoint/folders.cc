@@ -2,9 +2,12 @@
 
 #include <fcntl.h>  // AT_FDCWD
 #include <stdio.h>  // renameat2
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
@@ -55,6 +58,17 @@ void remove_folder(const fs::path& folder) {
   if (error) fail("cannot remove {}: {}", folder.string(), error.message());
 }
 
+// The first step of every so many hours; none if hours is 0.
+std::set<int64_t> first_of_hours(std::span<const int64_t> newest_first, int64_t hours,
+                                 const std::function<int64_t(int64_t)>& written) {
+  std::map<int64_t, int64_t> first;  // by number of the period
+  for (const int64_t step : newest_first)
+    if (hours > 0) first[written(step) / (hours * 3600)] = step;
+  std::set<int64_t> steps;
+  for (const auto& [period, step] : first) steps.insert(step);
+  return steps;
+}
+
 }  // namespace
 
 std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -76,14 +90,16 @@ std::vector<StepFolder> list_steps(const fs::path& root) {
 }
 
 std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention& retention,
-                                     const std::function<bool(int64_t)>& is_good) {
+                                     const std::function<bool(int64_t)>& is_good,
+                                     const std::function<int64_t(int64_t)>& written) {
   if (retention.keep_last <= 0) return {};
   std::vector<int64_t> newest_first(steps.begin(), steps.end());
   std::ranges::sort(newest_first, std::greater());
+  const std::set<int64_t> firsts = first_of_hours(newest_first, retention.keep_hours, written);
   std::vector<int64_t> removed;
   int64_t kept = 0;
   for (int64_t step : newest_first) {
-    const bool milestone = retention.keep_every > 0 && step % retention.keep_every == 0;
+    const bool milestone = (retention.keep_every > 0 && step % retention.keep_every == 0) || firsts.contains(step);
     if (kept >= retention.keep_last && (milestone || step == current)) continue;
     if (step != current && !is_good(step)) continue;
     if (kept < retention.keep_last)
@@ -92,6 +108,11 @@ std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t cur
       removed.push_back(step);
   }
   return removed;
+}
+
+int64_t time_of(const fs::path& folder) {
+  struct stat info {};
+  return ::stat((folder / kManifestName).c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
 }
 
 fs::path partial_path(const fs::path& folder) {

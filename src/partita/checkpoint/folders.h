@@ -31,10 +31,15 @@ struct StepFolder {
 // The step folders in root without partial ones, in ascending order. Empty if root does not exist.
 [[nodiscard]] std::vector<StepFolder> list_steps(const std::filesystem::path& root);
 
+// When the manifest was written, in seconds since 1970; 0: unknown.
+[[nodiscard]] int64_t time_of(const std::filesystem::path& folder);
+
 // The steps to remove after `current` was written. Pure. Calls `is_good` as rarely as possible: a bad step is neither
-// counted nor removed, and `current` is known to be good.
-[[nodiscard]] std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t current, const Retention&,
-                                                   const std::function<bool(int64_t)>& is_good);
+// counted nor removed, and `current` is known to be good. written(step): seconds since 1970, asked for if keep_hours
+// is set.
+[[nodiscard]] std::vector<int64_t> steps_to_remove(
+    std::span<const int64_t> steps, int64_t current, const Retention&, const std::function<bool(int64_t)>& is_good,
+    const std::function<int64_t(int64_t)>& written = [](int64_t) { return int64_t{0}; });
 
 [[nodiscard]] std::filesystem::path partial_path(const std::filesystem::path& folder);
 // Renames the folder of a damaged checkpoint, so that it is kept but never loaded, and returns the new name.

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "partita checkpoint";
-constexpr int kVersion = 2, kOldestVersion = 1;
+// Version 3: a rank may have two files. Version 1: pieces are runs of elements.
+constexpr int kVersion = 3, kTwoFilesVersion = 3, kOldestVersion = 1;
 
 class OtherVersion : public Error {
  public:
@@ -141,8 +142,10 @@ Manifest manifest_from(json root) {
   fields.at("files").each([&](const StoredField& file) {
     manifest.files.push_back({file.at("name").text(), file.at("bytes").integer(0, kMostBytes)});
   });
-  if (std::ssize(manifest.files) != manifest.ranks)
-    damaged("it names {} files of {} ranks: each writes one", manifest.files.size(), manifest.ranks);
+  const int64_t files_a_rank = version >= kTwoFilesVersion ? 2 : 1;
+  if (std::ssize(manifest.files) < manifest.ranks || std::ssize(manifest.files) > files_a_rank * manifest.ranks)
+    damaged("it names {} files of {} ranks: each writes {}", manifest.files.size(), manifest.ranks,
+            files_a_rank == 1 ? "one" : "one or two");
   fields.at("tensors").each([&](const StoredField& tensor) {
     manifest.tensors.push_back(tensor_from(tensor, std::ssize(manifest.files), version));
   });
@@ -163,6 +166,7 @@ std::vector<int64_t> piece_shape(const TensorInfo& tensor, const Box& box) {
 }
 
 std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+std::string constant_file_name(int rank) { return fmt::format("{}{:05}.safetensors", kConstantFile, rank); }
 
 StoredPiece& find_piece(StoredTensor& tensor, const Box& box) {
   const auto found = std::ranges::lower_bound(tensor.pieces, first_element(box), {},
@@ -184,7 +188,9 @@ void check_tensors(std::vector<StoredTensor>& tensors) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  json root = {{"format", kFormat},       {"version", kVersion},         {"step", manifest.step},
+  // Older programs read it, where they can.
+  const int64_t version = std::ssize(manifest.files) > manifest.ranks ? kTwoFilesVersion : kTwoFilesVersion - 1;
+  json root = {{"format", kFormat},       {"version", version},          {"step", manifest.step},
                {"ranks", manifest.ranks}, {"scalars", manifest.scalars}, {"files", json::array()},
                {"tensors", json::array()}};
   for (const StoredFile& file : manifest.files) root["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});

@@ -26,6 +26,7 @@
 namespace partita::internal {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
+inline constexpr std::string_view kConstantFile = "constant-";  // how constant_file_name() begins
 inline constexpr int64_t kMostSteps = 1'000'000'000'000;
 
 // The data under `key` in files[file]: boxes of a tensor, concatenated.
@@ -67,6 +68,7 @@ struct Manifest {
 // Its shape in its file; the tensor's own shape if the piece is the whole tensor.
 [[nodiscard]] std::vector<int64_t> piece_shape(const TensorInfo&, const Box&);
 [[nodiscard]] std::string rank_file_name(int rank);
+[[nodiscard]] std::string constant_file_name(int rank);  // of pieces that do not change during a run
 
 // The piece of this tensor that starts at the box's first element; it must exist.
 [[nodiscard]] StoredPiece& find_piece(StoredTensor&, const Box&);

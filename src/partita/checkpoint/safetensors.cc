@@ -251,6 +251,7 @@ SafetensorsWriter::SafetensorsWriter(fs::path path, std::span<const SafetensorsE
   const std::string header = make_safetensors_header(entries, metadata);
   expected_ = std::ssize(header);
   for (const SafetensorsEntry& entry : entries) expected_ += bytes_of(entry.type, entry.shape);
+  file_.expect(expected_);
   file_.write(header);
 }
 

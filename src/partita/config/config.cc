@@ -14,6 +14,7 @@
 #include "partita/base/error.h"
 #include "partita/base/number.h"
 #include "partita/config/optimizer_place.h"
+#include "partita/config/save_interval.h"
 #include "partita/data/batch_plan.h"
 #include "partita/data/blend.h"
 #include "partita/data/split.h"
@@ -328,6 +329,7 @@ void validate(const Config& c, int64_t ranks, const ConfigSources* sources) {
   validate_schedule(c);
   validate_data(c);
   if (c.run.directory.empty()) fail("run.directory is empty: name a folder");
+  (void)save_interval(c.checkpoint.interval);
   if (c.checkpoint.resume.empty()) fail("checkpoint.resume is empty: use \"auto\", \"never\" or a checkpoint's path");
 }
 

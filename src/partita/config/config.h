@@ -180,6 +180,10 @@ struct CheckpointConfig {
   int64_t keep_every = 0;       // checkpoints at multiples of this step are kept forever; 0: none
   std::string resume = "auto";  // auto: the run's newest complete checkpoint; never; or the path of a checkpoint
   bool on_interrupt = true;     // save when Ctrl-C ends the run
+  std::string interval;         // longest time between checkpoints: "20min", "auto"; empty: no limit (save_interval.h)
+  int64_t keep_hours = 0;       // of each so many hours the first checkpoint is kept forever; 0: none
+  Switch background = Switch::automatic;  // automatic: where a copy of what is saved takes half of the free memory
+  int64_t writers = 0;                    // ranks of a machine that write at the same time; 0: all
 };
 
 struct LogConfig {

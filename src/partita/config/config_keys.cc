@@ -276,7 +276,17 @@ void bind_rest(ConfigSchema& s, Config& c) {
           "resume", c.checkpoint.resume,
           "\"auto\": the newest complete checkpoint of the run; \"never\": start at the first step; or the path of a "
           "checkpoint to start at: of the run itself (see run.rewind), or of another run if run.directory is new")
-      .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run");
+      .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run")
+      .field("interval", c.checkpoint.interval,
+             "longest time between checkpoints, such as 90s, 20min or 2h; auto: by the measured time of a save and the "
+             "failures to expect, at most 30min; empty: no limit")
+      .field("keep_hours", c.checkpoint.keep_hours, at_least(0),
+             "also keep the first checkpoint of every so many hours; 0: none")
+      .choice("background", c.checkpoint.background,
+              "copy what is saved into host memory, and write it while training goes on; auto: if the copy takes at "
+              "most half of the free memory")
+      .field("writers", c.checkpoint.writers, at_least(0),
+             "ranks of a machine that write at the same time, when not in the background; 0: all");
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")
       .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")

@@ -2,21 +2,11 @@
 
 #include <algorithm>
 #include <exception>
-#ifdef PARTITA_CUDA
-#include <c10/cuda/CUDAFunctions.h>
-#endif
+
+#include "partita/device/current_device.h"
 
 namespace partita::internal {
 namespace {
-
-// Returns a function that makes the caller's current GPU current on another thread. New threads start with the first
-// GPU: copies for another one would allocate memory there, too, and kernels for its streams would fail.
-std::function<void()> take_device_of_this_thread() {
-#ifdef PARTITA_CUDA
-  if (c10::cuda::device_count() > 0) return [gpu = c10::cuda::current_device()] { c10::cuda::set_device(gpu); };
-#endif
-  return [] {};
-}
 
 // The task itself meets the error of what it waits for.
 bool has_happened(const Event& event) {
@@ -79,7 +69,7 @@ class Worker::Task final : public EventState {
 };
 
 Worker::Worker()
-    : thread_([this, select_device = take_device_of_this_thread()] {
+    : thread_([this, select_device = device_of_this_thread()] {
         select_device();
         run();
       }) {}

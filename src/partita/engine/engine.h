@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/device/graph_runner.h"
@@ -69,6 +70,8 @@ class Engine {
   // values are in host memory; waits for the last update.
   [[nodiscard]] std::vector<internal::OwnedBox> owned_boxes() const { return parameters_.owned_boxes(); }
   void publish_weights() { parameters_.publish(); }
+  // The next update waits for the event, so that these values can be read meanwhile.
+  void hold_updates(Event until) { parameters_.hold(std::move(until)); }
 
   // AmaxHistory::values of the whole model with delayed scales, equal on all ranks; empty without them and before the
   // first step. If empty, the next step recalibrates. Both are collective.

@@ -107,6 +107,7 @@ std::unique_ptr<HostStates> OptimizerShards::make_host_states(const ParameterOpt
 
 // States in a new file are zero without being written.
 void OptimizerShards::set(const FillWeights& fill) {
+  wait_held();
   for (const OwnedBox& owned : boxes()) {
     fill(*owned.parameter, owned.box, owned.values[0]);
     for (size_t s = 1; s < owned.values.size() && !states_are_zero_; ++s) owned.values[s].zero_();
@@ -171,6 +172,7 @@ void OptimizerShards::update_arrived() {
   for (const int unit : with_.gradients->take_sent()) {
     const auto u = static_cast<size_t>(unit);
     if (plan_.units[u].states != StatesPlace::host) continue;
+    wait_held();
     shards_[u].gradient = with_.gradients->gradient(unit);
     updated_early_[u] = queue_on_host(
         u, Changes::all, [this](size_t index) { optimizer_->step(shards_[index], norms(index), &host_now_); },
@@ -179,6 +181,7 @@ void OptimizerShards::update_arrived() {
 }
 
 void OptimizerShards::update(const StepMemory& now) {
+  wait_held();
   states_are_zero_ = false;
   // A skipped step writes nothing; on the host, the staging buffers still hold the weights of other units.
   std::vector<size_t> units = update_order_;

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/comm/communicator.h"
@@ -86,6 +87,10 @@ class OptimizerShards {
     return on_host(static_cast<size_t>(unit)) ? host_->master(unit) : shards_[static_cast<size_t>(unit)].master;
   }
 
+  // Master weights and optimizer states stay as they are until the event: they are being copied. The thread that begins
+  // the next update waits for it.
+  void hold(Event until) { held_ = std::move(until); }
+
   // Before gradients are computed; no update may run. With scalars, which are those of the next update(),
   // update_arrived() updates units in host memory whose gradients have been sent, while others are computed.
   void begin_gradients(const std::optional<StepScalars>& early);
@@ -119,15 +124,17 @@ class OptimizerShards {
   [[nodiscard]] std::unique_ptr<HostStates> make_host_states(const ParameterOptions&) const;
   [[nodiscard]] bool on_host(size_t unit) const { return plan_.units[unit].on_host(); }
   [[nodiscard]] const at::Tensor& norms(size_t unit) const { return on_host(unit) ? host_norms_ : norms_; }
+  void wait_held() { std::exchange(held_, Event()).wait(); }
   [[nodiscard]] bool overlaps() const { return &with_.update != &with_.compute; }
 
   const UnitPlan& plan_;
   Collaborators with_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<ShardView> shards_;                    // [unit]
-  std::vector<size_t> update_order_;                 // trainable units
-  std::vector<Event> updated_;                       // [unit]: its last update on the device
-  mutable bool states_are_zero_ = true;              // nobody has had a chance to write them
+  std::vector<ShardView> shards_;        // [unit]
+  std::vector<size_t> update_order_;     // trainable units
+  std::vector<Event> updated_;           // [unit]: its last update on the device
+  mutable bool states_are_zero_ = true;  // nobody has had a chance to write them
+  Event held_;
   bool early_ = false;                               // between begin_gradients, with scalars, and update
   std::vector<std::optional<Event>> updated_early_;  // [unit]: on the host, since begin_gradients
   // For the optimizer: [parameters, 2], of units on the device and on the host; undefined if it needs none.

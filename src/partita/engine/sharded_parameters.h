@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/engine/optimizer_shards.h"
@@ -42,6 +43,8 @@ class ShardedParameters {
   // All state of this rank that identical parameters need to resume; call publish after writing to the values.
   // Offloaded values are in host memory; waits for the last update.
   [[nodiscard]] std::vector<OwnedBox> owned_boxes() const { return shards_.owned_boxes(); }
+  // Until the event, while a checkpoint copies them, these values stay as they are; see optimizer_shards.h.
+  void hold(Event until) { shards_.hold(std::move(until)); }
   void publish() { shards_.publish(); }
   void publish(int unit) { shards_.publish(unit); }
   // One optimizer step from the finished gradients; see optimizer_shards.h.

@@ -13,6 +13,13 @@
 namespace partita::internal {
 namespace {
 
+std::string saved_text(const SaveMetrics& save) {
+  std::string text =
+      fmt::format("saved {} ({} in {:.1f} s", save.folder.string(), human_bytes(save.bytes), save.seconds);
+  if (save.in_background) text += fmt::format(", of which training waited {:.2f} s", save.stall_seconds);
+  return text + ")";
+}
+
 class MetricsHook : public Hook {
  public:
   explicit MetricsHook(const RunInfo& info)
@@ -97,7 +104,7 @@ class LogLineHook : public Hook {
   void after_eval(TrainerView& view) override { log::print(validation_box(view.eval)); }
   void after_save(TrainerView& view) override {
     if (view.stopping && !window_.empty()) print(view);  // the last step's line comes before that of its checkpoint
-    log::info("saved {}", view.checkpoint.string());
+    log::info("{}", saved_text(view.save));
   }
   void after_run(TrainerView& view) override {
     if (!window_.empty()) print(view);

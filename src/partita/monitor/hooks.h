@@ -24,11 +24,11 @@ namespace partita {
 struct TrainerView {
   const Config& config;  // of a ModuleTrainer: run, train.steps, .global_batch, .seed, schedule, eval, checkpoint, log
   const RunInfo& info;
-  StepMetrics step{};                  // last completed step; in before_run: step 0, or the step resumed from
-  EvalMetrics eval{};                  // the last validation
-  std::filesystem::path checkpoint{};  // last saved folder
-  bool stopping = false;               // the last completed step is the final one, because a stop was requested
-  std::string stop_reason{};           // a hook that sets this ends the run after the step, as Ctrl-C would
+  StepMetrics step{};         // last completed step; in before_run: step 0, or the step resumed from
+  EvalMetrics eval{};         // the last validation
+  SaveMetrics save{};         // the last checkpoint, of this step or, written in the background, an earlier one
+  bool stopping = false;      // the last completed step is the final one, because a stop was requested
+  std::string stop_reason{};  // a hook that sets this ends the run after the step, as Ctrl-C would
 };
 
 class Hook {

@@ -53,6 +53,16 @@ struct EvalMetrics {
   [[nodiscard]] double perplexity() const { return std::exp(std::isnan(loss) ? loss : std::fmin(20.0, loss)); }
 };
 
+// One checkpoint.
+struct SaveMetrics {
+  std::filesystem::path folder{};
+  int64_t step = 0;
+  int64_t bytes = 0;         // over all ranks
+  double seconds = 0;        // from its begin until it was durable on all ranks
+  double stall_seconds = 0;  // of these, training waited
+  bool in_background = false;
+};
+
 // Bytes on one rank by owner: "weights", "gradients", "optimizer", ...
 struct MemoryOwner {
   std::string name;

@@ -5,15 +5,22 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/device/copies.h"
+#include "partita/device/device_stream.h"
 
 namespace partita::internal {
 namespace {
 
 class TensorMemory final : public PieceMemory {
  public:
-  explicit TensorMemory(const at::Tensor& values) : bytes_(values.view(at::kByte)) {}
+  explicit TensorMemory(const at::Tensor& values)
+      : bytes_(values.view(at::kByte)),
+        copies_(make_copies(values.device())),
+        after_(make_stream(values.device(), StreamUse::compute)->record()) {}
 
-  void read(int64_t offset, std::span<std::byte> out) const override { host(out).copy_(part(offset, std::ssize(out))); }
+  void read(int64_t offset, std::span<std::byte> out) const override {
+    copies_->down(host(out), part(offset, std::ssize(out)), after_).wait();
+  }
   void write(int64_t offset, std::span<const std::byte> in) override {
     // from_blob has no overload for const data.
     part(offset, std::ssize(in)).copy_(host({const_cast<std::byte*>(in.data()), in.size()}));
@@ -26,6 +33,8 @@ class TensorMemory final : public PieceMemory {
   }
 
   at::Tensor bytes_;
+  std::unique_ptr<Copies> copies_;
+  Event after_;  // the values are complete
 };
 
 // Start of a replica's share of a box, in elements.
@@ -41,13 +50,13 @@ std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
   return std::make_shared<TensorMemory>(values);
 }
 
-void add_pieces(CheckpointContents& state, int first, const OwnedBox& owned, int replica, int replicas) {
-  int64_t begin = begin_of_share(owned.box, replica, replicas);
-  const int64_t count = begin_of_share(owned.box, replica + 1, replicas) - begin;
+void add_pieces(CheckpointContents& state, int first, const OwnedBox& owned, const PieceOptions& options) {
+  int64_t begin = begin_of_share(owned.box, options.replica, options.replicas);
+  const int64_t count = begin_of_share(owned.box, options.replica + 1, options.replicas) - begin;
   for (const Box& box : boxes_of_run(owned.box, begin, count)) {
     for (size_t k = 0; k < owned.values.size(); ++k) {
       const at::Tensor values = owned.values[k].narrow(0, begin, box.count());
-      Piece piece{.tensor = first + static_cast<int>(k), .box = box};
+      Piece piece{.tensor = first + static_cast<int>(k), .box = box, .constant = options.constant};
       if (values.is_cpu())
         piece.data = static_cast<std::byte*>(values.data_ptr());
       else

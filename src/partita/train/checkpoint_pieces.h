@@ -11,11 +11,15 @@
 
 namespace partita::internal {
 
-// Lets a checkpoint copy the values of a tensor, which is dense and on any device.
+// Lets a checkpoint copy the values of a tensor, which is dense and on a GPU: as the work that was given to the
+// device's stream for computing leaves them, and at the same time as later work. From any thread.
 [[nodiscard]] std::shared_ptr<PieceMemory> piece_memory(const at::Tensor&);
 
-// Adds the values of the box, whose tensors are `first` and those after it, as far as `replica` of `replicas` ranks
-// that hold the same box stores them: an equal share, at row boundaries if there are enough rows.
-void add_pieces(CheckpointContents&, int first, const OwnedBox&, int replica = 0, int replicas = 1);
+struct PieceOptions {
+  int replica = 0, replicas = 1;  // this rank among those that hold the same box: each stores an equal share
+  bool constant = false;          // Piece::constant
+};
+// Adds the values of the box, whose tensors are `first` and those after it. Shares begin at rows if there are enough.
+void add_pieces(CheckpointContents&, int first, const OwnedBox&, const PieceOptions& = {});
 
 }  // namespace partita::internal

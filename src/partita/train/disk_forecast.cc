@@ -17,7 +17,8 @@ int64_t checkpoint_bytes(std::span<const ParameterSpec> parameters, const Stored
 
 int64_t most_checkpoints(const CheckpointConfig& c, int64_t steps) {
   if (steps <= 0) return 0;
-  const int64_t saved = c.every > 0 ? (steps + c.every - 1) / c.every : 1;
+  // By time it may be after every step.
+  const int64_t saved = !c.interval.empty() ? steps : c.every > 0 ? (steps + c.every - 1) / c.every : 1;
   if (c.keep_last == 0) return saved;
   // The oldest checkpoint is removed only once the newest is complete.
   const int64_t last = std::min(saved, c.keep_last + 1);

@@ -29,7 +29,8 @@ CheckpointContents make_state(const Engine& engine, Part part, int replica, int 
   }
   for (const OwnedBox& owned : engine.owned_boxes()) {
     if (!wanted(*owned.parameter) || (saved && !owned.primary)) continue;
-    add_pieces(state, first.at(owned.parameter->name), owned, replica, replicas);
+    add_pieces(state, first.at(owned.parameter->name), owned,
+               {.replica = replica, .replicas = replicas, .constant = !owned.parameter->trainable});
   }
   return state;
 }
@@ -75,7 +76,7 @@ std::filesystem::path save_engine(const Engine& engine, const CheckpointModel& m
                                       .lora = model.lora,
                                       .base = model.base.empty() ? model.base : std::filesystem::absolute(model.base)});
   CommunicatorPeers peers(mesh.world());
-  return save_checkpoint(run / "checkpoints", at.step, contents, peers, retention);
+  return save_checkpoint(run / "checkpoints", at.step, contents, peers, {.retention = retention});
 }
 
 std::optional<EnginePosition> resume_engine(Engine& engine, const CheckpointModel& model, const Mesh& mesh,

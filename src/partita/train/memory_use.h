@@ -14,6 +14,7 @@ struct MemoryUse {
   int64_t planned = 0;
   int64_t measured = 0;  // GPUs: allocated by torch. 0: not available
   int64_t reserved = 0;  // GPUs: taken from the driver; CPUs: 0
+  int64_t saving = 0;    // CPUs: beyond the plan, what checkpoints took: copies, buffers of the writer
   int64_t margin = 0;    // CPUs: see memory_margin
 
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
@@ -27,7 +28,7 @@ struct MemoryUse {
 [[nodiscard]] const MemoryUse& worst_of(std::span<const MemoryUse> ranks);
 
 [[nodiscard]] std::string memory_use_text(const MemoryUse&);
-// {"planned":...,"measured":...,"reserved":...,"margin":...}; what is not available is null.
+// {"planned":...,"measured":...,"reserved":...,"saving":...,"margin":...}; what is not available is null.
 [[nodiscard]] std::string to_json(const MemoryUse&);
 [[nodiscard]] MemoryUse parse_memory_use(const std::string& json);
 

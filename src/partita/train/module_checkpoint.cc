@@ -1,6 +1,8 @@
 #include "partita/train/module_checkpoint.h"
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,8 +35,8 @@ CheckpointContents make_contents(const OptimizerContents& optimizer, bool saved)
   }
   for (const OwnedBox& owned : optimizer.boxes) {
     if (saved && !owned.primary) continue;
-    add_pieces(state, first.at(owned.parameter->name), owned, saved ? optimizer.replica : 0,
-               saved ? optimizer.replicas : 1);
+    add_pieces(state, first.at(owned.parameter->name), owned,
+               {.replica = saved ? optimizer.replica : 0, .replicas = saved ? optimizer.replicas : 1});
   }
   return state;
 }
@@ -79,17 +81,22 @@ ModuleState read_module_state(const fs::path& folder) {
   }
 }
 
-fs::path save_module_state(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh, const fs::path& run,
-                           ModuleState state, const Retention& retention) {
-  const OptimizerContents held = optimizer_contents(optimizer);
-  CheckpointContents contents = make_contents(held, /*saved=*/true);
-  UntrainedContents others(untrained, held, mesh);
-  others.add_saved(contents);
-  state.steps = held.steps;
-  state.updates = held.updates;
+CheckpointContents saved_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh,
+                                ModuleState state) {
+  struct Held {  // what pieces refer to
+    OptimizerContents optimizer;
+    std::optional<UntrainedContents> untrained;
+  };
+  const auto held = std::make_shared<Held>();
+  held->optimizer = optimizer_contents(optimizer);
+  CheckpointContents contents = make_contents(held->optimizer, /*saved=*/true);
+  held->untrained.emplace(untrained, held->optimizer, mesh);
+  held->untrained->add_saved(contents);
+  state.steps = held->optimizer.steps;
+  state.updates = held->optimizer.updates;
   contents.scalars = to_json(state);
-  CommunicatorPeers peers(mesh.world());
-  return save_checkpoint(checkpoints_folder(run), state.counts.step, contents, peers, retention);
+  contents.owner = held;
+  return contents;
 }
 
 void load_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh, const fs::path& folder) {
@@ -121,7 +128,9 @@ using namespace internal;
 
 std::filesystem::path save_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh,
                                   const std::filesystem::path& run, const RunCounts& at, const Retention& retention) {
-  return save_module_state(optimizer, untrained, mesh, run, {.counts = at}, retention);
+  CommunicatorPeers peers(mesh.world());
+  return save_checkpoint(checkpoints_folder(run), at.step, saved_module(optimizer, untrained, mesh, {.counts = at}),
+                         peers, {.retention = retention});
 }
 
 std::optional<RunCounts> resume_module(ZeroOptimizer& optimizer, const Untrained& untrained, const Mesh& mesh,

@@ -52,9 +52,9 @@ struct ModuleState {
 // Error: the folder holds a checkpoint of another kind; Damaged: an invalid value.
 [[nodiscard]] ModuleState read_module_state(const std::filesystem::path& folder);
 
-// state.steps and .updates are the optimizer's.
-std::filesystem::path save_module_state(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& run,
-                                        ModuleState, const Retention&);
+// What save_module stores; pieces of trained parameters refer to the optimizer's memory. state.steps and .updates are
+// the optimizer's. Collective.
+[[nodiscard]] CheckpointContents saved_module(ZeroOptimizer&, const Untrained&, const Mesh&, ModuleState);
 void load_module(ZeroOptimizer&, const Untrained&, const Mesh&, const std::filesystem::path& folder);
 
 struct ModuleSize {                 // of all stages

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "partita/base/error.h"
+#include "partita/config/save_interval.h"
 
 namespace partita::internal {
 namespace {
@@ -23,6 +24,9 @@ void validate(const ModuleTraining& o, int ranks, int micro_batches) {
   require_at_least(0, "checkpoint.every", o.checkpoint.every);
   require_at_least(0, "checkpoint.keep_last", o.checkpoint.keep_last);
   require_at_least(0, "checkpoint.keep_every", o.checkpoint.keep_every);
+  require_at_least(0, "checkpoint.keep_hours", o.checkpoint.keep_hours);
+  require_at_least(0, "checkpoint.writers", o.checkpoint.writers);
+  (void)save_interval(o.checkpoint.interval);
   require_at_least(1, "log.every", o.log.every);
   if (o.log.profile_steps != 0)
     fail("ModuleTraining: log.profile_steps is for models of Partita: leave it 0, and use torch's profiler");

@@ -20,6 +20,7 @@
 #include "partita/comm/sum_over.h"
 #include "partita/device/device_use.h"
 #include "partita/device/stream.h"
+#include "partita/module/optimizer_contents.h"
 #include "partita/module/shared_buffers.h"
 #include "partita/monitor/builtin_hooks.h"
 #include "partita/train/disk_forecast.h"
@@ -171,15 +172,20 @@ TrainOutcome ModuleTrainer::Implementation::run(const Passes& passes, const std:
   Hooks hooks = builtin_hooks(config_, info);
   hooks.add_all(std::move(extra_));
   announce(info);
-  RunLoop loop(config_, info, std::move(hooks), mesh_.world(), folder_.get(), start_);
+  const Launch launch = launch_of_this_process();
+  RunLoop loop(config_, info, std::move(hooks),
+               {.all = mesh_.world(),
+                .device = mesh_.device(),
+                .local_rank = launch.local_rank,
+                .local_ranks = launch.local_size},
+               folder_.get(), start_);
   loop.run({.step = [&](const RunCounts& counts) { return step(counts, passes); },
             .evaluate = [&](const RunCounts& counts) { return evaluate(counts.step, evaluation); },
-            .save =
+            .contents =
                 [&](const RunCounts& counts) {
-                  return save_module_state(optimizer_, untrained_, mesh_, config_.run.directory,
-                                           {.counts = counts, .identity = identity()},
-                                           retention_of(config_.checkpoint));
-                }});
+                  return saved_module(optimizer_, untrained_, mesh_, {.counts = counts, .identity = identity()});
+                },
+            .hold_updates = [&](const Event& until) { hold_updates(optimizer_, until); }});
   loop.close();
   return loop.outcome();
 }

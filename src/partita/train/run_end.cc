@@ -35,7 +35,7 @@ RunEnd run_end(const TrainerView& view, double seconds) {
           .seconds = seconds,
           .loss = done > 0 ? view.step.loss : std::numeric_limits<double>::quiet_NaN(),
           .validation_loss = view.eval.step > 0 ? view.eval.loss : std::numeric_limits<double>::quiet_NaN(),
-          .checkpoint = view.checkpoint,
+          .checkpoint = view.save.folder,
           .run = view.info.directory,
           .of_text = view.info.tokens_per_step > 0,
           .interrupted = view.stopping,

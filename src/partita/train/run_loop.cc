@@ -8,7 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/log.h"
 #include "partita/base/number.h"
-#include "partita/base/timer.h"
+#include "partita/config/save_interval.h"
 #include "partita/device/stream.h"
 #include "partita/train/interrupt.h"
 #include "partita/train/run_end.h"
@@ -27,32 +27,48 @@ RunInfo at(RunInfo info, const RunCounts& counts) {
 
 }  // namespace
 
-RunLoop::RunLoop(const Config& config, RunInfo info, Hooks hooks, Communicator& ranks, RunFolder* folder,
+RunLoop::RunLoop(const Config& config, RunInfo info, Hooks hooks, const Ranks& ranks, RunFolder* folder,
                  const RunCounts& counts)
     : config_(config),
       info_(at(std::move(info), counts)),
       hooks_(std::move(hooks)),
-      ranks_(ranks),
+      ranks_(ranks.all),
       folder_(folder),
       counts_(counts),
-      view_{.config = config_, .info = info_} {
+      view_{.config = config_, .info = info_},
+      saver_({.root = checkpoints_folder(config.run.directory),
+              .checkpoint = config.checkpoint,
+              .device = ranks.device,
+              .local_rank = ranks.local_rank,
+              .local_ranks = ranks.local_ranks},
+             ranks.all),
+      schedule_(config.checkpoint.every, save_interval(config.checkpoint.interval), ranks.all.size()) {
   view_.step.step = counts.step;
   view_.step.consumed_samples = counts.consumed_samples;
 }
 
 void RunLoop::run(const RunWork& work) {
   hooks_.before_run(view_);
-  view_.stopping = everyone_stops();
+  view_.stopping = exchange().stops;
   const Timer timer;
+  since_save_ = Timer();
   while (counts_.step < config_.train.steps && !view_.stopping) {
     notice_interrupts();
     take_step(work);
     const bool last = counts_.step == config_.train.steps;
     if (config_.eval.every > 0 && (counts_.step % config_.eval.every == 0 || last)) validate(work);
-    view_.stopping = !last && everyone_stops();
-    const bool due = config_.checkpoint.every > 0 && counts_.step % config_.checkpoint.every == 0;
-    if (due || last || (view_.stopping && config_.checkpoint.on_interrupt)) save(work);
+    if (last) break;
+    const Signals all = exchange();
+    view_.stopping = all.stops;
+    if (!all.busy) attempt([this] { return saver_.advance(); });
+    const bool due = schedule_.is_due(counts_.step) || all.late;
+    if (due && !(all.stops && config_.checkpoint.on_interrupt)) save(work);
   }
+  const bool ends = counts_.step == config_.train.steps || config_.checkpoint.on_interrupt;
+  if (ends && counts_.step > info_.resumed_step)
+    save_at_end(work);
+  else
+    attempt([this] { return saver_.finish(); });
   seconds_ = timer.seconds();
   hooks_.after_run(view_);
 }
@@ -105,7 +121,43 @@ void RunLoop::validate(const RunWork& work) {
 
 void RunLoop::save(const RunWork& work) {
   if (folder_) folder_->lock().require();
-  view_.checkpoint = work.save(counts_);
+  attempt([this] { return saver_.finish(); });  // writing takes longer than the steps in between
+  since_save_ = Timer();
+  saving_ = counts_.step;
+  // An update that has failed shows here, and must end the run.
+  CheckpointContents contents = work.contents(counts_);
+  attempt([&] { return saver_.begin(counts_.step, std::move(contents), work.hold_updates); });
+}
+
+// The last checkpoint must be there when the run ends.
+void RunLoop::save_at_end(const RunWork& work) {
+  if (folder_) folder_->lock().require();
+  attempt([this] { return saver_.finish(); });
+  const CheckpointContents contents = work.contents(counts_);
+  const auto now = [&] { return std::optional(saver_.save_now(counts_.step, contents)); };
+  saving_ = counts_.step;
+  if (!attempt(now)) saved(*now());
+}
+
+bool RunLoop::attempt(const std::function<std::optional<SaveMetrics>()>& work) {
+  try {
+    if (const auto done = work()) saved(*done);
+    return true;
+  } catch (const Error& error) {
+    schedule_.failed(counts_.step, error.what());
+    if (ranks_.rank() == 0)
+      log::warn("the checkpoint of step {} was not saved{}: {}", saving_,
+                counts_.step == config_.train.steps || view_.stopping ? ", once more"
+                : schedule_.repeats()                                 ? ", and is saved after the next step"
+                                                                      : "",
+                error.what());
+    return false;
+  }
+}
+
+void RunLoop::saved(const SaveMetrics& done) {
+  schedule_.saved(done.stall_seconds);
+  view_.save = done;
   hooks_.after_save(view_);
 }
 
@@ -116,14 +168,19 @@ void RunLoop::notice_interrupts() const {
   set_interrupt_notice(clear + interrupt_notice(view_.step.seconds, config_.checkpoint.on_interrupt) + "\n");
 }
 
-// Signals may reach only one rank, or ranks at different steps; all must stop after the same step.
-bool RunLoop::everyone_stops() {
+// Signals may reach only one rank, or ranks at different steps; all must stop after the same step. Clocks differ, too:
+// that of rank 0 counts.
+RunLoop::Signals RunLoop::exchange() {
   if (folder_ && interrupt_requested()) folder_->lock().say_stopping();
-  at::Tensor stop = at::zeros({1}, at::kInt);
-  *stop.data_ptr<int32_t>() = interrupt_requested() || !view_.stop_reason.empty() ? 1 : 0;
+  const Signals own{.stops = interrupt_requested() || !view_.stop_reason.empty(),
+                    .late = ranks_.rank() == 0 && schedule_.is_late(since_save_.seconds()),
+                    .busy = !saver_.is_idle()};
+  at::Tensor all = at::zeros({3}, at::kInt);
+  auto* flags = all.data_ptr<int32_t>();
+  flags[0] = own.stops, flags[1] = own.late, flags[2] = own.busy;
   CpuStream stream;
-  ranks_.all_reduce(stop, Reduce::max, stream).wait();
-  return *stop.data_ptr<int32_t>() != 0;
+  ranks_.all_reduce(all, Reduce::max, stream).wait();
+  return {.stops = flags[0] != 0, .late = flags[1] != 0, .busy = flags[2] != 0};
 }
 
 }  // namespace partita::internal

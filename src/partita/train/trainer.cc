@@ -54,6 +54,7 @@ class TrainingRun {
   TrainingRun(Config config, World& world, Hooks extra)
       : config_(forked(std::move(config))),
         extra_(std::move(extra)),
+        local_rank_(world.launch().local_rank),
         local_ranks_(world.launch().local_size),
         launcher_(world.launch().kind == Launch::Kind::open_mpi ? getppid() : 0),
         device_(select_device(config_.train.device, world)),
@@ -97,7 +98,8 @@ class TrainingRun {
                       return outcome;
                     },
                 .evaluate = [this](const RunCounts&) { return evaluate(); },
-                .save = [this](const RunCounts& counts) { return save(counts); }});
+                .contents = [this](const RunCounts& counts) { return contents(counts); },
+                .hold_updates = [this](Event until) { engine_->hold_updates(std::move(until)); }});
     if (!profiler_->done())
       log::warn(
           "no profile was written: it is made of {} steps after the first five and after tuning, and the run had fewer",
@@ -222,7 +224,10 @@ class TrainingRun {
                                                              .steps = info_.rank == 0 ? config_.log.profile_steps : 0,
                                                              .work = step_work(config_, info_.ranks, engine_->plan())});
     timeline_ = std::make_unique<MeasuredTimeline>(config_, mesh_, *engine_);
-    loop_ = std::make_unique<RunLoop>(config_, info_, std::move(hooks), mesh_.world(), folder_.get(), counts_);
+    loop_ = std::make_unique<RunLoop>(
+        config_, info_, std::move(hooks),
+        RunLoop::Ranks{.all = mesh_.world(), .device = device_, .local_rank = local_rank_, .local_ranks = local_ranks_},
+        folder_.get(), counts_);
   }
 
   StepOutcome train_step(const RunCounts& counts) {
@@ -268,6 +273,7 @@ class TrainingRun {
       use.measured = device.allocated, use.reserved = device.reserved;
     }
     use.planned = workspace_ + forecast_rank(config_, mesh_.layout().ranks(), device_, mesh_.position()).device_bytes();
+    if (memory_) use.saving = loop_->saving_bytes();
     if (memory_) use.margin = memory_margin(use.planned, at::get_num_threads());
     return use;
   }
@@ -300,7 +306,7 @@ class TrainingRun {
     return {.loss = sum.loss_sum / static_cast<double>(std::max<int64_t>(sum.tokens, 1)), .tokens = sum.tokens};
   }
 
-  std::filesystem::path save(const RunCounts& counts) {
+  [[nodiscard]] CheckpointContents contents(const RunCounts& counts) const {
     CheckpointContents state = saved_contents(*engine_, own_part());
     state.scalars = to_json(RunState{.step = counts.step,
                                      .consumed_samples = counts.consumed_samples,
@@ -316,8 +322,7 @@ class TrainingRun {
                                      .base = base_,
                                      .stored_as = stored_as_,
                                      .identity = identity()});
-    return save_checkpoint(checkpoints_folder(config_.run.directory), counts.step, state, peers_,
-                           retention_of(config_.checkpoint));
+    return state;
   }
 
   // Properties that must match for a resumed run to reproduce an uninterrupted one.
@@ -332,7 +337,7 @@ class TrainingRun {
   Config config_;
   Hooks extra_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0
-  int local_ranks_;                    // on this machine
+  int local_rank_, local_ranks_;       // on this machine
   pid_t launcher_;                     // mpirun, or its daemon on this machine
   at::Device device_;
   Mesh mesh_;

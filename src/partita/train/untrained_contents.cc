@@ -120,7 +120,7 @@ std::vector<UntrainedContents::Description> UntrainedContents::describe(const Un
     if (!p.tensor.defined())
       fail("tensor {} is undefined: leave it out of what is saved besides the parameters", p.name);
     if (!names.insert(p.name).second) fail("two tensors that are saved besides the parameters are called {}", p.name);
-    Part part{.held = p.tensor};
+    Part part{.held = p.tensor, .frozen = frozen};
     if (const TensorPlacement* division = division_of(p)) {
       all.push_back({p.name, division->spec.shape, p.tensor.scalar_type(), frozen});
       part.boxes = division->spec.local;
@@ -232,8 +232,10 @@ void UntrainedContents::add_to(CheckpointContents& contents, bool saved) const {
     if (part.slices != nullptr) {
       for (const OwnedBox& owned : part.slices->boxes)
         if (!saved || owned.primary)
-          add_pieces(contents, first + static_cast<int>(part.tensor), owned, saved ? optimizer_.replica : 0,
-                     saved ? optimizer_.replicas : 1);
+          add_pieces(contents, first + static_cast<int>(part.tensor), owned,
+                     {.replica = saved ? optimizer_.replica : 0,
+                      .replicas = saved ? optimizer_.replicas : 1,
+                      .constant = true});
       continue;
     }
     if (saved && !part.stores) continue;
@@ -242,7 +244,8 @@ void UntrainedContents::add_to(CheckpointContents& contents, bool saved) const {
       if (!saved || local.primary)
         contents.pieces.push_back({.tensor = first + static_cast<int>(part.tensor),
                                    .box = local.box,
-                                   .data = static_cast<std::byte*>(part.values.data_ptr()) + begin});
+                                   .data = static_cast<std::byte*>(part.values.data_ptr()) + begin,
+                                   .constant = part.frozen});
       begin += local.box.count() * size_of(tensors_[part.tensor].dtype);
     }
   }

@@ -46,6 +46,7 @@ class UntrainedContents {
  private:
   struct Part {  // what this rank has of a tensor
     at::Tensor held;
+    bool frozen = false;                                // else a buffer
     size_t tensor = 0;                                  // in tensors_
     std::vector<LocalBox> boxes;                        // of which `held` consists, one after the other
     bool stores = false;                                // this rank stores the boxes that are primary
