@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 
 #include "partita/base/host.h"
 #include "partita/base/json.h"
+#include "partita/base/local_time.h"
 #include "partita/base/log.h"
 #include "partita/base/process_stat.h"
 #include "partita/base/timer.h"
@@ -46,15 +46,6 @@ std::string start_of(int64_t process) {
 std::string machine() {
   std::error_code ignored;
   return first_line("/proc/sys/kernel/random/boot_id") + " " + fs::read_symlink("/proc/self/ns/pid", ignored).string();
-}
-
-std::string local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  ::localtime_r(&now, &fields);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &fields);
-  return text.data();
 }
 
 // Seconds since the file's last change, by the file system's clock, which may be another machine's.
@@ -115,7 +106,7 @@ LockHolder this_process() {
           .machine = machine(),
           .started = start_of(::getpid()),
           .job = job == nullptr ? "" : job,
-          .since = local_time()};
+          .since = local_time(std::time(nullptr))};
 }
 
 std::string to_text(const LockHolder& h) {

@@ -2,24 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
+#include "partita/base/local_time.h"
 #include "partita/base/number.h"
 
 namespace partita::internal {
-namespace {
-
-std::string local_time(std::time_t now) {
-  std::tm fields{};
-  ::localtime_r(&now, &fields);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &fields);
-  return text.data();
-}
-
-}  // namespace
-
 void StepWindow::add(const StepMetrics& step) {
   StepMetrics sum = step;
   sum.loss += sum_.loss;
