@@ -69,6 +69,24 @@ TEST(FarPieces, PiecesMayLieWhereTheHostCannotReach) {
   }
 }
 
+// Converted in parts: the memory that the host cannot address gets the same bytes as memory that it can.
+TEST(FarPieces, MayBeOfAnotherPrecision) {
+  const TemporaryDirectory root;
+  const int64_t count = 3 * (kChunkBytes / 4) + 5;
+  const std::vector<TensorInfo> stored = {{"w", {count}, DType::fp32}}, wanted = {{"w", {count}, DType::bf16}};
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * 4);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 4 == 3 ? 0x3F : i * 7);
+  const GlobalValues values(stored, {bytes});
+  RankMemory rank = whole_layout(stored);
+  rank.fill(values);
+  Alone alone;
+  const fs::path folder = save_checkpoint(root.path(), 1, rank.state, alone, {});
+  RankMemory back = whole_layout(wanted);
+  move_away(back);
+  (void)load_checkpoint(folder, back.state, alone);
+  EXPECT_TRUE(back.holds(converted(values, wanted)));
+}
+
 // However large a piece is, the host holds one chunk of it.
 TEST(FarPieces, WhatLiesFarIsCopiedAChunkAtATime) {
   const TemporaryDirectory root;

@@ -81,22 +81,41 @@ TEST(PlanCopies, FillsEveryElementOnce) {
 }
 
 TEST(DescribeDifferences, NamesEveryKind) {
-  const std::vector<StoredTensor> stored = {{{"same", {2, 3}, DType::fp32}, {}},
-                                            {{"only.stored", {1}, DType::fp32}, {}},
-                                            {{"adamw.m/same", {2, 3}, DType::fp32}, {}},
-                                            {{"wider", {4, 3}, DType::fp32}, {}},
-                                            {{"rounded", {2}, DType::bf16}, {}}};
+  const std::vector<StoredTensor> stored = {
+      {{"same", {2, 3}, DType::fp32}, {}},         {{"only.stored", {1}, DType::fp32}, {}},
+      {{"adamw.m/same", {2, 3}, DType::fp32}, {}}, {{"wider", {4, 3}, DType::fp32}, {}},
+      {{"rounded", {2}, DType::bf16}, {}},         {{"counts", {2}, DType::int64}, {}}};
   const std::vector<TensorInfo> wanted = {{"same", {2, 3}, DType::fp32},
                                           {"only.wanted", {}, DType::fp32},
                                           {"wider", {4, 5}, DType::fp32},
-                                          {"rounded", {2}, DType::fp32}};
+                                          {"rounded", {2}, DType::fp32},
+                                          {"counts", {2}, DType::int32}};
   const std::vector<std::string> none, moments = {"adamw."};
   EXPECT_EQ(describe_differences(stored, wanted, moments),
             "missing from it: only.wanted; not in this model: only.stored; of another shape: wider [4, 3] instead of "
-            "[4, 5]; of another dtype: rounded bf16 instead of fp32");
+            "[4, 5]; of another dtype: counts int64 instead of int32");
   EXPECT_THAT(describe_differences(stored, wanted, none), HasSubstr("not in this model: adamw.m/same, only.stored"));
   EXPECT_EQ(describe_differences(std::span(stored).first(1), std::span(wanted).first(1), none), "");
   EXPECT_EQ(describe_differences(std::span(stored).subspan(2, 1), {}, moments), "");
+}
+
+TEST(DescribeConversions, CountsEachPair) {
+  const std::vector<StoredTensor> stored = {{{"a", {2}, DType::fp32}, {}},
+                                            {{"b", {2}, DType::fp32}, {}},
+                                            {{"c", {2}, DType::bf16}, {}},
+                                            {{"d", {2}, DType::fp32}, {}},
+                                            {{"e", {2}, DType::bf16}, {}}};
+  const std::vector<TensorInfo> wanted = {{"a", {2}, DType::bf16},
+                                          {"b", {2}, DType::bf16},
+                                          {"c", {2}, DType::fp32},
+                                          {"d", {2}, DType::fp32},
+                                          {"e", {2}, DType::fp16}};
+  EXPECT_THAT(
+      describe_conversions(stored, wanted),
+      testing::ElementsAre("2 tensors from fp32 to bf16, rounded to nearest", "1 tensor from bf16 to fp32, exactly",
+                           "1 tensor from bf16 to fp16, rounded to nearest"));
+  EXPECT_THAT(describe_conversions(stored, std::span(wanted).subspan(3, 1)), testing::IsEmpty());
+  EXPECT_THAT(describe_conversions(std::span(stored).first(1), std::span(wanted).subspan(1)), testing::IsEmpty());
 }
 
 TEST(DescribeDifferences, CutsLongLists) {

@@ -15,6 +15,7 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/checkpoint/contents.h"
+#include "partita/checkpoint/elements.h"
 #include "tests/support/boxes.h"
 
 namespace partita::internal::test {
@@ -61,6 +62,17 @@ class GlobalValues {
   std::vector<TensorInfo> tensors_;
   std::vector<std::vector<std::byte>> values_;
 };
+
+// The same values in other dtypes, of the same tensors.
+inline GlobalValues converted(const GlobalValues& values, const std::vector<TensorInfo>& tensors) {
+  std::vector<std::vector<std::byte>> bytes;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const auto from = values.box(static_cast<int>(t), whole_box(tensors[t].shape));
+    bytes.emplace_back(static_cast<size_t>(tensors[t].count() * size_of(tensors[t].dtype)));
+    convert_elements(values.tensors()[t].dtype, from, tensors[t].dtype, bytes.back().data());
+  }
+  return {tensors, std::move(bytes)};
+}
 
 // Boxes of tensors, each with its memory.
 struct RankMemory {

@@ -55,9 +55,11 @@ struct LoadOptions {
 };
 
 // Fills the memory of wanted.pieces from the checkpoint, whatever layout it was written in, and returns its scalars
-// (wanted.scalars is not read). All or nothing: everything, including the checksums of what this rank reads, is checked
-// before any memory is written on any rank. Errors: tensors that are missing, unexpected, or of another shape or dtype,
-// by name; truncated, changed or missing files, by file and tensor (Damaged).
+// (wanted.scalars is not read). Of fp32, bf16 and fp16, stored tensors are converted to the wanted dtype, rounded to
+// nearest with ties to even; rank 0 logs that. All or nothing: everything, including the checksums of what this rank
+// reads, is checked before any memory is written on any rank. Errors: tensors that are missing, unexpected, of another
+// shape, or of a dtype that cannot be converted, by name; a finite value beyond the range of the wanted dtype;
+// truncated, changed or missing files, by file and tensor (Damaged).
 [[nodiscard]] nlohmann::json load_checkpoint(const std::filesystem::path& folder, const CheckpointContents& wanted,
                                              Peers&, const LoadOptions& = {});
 

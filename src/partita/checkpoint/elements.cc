@@ -3,6 +3,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -29,6 +31,22 @@ void store(std::span<const float> values, std::byte* out) {
 }
 
 [[noreturn]] void refuse(ElementType type) { fail("{} elements are not weights", name_of(type)); }
+
+// Calls visit(first, values) with groups of the elements in fp32, `first` being the index of the group's first element,
+// until it returns false.
+template <class Visit>
+void for_each_group(DType from, std::span<const std::byte> in, const Visit& visit) {
+  std::array<float, 2048> buffer{};
+  const auto item = static_cast<size_t>(size_of(from));
+  const size_t count = in.size() / item;
+  for (size_t first = 0; first < count; first += buffer.size()) {
+    const std::span<float> values = std::span(buffer).first(std::min(buffer.size(), count - first));
+    to_fp32(element_type(from), in.data() + first * item, 1, values);
+    if (!visit(first, values)) return;
+  }
+}
+
+bool is_floating_dtype(DType type) { return is_floating(element_type(type)); }
 
 }  // namespace
 
@@ -76,6 +94,32 @@ void from_fp32(ElementType type, std::span<const float> values, std::byte* out) 
     default:
       refuse(type);
   }
+}
+
+bool convertible(DType from, DType to) { return from == to || (is_floating_dtype(from) && is_floating_dtype(to)); }
+
+bool rounds(DType from, DType to) { return from != to && to != DType::fp32; }
+
+void convert_elements(DType from, std::span<const std::byte> in, DType to, std::byte* out) {
+  if (from == to) {
+    if (!in.empty()) std::memcpy(out, in.data(), in.size());
+    return;
+  }
+  const auto item = static_cast<size_t>(size_of(to));
+  for_each_group(from, in, [&](size_t first, std::span<const float> values) {
+    from_fp32(element_type(to), values, out + first * item);
+    return true;
+  });
+}
+
+std::optional<size_t> find_overflow(DType from, std::span<const std::byte> in, DType to) {
+  if (!rounds(from, to)) return std::nullopt;
+  std::optional<size_t> found;
+  for_each_group(from, in, [&](size_t first, std::span<const float> values) {
+    if (const auto index = find_overflow(element_type(to), values)) found = first + *index;
+    return !found;
+  });
+  return found;
 }
 
 }  // namespace partita::internal

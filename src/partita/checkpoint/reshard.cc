@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "partita/checkpoint/elements.h"
 #include "partita/checkpoint/name_list.h"
 
 namespace partita::internal {
@@ -46,7 +48,7 @@ std::string describe_differences(std::span<const StoredTensor> stored, std::span
     if (other.shape != tensor.shape)
       shapes.push_back(
           fmt::format("{} {} instead of {}", tensor.name, shape_text(other.shape), shape_text(tensor.shape)));
-    if (other.dtype != tensor.dtype)
+    if (!convertible(other.dtype, tensor.dtype))
       dtypes.push_back(fmt::format("{} {} instead of {}", tensor.name, name_of(other.dtype), name_of(tensor.dtype)));
   }
   for (const auto& [name, info] : in_file)
@@ -57,6 +59,22 @@ std::string describe_differences(std::span<const StoredTensor> stored, std::span
   append_list(text, "of another shape", shapes);
   append_list(text, "of another dtype", dtypes);
   return text;
+}
+
+std::vector<std::string> describe_conversions(std::span<const StoredTensor> stored,
+                                              std::span<const TensorInfo> wanted) {
+  std::map<std::string_view, DType> dtypes;
+  for (const StoredTensor& tensor : stored) dtypes.emplace(tensor.info.name, tensor.info.dtype);
+  std::map<std::pair<DType, DType>, int64_t> conversions;
+  for (const TensorInfo& tensor : wanted)
+    if (const auto found = dtypes.find(tensor.name); found != dtypes.end() && found->second != tensor.dtype)
+      ++conversions[{found->second, tensor.dtype}];
+  std::vector<std::string> lines;
+  for (const auto& [types, count] : conversions)
+    lines.push_back(fmt::format("{} tensor{} from {} to {}, {}", count, count == 1 ? "" : "s", name_of(types.first),
+                                name_of(types.second),
+                                rounds(types.first, types.second) ? "rounded to nearest" : "exactly"));
+  return lines;
 }
 
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }

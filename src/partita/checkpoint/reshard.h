@@ -24,9 +24,15 @@ struct Copy {
 [[nodiscard]] std::vector<Copy> plan_copies(std::span<const StoredPiece> pieces, const Box& wanted);
 
 // Differences between the stored and the wanted tensors, by name: missing, unexpected (unless the name begins with one
-// of `ignore`), of another shape or dtype. Empty: none. Long lists are shortened, with their length.
+// of `ignore`), of another shape, or of a dtype that cannot be converted (elements.h). Empty: none. Long lists are
+// shortened, with their length.
 [[nodiscard]] std::string describe_differences(std::span<const StoredTensor> stored, std::span<const TensorInfo> wanted,
                                                std::span<const std::string> ignore);
+
+// How the stored elements become the wanted ones, for the log, a line for each pair of dtypes: "24 tensors from fp32 to
+// bf16, rounded to nearest". Empty: every dtype is the wanted one.
+[[nodiscard]] std::vector<std::string> describe_conversions(std::span<const StoredTensor> stored,
+                                                            std::span<const TensorInfo> wanted);
 
 // "[2, 3]"
 [[nodiscard]] std::string shape_text(std::span<const int64_t> shape);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/elements.h"
 #include "partita/checkpoint/name_list.h"
 #include "partita/checkpoint/reshard.h"
@@ -60,15 +59,11 @@ void StoredWeights::read(const ParameterSpec& spec, const Box& box, std::span<fl
   if (!tensor || tensor->info.shape != spec.shape)
     fail("{} holds no weight '{}' of shape {}", folder_.string(), spec.name, shape_text(spec.shape));
   check_box(spec, box, out);
-  const TensorInfo& info = tensor->info;
-  const int64_t item = size_of(info.dtype);
-  for (const Copy& copy : plan_copies(tensor->pieces, box)) {
-    const StoredPiece& piece = tensor->pieces[static_cast<size_t>(copy.piece)];
-    const int64_t first = copy.from * item, last = first + copy.count * item;
-    for (int64_t chunk = first / kChunkBytes; chunk * kChunkBytes < last; ++chunk) files_->check(info, piece, chunk);
-    to_fp32(element_type(info.dtype), files_->bytes(info, piece).data() + first, 1,
-            out.subspan(static_cast<size_t>(copy.to), static_cast<size_t>(copy.count)));
-  }
+  const ElementType type = element_type(tensor->info.dtype);
+  files_->read(*tensor, box, [&](int64_t to, std::span<const std::byte> run) {
+    to_fp32(type, run.data(), 1,
+            out.subspan(static_cast<size_t>(to), run.size() / static_cast<size_t>(size_of(tensor->info.dtype))));
+  });
 }
 
 }  // namespace partita::internal
