@@ -1,9 +1,10 @@
-// partita checkpoint: inspects a checkpoint, or verifies that it is complete.
+// partita checkpoint: lists, inspects, verifies, compares, removes and rewrites checkpoints.
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/checkpoint_tools.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -42,10 +43,12 @@ void verify(const Arguments& arguments) {
 }  // namespace
 
 void add_checkpoint_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("checkpoint", "Inspect or verify a checkpoint");
+  CLI::App* command = app.add_subcommand("checkpoint", "List, inspect, verify, compare, prune and convert checkpoints");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
   const std::string path_help = "A checkpoint, or the folder of a run (its newest checkpoint)";
+
+  add_checkpoint_list_command(*command);
 
   CLI::App* look = command->add_subcommand("inspect", "Print step, ranks, scalars, files and tensors");
   add_text(*look, "PATH", arguments->path, "PATH", path_help)->required();
@@ -58,6 +61,10 @@ void add_checkpoint_command(CLI::App& app) {
   add_text(*check, "PATH", arguments->path, "PATH", path_help)->required();
   check->footer("Example: partita checkpoint verify runs/quickstart/checkpoints/step-00000100");
   check->callback([arguments] { verify(*arguments); });
+
+  add_checkpoint_diff_command(*command);
+  add_checkpoint_prune_command(*command);
+  add_checkpoint_convert_command(*command);
 }
 
 }  // namespace partita::cli
