@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-faults test-gpu test-layouts quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
+.PHONY: help setup build test test-faults test-gpu test-layouts test-layout-pairs quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -41,6 +41,9 @@ quickstart: setup ## from nothing to a trained model: installs, builds, trains a
 
 test-layouts: build ## trains on every layout of 2 to 8 ranks, not only on a part that covers all pairs (hours)
 	@scripts/test_layouts.sh
+
+test-layout-pairs: build ## saves on one random layout and resumes on another, 60 times (minutes; PAIRS=N)
+	@tests/layout_pairs/campaign.py --program build/partita --load-and-save build/tests/load_and_save --pairs $(or $(PAIRS),60)
 
 bench: build ## times the kernels alone, and shows what recomputation saves and costs
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
