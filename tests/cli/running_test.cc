@@ -3,6 +3,7 @@
 
 #include "partita/base/file.h"
 #include "tests/cli/metrics.h"
+#include "tests/cli/run_folder.h"
 #include "tests/cli/tutorial.h"
 
 namespace partita::internal::test {
@@ -17,6 +18,9 @@ TEST_F(Running, TheCommandsWorkAsWritten) {
   EXPECT_EQ(steps("b"), 30U);
   EXPECT_EQ(steps("c"), 22U);
   EXPECT_EQ(steps("d"), 25U - 20U);  // it began at another run's step 20, without its figures
+  EXPECT_EQ(names_in(folder_ / "runs/a/checkpoints"),
+            (std::vector<std::string>{"step-00000010", "step-00000015", "step-00000020"}));
+  EXPECT_EQ(names_in(folder_ / "out"), (std::vector<std::string>{"step-00000020", "weights"}));
 }
 
 }  // namespace
