@@ -1,13 +1,11 @@
 #include "partita/interop/torch_file.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/foreign_format.h"
-#include "partita/interop/torch_pickle.h"
 
 namespace partita::internal {
 namespace {
@@ -67,44 +65,56 @@ bool has_possible_size(const PickledTensor& tensor) {
 
 }  // namespace
 
-std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const fs::path& path) {
+TorchArchive::TorchArchive(std::span<const std::byte> file, const fs::path& path) : file_(file), path_(path) {
   refuse_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}, path.string(), "a file of torch.save");
   if (!is_zip(file))
     fail(
         "{} is not a zip archive: files of torch before 1.6 are not read: load it with a newer torch and save it "
         "again, as safetensors at best",
         path.string());
-  Entries entries;
   for (ZipEntry& entry : parse_zip(file, path)) {
     std::string name = entry.name;
-    entries.emplace(std::move(name), std::move(entry));
+    entries_.emplace(std::move(name), std::move(entry));
   }
-  const std::string prefix = find_prefix(entries, path);
-  check_byte_order(file, entries, prefix, path);
+  prefix_ = find_prefix(entries_, path);
+  check_byte_order(file, entries_, prefix_, path);
+  const ZipEntry& entry = entries_.at(prefix_ + std::string(kPickle));
+  check_zip_crc(pickle(), entry.crc, entry.name, path);
+}
 
-  const ZipEntry& pickle = entries.at(prefix + std::string(kPickle));
-  check_zip_crc(bytes_of(file, pickle), pickle.crc, pickle.name, path);
+std::span<const std::byte> TorchArchive::pickle() const {
+  return bytes_of(file_, entries_.at(prefix_ + std::string(kPickle)));
+}
 
+TorchTensor TorchArchive::locate(PickledTensor t) const {
+  const auto refuse = [&](const std::string& what) {
+    fail("{}: tensor '{}' {}: fetch or write the file again", path_.string(), t.name, what);
+  };
+  const auto storage = entries_.find(prefix_ + "data/" + t.storage);
+  if (storage == entries_.end()) refuse(fmt::format("is in the storage '{}', which is missing", t.storage));
+  const int64_t item = size_of(t.type), bytes = storage->second.end - storage->second.begin;
+  if (bytes % item != 0 || bytes / item != t.storage_count)
+    refuse(
+        fmt::format("is in a storage of {} {} elements, which has {} bytes", t.storage_count, name_of(t.type), bytes));
+  const int64_t count = extent(t);
+  if (count < 0 || !has_possible_size(t)) refuse("has an impossible shape");
+  if (t.offset < 0 || t.offset > t.storage_count || count > t.storage_count - t.offset)
+    refuse(fmt::format("takes {} elements from {} on, its storage has {}", count, t.offset, t.storage_count));
+  const int64_t begin = storage->second.begin + t.offset * item;
+  return {std::move(t.name),    t.type,         std::move(t.shape), std::move(t.strides), begin,
+          begin + count * item, storage->second};
+}
+
+std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const fs::path& path) {
+  const TorchArchive archive(file, path);
   std::vector<TorchTensor> tensors;
-  for (PickledTensor& t : unpickle_tensors(bytes_of(file, pickle), path)) {
-    const auto refuse = [&](const std::string& what) {
-      fail("{}: tensor '{}' {}: fetch or write the file again", path.string(), t.name, what);
-    };
-    const auto storage = entries.find(prefix + "data/" + t.storage);
-    if (storage == entries.end()) refuse(fmt::format("is in the storage '{}', which is missing", t.storage));
-    const int64_t item = size_of(t.type), bytes = storage->second.end - storage->second.begin;
-    if (bytes % item != 0 || bytes / item != t.storage_count)
-      refuse(fmt::format("is in a storage of {} {} elements, which has {} bytes", t.storage_count, name_of(t.type),
-                         bytes));
-    const int64_t count = extent(t);
-    if (count < 0 || !has_possible_size(t)) refuse("has an impossible shape");
-    if (t.offset < 0 || t.offset > t.storage_count || count > t.storage_count - t.offset)
-      refuse(fmt::format("takes {} elements from {} on, its storage has {}", count, t.offset, t.storage_count));
-    const int64_t begin = storage->second.begin + t.offset * item;
-    tensors.push_back({std::move(t.name), t.type, std::move(t.shape), std::move(t.strides), begin, begin + count * item,
-                       storage->second});
-  }
+  for (PickledTensor& t : unpickle_tensors(archive.pickle(), path)) tensors.push_back(archive.locate(std::move(t)));
   return tensors;
+}
+
+TorchTensor parse_torch_tensor(std::span<const std::byte> file, const fs::path& path) {
+  const TorchArchive archive(file, path);
+  return archive.locate(unpickle_tensor(archive.pickle(), path));
 }
 
 }  // namespace partita::internal

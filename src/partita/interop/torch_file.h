@@ -9,11 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "partita/checkpoint/safetensors.h"
+#include "partita/interop/torch_pickle.h"
 #include "partita/interop/zip_archive.h"
 
 namespace partita::internal {
@@ -27,10 +30,30 @@ struct TorchTensor {
   ZipEntry storage;
 };
 
-// Error: a format older than torch 1.6, a damaged archive, a pickle that torch_pickle.h rejects, a tensor that exceeds
-// its storage or whose storage is missing or of another length; names `path` and the tensor. The checksum of data.pkl
-// is verified; the tensors' elements are not read.
+// A file of torch.save whose storages are located, and whose pickle its reader interprets.
+class TorchArchive {
+ public:
+  // `file` and `path` must outlive this. Verifies the checksum of data.pkl. Error: a format older than torch 1.6, a
+  // damaged archive.
+  TorchArchive(std::span<const std::byte> file, const std::filesystem::path& path);
+
+  [[nodiscard]] std::span<const std::byte> pickle() const;
+  // Error: a tensor that exceeds its storage or whose storage is missing or of another length; names the tensor.
+  [[nodiscard]] TorchTensor locate(PickledTensor) const;
+
+ private:
+  std::span<const std::byte> file_;
+  const std::filesystem::path& path_;
+  std::map<std::string, ZipEntry, std::less<>> entries_;
+  std::string prefix_;
+};
+
+// The tensors of a file that holds a dictionary of them. Errors: those of TorchArchive and of unpickle_tensors. The
+// tensors' elements are not read.
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
+
+// The tensor of a file that holds just one; it has no name. Errors: as above.
+[[nodiscard]] TorchTensor parse_torch_tensor(std::span<const std::byte> file, const std::filesystem::path& path);
 
 }  // namespace partita::internal

@@ -1,33 +1,36 @@
-// Reads the pickle inside torch.save files without executing it. A pickle is a program, and a general unpickler runs
-// whatever its author wrote; this one accepts only the operations that a dictionary of tensors needs, by name, and
-// rejects everything else before it has any effect.
+// Reads the pickle inside torch.save files without executing it (pickle_machine.h).
 //
 //   for (const PickledTensor& t : unpickle_tensors(bytes, "pytorch_model.bin"))
 //     ...   // t.name [t.shape] is in the storage t.storage
 //
 // Accepted are dictionaries, tuples, lists, numbers, strings, storages by persistent id, and calls of
-// collections.OrderedDict(), torch._utils._rebuild_tensor_v2 and _rebuild_parameter. (Opcodes: Python's
-// Lib/pickletools.py, protocols 2 to 5; calls: torch/_utils.py.)
+// collections.OrderedDict(), torch._utils._rebuild_tensor_v2 and _rebuild_parameter. (Calls: torch/_utils.py.)
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "partita/checkpoint/safetensors.h"
+#include "partita/interop/pickle_machine.h"
 
 namespace partita::internal {
 
-// Element [i, j] is element offset + i strides[0] + j strides[1] of the storage.
-struct PickledTensor {
-  std::string name;
-  ElementType type = ElementType::f32;
-  std::vector<int64_t> shape, strides;  // same length
-  std::string storage;                  // key of the storage: the archive's file PREFIX/data/KEY
-  int64_t storage_count = 0;            // elements in the storage
-  int64_t offset = 0;
+// A pickle that may hold tensors; for readers of torch.save files that hold more than a dictionary of them.
+class TorchPickle : public PickleMachine {
+ public:
+  using PickleMachine::PickleMachine;
+
+ protected:
+  [[nodiscard]] PickleUse use_of(std::string_view name) const override;
+  PickleId call(const std::string& name, const std::vector<PickleId>& arguments) override;
+  // ("storage", torch.FloatStorage, key, device, elements). With a type of storage that is opaque, so is the storage.
+  PickleId persistent(PickleId id) override;
+
+ private:
+  PickleId tensor_of(const std::vector<PickleId>& arguments);
+  void require_empty(PickleId id, std::string_view what);
 };
 
 // In dictionary order. A tensor's shape and strides are not checked against its storage. Error: an unknown opcode or
@@ -35,5 +38,8 @@ struct PickledTensor {
 // message.
 [[nodiscard]] std::vector<PickledTensor> unpickle_tensors(std::span<const std::byte> pickle,
                                                           const std::filesystem::path& path);
+
+// The pickle of a single tensor, which has no name. Errors: as above, with anything but a tensor.
+[[nodiscard]] PickledTensor unpickle_tensor(std::span<const std::byte> pickle, const std::filesystem::path& path);
 
 }  // namespace partita::internal
