@@ -6,7 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/json.h"
-#include "partita/interop/torch_file.h"
+#include "partita/interop/torch_storages.h"
 
 namespace partita::internal {
 namespace {
@@ -72,13 +72,10 @@ HfFolder::Tensors HfFolder::open(const fs::path& path) {
       tensors[e.name] = {e.type, e.shape, row_major_strides(e.shape),
                          range(file, header.data_begin + e.begin, header.data_begin + e.end), nullptr};
   } else {
-    std::map<int64_t, std::shared_ptr<HfStorage>> storages;  // keyed by offset
+    TorchStorages storages(file.bytes(), path);
     for (TorchTensor& t : parse_torch_file(file.bytes(), path)) {
-      const ZipEntry& in = t.storage;
-      std::shared_ptr<HfStorage>& storage = storages[in.begin];
-      if (!storage)
-        storage = std::make_shared<HfStorage>(HfStorage{range(file, in.begin, in.end), in.crc, in.name, path, false});
-      tensors[t.name] = {t.type, std::move(t.shape), std::move(t.strides), range(file, t.begin, t.end), storage};
+      HfTensor& tensor = tensors[t.name];
+      tensor = storages.tensor(std::move(t));
     }
   }
   return tensors;

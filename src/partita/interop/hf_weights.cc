@@ -1,7 +1,6 @@
 #include "partita/interop/hf_weights.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,50 +9,16 @@
 #include "partita/checkpoint/elements.h"
 #include "partita/checkpoint/name_list.h"
 #include "partita/checkpoint/reshard.h"
+#include "partita/interop/strided_elements.h"
 
 namespace partita::internal {
 namespace {
 
-// A Hugging Face tensor viewed in our row order: element [row, column] is at row * row_stride + column * column_stride.
-// A vector is one row.
-struct Rows {
-  ElementType type;
-  const std::byte* data;
-  int64_t columns, row_stride, column_stride;
-
-  [[nodiscard]] const std::byte* at(int64_t row, int64_t column) const {
-    return data + (row * row_stride + column * column_stride) * size_of(type);
-  }
-};
-
-Rows rows_of(const HfTensor& tensor, bool transposed) {
+// A Hugging Face tensor viewed in our row order. A vector is one row.
+StridedElements elements_of(const HfTensor& tensor, bool transposed) {
+  if (tensor.shape.size() == 1) return {tensor.type, tensor.bytes.data(), 0, tensor.strides[0]};
   const size_t row = transposed ? 1 : 0, column = 1 - row;
-  if (tensor.shape.size() == 1) return {tensor.type, tensor.bytes.data(), tensor.shape[0], 0, tensor.strides[0]};
-  return {tensor.type, tensor.bytes.data(), tensor.shape[column], tensor.strides[row], tensor.strides[column]};
-}
-
-// Transposed rows: reads column by column in tiles of a few rows, so that source and destination stay in cache.
-void read_columns(const Rows& from, const Box& box, float* out) {
-  constexpr int64_t kTile = 64;
-  std::array<float, kTile> tile{};
-  for (int64_t r = 0; r < box.rows; r += kTile) {
-    const int64_t count = std::min(kTile, box.rows - r);
-    for (int64_t c = 0; c < box.columns; ++c) {
-      to_fp32(from.type, from.at(box.row + r, box.column + c), 1, std::span(tile).first(static_cast<size_t>(count)));
-      for (int64_t i = 0; i < count; ++i) out[(r + i) * box.columns + c] = tile[static_cast<size_t>(i)];
-    }
-  }
-}
-
-// out = a box of the rows, row by row.
-void read_box(const Rows& from, const Box& box, std::span<float> out) {
-  const bool whole_rows = box.columns == from.columns;
-  if (whole_rows && from.column_stride == 1 && from.row_stride == from.columns)
-    return to_fp32(from.type, from.at(box.row, 0), 1, out);
-  if (from.row_stride == 1 && from.column_stride != 1 && box.rows > 1) return read_columns(from, box, out.data());
-  for (int64_t r = 0; r < box.rows; ++r)
-    to_fp32(from.type, from.at(box.row + r, box.column), from.column_stride,
-            out.subspan(static_cast<size_t>(r * box.columns), static_cast<size_t>(box.columns)));
+  return {tensor.type, tensor.bytes.data(), tensor.strides[row], tensor.strides[column]};
 }
 
 }  // namespace
@@ -143,11 +108,12 @@ void HfWeights::check_copy() const {
     if (copy->bytes.data() != original->bytes.data() && !std::ranges::equal(copy->bytes, original->bytes)) differ();
     return;
   }
-  const Rows a = rows_of(*copy, false), b = rows_of(*original, false);
-  std::vector<float> left(static_cast<size_t>(a.columns)), right(left.size());
-  for (Box row{.rows = 1, .columns = a.columns}; row.row < original->shape[0]; ++row.row) {
-    read_box(a, row, left);
-    read_box(b, row, right);
+  const StridedElements a = elements_of(*copy, false), b = elements_of(*original, false);
+  const int64_t columns = whole_box(original->shape).columns;
+  std::vector<float> left(static_cast<size_t>(columns)), right(left.size());
+  for (Box row{.rows = 1, .columns = columns}; row.row < original->shape[0]; ++row.row) {
+    read_elements(a, row, left.data(), columns);
+    read_elements(b, row, right.data(), columns);
     if (left != right) differ();
   }
 }
@@ -167,8 +133,7 @@ void HfWeights::read(const ParameterSpec& spec, const Box& box, std::span<float>
     Box theirs = *shared;
     theirs.row -= all.row;
     theirs.column -= all.column;
-    read_box(rows_of(*tensor, piece.transposed), theirs,
-             out.subspan(static_cast<size_t>(offset_in(box, *shared)), static_cast<size_t>(theirs.count())));
+    read_elements(elements_of(*tensor, piece.transposed), theirs, out.data() + offset_in(box, *shared), box.columns);
   }
 }
 

@@ -101,6 +101,8 @@ constexpr std::array kRefused = {Named{kPop, "POP"},
                                  Named{0x97, "NEXT_BUFFER"},
                                  Named{0x98, "READONLY_BUFFER"}};
 
+constexpr size_t kMostDimensions = 64;  // torch's own limit
+
 }  // namespace
 
 PickleId PickleMachine::run() {
@@ -132,8 +134,11 @@ PickleId PickleMachine::add(PickleValue value) {
 PickleId PickleMachine::persistent(PickleId) { refuse("persistent ids are not allowed"); }
 
 std::vector<int64_t> PickleMachine::integers(PickleId tuple, std::string_view what) {
+  const std::vector<PickleId>& items = as<PickleTuple>(tuple, what).items;
+  // A pickle may refer to one long tuple any number of times, and each time it would be copied.
+  if (items.size() > kMostDimensions) refuse("{} has {} numbers", what, items.size());
   std::vector<int64_t> list;
-  for (PickleId item : as<PickleTuple>(tuple, what).items) list.push_back(as<int64_t>(item, what));
+  for (PickleId item : items) list.push_back(as<int64_t>(item, what));
   return list;
 }
 
@@ -364,7 +369,7 @@ void PickleMachine::push_name(const std::string& module, const std::string& name
     case PickleUse::known:
       return push(PickleName{std::move(full)});
     case PickleUse::opaque:
-      return push(PickleOpaque{std::move(full)});
+      return push(PickleOpaque{shown(full)});
   }
 }
 
@@ -374,7 +379,7 @@ void PickleMachine::push_name_of_stack() {
 }
 
 void PickleMachine::call_of_stack() {
-  const std::vector<PickleId> arguments = as<PickleTuple>(pop(), "arguments in a tuple").items;
+  const std::vector<PickleId>& arguments = as<PickleTuple>(pop(), "arguments in a tuple").items;
   const PickleId function = pop();
   if (const PickleOpaque* opaque = get<PickleOpaque>(function)) return push(PickleOpaque{opaque->what});
   stack_.push_back(call(as<PickleName>(function, "a function").text, arguments));

@@ -19,6 +19,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,8 +71,10 @@ struct PickledTensor {
   int64_t storage_count = 0;            // elements in the storage
   int64_t offset = 0;
 };
+// Large, and rare among the values of a pickle.
+using PickledTensorPointer = std::unique_ptr<const PickledTensor>;
 using PickleValue = std::variant<PickleNone, bool, int64_t, double, std::string, PickleName, PickleTuple, PickleList,
-                                 PickleDict, PickleObject, PickleOpaque, PickleStorage, PickledTensor>;
+                                 PickleDict, PickleObject, PickleOpaque, PickleStorage, PickledTensorPointer>;
 
 enum class PickleUse : uint8_t {
   refused,
@@ -108,6 +111,7 @@ class PickleMachine {
     if (!value) refuse("{} was expected", expected);
     return *value;
   }
+  // The numbers of a tuple that describes a tensor. Error: more of them than a tensor has dimensions.
   [[nodiscard]] std::vector<int64_t> integers(PickleId tuple, std::string_view what);
 
   template <class... Args>

@@ -112,9 +112,11 @@ std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file, const
   return tensors;
 }
 
-TorchTensor parse_torch_tensor(std::span<const std::byte> file, const fs::path& path) {
+TorchTensor parse_torch_tensor(std::span<const std::byte> file, const fs::path& path, std::string name) {
   const TorchArchive archive(file, path);
-  return archive.locate(unpickle_tensor(archive.pickle(), path));
+  PickledTensor tensor = unpickle_tensor(archive.pickle(), path);
+  tensor.name = std::move(name);
+  return archive.locate(std::move(tensor));
 }
 
 }  // namespace partita::internal

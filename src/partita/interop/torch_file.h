@@ -53,7 +53,8 @@ class TorchArchive {
 [[nodiscard]] std::vector<TorchTensor> parse_torch_file(std::span<const std::byte> file,
                                                         const std::filesystem::path& path);
 
-// The tensor of a file that holds just one; it has no name. Errors: as above.
-[[nodiscard]] TorchTensor parse_torch_tensor(std::span<const std::byte> file, const std::filesystem::path& path);
+// The tensor of a file that holds just one; `name` is for messages. Errors: as above.
+[[nodiscard]] TorchTensor parse_torch_tensor(std::span<const std::byte> file, const std::filesystem::path& path,
+                                             std::string name);
 
 }  // namespace partita::internal

@@ -39,14 +39,14 @@ PickleId TorchPickle::call(const std::string& name, const std::vector<PickleId>&
   if (name == kRebuildTensor && (arguments.size() == 6 || arguments.size() == 7)) return tensor_of(arguments);
   if (name == kRebuildParameter && arguments.size() == 3) {
     require_empty(arguments[2], "hooks of a parameter");
-    if (!get<PickleOpaque>(arguments[0])) (void)as<PickledTensor>(arguments[0], "the tensor of a parameter");
+    if (!get<PickleOpaque>(arguments[0])) (void)as<PickledTensorPointer>(arguments[0], "the tensor of a parameter");
     return arguments[0];
   }
   refuse("a call of {} with {} arguments", name, arguments.size());
 }
 
 PickleId TorchPickle::persistent(PickleId id) {
-  const std::vector<PickleId> items = as<PickleTuple>(id, "a persistent id that is a tuple").items;
+  const std::vector<PickleId>& items = as<PickleTuple>(id, "a persistent id that is a tuple").items;
   if (items.size() != 5 || as<std::string>(items[0], "the word storage") != "storage")
     refuse("a persistent id that is not a storage");
   if (const PickleOpaque* opaque = get<PickleOpaque>(items[1])) return add(PickleOpaque{opaque->what});
@@ -73,7 +73,7 @@ PickleId TorchPickle::tensor_of(const std::vector<PickleId>& arguments) {
   (void)as<bool>(arguments[4], "whether a tensor has a gradient");
   require_empty(arguments[5], "hooks of a tensor");
   if (arguments.size() == 7) require_empty(arguments[6], "metadata of a tensor");
-  return add(std::move(tensor));
+  return add(std::make_unique<const PickledTensor>(std::move(tensor)));
 }
 
 void TorchPickle::require_empty(PickleId id, std::string_view what) {
@@ -89,9 +89,9 @@ std::vector<PickledTensor> unpickle_tensors(std::span<const std::byte> bytes, co
   for (const auto& [key, value] : pickle.as<PickleDict>(root, "a dictionary of tensors").items) {
     const std::string& name = pickle.as<std::string>(key, "a name of a tensor");
     if (!names.insert(name).second) pickle.refuse("the name '{}' occurs twice", PickleMachine::shown(name));
-    const PickledTensor* tensor = pickle.get<PickledTensor>(value);
+    const PickledTensorPointer* tensor = pickle.get<PickledTensorPointer>(value);
     if (!tensor) pickle.refuse("'{}' is not a tensor", PickleMachine::shown(name));
-    list.push_back(*tensor);
+    list.push_back(**tensor);
     list.back().name = name;
   }
   return list;
@@ -100,7 +100,7 @@ std::vector<PickledTensor> unpickle_tensors(std::span<const std::byte> bytes, co
 PickledTensor unpickle_tensor(std::span<const std::byte> bytes, const fs::path& path) {
   TorchPickle pickle(bytes, path, kTensorAdvice, PickleMachine::Opcodes::containers);
   const PickleId root = pickle.run();
-  return pickle.as<PickledTensor>(root, "a tensor");
+  return *pickle.as<PickledTensorPointer>(root, "a tensor");
 }
 
 }  // namespace partita::internal
