@@ -1,4 +1,4 @@
-// partita import: converts a Hugging Face folder to a run folder.
+// partita import: converts a Hugging Face folder, or another trainer's checkpoint, to a run folder.
 #include <filesystem>
 #include <memory>
 
@@ -15,25 +15,31 @@ using namespace internal;
 namespace {
 
 struct Arguments {
-  std::filesystem::path folder, run;
+  std::filesystem::path folder, run, config;
 };
 
 }  // namespace
 
 void add_import_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("import", "Convert a Hugging Face folder of GPT-2 or Llama into a checkpoint");
+  CLI::App* command =
+      app.add_subcommand("import", "Convert a GPT-2 or Llama of Hugging Face or another trainer into a checkpoint");
   auto a = std::make_shared<Arguments>();
   add_text(*command, "HF_DIR", a->folder, "HF_DIR",
            "Folder with config.json and model.safetensors (or its shards, or pytorch_model.bin, read without running "
-           "its pickle code)")
+           "its pickle code); or a checkpoint of torch.distributed.checkpoint (FSDP, torchtitan) or Megatron-LM")
       ->required();
   add_text(*command, "RUN", a->run, "RUN", "Folder to create: checkpoints/step-00000000 and the tokenizer")->required();
+  add_text(*command, "--config", a->config, "PATH",
+           "config.json of the model in another trainer's checkpoint; default: the one beside it. Megatron-LM's need "
+           "none");
   command->footer(
-      "Training also reads a Hugging Face folder directly: partita train CONFIG --model.from=HF_DIR\n"
-      "Example: partita import gpt2 runs/gpt2");
+      "Training also reads such a folder directly: partita train CONFIG --model.from=HF_DIR\n"
+      "Examples: partita import gpt2 runs/gpt2\n"
+      "          partita import --config llama/config.json outputs/checkpoint/step-1000 runs/llama\n"
+      "          partita import megatron/checkpoints runs/gpt      # its latest iteration");
   command->callback([a] {
     configure_threads(0);
-    put_line("{}", printable_line(import_model(a->folder, a->run).string()));
+    put_line("{}", printable_line(import_model(a->folder, a->run, a->config).string()));
   });
 }
 

@@ -50,6 +50,42 @@ TEST(Interop, ImportAndExportKeepEachTensor) {
   EXPECT_EQ(tensors(folder / "direct"), expected);
 }
 
+// Checkpoints of FSDP and Megatron-LM become runs, and are evaluated as they are.
+TEST(Interop, ImportsCheckpointsOfOtherTrainers) {
+  const TemporaryDirectory folder;
+  const fs::path trainers = kGolden / "trainers";
+  const auto import = [&](const std::string& from, const std::string& to, const std::string& config) {
+    std::vector<std::string> command = {"import", (trainers / from).string(), (folder / to).string()};
+    if (!config.empty()) command.insert(command.end(), {"--config", (trainers / config).string()});
+    const Result r = partita(command);
+    ASSERT_EQ(r.code, 0) << r.error;
+    EXPECT_EQ(r.error, "");
+    ASSERT_EQ(partita({"export", (folder / to).string(), (folder / (to + "-out")).string()}).code, 0);
+  };
+  import("titan", "titan", "");
+  import("torch_dist", "torch_dist", "llama/config.json");
+  import("ranks", "ranks", "llama");
+  import("dcp_2", "dcp_2", "llama");
+  const auto expected = tensors(trainers / "llama");
+  for (const char* name : {"titan-out", "torch_dist-out", "ranks-out"}) EXPECT_EQ(tensors(folder / name), expected);
+  for (const auto& [name, tensor] : tensors(folder / "dcp_2-out")) EXPECT_THAT(tensor, testing::StartsWith("BF16"));
+
+  const auto refused = [&](const std::vector<std::string>& command) {
+    const Result r = partita(command);
+    EXPECT_EQ(r.code, 1);
+    return r.error;
+  };
+  const std::string run = (folder / "none").string();
+  EXPECT_THAT(refused({"import", (trainers / "dcp_2").string(), run}),
+              HasSubstr("does not say which model it holds: put the model's config.json into it, or name the file with "
+                        "--config"));
+  EXPECT_THAT(refused({"import", (trainers / "dcp_2").string(), run, "--config", (trainers / "gpt2").string()}),
+              HasSubstr("holds no gpt2 under names that are known"));
+  EXPECT_THAT(refused({"import", (trainers / "llama").string(), run, "--config", (trainers / "gpt2").string()}),
+              HasSubstr("--config applies only to checkpoints of torch.distributed.checkpoint and Megatron-LM"));
+  EXPECT_FALSE(fs::exists(run));
+}
+
 // Trained from such a model, also resumed on the way, a run knows the types, and what lies next to the model.
 TEST(Interop, ARunFromAModelIsExportedAsThatModelIs) {
   const TemporaryDirectory folder;

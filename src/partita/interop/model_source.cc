@@ -16,6 +16,7 @@
 #include "partita/interop/hf_weights.h"
 #include "partita/interop/peft.h"
 #include "partita/interop/peft_config.h"
+#include "partita/interop/trainer_checkpoint.h"
 #include "partita/tokenizer/formats/tokenizer_files.h"
 
 namespace partita {
@@ -132,11 +133,19 @@ void show_warnings(const ModelSource& source) {
   for (const std::string& warning : source.warnings) log::warn("{}", warning);
 }
 
-ModelSource open_model(const fs::path& path, const fs::path& base) {
+ModelSource open_model(const fs::path& path, const fs::path& base, const fs::path& config) {
   if (!is_there(path)) fail("{}: no such folder, expected the folder of a model{}", path.string(), hub_hint(path));
   const bool adapters = is_there(path / kAdapterConfig), model = is_there(path / kConfig);
+  const bool of_trainer = !adapters && is_trainer_checkpoint(path);
+  if (!config.empty() && !of_trainer)
+    fail(
+        "--config applies only to checkpoints of torch.distributed.checkpoint and Megatron-LM, and {} is none: remove "
+        "--config",
+        path.string());
   ModelSource source;
-  if (adapters) {
+  if (of_trainer) {
+    source = open_trainer_checkpoint(path, config);
+  } else if (adapters) {
     source = open_peft(path, base);
   } else if (model) {
     source = open_hf(path);
@@ -145,7 +154,8 @@ ModelSource open_model(const fs::path& path, const fs::path& base) {
   } else {
     fail(
         "{} holds no model: expected a Hugging Face folder ({}), a folder of adapters ({}), a run's folder "
-        "(checkpoints) or a checkpoint ({})",
+        "(checkpoints), a checkpoint ({}), or one of torch.distributed.checkpoint or Megatron-LM (.metadata, "
+        "mp_rank_00)",
         path.string(), kConfig, kAdapterConfig, kManifestName);
   }
   if (!base.empty() && source.lora.rank == 0)

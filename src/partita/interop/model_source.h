@@ -1,5 +1,5 @@
 // Opens a trained model in any form: a Hugging Face folder, a PEFT adapter folder, a Partita run (its newest
-// checkpoint) or a checkpoint.
+// checkpoint) or a checkpoint, one of torch.distributed.checkpoint or Megatron-LM (trainer_checkpoint.h).
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
@@ -41,7 +41,9 @@ void show_warnings(const ModelSource&);
 
 // `base`: base model of the adapters; empty: the one that the run or adapter_config.json names. Errors: no model found
 // (the message says what was looked for); those of the format; a base that does not exist, has adapters itself, or is
-// given for a model without adapters.
-[[nodiscard]] ModelSource open_model(const std::filesystem::path& path, const std::filesystem::path& base = {});
+// given for a model without adapters. `config`: config.json of the model in another trainer's checkpoint, or its
+// folder; empty: the one beside it. Error: it is given for another kind of folder.
+[[nodiscard]] ModelSource open_model(const std::filesystem::path& path, const std::filesystem::path& base = {},
+                                     const std::filesystem::path& config = {});
 
 }  // namespace partita

@@ -13,17 +13,18 @@
 #include "partita/interop/hf_names.h"
 #include "partita/interop/model_source.h"
 #include "partita/interop/side_files.h"
+#include "partita/interop/trainer_checkpoint.h"
 
 namespace partita {
 using namespace internal;
 
 namespace fs = std::filesystem;
 
-fs::path import_model(const fs::path& folder, const fs::path& run) {
+fs::path import_model(const fs::path& folder, const fs::path& run, const fs::path& config) {
   std::error_code ignored;
-  if (!fs::exists(folder / "config.json", ignored))
+  if (!fs::exists(folder / "config.json", ignored) && !is_trainer_checkpoint(folder))
     fail("{} is not a Hugging Face folder of a model: it holds no config.json", folder.string());
-  const ModelSource source = open_model(folder);
+  const ModelSource source = open_model(folder, {}, config);
   show_warnings(source);
   if (source.lora.rank > 0)
     fail("{} holds adapters: train or export from it as it is, or merge them first (partita export --merge)",

@@ -13,9 +13,11 @@
 namespace partita {
 
 // Creates a run folder usable by every command: RUN/checkpoints/step-00000000 with the weights in fp32, and in RUN the
-// tokenizer and generation files. Returns the checkpoint. Errors: `folder` is not a Hugging Face folder or has
-// adapters; its weights do not match its config.json, by name; `run` already exists; not enough space.
-std::filesystem::path import_model(const std::filesystem::path& folder, const std::filesystem::path& run);
+// tokenizer and generation files. Returns the checkpoint. Errors: `folder` is not a Hugging Face folder nor another
+// trainer's checkpoint, or has adapters; its weights do not match its config.json, by name; `run` already exists; not
+// enough space. `config`: as for open_model.
+std::filesystem::path import_model(const std::filesystem::path& folder, const std::filesystem::path& run,
+                                   const std::filesystem::path& config = {});
 
 struct ExportOptions {
   // Type of all tensors: fp32, bf16 or fp16. Empty: as imported, otherwise fp32.
