@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the small valid inputs that fuzzing starts from: FOLDER/{safetensors,pickle,torch_file,indexed,sentencepiece,
-tokenizer_json,tiktoken}/.
+"""Writes the small valid inputs that fuzzing starts from: FOLDER/{safetensors,pickle,torch_file,dcp_metadata,
+megatron_file,indexed,sentencepiece,tokenizer_json,tiktoken}/.
 
     tests/fuzz/make_corpus.py FOLDER
 """
+import argparse
 import io
 import json
 import pathlib
+import pickle
 import struct
 import sys
 import zipfile
@@ -75,6 +77,17 @@ def archive(pickle, storages, wide=False):
     return out.getvalue()
 
 
+# Objects of any class, as a training script keeps them.
+CHECKPOINTS = {
+    "arguments": pickle.dumps({"args": argparse.Namespace(num_layers=2, lr=0.5, names=["a"], path=pathlib.PurePath("a"),
+                                                          flops=10**21, pair=(1, None), some={1, 2}, raw=b"x"),
+                               "checkpoint_version": 3.0}, 2),
+    "protocol4": pickle.dumps([{"args": argparse.Namespace(a=True), "rng_state": [b"y", frozenset([1])]}], 4),
+    "model": b"\x80\x02}(" + text("model") + b"}(" + text("w") + tensor("FloatStorage", "0", 6, 0, [2, 3], [3, 1])
+             + text("_extra_state") + b"N" + text("a") + b"}" + text("b") + name("os", "system") + b")Rsuu.",
+}
+
+
 def index(code, documents):
     """PREFIX.idx of documents, each a list of its sequences' lengths."""
     size = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2}[code]
@@ -113,6 +126,8 @@ def main():
             "several": safetensors([("a", "BF16", [], b"ab"), ("none", "I64", [0, 5], b""), ("b", "U8", [5], b"12345")]),
         },
         "pickle": PICKLES,
+        "dcp_metadata": {path.parent.name: path.read_bytes() for path in sorted(golden.parent.glob("trainers/*/.metadata"))},
+        "megatron_file": CHECKPOINTS,
         "indexed": {
             "empty": index(8, []),
             "documents": index(8, [[4], [2], [3]]),

@@ -10,11 +10,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly kFolder=build-fuzz
-readonly kTargets=("${@:-safetensors pickle torch_file indexed sentencepiece tokenizer_json tiktoken}")
+readonly kTargets=("${@:-safetensors pickle torch_file dcp_metadata megatron_file indexed sentencepiece tokenizer_json tiktoken}")
 readonly kSeconds=${SECONDS_EACH:-600}
 readonly kBase=($(cd src/partita && printf '%s\n' base/*.cc | sed 's/\.cc$//'))
-readonly kSources=("${kBase[@]}" checkpoint/safetensors interop/zip_archive interop/torch_pickle
-  interop/torch_file data/indexed_format)
+readonly kSources=("${kBase[@]}" checkpoint/safetensors interop/zip_archive interop/pickle_machine
+  interop/torch_pickle interop/torch_file interop/dcp_metadata interop/megatron_file data/indexed_format)
 readonly kTokenizerSources=("${kBase[@]}" $(cd src/partita && find tokenizer unicode -name '*.cc' | sed 's/\.cc$//'))
 
 command -v clang++ >/dev/null || { echo 'fuzz: install clang' >&2; exit 1; }
@@ -25,7 +25,7 @@ readonly kFlags=(-std=c++20 -O1 -g -Isrc -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_L
 for target in ${kTargets[*]}; do
   case $target in
     sentencepiece | tokenizer_json | tiktoken) sources=("${kTokenizerSources[@]}") libraries=(-lfmt -lspdlog -ltomlplusplus -lpcre2-8 -lhwy) ;;
-    *) sources=("${kSources[@]}") libraries=(-lfmt -lspdlog -ltomlplusplus) ;;
+    *) sources=("${kSources[@]}") libraries=(-lfmt -lspdlog -ltomlplusplus -lisal) ;;
   esac
   objects=()
   for source in "${sources[@]}"; do
