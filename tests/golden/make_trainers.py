@@ -7,7 +7,7 @@ Hugging Face folder, with which the tests compare every weight.
     OLD_TORCH=FOLDER ...        # also dcp_2_1, by a torch 2.1 in FOLDER; without it, that folder is left as it is
 
     llama, gpt2, gpt2_deep      Hugging Face folders: untied with grouped queries; tied; tied, of four layers
-    dcp_1                       llama by torch.distributed.checkpoint, one rank, under model.*, with an optimizer's state
+    dcp_1                       llama by torch.distributed.checkpoint, one rank, under model.*, with optimizer states
     dcp_2                       llama by FSDP2 on two ranks, under state.model.*
     dcp_2_1                     gpt2 by torch 2.1, without a prefix
     titan                       llama under torchtitan's names, as DTensors that two ranks divide by rows and by columns
@@ -53,7 +53,8 @@ def hf_config(name):
     ids = dict(vocab_size=VOCAB, bos_token_id=None, eos_token_id=None)
     if name == "llama":
         return transformers.LlamaConfig(**LLAMA, **ids)
-    return transformers.GPT2Config(**GPT2 | (dict(n_layer=4, n_embd=4, n_inner=6) if name == "gpt2_deep" else {}), **ids)
+    deep = dict(n_layer=4, n_embd=4, n_inner=6) if name == "gpt2_deep" else {}
+    return transformers.GPT2Config(**GPT2 | deep, **ids)
 
 
 def make_models():
