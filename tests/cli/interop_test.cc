@@ -86,6 +86,39 @@ TEST(Interop, ImportsCheckpointsOfOtherTrainers) {
   EXPECT_FALSE(fs::exists(run));
 }
 
+// Two ranks that each read their part of the weights train as from the same model of transformers.
+TEST(Interop, RanksReadTheirPartsOfOtherTrainersCheckpoints) {
+  const TemporaryDirectory folder;
+  std::string tokens, index("MMIDIDX\0\0", 9);
+  constexpr int32_t kTokens = 400;
+  for (int32_t i = 0; i < kTokens; ++i) tokens += {static_cast<char>(i * i % 21), '\0'};
+  const auto add = [&](auto value) { index.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  add(uint64_t{1}), add(uint8_t{8}), add(uint64_t{1}), add(uint64_t{2});
+  add(kTokens), add(int64_t{0}), add(int64_t{0}), add(int64_t{1});
+  write_file(folder / "tokens.bin", tokens);
+  write_file(folder / "tokens.idx", index);
+  write_file(
+      folder / "train.toml",
+      fmt::format("[data]\npath = \"{}\"\nsplit = \"100,0,0\"\n[train]\nsteps = 2\nsequence_length = 8\n"
+                  "micro_batch = 2\nglobal_batch = 4\ndevice = \"cpu\"\n[checkpoint]\nevery = 0\n[eval]\nevery = 0\n"
+                  "[parallel]\nzero_stage = 3\n",
+                  (folder / "tokens").string()));
+  const auto train = [&](const std::string& model, const std::string& tensor) {
+    const fs::path run = folder / (model + tensor);
+    const Result r = partita({"launch", "-n", "2", "--", "train", (folder / "train.toml").string(),
+                              "--model.from=" + (kGolden / "trainers" / model).string(),
+                              "--run.directory=" + run.string(), "--parallel.tensor=" + tensor});
+    EXPECT_EQ(r.code, 0) << r.error;
+    return metrics(run);
+  };
+  for (const char* tensor : {"1", "2"}) {
+    const auto expected = train("llama", tensor);
+    ASSERT_EQ(expected.size(), 2U);
+    EXPECT_EQ(train("titan", tensor), expected);
+    EXPECT_EQ(train("torch_dist", tensor), train("ranks", tensor));
+  }
+}
+
 // Trained from such a model, also resumed on the way, a run knows the types, and what lies next to the model.
 TEST(Interop, ARunFromAModelIsExportedAsThatModelIs) {
   const TemporaryDirectory folder;
