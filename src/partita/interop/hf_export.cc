@@ -6,8 +6,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
-#include "partita/checkpoint/elements.h"
 #include "partita/checkpoint/new_folder.h"
+#include "partita/interop/element_bytes.h"
 #include "partita/interop/hf_config.h"
 #include "partita/interop/peft_config.h"
 #include "partita/interop/peft_names.h"
@@ -108,13 +108,7 @@ class TensorWriter {
       put(turned);
     }
   }
-  void put(std::span<const float> values) {
-    if (const auto at = find_overflow(type_, values))
-      fail("'{}' holds {}, which {} cannot: export with --dtype bf16 or fp32", name_, values[*at], name_of(type_));
-    bytes_.resize(values.size() * static_cast<size_t>(size_of(type_)));
-    from_fp32(type_, values, bytes_.data());
-    out_.write(bytes_);
-  }
+  void put(std::span<const float> values) { out_.write(bytes_.of(name_, type_, values)); }
 
   SafetensorsWriter& out_;
   const WeightSource& source_;
@@ -122,7 +116,7 @@ class TensorWriter {
   std::string name_;  // name and type of the tensor being written
   ElementType type_ = ElementType::f32;
   std::vector<float> values_;
-  std::vector<std::byte> bytes_;
+  ElementBytes bytes_;
 };
 
 void write_file_of(const fs::path& path, std::span<const Output> outputs, const WeightSource& source,

@@ -1,0 +1,16 @@
+#include "partita/interop/element_bytes.h"
+
+#include "partita/base/error.h"
+#include "partita/checkpoint/elements.h"
+
+namespace partita::internal {
+
+std::span<const std::byte> ElementBytes::of(std::string_view tensor, ElementType type, std::span<const float> values) {
+  if (const auto at = find_overflow(type, values))
+    fail("'{}' holds {}, which {} cannot: export with --dtype bf16 or fp32", tensor, values[*at], name_of(type));
+  bytes_.resize(values.size() * static_cast<size_t>(size_of(type)));
+  from_fp32(type, values, bytes_.data());
+  return bytes_;
+}
+
+}  // namespace partita::internal

@@ -1,0 +1,24 @@
+// Values of a tensor as the bytes of an element type, for exports.
+//
+//   ElementBytes bytes;
+//   file.write(bytes.of("model.norm.weight", ElementType::bf16, values));
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "partita/checkpoint/safetensors.h"
+
+namespace partita::internal {
+
+class ElementBytes {
+ public:
+  // Valid until the next call. Error: a finite value that would round to infinity; names `tensor`.
+  [[nodiscard]] std::span<const std::byte> of(std::string_view tensor, ElementType type, std::span<const float> values);
+
+ private:
+  std::vector<std::byte> bytes_;  // kept for the next call
+};
+
+}  // namespace partita::internal
