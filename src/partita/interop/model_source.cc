@@ -14,6 +14,7 @@
 #include "partita/interop/adapted_weights.h"
 #include "partita/interop/hf_config.h"
 #include "partita/interop/hf_weights.h"
+#include "partita/interop/llmc_weights.h"
 #include "partita/interop/peft.h"
 #include "partita/interop/peft_config.h"
 #include "partita/interop/trainer_checkpoint.h"
@@ -127,6 +128,17 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
   return source;
 }
 
+// llm.c's only format of models. A tokenizer is taken from the folder of the file.
+ModelSource open_file(const fs::path& path) {
+  const auto weights = std::make_shared<const LlmcWeights>(path);
+  const fs::path folder = fs::absolute(path).parent_path();
+  ModelSource source{.path = path, .model = weights->header().model, .tokenizer = find_tokenizer_in({folder})};
+  source.stored_as = {.usual = element_type(weights->header().dtype)};
+  source.weights = source.base = weights;
+  source.side_folders = {folder};
+  return source;
+}
+
 }  // namespace
 
 void show_warnings(const ModelSource& source) {
@@ -149,13 +161,15 @@ ModelSource open_model(const fs::path& path, const fs::path& base, const fs::pat
     source = open_peft(path, base);
   } else if (model) {
     source = open_hf(path);
+  } else if (std::error_code ignored; fs::is_regular_file(path, ignored)) {
+    source = open_file(path);
   } else if (is_there(path / kManifestName) || is_there(path / "checkpoints")) {
     source = open_checkpoint(path, base);
   } else {
     fail(
         "{} holds no model: expected a Hugging Face folder ({}), a folder of adapters ({}), a run's folder "
-        "(checkpoints), a checkpoint ({}), or one of torch.distributed.checkpoint or Megatron-LM (.metadata, "
-        "mp_rank_00)",
+        "(checkpoints), a checkpoint ({}), one of torch.distributed.checkpoint or Megatron-LM (.metadata, mp_rank_00), or "
+        "a file of llm.c (.bin)",
         path.string(), kConfig, kAdapterConfig, kManifestName);
   }
   if (!base.empty() && source.lora.rank == 0)

@@ -1,5 +1,6 @@
 // Opens a trained model in any form: a Hugging Face folder, a PEFT adapter folder, a Partita run (its newest
-// checkpoint) or a checkpoint, one of torch.distributed.checkpoint or Megatron-LM (trainer_checkpoint.h).
+// checkpoint) or a checkpoint, one of torch.distributed.checkpoint or Megatron-LM (trainer_checkpoint.h), a file of
+// llm.c.
 //
 //   const ModelSource source = open_model("meta-llama/Llama-3.2-1B");
 //   source.weights->check(engine.parameters());
@@ -19,7 +20,7 @@
 namespace partita {
 
 struct ModelSource {
-  std::filesystem::path path;  // the Hugging Face or PEFT folder, or the checkpoint used
+  std::filesystem::path path;  // the Hugging Face or PEFT folder, the checkpoint used, or the file
   ModelConfig model;
   LoraConfig lora;                              // rank 0: no adapters
   std::filesystem::path tokenizer;              // found next to the model or above it; empty: none found
