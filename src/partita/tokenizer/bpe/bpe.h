@@ -39,6 +39,7 @@ class ByteLevelBpe final : public Tokenizer {
   [[nodiscard]] std::optional<TokenId> end_of_document() const override { return end_of_document_; }
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
 
+  [[nodiscard]] const BpeModel& model() const { return model_; }
   [[nodiscard]] const ByteLevelBpeOptions& options() const { return options_; }
   // The token with exactly these bytes that ordinary text can produce, if any.
   [[nodiscard]] std::optional<TokenId> find(std::string_view bytes) const;

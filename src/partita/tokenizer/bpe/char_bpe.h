@@ -45,6 +45,10 @@ class CharBpe final : public Tokenizer {
   // The token as written in the file: "▁the", "<0x0A>". Decoders convert it to text.
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
 
+  [[nodiscard]] const BpeModel& model() const { return model_; }
+  // Whether characters that are not tokens become byte tokens.
+  [[nodiscard]] bool falls_back_to_bytes() const { return unknown_.as == UnknownChars::As::bytes; }
+
  private:
   BpeModel model_;
   bool ignore_merges_;

@@ -41,6 +41,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   // Like the reference: drops the space prepended to the text, and writes U+FFFD for bytes that are not UTF-8.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const override;
 
+  [[nodiscard]] const SentencePieceModel& model() const { return model_; }
+
  private:
   friend class SentencePieceEncoder;
 
