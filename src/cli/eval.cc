@@ -49,7 +49,7 @@ void add_eval_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   EvaluateOptions& o = a->options;
   add_text(*command, "PATH", a->path, "PATH",
-           "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
+           "A Hugging Face folder, the folder of a run (its newest checkpoint), a checkpoint, or a file of llm.c")
       ->required();
   add_text(*command, "--data", o.data, "PREFIX|FILE.jsonl",
            "Prefix of token files; or JSON lines of prompts and completions, of which only completions are scored")

@@ -75,7 +75,7 @@ void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Generate text with a trained model");
   auto a = std::make_shared<Arguments>();
   add_text(*command, "PATH", a->paths.path, "PATH",
-           "A Hugging Face folder, the folder of a run (its newest checkpoint), or a checkpoint")
+           "A Hugging Face folder, the folder of a run (its newest checkpoint), a checkpoint, or a file of llm.c")
       ->required();
   add_text(*command, "--prompt", a->prompt, "TEXT", "Text to continue; empty starts a new document");
   add_number(*command, "--tokens", a->options.tokens, at_least(0),

@@ -1,17 +1,26 @@
 #include "partita/interop/model_transfer.h"
 
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/log.h"
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/new_folder.h"
 #include "partita/checkpoint/run_state.h"
 #include "partita/checkpoint/save_weights.h"
 #include "partita/interop/adapted_weights.h"
+#include "partita/interop/chat_template.h"
+#include "partita/interop/gguf_export.h"
+#include "partita/interop/gguf_vocabulary.h"
 #include "partita/interop/hf_export.h"
 #include "partita/interop/hf_names.h"
+#include "partita/interop/llmc_export.h"
 #include "partita/interop/model_source.h"
+#include "partita/interop/model_tokenizer.h"
 #include "partita/interop/side_files.h"
 #include "partita/interop/trainer_checkpoint.h"
 
@@ -20,9 +29,56 @@ using namespace internal;
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Error: the tokenizer, which knows them where no file says them, cannot be read.
+GgufSpecialIds special_ids(const ModelSource& source) {
+  const nlohmann::json tokens = token_ids(source);
+  const auto id_of = [&](const char* name) {
+    const nlohmann::json id = tokens.value(name, nlohmann::json());
+    return id.is_number_integer() ? std::optional(id.get<int64_t>()) : std::nullopt;
+  };
+  GgufSpecialIds ids{.bos = id_of("bos_token_id"), .pad = id_of("pad_token_id")};
+  ids.eos = source.generation.eos_token_ids;
+  if (const auto eos = id_of("eos_token_id"); eos && ids.eos.empty()) ids.eos = {*eos};
+  return ids;
+}
+
+// A tokenizer that cannot be read, or is another model's, is left out.
+GgufVocabulary vocabulary_of(const ModelSource& source) {
+  const int64_t size = source.model.vocab_size;
+  if (source.tokenizer.empty()) return gguf_vocabulary(nullptr, {}, size);
+  try {
+    return gguf_vocabulary(load_tokenizer_of(source).get(), special_ids(source), size);
+  } catch (const Error& error) {
+    GgufVocabulary none = gguf_vocabulary(nullptr, {}, size);
+    none.warnings = {fmt::format("the file has no tokenizer: {}", error.what())};
+    return none;
+  }
+}
+
+void export_as_gguf(const fs::path& path, const ModelSource& source, const WeightSource& weights,
+                    const StoredTypes& types, bool q8_0) {
+  GgufVocabulary vocabulary = vocabulary_of(source);
+  for (const std::string& warning : vocabulary.warnings) log::warn("{}: {}", path.string(), warning);
+  if (std::string jinja = chat_template(side_files(source)); !jinja.empty())
+    vocabulary.metadata.emplace_back("tokenizer.chat_template", std::move(jinja));
+  export_gguf(path, weights,
+              {.model = source.model, .types = types, .q8_0 = q8_0, .vocabulary = std::move(vocabulary.metadata)});
+}
+
+// llm.c has two types, each for the whole file.
+DType llmc_type(const StoredTypes& types, std::optional<DType> asked) {
+  if (asked) return *asked;
+  return types == StoredTypes{.usual = ElementType::bf16} ? DType::bf16 : DType::fp32;
+}
+
+}  // namespace
+
 fs::path import_model(const fs::path& folder, const fs::path& run, const fs::path& config) {
   std::error_code ignored;
-  if (!fs::exists(folder / "config.json", ignored) && !is_trainer_checkpoint(folder))
+  if (fs::is_directory(folder, ignored) && !fs::exists(folder / "config.json", ignored) &&
+      !is_trainer_checkpoint(folder))
     fail("{} is not a Hugging Face folder of a model: it holds no config.json", folder.string());
   const ModelSource source = open_model(folder, {}, config);
   show_warnings(source);
@@ -50,22 +106,39 @@ fs::path import_model(const fs::path& folder, const fs::path& run, const fs::pat
   return run / step;
 }
 
-void export_model(const fs::path& path, const fs::path& folder, const ExportOptions& options) {
+ExportFormat export_format(const fs::path& out, ExportFormat format) {
+  if (format != ExportFormat::automatic) return format;
+  const fs::path ending = out.extension();
+  return ending == ".gguf" ? ExportFormat::gguf : ending == ".bin" ? ExportFormat::llmc : ExportFormat::hf;
+}
+
+void export_model(const fs::path& path, const fs::path& target, const ExportOptions& options) {
+  const ExportFormat format = export_format(target, options.format);
+  if (options.q8_0 && format != ExportFormat::gguf)
+    fail("q8_0 is a type of GGUF files: give a name that ends in .gguf, or --format gguf");
   const ModelSource source = open_model(path, options.base);
   show_warnings(source);
   const bool adapters = source.lora.rank > 0;
   if (options.merge && !adapters) fail("{} has no adapters to merge: leave --merge out", source.path.string());
   const bool alone = adapters && !options.merge;
+  if (alone && format != ExportFormat::hf)
+    fail("{} holds adapters, which {} does not take alone: merge them into the model (--merge), or export a folder",
+         source.path.string(), format == ExportFormat::gguf ? "a GGUF file" : "an llm.c file");
   HfExportOptions out{.model = source.model,
                       .types = alone ? source.adapters_stored_as : source.stored_as,
                       .shard_bytes = options.shard_bytes};
   if (options.dtype) out.types = {.usual = element_type(*options.dtype)};
+  const std::shared_ptr<const WeightSource> weights =
+      options.merge ? std::make_shared<const MergedWeights>(source.base, source.adapters, source.model, source.lora)
+                    : source.base;
+  if (format == ExportFormat::gguf) return export_as_gguf(target, source, *weights, out.types, options.q8_0);
+  if (format == ExportFormat::llmc)
+    return export_llmc(target, *weights, source.model, llmc_type(source.stored_as, options.dtype));
   out.files = side_files(source);
   out.texts = missing_side_files(source, out.files);
-  if (alone) return export_peft_adapter(folder, *source.adapters, out, source.lora, source.base_path.string());
+  if (alone) return export_peft_adapter(target, *source.adapters, out, source.lora, source.base_path.string());
   out.tokens = token_ids(source);
-  if (!adapters) return export_hf_model(folder, *source.base, out);
-  export_hf_model(folder, MergedWeights(source.base, source.adapters, source.model, source.lora), out);
+  export_hf_model(target, *weights, out);
 }
 
 }  // namespace partita
