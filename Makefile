@@ -1,7 +1,7 @@
 # The commands of the project. Each can be called at any time, from any folder (make -C FOLDER), and does only what is
 # still to do. The work itself is CMake's and that of scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-faults test-gpu test-layouts test-layout-pairs quickstart bench compare compare-data compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
+.PHONY: help setup build test test-faults test-gpu test-layouts test-layout-pairs quickstart bench compare compare-data compare-gguf compare-hf compare-tokenizers compare-setup fuzz fuzz-cli format tidy clean
 
 JOBS ?= $(shell nproc)
 CONFIGURE = scripts/configure.sh
@@ -49,11 +49,12 @@ bench: build ## times the kernels alone, and shows what recomputation saves and 
 	@for program in build/bench/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@for model in gpt2 llama; do build/partita bench recompute --model.kind=$$model || exit; done
 
-compare: compare-setup ## times training steps and PyTorch's, interleaved (45 minutes); then -hf, -data, -tokenizers
+compare: compare-setup ## times training steps and PyTorch's, interleaved (45 minutes); then compare-*
 	@bench/train_cpu.py
 	@bench/compare_modules.py
 	@bench/compare_adam.py
 	@bench/compare_hf.py
+	@bench/compare_gguf.py
 	@bench/compare_datasets.py
 	@$(MAKE) --no-print-directory compare-tokenizers
 
@@ -62,6 +63,9 @@ compare-data: compare-setup ## checks token files and sample orders against mega
 
 compare-hf: compare-setup ## checks weights, losses, training, adapters and texts against transformers and PEFT
 	@bench/compare_hf.py
+
+compare-gguf: compare-setup ## checks GGUF files against llama.cpp and its package: tensors, ids, losses, texts
+	@bench/compare_gguf.py
 
 compare-tokenizers: compare-setup ## checks ids against tokenizers, tiktoken and sentencepiece, and times them (an hour)
 	@bench/compare_tokenizers.py

