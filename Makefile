@@ -53,6 +53,7 @@ compare: compare-setup ## times training steps and PyTorch's, interleaved (45 mi
 	@bench/train_cpu.py
 	@bench/compare_modules.py
 	@bench/compare_adam.py
+	@bench/compare_checkpoints.py
 	@bench/compare_hf.py
 	@bench/compare_gguf.py
 	@bench/compare_datasets.py

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <fstream>
 #include <new>
 
 #include "partita/checkpoint/checksum.h"
@@ -13,6 +11,7 @@
 #include "partita/checkpoint/safetensors.h"
 #include "tests/checkpoint/saving.h"
 #include "tests/support/error_message.h"
+#include "tests/support/memory_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
@@ -176,36 +175,7 @@ TEST(Convert, ErrorsLeaveNothing) {
   EXPECT_THAT(failure(root / "out"), HasSubstr("does not match"));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take memory of their own
-// Bytes of memory that count against RLIMIT_DATA.
-rlim_t data_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmData:") {
-      rlim_t kibibytes = 0;
-      status >> kibibytes;
-      return kibibytes * 1024;
-    }
-  return 0;
-}
-
-// While it lives, this process can have this much more memory, apart from mapped files.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(rlim_t more) {
-    ::getrlimit(RLIMIT_DATA, &before_);
-    rlimit limited = before_;
-    limited.rlim_cur = data_bytes() + more;
-    ::setrlimit(RLIMIT_DATA, &limited);
-  }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-  ~MemoryLimit() { ::setrlimit(RLIMIT_DATA, &before_); }
-
- private:
-  rlimit before_{};
-};
-
+#ifndef PARTITA_NO_MEMORY_LIMIT
 TEST(Convert, AndCompareTakeLittleMemory) {
   const TemporaryDirectory root;
   const int64_t rows = 1000, columns = 40'000;

@@ -6,6 +6,7 @@
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/folders.h"
 #include "tests/checkpoint/saving.h"
+#include "tests/support/memory_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace partita::internal {
@@ -102,6 +103,35 @@ TEST(FarPieces, WhatLiesFarIsCopiedAChunkAtATime) {
   (void)load_checkpoint(folder, back.state, alone);
   EXPECT_TRUE(back.holds(values));
 }
+
+#ifndef PARTITA_NO_MEMORY_LIMIT
+// Memory of another device: it has values, and takes none of the host.
+class DeviceMemory final : public PieceMemory {
+ public:
+  void read(int64_t offset, std::span<std::byte> out) const override {
+    for (size_t i = 0; i < out.size(); i += 4096)
+      out[i] = static_cast<std::byte>(offset + static_cast<int64_t>(i) / 4096);
+  }
+  void write(int64_t, std::span<const std::byte>) override {}
+};
+
+// A rank's 480 MB pass through a chunk of 16 MiB and two buffers of 4 MiB; ranks in turns take no more together.
+TEST(FarPieces, SavesTakeLittleMemory) {
+  const TemporaryDirectory root;
+  const int ranks = 3;
+  const MemoryLimit limit(uint64_t{96} << 20);  // with 8 MiB of stack a thread, two threads a rank
+  EXPECT_THROW(std::vector<std::byte>(uint64_t{100} << 20), std::bad_alloc) << "the limit holds";
+  run_ranks(ranks, [&](Peers& peers) {
+    CheckpointContents state;
+    state.tensors = {{"w", {ranks, 40'000'000}, DType::fp32}};
+    state.pieces = {{.tensor = 0,
+                     .box = {.row = peers.rank(), .rows = 1, .columns = 40'000'000},
+                     .elsewhere = std::make_shared<DeviceMemory>()}};
+    (void)save_checkpoint(root.path(), 1, state, peers, {.turn = peers.rank(), .turns = ranks});
+  });
+  EXPECT_EQ(read_manifest(root / step_folder_name(1)).files.size(), size_t{ranks});
+}
+#endif
 
 }  // namespace
 }  // namespace partita::internal
