@@ -32,7 +32,8 @@ void convert(Arguments arguments) {
 void add_checkpoint_convert_command(CLI::App& parent) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = parent.add_subcommand(
-      "convert", "Rewrite a checkpoint: on other numbers of files, in another precision, or without optimizer states");
+      "convert",
+      "Rewrite a checkpoint: into another number of files, in another precision, or without optimizer states");
   add_text(*command, "PATH", arguments->path, "PATH", "A checkpoint, or the folder of a run (its newest checkpoint)")
       ->required();
   add_text(*command, "OUT", arguments->out, "OUT", "Folder to create")->required();

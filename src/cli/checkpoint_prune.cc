@@ -90,7 +90,7 @@ void prune(const Arguments& arguments) {
 void add_checkpoint_prune_command(CLI::App& parent) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = parent.add_subcommand(
-      "prune", "Remove older checkpoints of a run by the rule of checkpoint.keep_last and keep_every");
+      "prune", "Remove older checkpoints of a run by the rule of checkpoint.keep_last, keep_every and keep_hours");
   add_text(*command, "RUN", arguments->run, "RUN", "Folder of a run, which no process is writing to")->required();
   add_number(*command, "--keep-last", arguments->retention.keep_last, {.least = 1, .most = 1e9},
              "Number of newest complete checkpoints to keep")
@@ -98,6 +98,8 @@ void add_checkpoint_prune_command(CLI::App& parent) {
       ->required();
   add_number(*command, "--keep-every", arguments->retention.keep_every, at_least(0),
              "Also keep checkpoints whose step is a multiple of this; 0: none");
+  add_number(*command, "--keep-hours", arguments->retention.keep_hours, {.least = 0, .most = 1e6},
+             "Also keep the first checkpoint of each period of so many hours; 0: none");
   command->add_flag("--partial", arguments->partial, "Also remove what interrupted saves left (step-N.partial)");
   command->add_flag("--dry-run", arguments->dry_run,
                     "Only print what would be removed; also while the run is training");

@@ -174,14 +174,38 @@ TEST(BackgroundSave, ACopyThatFailsIsAFailureOfTheSave) {
   EXPECT_THAT(snapshot(root.path()), IsEmpty());
 }
 
+// It neither copies nor writes on: of three pieces only the one that is being copied is read.
 TEST(BackgroundSave, IsGivenUp) {
+  struct Reads {
+    std::atomic<int> count = 0;
+    std::promise<void> begun;
+  };
+  class Slow final : public PieceMemory {
+   public:
+    explicit Slow(Reads& reads) : reads_(reads) {}
+    void read(int64_t, std::span<std::byte>) const override {
+      if (reads_.count++ == 0) reads_.begun.set_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    void write(int64_t, std::span<const std::byte>) override {}
+
+   private:
+    Reads& reads_;
+  };
   const TemporaryDirectory root;
-  const GlobalValues values(odd_tensors(), 4);
-  RankMemory rank = whole_layout(values.tensors());
-  rank.fill(values);
-  SavingRank saving(rank.state);
+  Reads reads;
+  CheckpointContents state;
+  state.tensors = {{"w", {3, 8}, DType::fp32}};
+  for (int row = 0; row < 3; ++row)
+    state.pieces.push_back(
+        {.tensor = 0, .box = {.row = row, .rows = 1, .columns = 8}, .elsewhere = std::make_shared<Slow>(reads)});
+  SavingRank saving(state);
   Alone alone;
-  { const BackgroundSave save(root.path(), 1, rank.state, saving.memory, alone); }
+  {
+    const BackgroundSave save(root.path(), 1, state, saving.memory, alone);
+    reads.begun.get_future().wait();
+  }
+  EXPECT_EQ(reads.count, 1);
   EXPECT_THAT(snapshot(root.path()), IsEmpty());
 }
 
@@ -250,6 +274,13 @@ TEST(ConstantPieces, AreNotSharedUnlessTheyAreEqual) {
   fs::resize_file(file, fs::file_size(file) - 1);
   EXPECT_EQ(links_of(save_alone(root.path(), 2, first)), 1);
   EXPECT_THAT(verify_checkpoint(root / step_folder_name(2)), IsEmpty());
+  // One byte has changed since, which a process that has not read the file finds before it links to it.
+  const fs::path next = save_alone(root.path(), 3, GlobalValues(tensors, 9));
+  std::string bytes = read_file(next);
+  bytes[bytes.size() - 3] ^= 1;
+  write_file(next, bytes);
+  EXPECT_EQ(links_of(save_alone(root.path(), 4, GlobalValues(tensors, 9))), 1);
+  EXPECT_THAT(verify_checkpoint(root / step_folder_name(4)), IsEmpty());
 }
 
 // Ranks write in turns: never more than one at a time.

@@ -5,6 +5,7 @@
 
 #include "partita/checkpoint/checksum.h"
 #include "partita/checkpoint/folders.h"
+#include "partita/checkpoint/manifest.h"
 #include "tests/checkpoint/saving.h"
 #include "tests/support/memory_limit.h"
 #include "tests/support/temporary_directory.h"
@@ -120,7 +121,7 @@ TEST(FarPieces, SavesTakeLittleMemory) {
   const TemporaryDirectory root;
   const int ranks = 3;
   const MemoryLimit limit(uint64_t{96} << 20);  // with 8 MiB of stack a thread, two threads a rank
-  EXPECT_THROW(std::vector<std::byte>(uint64_t{100} << 20), std::bad_alloc) << "the limit holds";
+  EXPECT_THROW(std::vector<std::byte>(160'000'000), std::bad_alloc) << "a rank's share does not fit";
   run_ranks(ranks, [&](Peers& peers) {
     CheckpointContents state;
     state.tensors = {{"w", {ranks, 40'000'000}, DType::fp32}};

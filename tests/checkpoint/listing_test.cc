@@ -54,7 +54,7 @@ TEST(ListCheckpoints, TellsTheirStates) {
   save(root.path(), 400, values, 2);
   (void)set_aside(root.path() / "step-00000400");
   save(root.path(), 600, values, 1);
-  write_file(root.path() / "step-00000600/manifest.json", R"({"format": "partita checkpoint", "version": 3})");
+  write_file(root.path() / "step-00000600/manifest.json", R"({"format": "partita checkpoint", "version": 4})");
   fs::create_directory(root.path() / "step-00000500.partial");
   write_file(root.path() / "step-00000500.partial/rank-00000.safetensors", "half");
   fs::create_directory(root.path() / "other");

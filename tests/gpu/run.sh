@@ -78,6 +78,9 @@ refuses() {  # TEXT COMMAND...: the command fails and says so
   fi
   grep -F -m 1 -- "$text" <<<"$said" || { tail -n 6 <<<"$said"; return 1; }
 }
+same_checkpoints() {
+  diff -rq "$1/checkpoints" "$2/checkpoints" && echo "$(find "$1/checkpoints" -type f | wc -l) files are the same"
+}
 too_many_ranks() { CUDA_VISIBLE_DEVICES=0 train_ranks 2 none; }
 says() {  # FILE TEXT
   grep -F -m 1 -- "$2" "$1" || { tail -n 6 "$1"; return 1; }
@@ -210,6 +213,17 @@ check "bf16 states: the same checkpoint" same_checkpoint states-again states
 check "recomputed in full" train recomputed "${bits[@]}" precision.states=bf16 "${llama[@]}" \
   memory.recompute=full debug.poison=true
 check "recomputed in full: the same losses" same recomputed states 0
+
+echo "== checkpoints that are written while training goes on"
+saves=("${bits[@]}" checkpoint.every=3 checkpoint.keep_last=0)
+for places in device host host:0.5; do
+  check "saves at once, states on $places" train "waits-$places" "${saves[@]}" memory.optimizer="$places" \
+    checkpoint.background=false
+  check "saves in the background, states on $places" train "behind-$places" "${saves[@]}" memory.optimizer="$places" \
+    checkpoint.background=true debug.delay_streams=200
+  check "the same checkpoints, states on $places" same_checkpoints "behind-$places" "waits-$places"
+done
+check "says that they were" says behind-device.log "of which training waited"
 
 echo "== graphs, stages on one GPU, offload, 8 bits, tuning"
 check "without a graph" train eager model.attention_dropout=0.1 kernels.cuda_graph=false

@@ -265,7 +265,9 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::expect(int64_t bytes) {
   PARTITA_CHECK(file_ && size_ == 0 && !direct_, "{} has been begun", path_.string());
   // File systems without reservations say so at once; posix_fallocate would write the whole file instead.
-  if (bytes > 0 && ::fallocate(file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+  int status = 0;
+  while (bytes > 0 && (status = ::fallocate(file_.get(), 0, 0, bytes)) != 0 && errno == EINTR) continue;
+  if (status != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
     fail("cannot write {}: {}", path_.string(), io_reason(errno));
   if (bytes >= kDirectFrom) direct_ = std::make_unique<DirectWriter>(file_.get(), path_);
 }

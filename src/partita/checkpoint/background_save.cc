@@ -1,6 +1,5 @@
 #include "partita/checkpoint/background_save.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -50,11 +49,8 @@ BackgroundSave::BackgroundSave(std::filesystem::path root, int64_t step, Checkpo
     } catch (...) {
       copy_error_ = std::current_exception();
     }
-    {
-      const std::lock_guard lock(mutex_);
-      copied_ = true;
-    }
-    changed_.notify_all();
+    contents_ = {};  // and what they own
+    set(copied_);
     if (!copy_error_) save_.write(copies_);
   });
 }
@@ -64,30 +60,42 @@ BackgroundSave::~BackgroundSave() {
   if (thread_.joinable()) thread_.join();
 }
 
+void BackgroundSave::set(std::atomic<bool>& flag) {
+  {
+    const std::lock_guard lock(mutex_);
+    flag = true;
+  }
+  changed_.notify_all();
+}
+
+// A thread that the system does not give is a failure of the save, which the next phase reports to all ranks.
 void BackgroundSave::start(std::function<void()> work) {
   if (thread_.joinable()) thread_.join();
   idle_ = false;
-  thread_ = std::thread([this, work = std::move(work)] {
-    work();
-    {
-      const std::lock_guard lock(mutex_);
-      idle_ = true;
-    }
-    changed_.notify_all();
-  });
+  try {
+    thread_ = std::thread([this, work = std::move(work)] {
+      work();
+      set(idle_);
+    });
+  } catch (...) {
+    copy_error_ = std::current_exception();
+    copied_ = idle_ = true;
+  }
 }
 
 void BackgroundSave::copy() {
   for (size_t i = 0; i < contents_.pieces.size(); ++i) {
     const Piece& from = contents_.pieces[i];
-    const std::span<std::byte> to(copies_.pieces[i].data, static_cast<size_t>(bytes_of(contents_, from)));
-    if (from.data != nullptr) {
-      std::memcpy(to.data(), from.data, to.size());
-      continue;
+    const std::span<std::byte> all(copies_.pieces[i].data, static_cast<size_t>(bytes_of(contents_, from)));
+    for (int64_t c = 0; c < chunk_count(std::ssize(all)); ++c) {
+      if (save_.is_given_up()) fail("the save was given up");
+      const std::span<const std::byte> chunk = chunk_of(all, c);
+      const std::span<std::byte> to(all.data() + (chunk.data() - all.data()), chunk.size());
+      if (from.data != nullptr)
+        std::memcpy(to.data(), from.data + c * kChunkBytes, to.size());
+      else
+        from.elsewhere->read(c * kChunkBytes, to);
     }
-    for (int64_t begin = 0; begin < std::ssize(to); begin += kChunkBytes)
-      from.elsewhere->read(begin, to.subspan(static_cast<size_t>(begin),
-                                             static_cast<size_t>(std::min(kChunkBytes, std::ssize(to) - begin))));
   }
 }
 
@@ -103,24 +111,28 @@ void BackgroundSave::wait_idle() const {
 
 bool BackgroundSave::advance(Peers& peers) {
   wait_idle();
-  if (written_) {
-    save_.finish(peers);
-    return true;
-  }
   // An error of the copy is one of the save, for all ranks.
   (void)agree(peers, [this] {
     if (copy_error_) std::rethrow_exception(copy_error_);
     return std::string();
   });
+  if (written_) {
+    save_.finish(peers);
+    return true;
+  }
   save_.gather(peers);
   written_ = true;
-  start([this] { save_.publish(); });
+  if (peers.rank() == 0) start([this] { save_.publish(); });
   return false;
 }
 
 void BackgroundSave::finish(Peers& peers) {
-  while (!advance(peers)) {
-  }
+  do {
+    wait_for_all(peers, [this](std::chrono::milliseconds most) {
+      std::unique_lock lock(mutex_);
+      return changed_.wait_for(lock, most, [this] { return idle_.load(); });
+    });
+  } while (!advance(peers));
 }
 
 }  // namespace partita::internal

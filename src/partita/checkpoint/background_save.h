@@ -12,6 +12,7 @@
 // or, to wait: saving->finish(peers).
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -56,11 +57,12 @@ class BackgroundSave {
 
  private:
   void start(std::function<void()> work);
+  void set(std::atomic<bool>& flag);
   void copy();
   void wait_idle() const;
 
   SavePhases save_;
-  CheckpointContents contents_;  // as given
+  CheckpointContents contents_;  // as given; empty once they are copied
   CheckpointContents copies_;    // the same pieces in `memory`
   std::exception_ptr copy_error_;
   bool written_ = false;  // the files of all ranks are

@@ -1,4 +1,4 @@
-// Rewrites a checkpoint: on other numbers of files, in another precision, without optimizer states, in the newest
+// Rewrites a checkpoint: into another number of files, in another precision, without optimizer states, in the newest
 // version of the format. Tensors are streamed, so memory use does not grow with the checkpoint.
 //
 //   convert_checkpoint("runs/a/checkpoints/step-00000100", "out/step-00000100", {.ranks = 8, .states = DType::bf16});

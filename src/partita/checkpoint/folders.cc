@@ -58,15 +58,18 @@ void remove_folder(const fs::path& folder) {
   if (error) fail("cannot remove {}: {}", folder.string(), error.message());
 }
 
-// The first step of every so many hours; none if hours is 0.
+// The first good step of every so many hours; none if hours is 0.
 std::set<int64_t> first_of_hours(std::span<const int64_t> newest_first, int64_t hours,
+                                 const std::function<bool(int64_t)>& is_good,
                                  const std::function<int64_t(int64_t)>& written) {
-  std::map<int64_t, int64_t> first;  // by number of the period
-  for (const int64_t step : newest_first)
-    if (hours > 0) first[written(step) / (hours * 3600)] = step;
-  std::set<int64_t> steps;
-  for (const auto& [period, step] : first) steps.insert(step);
-  return steps;
+  if (hours == 0) return {};
+  std::map<int64_t, std::vector<int64_t>> periods;  // by number
+  for (const int64_t step : newest_first) periods[written(step) / 3600 / hours].push_back(step);
+  std::set<int64_t> firsts;
+  for (const auto& [period, steps] : periods)
+    if (const auto first = std::find_if(steps.rbegin(), steps.rend(), is_good); first != steps.rend())
+      firsts.insert(*first);
+  return firsts;
 }
 
 }  // namespace
@@ -95,7 +98,8 @@ std::vector<int64_t> steps_to_remove(std::span<const int64_t> steps, int64_t cur
   if (retention.keep_last <= 0) return {};
   std::vector<int64_t> newest_first(steps.begin(), steps.end());
   std::ranges::sort(newest_first, std::greater());
-  const std::set<int64_t> firsts = first_of_hours(newest_first, retention.keep_hours, written);
+  const std::set<int64_t> firsts = first_of_hours(
+      newest_first, retention.keep_hours, [&](int64_t step) { return step == current || is_good(step); }, written);
   std::vector<int64_t> removed;
   int64_t kept = 0;
   for (int64_t step : newest_first) {
@@ -156,7 +160,7 @@ void remove_checkpoint(const fs::path& folder) {
   remove_folder(partial);
 }
 
-void publish(const fs::path& partial, const fs::path& folder) {
+void publish(const fs::path& partial, const fs::path& folder, bool* named) {
   std::error_code ignored;
   fs::path replaced;
   if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) {
@@ -176,6 +180,7 @@ void publish(const fs::path& partial, const fs::path& folder) {
       throw;
     }
   }
+  if (named != nullptr) *named = true;
   sync_directory(folder.parent_path());
   if (!replaced.empty()) remove_folder(replaced);
 }

@@ -111,7 +111,7 @@ nlohmann::json load_checkpoint(const fs::path& folder, const CheckpointContents&
            folder.string(), rank);
   if (peers.rank() == 0)
     for (const std::string& conversion : describe_conversions(manifest.tensors, wanted.tensors))
-      log::info("the checkpoint has another precision: {}", conversion);
+      log::info("the checkpoint was saved in another precision: {}", conversion);
   for (const ElementCopy& copy : copies) copy();
   return manifest.scalars;
 }

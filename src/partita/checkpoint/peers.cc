@@ -27,11 +27,20 @@ std::vector<std::string> agree(Peers& peers, const std::function<std::string()>&
   if (failed != all.end()) {
     std::string message = failed->substr(1);
     if (peers.size() > 1) message = of_rank(static_cast<int>(failed - all.begin()), message);
-    if (std::ranges::any_of(all, [](const std::string& text) { return text.front() == '!'; })) throw Error(message);
+    if (std::ranges::any_of(all, [](const std::string& text) { return text.front() == '!'; }))
+      throw AgreedError(message);
     throw Damaged(message);
   }
   for (std::string& text : all) text.erase(0, 1);
   return all;
+}
+
+void wait_for_all(Peers& peers, const std::function<bool(std::chrono::milliseconds)>& is_done) {
+  // The first answers come soon: most waits are short.
+  for (std::chrono::milliseconds most(10);; most = std::min(2 * most, std::chrono::milliseconds(1000))) {
+    const std::vector<std::string> all = agree(peers, [&] { return std::string(is_done(most) ? "1" : "0"); });
+    if (std::ranges::find(all, "0") == all.end()) return;
+  }
 }
 
 }  // namespace partita

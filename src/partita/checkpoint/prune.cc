@@ -29,7 +29,11 @@ PrunePlan plan_prune(std::span<const ListedCheckpoint> all, const Retention& ret
   for (const auto& [step, state] : steps) known.push_back(step);
   const auto newest = std::find_if(known.rbegin(), known.rend(), is_good);
   if (newest == known.rend()) return plan;
-  const std::vector<int64_t> removed = steps_to_remove(known, *newest, retention, is_good);
+  const auto written = [&](int64_t step) {
+    return std::ranges::find_if(all, [&](const ListedCheckpoint& c) { return has_final_name(c) && c.step == step; })
+        ->written;
+  };
+  const std::vector<int64_t> removed = steps_to_remove(known, *newest, retention, is_good, written);
   for (const ListedCheckpoint& c : all) {
     if (c.state != CheckpointState::complete) continue;
     (std::ranges::find(removed, c.step) != removed.end() ? plan.removed : plan.kept).push_back(c);

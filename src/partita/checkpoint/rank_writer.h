@@ -17,7 +17,8 @@ struct RankWriting {
 };
 
 // Returns the checksums of every piece. Each file is durable on return. A file of constant pieces is a hard link to
-// that of `previous`, if this has the same pieces with the same checksums, and the file system has such links. Errors:
+// that of `previous`, if this has the same pieces with the same checksums, is intact (a process reads it once), and the
+// file system has such links. Errors:
 // the folder, which rank 0 has made, is not visible here; any failed write.
 [[nodiscard]] PieceSums write_rank_files(const std::filesystem::path& partial, const CheckpointContents&,
                                          std::span<const RankFile>, const RankWriting& = {});

@@ -128,7 +128,7 @@ SavePhases::SavePhases(fs::path root, int64_t step, const CheckpointContents& st
 
 SavePhases::~SavePhases() {
   std::error_code ignored;
-  if (leader_ && !finished_) fs::remove_all(partial_, ignored);
+  if (leader_ && !named_) fs::remove_all(partial_, ignored);
 }
 
 void SavePhases::write(const CheckpointContents& state) {
@@ -157,7 +157,7 @@ void SavePhases::publish() {
              (partial_ / file.name).string());
     }
     write_file(partial_ / kManifestName, manifest_text(manifest_));
-    internal::publish(partial_, folder_);
+    internal::publish(partial_, folder_, &named_);
     try {
       apply_retention(root_, manifest_.step, options_.retention);
     } catch (const Error& error) {  // the new checkpoint is safe: do not end the run
@@ -171,7 +171,6 @@ void SavePhases::finish(Peers& peers) {
     rethrow();
     return std::string();
   });
-  finished_ = true;
 }
 
 int64_t SavePhases::bytes() const {

@@ -39,6 +39,7 @@ class SavePhases {
 
   // From another thread: write() stops soon, with an error.
   void give_up() { given_up_ = true; }
+  [[nodiscard]] bool is_given_up() const { return given_up_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] int64_t bytes() const;  // of all ranks' files
 
@@ -56,7 +57,7 @@ class SavePhases {
   PieceSums sums_;
   std::exception_ptr error_;
   std::atomic<bool> given_up_ = false;
-  bool finished_ = false;
+  bool named_ = false;  // the folder has its name; what is partial now is an older checkpoint, or nothing
 };
 
 }  // namespace partita::internal

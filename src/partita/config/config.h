@@ -182,7 +182,7 @@ struct CheckpointConfig {
   bool on_interrupt = true;     // save when Ctrl-C ends the run
   std::string interval;         // longest time between checkpoints: "20min", "auto"; empty: no limit (save_interval.h)
   int64_t keep_hours = 0;       // of each so many hours the first checkpoint is kept forever; 0: none
-  Switch background = Switch::automatic;  // automatic: where a copy of what is saved takes half of the free memory
+  Switch background = Switch::automatic;  // automatic: if the copy takes at most half of the free memory
   int64_t writers = 0;                    // ranks of a machine that write at the same time; 0: all
 };
 

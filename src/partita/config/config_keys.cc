@@ -280,9 +280,9 @@ void bind_rest(ConfigSchema& s, Config& c) {
       .field("on_interrupt", c.checkpoint.on_interrupt, "save a checkpoint when Ctrl-C or a signal ends the run")
       .field("interval", c.checkpoint.interval,
              "longest time between checkpoints, such as 90s, 20min or 2h; auto: by the measured time of a save and the "
-             "failures to expect, at most 30min; empty: no limit")
-      .field("keep_hours", c.checkpoint.keep_hours, at_least(0),
-             "also keep the first checkpoint of every so many hours; 0: none")
+             "failures to expect, 30min or less unless saves are slow; empty: no limit")
+      .field("keep_hours", c.checkpoint.keep_hours, between(0, 1000000),
+             "also keep the first checkpoint of each period of so many hours, counted from 1970 UTC; 0: none")
       .choice("background", c.checkpoint.background,
               "copy what is saved into host memory, and write it while training goes on; auto: if the copy takes at "
               "most half of the free memory")

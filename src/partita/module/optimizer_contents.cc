@@ -83,10 +83,6 @@ OptimizerContents optimizer_contents(ZeroOptimizer& optimizer) {
   return access.caller.run([&] { return contents_of(access); });
 }
 
-void hold_updates(ZeroOptimizer& optimizer, const Event& until) {
-  for (const auto& part : OptimizerAccess::to(optimizer).parts) part->store().hold(until);
-}
-
 void take_contents(ZeroOptimizer& optimizer, int64_t steps, int64_t updates) {
   const at::NoGradGuard none;
   optimizer.zero_grad();

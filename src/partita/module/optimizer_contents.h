@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "partita/base/dtype.h"
-#include "partita/device/stream.h"
 #include "partita/engine/optimizer_shards.h"
 #include "partita/module/zero_optimizer.h"
 
@@ -38,8 +37,6 @@ struct OptimizerContents {
 // Takes over what the user has written into the weights. Collective. Error: an optimizer of torch, whose states are its
 // own.
 [[nodiscard]] OptimizerContents optimizer_contents(ZeroOptimizer&);
-// The optimizer's next update waits for the event, so that the values can be read meanwhile.
-void hold_updates(ZeroOptimizer&, const Event& until);
 // Goes on from the values that were written into the boxes. Collective.
 void take_contents(ZeroOptimizer&, int64_t steps, int64_t updates);
 

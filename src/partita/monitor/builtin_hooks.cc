@@ -29,9 +29,14 @@ class MetricsHook : public Hook {
   [[nodiscard]] int priority() const override { return 10; }
   void after_step(TrainerView& view) override { steps_.append(to_json(view.step)); }
   void after_eval(TrainerView& view) override { evals_.append(to_json(view.eval)); }
+  // The figures are no part of the checkpoint, and a run is worth more than they are.
   void after_save(TrainerView&) override {
-    steps_.sync();
-    evals_.sync();
+    try {
+      steps_.sync();
+      evals_.sync();
+    } catch (const Error& error) {
+      log::warn("{}", error.what());
+    }
   }
 
  private:

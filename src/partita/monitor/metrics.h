@@ -58,7 +58,7 @@ struct SaveMetrics {
   std::filesystem::path folder{};
   int64_t step = 0;
   int64_t bytes = 0;         // over all ranks
-  double seconds = 0;        // from its begin until it was durable on all ranks
+  double seconds = 0;        // from its start until it was durable on all ranks
   double stall_seconds = 0;  // of these, training waited
   bool in_background = false;
 };

@@ -1,6 +1,8 @@
 #include "partita/train/checkpoint_saver.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,10 +26,9 @@ int writer_turn(int local_rank, int64_t writers) { return writers > 0 ? static_c
 // A save in the background, and the time that training has waited for it.
 struct CheckpointSaver::Running final : EventState {
   at::Tensor memory;                   // of the copy
-  std::shared_ptr<const void> owner;   // of what is copied
   std::optional<BackgroundSave> save;  // empty: it is over
   SaveMetrics metrics;
-  Timer since_begin;
+  Timer since;
 
   // As an event: what is saved has been copied.
   bool test() override { return !save || save->is_copied(); }
@@ -46,7 +47,10 @@ CheckpointSaver::CheckpointSaver(Options options, Communicator& ranks) : options
       turns_ = std::max(turns_, std::stoi(turn) + 1);
 }
 
-CheckpointSaver::~CheckpointSaver() = default;
+// Whatever still waits for the event must not keep the thread, which reads memory that others own.
+CheckpointSaver::~CheckpointSaver() {
+  if (running_) running_->save.reset();
+}
 
 SaveOptions CheckpointSaver::save_options() const {
   return {.retention = retention_of(options_.checkpoint),
@@ -92,19 +96,19 @@ void CheckpointSaver::count_buffers(const CheckpointContents& contents) {
 }
 
 std::optional<SaveMetrics> CheckpointSaver::begin(int64_t step, CheckpointContents contents,
-                                                  const std::function<void(Event)>& hold_updates) {
+                                                  const std::function<void(Event)>& hold_updates, const Timer& since) {
   PARTITA_CHECK(!is_running(), "a save has begun before the last one is complete");
-  if (!prepare_memory(contents)) return save_now(step, contents);
+  if (!prepare_memory(contents)) return save_now(step, contents, since);
   count_buffers(contents);
   auto running = std::make_shared<Running>();
   running->metrics = {.step = step, .in_background = true};
-  running->owner = contents.owner;
+  running->since = since;
   running->memory = memory_;
   running->save.emplace(
       options_.root, step, std::move(contents),
       std::span(reinterpret_cast<std::byte*>(memory_.data_ptr()), static_cast<size_t>(memory_.numel())), peers_,
       save_options(), device_of_this_thread());
-  running->metrics.stall_seconds = running->since_begin.seconds();
+  running->metrics.stall_seconds = since.seconds();
   running_ = std::move(running);
   hold_updates(Event(running_));
   return std::nullopt;
@@ -138,19 +142,35 @@ std::optional<SaveMetrics> CheckpointSaver::go_on(const std::function<bool()>& p
   SaveMetrics done = running_->metrics;
   done.folder = running_->save->folder();
   done.bytes = running_->save->bytes();
-  done.seconds = running_->since_begin.seconds();
+  done.seconds = running_->since.seconds();
   std::exchange(running_, nullptr)->save.reset();  // the event may live on
   return done;
 }
 
-SaveMetrics CheckpointSaver::save_now(int64_t step, const CheckpointContents& contents) {
-  const Timer timer;
+// Written by a thread, too, so that ranks whose disk is slow keep no other rank in a collective for long.
+SaveMetrics CheckpointSaver::save_now(int64_t step, const CheckpointContents& contents, const Timer& since) {
   count_buffers(contents);
-  SaveMetrics done{.step = step};
-  done.folder = save_checkpoint(options_.root, step, contents, peers_, save_options());
-  for (const TensorInfo& tensor : contents.tensors) done.bytes += tensor.count() * size_of(tensor.dtype);
-  done.seconds = done.stall_seconds = timer.seconds();
-  return done;
+  const SaveOptions options = save_options();
+  SavePhases save(options_.root, step, contents, peers_, options);
+  for (int turn = 0; turn < options.turns; ++turn) {
+    std::future<void> written;
+    if (turn == options.turn)
+      written = std::async(std::launch::async, [&, enter = device_of_this_thread()] {
+        enter();
+        save.write(contents);
+      });
+    wait_for_all(peers_, [&](std::chrono::milliseconds most) {
+      return !written.valid() || written.wait_for(most) == std::future_status::ready;
+    });
+  }
+  save.gather(peers_);
+  save.publish();
+  save.finish(peers_);
+  return {.folder = save.folder(),
+          .step = step,
+          .bytes = save.bytes(),
+          .seconds = since.seconds(),
+          .stall_seconds = since.seconds()};
 }
 
 }  // namespace partita::internal

@@ -46,22 +46,22 @@ class CheckpointSaver {
   };
   // `ranks` must outlive this object. Collective.
   CheckpointSaver(Options, Communicator& ranks);
-  ~CheckpointSaver();
+  ~CheckpointSaver();  // gives up a running save; its event has then happened
 
   // All that follow are collective, but for is_idle. Errors: those of save_checkpoint, the same on all ranks; the save is
   // then over.
 
   // Begins a save, after the last one is complete. hold_updates(event): what `contents` refer to must not change until
-  // the event. Returns the checkpoint if it is complete on return.
+  // the event. `since`: when training stopped for it. Returns the checkpoint if it is complete on return.
   std::optional<SaveMetrics> begin(int64_t step, CheckpointContents contents,
-                                   const std::function<void(Event)>& hold_updates);
+                                   const std::function<void(Event)>& hold_updates, const Timer& since = {});
   [[nodiscard]] bool is_running() const { return running_ != nullptr; }
   [[nodiscard]] bool is_idle() const;
   // Goes on with the running save, if there is one, when all ranks are idle. Returns it once it is complete.
   std::optional<SaveMetrics> advance();
   // Waits for the running save.
   std::optional<SaveMetrics> finish();
-  SaveMetrics save_now(int64_t step, const CheckpointContents& contents);
+  SaveMetrics save_now(int64_t step, const CheckpointContents& contents, const Timer& since = {});
 
   // Host memory that saves have taken: of the copy, and of what is on its way to the disk.
   [[nodiscard]] int64_t memory_bytes() const { return snapshot_bytes() + buffer_bytes_; }

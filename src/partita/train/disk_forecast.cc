@@ -32,7 +32,7 @@ std::string disk_warning(int64_t bytes, const Config& c, int64_t steps, int64_t 
   if (needed <= static_cast<double>(free)) return {};
   return fmt::format(
       "{} checkpoint{} of {} will be held in {}, where {} is free: free some space, save fewer (checkpoint.every, "
-      "keep_last, keep_every), or choose another run.directory",
+      "interval, keep_last, keep_every, keep_hours), or choose another run.directory",
       count, count == 1 ? "" : "s", human_bytes(bytes), c.run.directory.string(), human_bytes(free));
 }
 

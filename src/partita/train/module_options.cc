@@ -25,6 +25,8 @@ void validate(const ModuleTraining& o, int ranks, int micro_batches) {
   require_at_least(0, "checkpoint.keep_last", o.checkpoint.keep_last);
   require_at_least(0, "checkpoint.keep_every", o.checkpoint.keep_every);
   require_at_least(0, "checkpoint.keep_hours", o.checkpoint.keep_hours);
+  if (o.checkpoint.keep_hours > 1'000'000)
+    fail("ModuleTraining: checkpoint.keep_hours is {}, expected at most 1000000", o.checkpoint.keep_hours);
   require_at_least(0, "checkpoint.writers", o.checkpoint.writers);
   (void)save_interval(o.checkpoint.interval);
   require_at_least(1, "log.every", o.log.every);

@@ -20,7 +20,6 @@
 #include "partita/comm/sum_over.h"
 #include "partita/device/device_use.h"
 #include "partita/device/stream.h"
-#include "partita/module/optimizer_contents.h"
 #include "partita/module/shared_buffers.h"
 #include "partita/monitor/builtin_hooks.h"
 #include "partita/train/disk_forecast.h"
@@ -185,7 +184,8 @@ TrainOutcome ModuleTrainer::Implementation::run(const Passes& passes, const std:
                 [&](const RunCounts& counts) {
                   return saved_module(optimizer_, untrained_, mesh_, {.counts = counts, .identity = identity()});
                 },
-            .hold_updates = [&](const Event& until) { hold_updates(optimizer_, until); }});
+            // Users may write to their parameters at any time.
+            .hold_updates = [](const Event& copied) { copied.wait(); }});
   loop.close();
   return loop.outcome();
 }

@@ -60,7 +60,7 @@ void RunLoop::run(const RunWork& work) {
     if (last) break;
     const Signals all = exchange();
     view_.stopping = all.stops;
-    if (!all.busy) attempt([this] { return saver_.advance(); });
+    if (!all.busy) go_on();
     const bool due = schedule_.is_due(counts_.step) || all.late;
     if (due && !(all.stops && config_.checkpoint.on_interrupt)) save(work);
   }
@@ -68,7 +68,7 @@ void RunLoop::run(const RunWork& work) {
   if (ends && counts_.step > info_.resumed_step)
     save_at_end(work);
   else
-    attempt([this] { return saver_.finish(); });
+    finish_running();
   seconds_ = timer.seconds();
   hooks_.after_run(view_);
 }
@@ -121,44 +121,59 @@ void RunLoop::validate(const RunWork& work) {
 
 void RunLoop::save(const RunWork& work) {
   if (folder_) folder_->lock().require();
-  attempt([this] { return saver_.finish(); });  // writing takes longer than the steps in between
+  finish_running();  // if writing takes longer than the steps in between
   since_save_ = Timer();
   saving_ = counts_.step;
-  // An update that has failed shows here, and must end the run.
+  schedule_.begun(saving_);
   CheckpointContents contents = work.contents(counts_);
-  attempt([&] { return saver_.begin(counts_.step, std::move(contents), work.hold_updates); });
+  const std::string why =
+      failure_of([&] { return saver_.begin(saving_, std::move(contents), work.hold_updates, since_save_); });
+  if (!why.empty()) note_failure(why);
 }
 
 // The last checkpoint must be there when the run ends.
 void RunLoop::save_at_end(const RunWork& work) {
   if (folder_) folder_->lock().require();
-  attempt([this] { return saver_.finish(); });
-  const CheckpointContents contents = work.contents(counts_);
-  const auto now = [&] { return std::optional(saver_.save_now(counts_.step, contents)); };
+  if (const std::string why = failure_of([this] { return saver_.finish(); }); !why.empty()) warn(why, "");
   saving_ = counts_.step;
-  if (!attempt(now)) saved(*now());
-}
-
-bool RunLoop::attempt(const std::function<std::optional<SaveMetrics>()>& work) {
-  try {
-    if (const auto done = work()) saved(*done);
-    return true;
-  } catch (const Error& error) {
-    schedule_.failed(counts_.step, error.what());
-    if (ranks_.rank() == 0)
-      log::warn("the checkpoint of step {} was not saved{}: {}", saving_,
-                counts_.step == config_.train.steps || view_.stopping ? ", once more"
-                : schedule_.repeats()                                 ? ", and is saved after the next step"
-                                                                      : "",
-                error.what());
-    return false;
+  const CheckpointContents contents = work.contents(counts_);
+  const Save now = [&] { return std::optional(saver_.save_now(saving_, contents)); };
+  if (const std::string why = failure_of(now); !why.empty()) {
+    warn(why, "; trying again now");
+    if (const std::string again = failure_of(now); !again.empty()) throw Error(again);
   }
 }
 
-void RunLoop::saved(const SaveMetrics& done) {
-  schedule_.saved(done.stall_seconds);
-  view_.save = done;
+void RunLoop::go_on() {
+  if (const std::string why = failure_of([this] { return saver_.advance(); }); !why.empty()) note_failure(why);
+}
+
+void RunLoop::finish_running() {
+  if (const std::string why = failure_of([this] { return saver_.finish(); }); !why.empty()) note_failure(why);
+}
+
+// Any other error than one that all ranks know of ends the run, also one of a hook.
+std::string RunLoop::failure_of(const Save& save) {
+  std::optional<SaveMetrics> done;
+  try {
+    done = save();
+  } catch (const AgreedError& error) {
+    return error.what();
+  }
+  if (!done) return {};
+  schedule_.saved(done->stall_seconds);
+  view_.save = *done;
   hooks_.after_save(view_);
+  return {};
+}
+
+void RunLoop::note_failure(const std::string& why) {
+  schedule_.failed(counts_.step, why);
+  warn(why, schedule_.repeats() ? "; trying again after the next step" : "");
+}
+
+void RunLoop::warn(const std::string& why, std::string_view what_next) const {
+  if (ranks_.rank() == 0) log::warn("could not save the checkpoint of step {}: {}{}", saving_, why, what_next);
 }
 
 // Sets the message shown when a signal arrives during a step.

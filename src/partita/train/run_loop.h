@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "partita/base/timer.h"
 #include "partita/checkpoint/contents.h"
@@ -78,9 +79,16 @@ class RunLoop {
   // Begins a save; in the background, if possible.
   void save(const RunWork&);
   void save_at_end(const RunWork&);
-  // Runs something that saves. A failure is reported, and the save repeated later. False: it has failed.
-  bool attempt(const std::function<std::optional<SaveMetrics>()>&);
-  void saved(const SaveMetrics&);
+  // Goes on with a save in the background, or waits for it. One that fails is reported, and repeated later.
+  void go_on();
+  void finish_running();
+  using Save = std::function<std::optional<SaveMetrics>()>;
+  // Runs something that saves; reports the checkpoint if it is complete. Returns why it failed, which all ranks know;
+  // empty: it did not.
+  [[nodiscard]] std::string failure_of(const Save&);
+  // Counts a failure and says so.
+  void note_failure(const std::string& why);
+  void warn(const std::string& why, std::string_view what_next) const;
   void notice_interrupts() const;
 
   const Config& config_;

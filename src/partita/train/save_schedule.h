@@ -16,12 +16,12 @@ namespace partita::internal {
 // fails once in 50 700 hours on average (Llama 3 405B: 419 unexpected interruptions of 16 384 GPUs in 54 days), a save
 // stops training for `stall` seconds, and a restart takes ten minutes: stall + sqrt(2 (Tf + Tr) stall + stall^2)
 // (Young and Daly, with the time of recovery of arXiv 2410.18124). At most half an hour, since preemption and people's
-// patience are not in the formula; at least 20 times the stall.
+// patience are not in the formula, and at least 20 times the stall.
 [[nodiscard]] double automatic_interval(double stall, int64_t ranks);
 
 class SaveSchedule {
  public:
-  // After so many saves in a row that have failed, each of which was repeated once, a run ends.
+  // When so many due saves in a row have failed, a run ends. All but the last were repeated once.
   static constexpr int kMostFailures = 5;
 
   // every: steps, 0: none.
@@ -33,6 +33,10 @@ class SaveSchedule {
   // By the time since the last save began, or since the run did.
   [[nodiscard]] bool is_late(double seconds) const;
 
+  // A save begins: of what has failed this is the repetition.
+  void begun(int64_t step) {
+    if (retry_ > step) retry_ = step;
+  }
   // stall: seconds that training was stopped for it.
   void saved(double stall);
   // A save that began at this step, or an earlier one, has failed. The first failure is repeated after the next step;
