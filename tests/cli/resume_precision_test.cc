@@ -53,7 +53,7 @@ TEST(ResumePrecision, StatesAreConverted) {
                      there = folder / fmt::format("{}-{}-c", to, number);
       const Result r = resume(saved, here, ranks, options);
       ASSERT_EQ(r.code, 0) << r.error;
-      EXPECT_EQ(occurrences(r.error, "the checkpoint has another precision"), 1U) << r.error;
+      EXPECT_EQ(occurrences(r.error, "the checkpoint was saved in another precision"), 1U) << r.error;
       EXPECT_THAT(r.error, AllOf(HasSubstr(how), HasSubstr("resuming from " + saved.string())));
       const Result c = resume(converted, there, ranks, options);
       ASSERT_EQ(c.code, 0) << c.error;
@@ -77,7 +77,7 @@ TEST(ResumePrecision, FrozenParametersAreConverted) {
                             {freeze, fmt::format("--precision.compute={}", to), "--parallel.zero_stage=3",
                              ranks == 3 ? "--train.micro_batch=1" : "--train.micro_batch=2"});
     ASSERT_EQ(r.code, 0) << r.error;
-    EXPECT_EQ(occurrences(r.error, "the checkpoint has another precision"), 1U) << r.error;
+    EXPECT_EQ(occurrences(r.error, "the checkpoint was saved in another precision"), 1U) << r.error;
     EXPECT_THAT(r.error, HasSubstr(fmt::format("from {} to {}", from, to)));
     // The weights of the checkpoint, rounded: they are below 0.15, and half precision has at least 8 bits.
     for (const std::string frozen : {"model/embedding.token.weight", "model/layers.1.mlp.up.weight"}) {

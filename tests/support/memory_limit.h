@@ -8,6 +8,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PARTITA_NO_MEMORY_LIMIT
 #else
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -31,6 +32,7 @@ inline rlim_t data_bytes() {
 class MemoryLimit {
  public:
   explicit MemoryLimit(rlim_t more) {
+    ::malloc_trim(0);  // what is free is given back now, and not while the limit holds
     ::getrlimit(RLIMIT_DATA, &before_);
     rlimit limited = before_;
     limited.rlim_cur = data_bytes() + more;
