@@ -19,6 +19,8 @@ namespace {
 // After this many consecutive skipped steps the run has diverged, and further steps change nothing.
 constexpr int64_t kMostSkippedInARow = 10;
 
+constexpr std::string_view kNextStep = "; trying again after the next step";
+
 RunInfo at(RunInfo info, const RunCounts& counts) {
   info.resumed_step = counts.step;
   info.resumed_samples = counts.consumed_samples;
@@ -67,8 +69,8 @@ void RunLoop::run(const RunWork& work) {
   const bool ends = counts_.step == config_.train.steps || config_.checkpoint.on_interrupt;
   if (ends && counts_.step > info_.resumed_step)
     save_at_end(work);
-  else
-    finish_running();
+  else if (const std::string why = failure_of([this] { return saver_.finish(); }); !why.empty())
+    warn(why, "");
   seconds_ = timer.seconds();
   hooks_.after_run(view_);
 }
@@ -121,14 +123,16 @@ void RunLoop::validate(const RunWork& work) {
 
 void RunLoop::save(const RunWork& work) {
   if (folder_) folder_->lock().require();
-  finish_running();  // if writing takes longer than the steps in between
+  // Writing may take longer than the steps in between.
+  if (const std::string why = failure_of([this] { return saver_.finish(); }); !why.empty())
+    note_failure(why, fmt::format("; the checkpoint of step {} takes its place", counts_.step));
   since_save_ = Timer();
   saving_ = counts_.step;
   schedule_.begun(saving_);
   CheckpointContents contents = work.contents(counts_);
   const std::string why =
       failure_of([&] { return saver_.begin(saving_, std::move(contents), work.hold_updates, since_save_); });
-  if (!why.empty()) note_failure(why);
+  if (!why.empty()) note_failure(why, kNextStep);
 }
 
 // The last checkpoint must be there when the run ends.
@@ -145,11 +149,8 @@ void RunLoop::save_at_end(const RunWork& work) {
 }
 
 void RunLoop::go_on() {
-  if (const std::string why = failure_of([this] { return saver_.advance(); }); !why.empty()) note_failure(why);
-}
-
-void RunLoop::finish_running() {
-  if (const std::string why = failure_of([this] { return saver_.finish(); }); !why.empty()) note_failure(why);
+  if (const std::string why = failure_of([this] { return saver_.advance(); }); !why.empty())
+    note_failure(why, kNextStep);
 }
 
 // Any other error than one that all ranks know of ends the run, also one of a hook.
@@ -167,9 +168,9 @@ std::string RunLoop::failure_of(const Save& save) {
   return {};
 }
 
-void RunLoop::note_failure(const std::string& why) {
+void RunLoop::note_failure(const std::string& why, std::string_view repetition) {
   schedule_.failed(counts_.step, why);
-  warn(why, schedule_.repeats() ? "; trying again after the next step" : "");
+  warn(why, schedule_.repeats() ? repetition : "");
 }
 
 void RunLoop::warn(const std::string& why, std::string_view what_next) const {

@@ -79,15 +79,14 @@ class RunLoop {
   // Begins a save; in the background, if possible.
   void save(const RunWork&);
   void save_at_end(const RunWork&);
-  // Goes on with a save in the background, or waits for it. One that fails is reported, and repeated later.
+  // Goes on with a save in the background.
   void go_on();
-  void finish_running();
   using Save = std::function<std::optional<SaveMetrics>()>;
   // Runs something that saves; reports the checkpoint if it is complete. Returns why it failed, which all ranks know;
   // empty: it did not.
   [[nodiscard]] std::string failure_of(const Save&);
-  // Counts a failure and says so.
-  void note_failure(const std::string& why);
+  // Counts a failure and says so, and how it will be repeated, if it will.
+  void note_failure(const std::string& why, std::string_view repetition);
   void warn(const std::string& why, std::string_view what_next) const;
   void notice_interrupts() const;
 
