@@ -49,11 +49,11 @@ void add_bench_command(CLI::App& app) {
   add_text(*checkpoint, "--folder", a->folder, "FOLDER",
            "Where checkpoints are written, and removed again; default: bench-checkpoints");
   add_number(*checkpoint, "--saves", a->saves, at_least(1), "Checkpoints of each kind; the median is reported");
-  checkpoint->footer(
-      std::string(kKeys) +
-      "waited_ms is the time for which the training thread waited, extra_ms what a save has added to the "
-      "steps that were made\nmeanwhile, and seconds the time until it was on disk.\n"
-      "Example: partita bench checkpoint --model.layers=12 --folder /nvme/bench");
+  checkpoint->footer(std::string(kKeys) +
+                     "waited_ms is the time for which the training thread waited, copy_ms how long the copy took, "
+                     "extra_ms what a save has added to the "
+                     "steps that were made\nmeanwhile, and seconds the time until it was on disk.\n"
+                     "Example: partita bench checkpoint --model.layers=12 --folder /nvme/bench");
   checkpoint->callback([a, checkpoint] {
     a->settings = checkpoint->remaining();
     bench_checkpoint(*a);

@@ -25,7 +25,7 @@ class SavingBench {
 
   nlohmann::ordered_json in_background() {
     CheckpointSaver saver = make_saver(Switch::on);
-    std::vector<double> waited, extra, durable;
+    std::vector<double> waited, copied, extra, durable;
     const double plain = median(model_.seconds());
     for (int64_t round = 0; round < job_.arguments.saves + 1; ++round) {  // the first allocates the copy
       const Timer timer;
@@ -40,11 +40,13 @@ class SavingBench {
       const double seconds = timer.seconds();
       if (round == 0) continue;
       waited.push_back(done->stall_seconds);
+      copied.push_back(done->copy_seconds);
       extra.push_back(seconds - static_cast<double>(steps) * plain);
       durable.push_back(done->seconds);
       bytes_ = done->bytes;
     }
     return {{"waited_ms", 1e3 * median(waited)},
+            {"copy_ms", 1e3 * median(copied)},
             {"extra_ms", 1e3 * median(extra)},
             {"seconds", median(durable)},
             {"gb_per_s", static_cast<double>(bytes_) / median(durable) / 1e9},

@@ -1,16 +1,19 @@
 #include "partita/checkpoint/background_save.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/checkpoint/checksum.h"
 
 namespace partita::internal {
 namespace {
 
 // Begins of copies: of any element, and of cache lines.
 constexpr int64_t kAlignment = 64;
+
+// A copy from a device at full speed, and not long for who waits until a save is given up.
+constexpr int64_t kCopyBytes = int64_t{256} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -50,6 +53,7 @@ BackgroundSave::BackgroundSave(std::filesystem::path root, int64_t step, Checkpo
       copy_error_ = std::current_exception();
     }
     contents_ = {};  // and what they own
+    copy_seconds_ = timer_.seconds();
     set(copied_);
     if (!copy_error_) save_.write(copies_);
   });
@@ -87,14 +91,14 @@ void BackgroundSave::copy() {
   for (size_t i = 0; i < contents_.pieces.size(); ++i) {
     const Piece& from = contents_.pieces[i];
     const std::span<std::byte> all(copies_.pieces[i].data, static_cast<size_t>(bytes_of(contents_, from)));
-    for (int64_t c = 0; c < chunk_count(std::ssize(all)); ++c) {
+    for (int64_t begin = 0; begin < std::ssize(all); begin += kCopyBytes) {
       if (save_.is_given_up()) fail("the save was given up");
-      const std::span<const std::byte> chunk = chunk_of(all, c);
-      const std::span<std::byte> to(all.data() + (chunk.data() - all.data()), chunk.size());
+      const std::span<std::byte> to =
+          all.subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(kCopyBytes, std::ssize(all) - begin)));
       if (from.data != nullptr)
-        std::memcpy(to.data(), from.data + c * kChunkBytes, to.size());
+        std::memcpy(to.data(), from.data + begin, to.size());
       else
-        from.elsewhere->read(c * kChunkBytes, to);
+        from.elsewhere->read(begin, to);
     }
   }
 }

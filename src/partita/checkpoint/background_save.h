@@ -23,6 +23,7 @@
 #include <span>
 #include <thread>
 
+#include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/save_phases.h"
 
@@ -53,6 +54,8 @@ class BackgroundSave {
   void finish(Peers&);
 
   [[nodiscard]] const std::filesystem::path& folder() const { return save_.folder(); }
+  // From the construction until the copy was made; after wait_copied().
+  [[nodiscard]] double copy_seconds() const { return copy_seconds_; }
   [[nodiscard]] int64_t bytes() const { return save_.bytes(); }  // of all ranks' files
 
  private:
@@ -65,6 +68,8 @@ class BackgroundSave {
   CheckpointContents contents_;  // as given; empty once they are copied
   CheckpointContents copies_;    // the same pieces in `memory`
   std::exception_ptr copy_error_;
+  Timer timer_;
+  double copy_seconds_ = 0;
   bool written_ = false;  // the files of all ranks are
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -60,6 +60,7 @@ struct SaveMetrics {
   int64_t bytes = 0;         // over all ranks
   double seconds = 0;        // from its start until it was durable on all ranks
   double stall_seconds = 0;  // of these, training waited
+  double copy_seconds = 0;   // in the background: until what is saved was copied
   bool in_background = false;
 };
 

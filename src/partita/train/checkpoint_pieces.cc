@@ -5,21 +5,20 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/device/copies.h"
 #include "partita/device/device_stream.h"
 
 namespace partita::internal {
 namespace {
 
+at::Tensor host(std::span<std::byte> bytes) { return at::from_blob(bytes.data(), {std::ssize(bytes)}, at::kByte); }
+
 class TensorMemory final : public PieceMemory {
  public:
-  explicit TensorMemory(const at::Tensor& values)
-      : bytes_(values.view(at::kByte)),
-        copies_(make_copies(values.device())),
-        after_(make_stream(values.device(), StreamUse::compute)->record()) {}
+  TensorMemory(const at::Tensor& values, std::shared_ptr<const DeviceReads> reads)
+      : bytes_(values.view(at::kByte)), reads_(std::move(reads)) {}
 
   void read(int64_t offset, std::span<std::byte> out) const override {
-    copies_->down(host(out), part(offset, std::ssize(out)), after_).wait();
+    reads_->read(part(offset, std::ssize(out)), out);
   }
   void write(int64_t offset, std::span<const std::byte> in) override {
     // from_blob has no overload for const data.
@@ -28,14 +27,14 @@ class TensorMemory final : public PieceMemory {
 
  private:
   [[nodiscard]] at::Tensor part(int64_t offset, int64_t count) const { return bytes_.narrow(0, offset, count); }
-  static at::Tensor host(std::span<std::byte> bytes) {
-    return at::from_blob(bytes.data(), {std::ssize(bytes)}, at::kByte);
-  }
-
   at::Tensor bytes_;
-  std::unique_ptr<Copies> copies_;
-  Event after_;  // the values are complete
+  std::shared_ptr<const DeviceReads> reads_;
 };
+
+std::shared_ptr<PieceMemory> far_memory(const at::Tensor& values, const std::shared_ptr<const DeviceReads>& reads) {
+  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous() && reads != nullptr, "values are not dense, or unreadable");
+  return std::make_shared<TensorMemory>(values, reads);
+}
 
 // Start of a replica's share of a box, in elements.
 int64_t begin_of_share(const Box& box, int replica, int replicas) {
@@ -45,9 +44,15 @@ int64_t begin_of_share(const Box& box, int replica, int replicas) {
 
 }  // namespace
 
-std::shared_ptr<PieceMemory> piece_memory(const at::Tensor& values) {
-  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous(), "values are not dense");
-  return std::make_shared<TensorMemory>(values);
+DeviceReads::DeviceReads(at::Device device)
+    : copies_(make_copies(device)), after_(make_stream(device, StreamUse::compute)->record()) {}
+
+void DeviceReads::read(const at::Tensor& bytes, std::span<std::byte> out) const {
+  copies_->down(host(out), bytes, after_).wait();
+}
+
+std::shared_ptr<const DeviceReads> device_reads(at::Device device) {
+  return device.is_cpu() ? nullptr : std::make_shared<DeviceReads>(device);
 }
 
 void add_pieces(CheckpointContents& state, int first, const OwnedBox& owned, const PieceOptions& options) {
@@ -60,7 +65,7 @@ void add_pieces(CheckpointContents& state, int first, const OwnedBox& owned, con
       if (values.is_cpu())
         piece.data = static_cast<std::byte*>(values.data_ptr());
       else
-        piece.elsewhere = piece_memory(values);
+        piece.elsewhere = far_memory(values, options.reads);
       state.pieces.push_back(std::move(piece));
     }
     begin += box.count();

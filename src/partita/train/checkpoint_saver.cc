@@ -142,6 +142,7 @@ std::optional<SaveMetrics> CheckpointSaver::go_on(const std::function<bool()>& p
   SaveMetrics done = running_->metrics;
   done.folder = running_->save->folder();
   done.bytes = running_->save->bytes();
+  done.copy_seconds = running_->save->copy_seconds();
   done.seconds = running_->since.seconds();
   std::exchange(running_, nullptr)->save.reset();  // the event may live on
   return done;

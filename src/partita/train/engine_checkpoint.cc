@@ -27,10 +27,13 @@ CheckpointContents make_state(const Engine& engine, Part part, int replica, int 
     for (size_t k = 0; k < (p.trainable ? prefixes.size() : 1); ++k)
       state.tensors.push_back({prefixes[k] + "/" + p.name, p.shape, engine.stored_dtype(p)});
   }
-  for (const OwnedBox& owned : engine.owned_boxes()) {
+  const std::vector<OwnedBox> boxes = engine.owned_boxes();
+  std::shared_ptr<const DeviceReads> reads;
+  for (const OwnedBox& owned : boxes) {
+    if (!reads) reads = device_reads(owned.values[0].device());
     if (!wanted(*owned.parameter) || (saved && !owned.primary)) continue;
     add_pieces(state, first.at(owned.parameter->name), owned,
-               {.replica = replica, .replicas = replicas, .constant = !owned.parameter->trainable});
+               {.reads = reads, .replica = replica, .replicas = replicas, .constant = !owned.parameter->trainable});
   }
   return state;
 }

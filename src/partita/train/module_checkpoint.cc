@@ -33,10 +33,12 @@ CheckpointContents make_contents(const OptimizerContents& optimizer, bool saved)
     state.tensors.push_back({"model/" + p.name, p.shape, p.dtype});
     for (const std::string& kind : p.states) state.tensors.push_back({kind + "/" + p.name, p.shape, p.dtype});
   }
+  std::shared_ptr<const DeviceReads> reads;
   for (const OwnedBox& owned : optimizer.boxes) {
+    if (!reads) reads = device_reads(owned.values[0].device());
     if (saved && !owned.primary) continue;
     add_pieces(state, first.at(owned.parameter->name), owned,
-               {.replica = saved ? optimizer.replica : 0, .replicas = saved ? optimizer.replicas : 1});
+               {.reads = reads, .replica = saved ? optimizer.replica : 0, .replicas = saved ? optimizer.replicas : 1});
   }
   return state;
 }

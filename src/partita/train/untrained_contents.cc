@@ -233,7 +233,8 @@ void UntrainedContents::add_to(CheckpointContents& contents, bool saved) const {
       for (const OwnedBox& owned : part.slices->boxes)
         if (!saved || owned.primary)
           add_pieces(contents, first + static_cast<int>(part.tensor), owned,
-                     {.replica = saved ? optimizer_.replica : 0,
+                     {.reads = device_reads(owned.values[0].device()),
+                      .replica = saved ? optimizer_.replica : 0,
                       .replicas = saved ? optimizer_.replicas : 1,
                       .constant = true});
       continue;
