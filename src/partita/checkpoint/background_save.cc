@@ -122,11 +122,16 @@ bool BackgroundSave::advance(Peers& peers) {
   });
   if (written_) {
     save_.finish(peers);
+    if (peers.rank() != 0) durable_seconds_ = timer_.seconds();
     return true;
   }
   save_.gather(peers);
   written_ = true;
-  if (peers.rank() == 0) start([this] { save_.publish(); });
+  if (peers.rank() == 0)
+    start([this] {
+      save_.publish();
+      durable_seconds_ = timer_.seconds();
+    });
   return false;
 }
 

@@ -56,6 +56,8 @@ class BackgroundSave {
   [[nodiscard]] const std::filesystem::path& folder() const { return save_.folder(); }
   // From the construction until the copy was made; after wait_copied().
   [[nodiscard]] double copy_seconds() const { return copy_seconds_; }
+  // From the construction until the checkpoint was durable, as far as this rank knows; after advance() returned true.
+  [[nodiscard]] double durable_seconds() const { return durable_seconds_; }
   [[nodiscard]] int64_t bytes() const { return save_.bytes(); }  // of all ranks' files
 
  private:
@@ -69,7 +71,7 @@ class BackgroundSave {
   CheckpointContents copies_;    // the same pieces in `memory`
   std::exception_ptr copy_error_;
   Timer timer_;
-  double copy_seconds_ = 0;
+  double copy_seconds_ = 0, durable_seconds_ = 0;
   bool written_ = false;  // the files of all ranks are
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -28,7 +28,7 @@ struct CheckpointSaver::Running final : EventState {
   at::Tensor memory;                   // of the copy
   std::optional<BackgroundSave> save;  // empty: it is over
   SaveMetrics metrics;
-  Timer since;
+  double begin_seconds = 0;  // from the stop of training until the save began
 
   // As an event: what is saved has been copied.
   bool test() override { return !save || save->is_copied(); }
@@ -102,7 +102,7 @@ std::optional<SaveMetrics> CheckpointSaver::begin(int64_t step, CheckpointConten
   count_buffers(contents);
   auto running = std::make_shared<Running>();
   running->metrics = {.step = step, .in_background = true};
-  running->since = since;
+  running->begin_seconds = since.seconds();
   running->memory = memory_;
   running->save.emplace(
       options_.root, step, std::move(contents),
@@ -143,7 +143,7 @@ std::optional<SaveMetrics> CheckpointSaver::go_on(const std::function<bool()>& p
   done.folder = running_->save->folder();
   done.bytes = running_->save->bytes();
   done.copy_seconds = running_->save->copy_seconds();
-  done.seconds = running_->since.seconds();
+  done.seconds = running_->begin_seconds + running_->save->durable_seconds();
   std::exchange(running_, nullptr)->save.reset();  // the event may live on
   return done;
 }
