@@ -135,7 +135,14 @@ TEST(GgufVocabulary, WithoutIdsTheReaderIsWarned) {
   EXPECT_FALSE(none.has("bos_token_id"));
   EXPECT_FALSE(none.has("eos_token_id"));
   EXPECT_THAT(none.warnings, ElementsAre(HasSubstr("no token ends a text of this model")));
-  EXPECT_FALSE(vocabulary_of(byte_level(), {.eos = {260}}, 260).has("eos_token_id"));
+  // Ids out of the vocabulary's range are none; the others keep their meaning.
+  const Found outside = vocabulary_of(byte_level(), {.bos = 260, .pad = -1, .eos = {260}}, 260);
+  for (const char* key : {"bos_token_id", "eos_token_id", "eot_token_id", "padding_token_id"})
+    EXPECT_FALSE(outside.has(key)) << key;
+  EXPECT_THAT(outside.warnings, ElementsAre(HasSubstr("no token ends a text of this model")));
+  const Found second = vocabulary_of(byte_level(), {.eos = {260, 258}}, 260);
+  EXPECT_EQ(second.at<uint32_t>("eos_token_id"), 258U);
+  EXPECT_FALSE(second.has("eot_token_id"));
 }
 
 TEST(GgufVocabulary, NamesOfPreTokenizers) {
@@ -151,10 +158,11 @@ TEST(GgufVocabulary, NamesOfPreTokenizers) {
   file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\d";
   const Found other = vocabulary_of(file, {.eos = {258}}, 260);
   EXPECT_FALSE(other.has("pre"));
-  EXPECT_THAT(other.warnings, ElementsAre(HasSubstr("may give them other ids")));
+  EXPECT_THAT(other.warnings, ElementsAre(HasSubstr("may tokenize text differently")));
   file = byte_level();
   file["normalizer"] = {{"type", "NFC"}};
-  EXPECT_THAT(vocabulary_of(file, {.eos = {258}}, 260).warnings, ElementsAre(HasSubstr("may give them other ids")));
+  EXPECT_THAT(vocabulary_of(file, {.eos = {258}}, 260).warnings,
+              ElementsAre(HasSubstr("may tokenize text differently")));
 
   EXPECT_EQ(gguf_pre_tokenizer(SplitPattern::gpt2, false), "gpt-2");
   EXPECT_EQ(gguf_pre_tokenizer(SplitPattern::gpt2, true), "");
@@ -182,10 +190,76 @@ TEST(GgufVocabulary, OfCharacterBpe) {
   EXPECT_FALSE(v.has("merges"));
   json other = char_level();
   other["normalizer"]["normalizers"].push_back({{"type", "NFKC"}});
-  EXPECT_THAT(vocabulary_of(other, {.bos = 1, .eos = {2}}, 264).warnings, ElementsAre(HasSubstr("other ids")));
+  EXPECT_THAT(vocabulary_of(other, {.bos = 1, .eos = {2}}, 264).warnings,
+              ElementsAre(HasSubstr("may tokenize text differently")));
   other = char_level();
   other["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
   EXPECT_FALSE(vocabulary_of(other, {.bos = 1, .eos = {2}}, 264).at<bool>("add_space_prefix"));
+}
+
+// llama.cpp merges whatever together is a token; a list of merges may say less.
+TEST(GgufVocabulary, MergesThatAreNotScores) {
+  const auto warnings = [](const json& file) { return vocabulary_of(file, {.bos = 1, .eos = {2}}, 280).warnings; };
+  const auto differs = ElementsAre(HasSubstr("llama.cpp merges all characters and tokens that together are a token"));
+  const auto with = [](const std::vector<const char*>& tokens, const json& merges) {
+    json file = char_level();
+    int id = 264;
+    for (const char* token : tokens) file["model"]["vocab"][token] = id++;
+    file["model"]["merges"] = merges;
+    return file;
+  };
+  EXPECT_THAT(warnings(with({"th"}, {"\u2581 t", "\u2581t h"})), differs);  // nothing makes "th", or ▁th of it
+  EXPECT_THAT(warnings(with({"th"}, {"\u2581 t", "t h", "\u2581t h"})), differs);
+  EXPECT_THAT(warnings(with({"th"}, {"\u2581 t", "t h", "\u2581t h", "\u2581 th"})), IsEmpty());
+  // Of two ways to make a token one comes after the merge of another one.
+  EXPECT_THAT(warnings(with({"th"}, {"\u2581 t", "\u2581t h", "t h", "\u2581 th"})), differs);
+  EXPECT_THAT(warnings(with({"h\u00e9"}, {"\u2581 t", "\u2581t h"})), differs);  // a character that is no token
+  EXPECT_THAT(warnings(with({"xyz"}, {"\u2581 t", "\u2581t h"})), IsEmpty());    // which nothing can make
+  json ignoring = char_level();
+  ignoring["model"]["ignore_merges"] = true;
+  EXPECT_THAT(warnings(ignoring), differs);
+}
+
+TEST(GgufVocabulary, WhatLlamaCppDoesNotPutAroundOrFindInATextIsWarnedOf) {
+  const auto warnings = [](const json& file) { return vocabulary_of(file, {.bos = 1, .eos = {2}}, 280).warnings; };
+  json spaces = char_level();
+  spaces["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
+  EXPECT_THAT(warnings(spaces), ElementsAre(HasSubstr("may tokenize text differently")));
+  spaces["normalizer"] = nullptr;
+  EXPECT_THAT(warnings(spaces), ElementsAre(HasSubstr("may tokenize text differently")));
+  spaces["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
+  EXPECT_THAT(warnings(spaces), IsEmpty());
+
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto special = [](const char* name) { return json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}}; };
+  const auto around = [&](const json& single) {
+    json file = char_level();
+    file["post_processor"]["single"] = single;
+    for (const auto& [name, id] : {std::pair("<unk>", 0), std::pair("<s>", 1), std::pair("</s>", 2)})
+      file["post_processor"]["special_tokens"][name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+    return warnings(file);
+  };
+  EXPECT_THAT(around({special("<s>"), text, special("</s>")}), IsEmpty());
+  EXPECT_THAT(around(json::array({text})), IsEmpty());
+  EXPECT_THAT(around({special("<s>"), special("</s>"), text}), ElementsAre(HasSubstr("(2 before, 0 after)")));
+  EXPECT_THAT(around({special("<s>"), text, special("<unk>")}), ElementsAre(HasSubstr("(1 before, 1 after)")));
+  EXPECT_THAT(around({text, special("</s>"), special("</s>")}), ElementsAre(HasSubstr("(0 before, 2 after)")));
+
+  for (const char* field : {"lstrip", "rstrip", "single_word", "normalized"}) {
+    const auto with = [&](json file, int64_t id) {
+      json token = added(id, "<mask>", true);
+      token[field] = true;
+      file["added_tokens"].push_back(token);
+      return warnings(file);
+    };
+    const auto differs = ElementsAre(HasSubstr("differently around '<mask>'"));
+    EXPECT_THAT(with(char_level(), 264), differs) << field;
+    if (field == std::string("normalized"))
+      EXPECT_THAT(with(byte_level(), 260), IsEmpty());  // without a normalizer every text is normalized
+    else
+      EXPECT_THAT(with(byte_level(), 260), differs) << field;
+  }
 }
 
 TEST(GgufVocabulary, OfSentencePiece) {
@@ -204,7 +278,7 @@ TEST(GgufVocabulary, OfSentencePiece) {
   // Pieces that are not used, and rules that change a text, are others' business: SentencePiece's alone.
   const auto unused = load_sentencepiece(PARTITA_SOURCE_DIR "/tests/golden/sentencepiece/bpe_unused_bytes.model");
   EXPECT_THAT(gguf_vocabulary(unused.get(), {.bos = 1, .eos = {2}}, 2000).warnings,
-              ElementsAre(HasSubstr("other ids")));
+              ElementsAre(HasSubstr("may tokenize text differently")));
 }
 
 TEST(GgufVocabulary, ATokenizerThatLlamaCppLacksIsLeftOut) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/printable.h"
 #include "partita/tokenizer/bpe/bpe.h"
 #include "partita/tokenizer/bpe/char_bpe.h"
 #include "partita/tokenizer/byte_level.h"
@@ -19,15 +21,37 @@ namespace partita::internal {
 namespace {
 
 constexpr std::string_view kSpaceBlock = "\u2581";
-constexpr float kNeverMerged = -1e9F;  // score of tokens that no merge makes: after all others
+constexpr float kMergedLast = -1e9F;  // score of tokens that no merge makes: llama.cpp merges to them, too
 
 constexpr const char* kOtherSplitting =
-    "llama.cpp does not prepare and split texts as this tokenizer does and may give them other ids: pass ids to it "
-    "where that matters";
+    "llama.cpp does not prepare and split texts as this tokenizer does and may tokenize text differently: pass ids to "
+    "it where that matters";
+constexpr const char* kOtherMerging =
+    "llama.cpp merges all characters and tokens that together are a token, this tokenizer only those of its list, so "
+    "llama.cpp may tokenize text differently: pass ids to it where that matters";
+constexpr const char* kOtherAdded =
+    "llama.cpp finds added tokens exactly as they are written, so it may tokenize text differently around '{}' "
+    "(lstrip, "
+    "rstrip, single_word or normalized): pass ids to it where that matters";
+constexpr const char* kOtherSurroundings =
+    "llama.cpp puts at most a BOS token in front of a text and an EOS token after it, and this tokenizer other ones "
+    "({} before, {} after): pass ids to it where that matters";
+
+// llama.cpp matches user-defined tokens in texts as they are, with spaces.
+std::string with_spaces(std::string text) {
+  for (size_t at = text.find(kSpaceBlock); at != std::string::npos; at = text.find(kSpaceBlock, at + 1))
+    text.replace(at, kSpaceBlock.size(), " ");
+  return text;
+}
 
 class Builder {
  public:
-  Builder(const GgufSpecialIds& ids, int64_t vocab_size) : ids_(ids), tokens_(static_cast<size_t>(vocab_size)) {
+  // Ids that the model does not know are dropped.
+  Builder(GgufSpecialIds ids, int64_t vocab_size) : ids_(std::move(ids)), tokens_(static_cast<size_t>(vocab_size)) {
+    const auto is_unknown = [&](int64_t id) { return id < 0 || id >= vocab_size; };
+    std::erase_if(ids_.eos, is_unknown);
+    for (std::optional<int64_t>* id : {&ids_.bos, &ids_.pad})
+      if (*id && is_unknown(**id)) id->reset();
     types_.assign(tokens_.size(), GgufTokenType::unused);
     for (size_t id = 0; id < tokens_.size(); ++id) tokens_[id] = fmt::format("[PAD{}]", id);
   }
@@ -40,10 +64,17 @@ class Builder {
     tokens_[id] = std::move(text);
     types_[id] = type;
   }
-  void set_added(const std::vector<AddedToken>& added) {
-    for (const AddedToken& token : added)
-      set(static_cast<size_t>(token.id), token.content,
+  // `texts_have_spaces`: false if the tokens of the model have kSpaceBlock in their place.
+  void set_added(const PipelineParts& parts, bool texts_have_spaces) {
+    for (const AddedToken& token : parts.added)
+      set(static_cast<size_t>(token.id),
+          token.special || texts_have_spaces ? token.content : with_spaces(token.content),
           token.special ? GgufTokenType::control : GgufTokenType::user_defined);
+    const bool normalizes = !parts.normalizer.steps.empty();
+    const auto found = std::ranges::find_if(parts.added, [&](const AddedToken& token) {
+      return token.lstrip || token.rstrip || token.single_word || (token.normalized && normalizes);
+    });
+    if (found != parts.added.end()) warn(fmt::format(kOtherAdded, printable_line(found->content)));
   }
   void add(std::string key, GgufValue value) {
     out_.metadata.emplace_back("tokenizer.ggml." + std::move(key), std::move(value));
@@ -60,13 +91,16 @@ class Builder {
     for (const GgufTokenType type : types_) types.push_back(static_cast<int32_t>(type));
     add("token_type", std::move(types));
     const auto eos = ids_.eos.empty() ? std::nullopt : std::optional(ids_.eos[0]);
-    // Without a begin of its own, a text begins after the end of the one before.
+    // Without a BOS token of its own, a text begins after the EOS token of the one before.
     add_id("bos_token_id", before.size() == 1 ? std::optional<int64_t>(before[0]) : ids_.bos ? ids_.bos : eos);
     add_id("eos_token_id", eos);
     if (ids_.eos.size() > 1) add_id("eot_token_id", ids_.eos.back());
     add_id("padding_token_id", ids_.pad);
     add("add_bos_token", before.size() == 1);
-    add("add_eos_token", after.size() == 1 && eos == after[0]);
+    const bool adds_eos = after.size() == 1 && eos == after[0];
+    add("add_eos_token", adds_eos);
+    if (before.size() > 1 || (!after.empty() && !adds_eos))
+      warn(fmt::format(kOtherSurroundings, before.size(), after.size()));
     if (!eos)
       warn(
           "no token ends a text of this model (generation_config.json: eos_token_id): llama.cpp takes one of its own "
@@ -76,7 +110,7 @@ class Builder {
 
  private:
   void add_id(const char* key, std::optional<int64_t> id) {
-    if (id && *id >= 0 && *id < std::ssize(types_)) add(key, static_cast<uint32_t>(*id));
+    if (id) add(key, static_cast<uint32_t>(*id));
   }
   void check_unique() const {
     std::unordered_map<std::string_view, size_t> ids;
@@ -88,7 +122,7 @@ class Builder {
     }
   }
 
-  const GgufSpecialIds& ids_;
+  GgufSpecialIds ids_;
   std::vector<std::string> tokens_;
   std::vector<GgufTokenType> types_;
   GgufVocabulary out_;
@@ -113,20 +147,13 @@ GgufVocabulary byte_level(const Pipeline& pipeline, const ByteLevelBpe& bpe, Bui
   for (const BpeMerge& merge : model.merges)
     merges.push_back(names[static_cast<size_t>(merge.left)] + " " + names[static_cast<size_t>(merge.right)]);
   for (size_t id = 0; id < names.size(); ++id) out.set(id, std::move(names[id]), GgufTokenType::normal);
-  out.set_added(parts.added);
+  out.set_added(parts, true);
   out.add("merges", std::move(merges));
   return out.finish(parts.before, parts.after);
 }
 
 GgufTokenType type_of(SentencePieceModel::PieceType type) {
   return static_cast<GgufTokenType>(static_cast<int32_t>(type));  // llama.cpp's numbers are SentencePiece's
-}
-
-// llama.cpp matches user-defined tokens in texts as they are, with spaces.
-std::string with_spaces(std::string text) {
-  for (size_t at = text.find(kSpaceBlock); at != std::string::npos; at = text.find(kSpaceBlock, at + 1))
-    text.replace(at, kSpaceBlock.size(), " ");
-  return text;
 }
 
 GgufVocabulary sentencepiece(const SentencePieceTokenizer& tokenizer, Builder& out) {
@@ -137,7 +164,7 @@ GgufVocabulary sentencepiece(const SentencePieceTokenizer& tokenizer, Builder& o
   out.add("add_space_prefix", model.normalizer.add_dummy_prefix);
   if (const auto unknown = model.unknown()) out.add("unknown_token_id", static_cast<uint32_t>(*unknown));
   bool has_unused = false;
-  std::vector<float> scores(out.size(), kNeverMerged);
+  std::vector<float> scores(out.size(), kMergedLast);
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     out.set(id, piece.type == Type::user_defined ? with_spaces(piece.text) : piece.text, type_of(piece.type));
@@ -151,9 +178,9 @@ GgufVocabulary sentencepiece(const SentencePieceTokenizer& tokenizer, Builder& o
   return out.finish(tokenizer.tokens_in_front(), {});
 }
 
-// Steps in front of character BPE: only spaces are replaced, and one is put in front of the text.
+// Steps in front of character BPE. llama.cpp replaces spaces by kSpaceBlock, and may put one in front of the text.
 struct SpaceSteps {
-  bool prefix = false, others = false;
+  bool blocks = false, prefix = false, others = false;
 };
 
 SpaceSteps space_steps(const PipelineParts& parts) {
@@ -162,17 +189,46 @@ SpaceSteps space_steps(const PipelineParts& parts) {
     const auto* replace = std::get_if<ReplaceStep>(&step);
     const auto* text = replace == nullptr ? nullptr : std::get_if<std::string>(&replace->matcher.what);
     const auto* prepend = std::get_if<PrependStep>(&step);
-    found.prefix |= prepend != nullptr && prepend->text == kSpaceBlock;
-    found.others |= (prepend == nullptr || prepend->text != kSpaceBlock) &&
-                    (text == nullptr || *text != " " || replace->content != kSpaceBlock);
+    const bool prefixes = prepend != nullptr && prepend->text == kSpaceBlock;
+    const bool replaces = text != nullptr && *text == " " && replace->content == kSpaceBlock;
+    found.prefix |= prefixes;
+    found.blocks |= replaces;
+    found.others |= !prefixes && !replaces;
   }
   if (!parts.pre_tokenizer) return found;
   for (const PreTokenizerStep& step : parts.pre_tokenizer->steps) {
     const auto* spaces = std::get_if<MetaspaceStep>(&step);
+    found.blocks |= spaces != nullptr;
     found.prefix |= spaces != nullptr && spaces->prepend != MetaspaceStep::Prepend::never;
     found.others |= spaces == nullptr || spaces->split || spaces->replacement != kSpaceBlock;
   }
   return found;
+}
+
+// Whether merges by rank are merges by score of the token that they make: every pair of tokens or characters that
+// together are a token is a merge, and the merges that make one token follow each other. Added tokens are found first.
+bool merges_as_scores(const BpeModel& model, const std::vector<AddedToken>& added) {
+  const std::unordered_map<std::string_view, TokenId> ids = token_ids(model);
+  std::unordered_set<TokenId> found_first;
+  for (const AddedToken& token : added) found_first.insert(token.id);
+  std::unordered_map<TokenId, size_t> made;  // how many merges make the token
+  for (size_t rank = 0; rank < model.merges.size(); ++rank)
+    if (made[model.merges[rank].result]++ > 0 && model.merges[rank - 1].result != model.merges[rank].result)
+      return false;
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; };  // a character
+  const auto is_part = [&](std::string_view text) {
+    return ids.contains(text) || std::ranges::none_of(text.substr(1), begins);
+  };
+  for (const auto& [text, id] : ids) {
+    if (byte_of_token_name(text) || found_first.contains(id)) continue;
+    size_t pairs = 0;
+    for (size_t at = 1; at < text.size(); ++at) {
+      pairs += begins(text[at]) && is_part(text.substr(0, at)) && is_part(text.substr(at)) ? 1 : 0;
+    }
+    const auto found = made.find(id);
+    if (pairs != (found == made.end() ? 0 : found->second)) return false;
+  }
+  return true;
 }
 
 // Llama 2's tokenizer.json: SentencePiece's BPE, with ranks of merges in place of scores. llama.cpp merges the adjacent
@@ -184,17 +240,16 @@ GgufVocabulary char_bpe(const Pipeline& pipeline, const CharBpe& bpe, Builder& o
   out.add("model", std::string("llama"));
   out.add("pre", std::string("default"));
   out.add("add_space_prefix", steps.prefix);
-  if (steps.others) out.warn(kOtherSplitting);
-  std::vector<float> scores(out.size(), kNeverMerged);
+  if (steps.others || !steps.blocks) out.warn(kOtherSplitting);
+  if (bpe.ignores_merges() || !merges_as_scores(model, parts.added)) out.warn(kOtherMerging);
+  std::vector<float> scores(out.size(), kMergedLast);
   for (size_t id = 0; id < model.tokens.size(); ++id) {
     const std::string& text = model.tokens[id];
     out.set(id, text, byte_of_token_name(text) ? GgufTokenType::byte : GgufTokenType::normal);
   }
   for (size_t rank = model.merges.size(); rank-- > 0;)  // of several pairs that give a token the first counts
     scores[static_cast<size_t>(model.merges[rank].result)] = -static_cast<float>(rank + 1);
-  for (const AddedToken& token : parts.added)
-    out.set(static_cast<size_t>(token.id), token.special ? token.content : with_spaces(token.content),
-            token.special ? GgufTokenType::control : GgufTokenType::user_defined);
+  out.set_added(parts, false);
   out.add("scores", std::move(scores));
   return out.finish(parts.before, parts.after);
 }

@@ -46,6 +46,7 @@ class CharBpe final : public Tokenizer {
   [[nodiscard]] std::string_view bytes_of(TokenId id) const override;
 
   [[nodiscard]] const BpeModel& model() const { return model_; }
+  [[nodiscard]] bool ignores_merges() const { return ignore_merges_; }
   // Whether characters that are not tokens become byte tokens.
   [[nodiscard]] bool falls_back_to_bytes() const { return unknown_.as == UnknownChars::As::bytes; }
 
