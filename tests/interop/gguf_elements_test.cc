@@ -57,12 +57,15 @@ TEST(GgufElements, RefuseWhatTheTypeCannotHold) {
   std::array<float, 32> values{};
   const auto message = [&](GgufType type) { return error_message([&] { (void)elements.of("w", type, values); }); };
   values[31] = 70000;
-  EXPECT_THAT(message(GgufType::f16), AllOf(HasSubstr("'w' holds 70000, which F16 cannot"), HasSubstr("bf16 or fp32")));
+  EXPECT_THAT(message(GgufType::f16),
+              HasSubstr("'w' holds 70000, which fp16 cannot represent: export with --dtype bf16 or fp32"));
   EXPECT_EQ(message(GgufType::q8_0), "no error");
   values[31] = -127 * 65520.F;
-  EXPECT_THAT(message(GgufType::q8_0), HasSubstr("'w' holds 8321040, which q8_0 cannot"));
+  EXPECT_THAT(message(GgufType::q8_0), HasSubstr("'w' holds 8321040, which q8_0 cannot represent"));
+  values[31] = std::numeric_limits<float>::max();
+  EXPECT_THAT(message(GgufType::bf16), AllOf(HasSubstr("which bf16 cannot represent"), HasSubstr("--dtype fp32")));
   values[31] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(message(GgufType::q8_0), HasSubstr("'w' holds nan, which q8_0 cannot"));
+  EXPECT_THAT(message(GgufType::q8_0), HasSubstr("'w' holds nan, which q8_0 cannot represent"));
   EXPECT_EQ(message(GgufType::f32), "no error");
 }
 

@@ -260,10 +260,10 @@ TEST(HfExport, RefusesNumbersThatTheTypeCannotHold) {
   };
   const OpenModel m = open_folder(golden_folder("gpt2_tied"));
   const TemporaryDirectory folder;
-  EXPECT_THAT(error_message([&] {
-                export_hf_model(folder / "x", Large(), {.model = m.model, .types = {.usual = ElementType::f16}});
-              }),
-              testing::AllOf(HasSubstr("'transformer.ln_f.bias' holds 70000, which F16 cannot"), HasSubstr("bf16")));
+  EXPECT_THAT(
+      error_message(
+          [&] { export_hf_model(folder / "x", Large(), {.model = m.model, .types = {.usual = ElementType::f16}}); }),
+      testing::AllOf(HasSubstr("'transformer.ln_f.bias' holds 70000, which fp16 cannot represent"), HasSubstr("bf16")));
   EXPECT_FALSE(fs::exists(folder / "x"));
   export_hf_model(folder / "bf16", Large(), {.model = m.model, .types = {.usual = ElementType::bf16}});
 }

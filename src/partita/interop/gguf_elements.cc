@@ -25,12 +25,13 @@ void quantize_q8(std::string_view tensor, std::span<const float> values, std::by
   for (; !values.empty(); values = values.subspan(kQ8BlockElements)) {
     float largest = 0;
     for (const float value : values.first(kQ8BlockElements)) {
-      if (!std::isfinite(value)) fail("'{}' holds {}, which q8_0 cannot: export with --dtype fp32", tensor, value);
+      if (!std::isfinite(value))
+        fail("'{}' holds {}, which q8_0 cannot represent: export with --dtype fp32", tensor, value);
       largest = std::max(largest, std::abs(value));
     }
     const float step = largest / kSteps, inverse = step == 0 ? 0 : 1 / step;
     if (step >= kOverflowOfHalf)
-      fail("'{}' holds {}, which q8_0 cannot: export with --dtype bf16 or fp32", tensor, largest);
+      fail("'{}' holds {}, which q8_0 cannot represent: export with --dtype bf16 or fp32", tensor, largest);
     const c10::Half factor = step;
     std::memcpy(out, &factor, sizeof factor);
     out += sizeof factor;
