@@ -12,6 +12,7 @@
 #include "cli/text_options.h"
 #include "partita/base/log.h"
 #include "partita/base/printable.h"
+#include "partita/interop/model_source.h"
 #include "partita/train/evaluate.h"
 
 namespace partita::cli {
@@ -48,9 +49,7 @@ void add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Compute the loss and perplexity of a trained model");
   auto a = std::make_shared<Arguments>();
   EvaluateOptions& o = a->options;
-  add_text(*command, "PATH", a->path, "PATH",
-           "A Hugging Face folder, the folder of a run (its newest checkpoint), a checkpoint, or a file of llm.c")
-      ->required();
+  add_text(*command, "PATH", a->path, "PATH", std::string("Model: ") + kModelPaths)->required();
   add_text(*command, "--data", o.data, "PREFIX|FILE.jsonl",
            "Prefix of token files; or JSON lines of prompts and completions, of which only completions are scored")
       ->required();

@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "partita/base/printable.h"
 #include "partita/comm/host_threads.h"
+#include "partita/interop/model_source.h"
 #include "partita/interop/model_transfer.h"
 
 namespace partita::cli {
@@ -41,9 +42,7 @@ void run(Arguments a, bool has_shard_size) {
 void add_export_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "Write a checkpoint for transformers, PEFT, llama.cpp or llm.c");
   auto a = std::make_shared<Arguments>();
-  add_text(*command, "CHECKPOINT", a->path, "CHECKPOINT",
-           "Folder of a run (its newest checkpoint), a checkpoint, or a folder of adapters")
-      ->required();
+  add_text(*command, "CHECKPOINT", a->path, "CHECKPOINT", std::string("Model: ") + kModelPaths)->required();
   add_text(*command, "OUT", a->out, "OUT",
            "What to create: a Hugging Face folder; NAME.gguf, which llama.cpp runs; or NAME.bin, a GPT-2 for llm.c")
       ->required();

@@ -17,6 +17,7 @@
 #include "partita/comm/mesh.h"
 #include "partita/generate/generation_defaults.h"
 #include "partita/generate/generator.h"
+#include "partita/interop/model_source.h"
 
 namespace partita::cli {
 using namespace internal;
@@ -74,9 +75,7 @@ void run(const CLI::App& command, Arguments a) {
 void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Generate text with a trained model");
   auto a = std::make_shared<Arguments>();
-  add_text(*command, "PATH", a->paths.path, "PATH",
-           "A Hugging Face folder, the folder of a run (its newest checkpoint), a checkpoint, or a file of llm.c")
-      ->required();
+  add_text(*command, "PATH", a->paths.path, "PATH", std::string("Model: ") + kModelPaths)->required();
   add_text(*command, "--prompt", a->prompt, "TEXT", "Text to continue; empty starts a new document");
   add_number(*command, "--tokens", a->options.tokens, at_least(0),
              "Most tokens to generate (default: max_new_tokens of the model's generation_config.json, else 128)")

@@ -77,12 +77,12 @@ TEST(Interop, ImportsCheckpointsOfOtherTrainers) {
   };
   const std::string run = (folder / "none").string();
   EXPECT_THAT(refused({"import", (trainers / "dcp_2").string(), run}),
-              HasSubstr("does not say which model it holds: put the model's config.json into it, or name the file with "
-                        "--config"));
+              HasSubstr("does not say which model it holds: put the model's config.json into it, or import it with "
+                        "that of another place (partita import --config config.json"));
   EXPECT_THAT(refused({"import", (trainers / "dcp_2").string(), run, "--config", (trainers / "gpt2").string()}),
               HasSubstr("holds no gpt2 under names that are known"));
   EXPECT_THAT(refused({"import", (trainers / "llama").string(), run, "--config", (trainers / "gpt2").string()}),
-              HasSubstr("--config applies only to checkpoints of torch.distributed.checkpoint and Megatron-LM"));
+              HasSubstr("--config applies only to a checkpoint of torch.distributed.checkpoint or Megatron-LM"));
   EXPECT_FALSE(fs::exists(run));
 }
 

@@ -40,7 +40,7 @@ TEST(ModelFrom, IsOpenedOnce) {
   open_source(c);
   EXPECT_EQ(c.source, first);
   c.source = nullptr;
-  EXPECT_THAT(error_message([&] { open_source(c); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_message([&] { open_source(c); }), HasSubstr("no such file or folder"));
   c.from.clear();
   open_source(c);
   EXPECT_EQ(c.source, nullptr);

@@ -112,6 +112,15 @@ TEST(DcpFolder, RefusesFilesThatAreNotAsTheMetadataSays) {
   EXPECT_THAT(Folder({2, 3}, {{{0, 0}}}, "int64").error(), HasSubstr("not supported: w torch.int64"));
 }
 
+// A file that cannot be mapped is reported each time, and not taken for an empty one.
+TEST(DcpFolder, ReportsAFileThatIsGoneEachTime) {
+  const Folder folder({2, 3}, {{{0, 0}}});
+  const ChunkedTensors tensors = DcpFolder(folder / "").tensors();
+  fs::remove(folder / "__0_0.distcp");
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(error_message([&] { (void)tensors.at("w").chunks[0].open(); }), HasSubstr("No such file"));
+}
+
 fs::path golden(const std::string& name) { return fs::path(PARTITA_SOURCE_DIR) / "tests/golden/trainers" / name; }
 
 // A changed byte of any tensor is found by the checksum of its part, when that is read.

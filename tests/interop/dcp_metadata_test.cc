@@ -125,6 +125,34 @@ TEST(DcpMetadata, RefusesWhatDoesNotFit) {
               HasSubstr("a dictionary is missing"));
 }
 
+// One long list of chunks, or of attributes, can be named any number of times.
+TEST(DcpMetadata, TakesEachPlaceOnce) {
+  const std::string size = size_of_tensor({2, 3});
+  const std::string chunk = object(kDcpModule, "ChunkStorageMetadata",
+                                   dictionary({{text("offsets"), size_of_tensor({0, 0})}, {text("sizes"), size}}));
+  const auto metadata = [&](const std::string& chunks) {
+    const std::string tensor = object(
+        kDcpModule, "TensorStorageMetadata",
+        dictionary({{text("properties"), properties("float32")}, {text("size"), size}, {text("chunks"), chunks}}));
+    const std::vector<int32_t> offsets = {0, 0};
+    return error_of(
+        "\x80\x02" +
+        object(kDcpModule, "Metadata",
+               dictionary({{text("state_dict_metadata"), dictionary({{text("w"), tensor}})},
+                           {text("storage_data"), dictionary({{dcp_index("w", &offsets), dcp_place({})}})}})) +
+        ".");
+  };
+  EXPECT_EQ(metadata("]" + chunk + "a"), "no error");
+  EXPECT_THAT(metadata("](" + chunk + "q\x01h\x01" + "e"),
+              HasSubstr("the chunk of 'w' from [0, 0] on is in no file, or listed twice"));
+  EXPECT_THAT(error_of(dcp_metadata({{}}, {"w"})), HasSubstr("twice"));
+  std::vector<std::pair<std::string, std::string>> more;
+  for (int i = 0; i < 29; ++i) more.emplace_back(text("a" + std::to_string(i)), "N");
+  EXPECT_EQ(error_of(dcp_metadata({{}}, {}, more)), "no error");
+  more.emplace_back(text("b"), "N");
+  EXPECT_THAT(error_of(dcp_metadata({{}}, {}, more)), HasSubstr("the checkpoint has 33 attributes"));
+}
+
 TEST(DcpMetadata, RefusesEveryCutOfARealFile) {
   for (const char* folder : {"dcp_1", "dcp_2_1", "torch_dist/iter_0000100"}) {
     const std::string file =

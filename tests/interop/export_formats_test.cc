@@ -24,6 +24,8 @@ TEST(ExportFormats, TheNameSaysTheFormatUnlessItIsGiven) {
   using enum ExportFormat;
   EXPECT_EQ(export_format("out/model.gguf", automatic), gguf);
   EXPECT_EQ(export_format("out/model.bin", automatic), llmc);
+  EXPECT_EQ(export_format("out/model.GGUF", automatic), gguf);
+  EXPECT_EQ(export_format("out/model.Bin", automatic), llmc);
   EXPECT_EQ(export_format("out/model", automatic), hf);
   EXPECT_EQ(export_format("out.gguf/model", automatic), hf);
   EXPECT_EQ(export_format("gguf", automatic), hf);

@@ -16,7 +16,9 @@ namespace {
 using namespace test;
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 namespace fs = std::filesystem;
 
 fs::path golden(const std::string& name) { return fs::path(PARTITA_SOURCE_DIR) / "tests/golden/trainers" / name; }
@@ -117,6 +119,8 @@ TEST(MegatronArguments, RefuseOtherModelsByName) {
       {"add_bias_linear", false, "args.add_bias_linear is false, supported: true", true},
       {"squared_relu", true, "args.squared_relu", true},
       {"kv_channels", 4, "model.head_width is 4", true},
+      {"glu_linear_offset", 1.0, "args.glu_linear_offset is 1.0, supported: 0"},
+      {"spec", {"module", "layers"}, "args.spec is [\"module\",\"layers\"], supported: null"},
       {"group_query_attention", true, "args.num_query_groups is 1, supported: 2, as many as heads", true},
   };
   for (const Change& change : changes) {
@@ -124,6 +128,13 @@ TEST(MegatronArguments, RefuseOtherModelsByName) {
     arguments[change.name] = change.value;
     EXPECT_THAT(error_of(arguments), AllOf(HasSubstr("common.pt: "), HasSubstr(change.message))) << change.name;
   }
+}
+
+TEST(MegatronArguments, DefaultsOfOtherModelsAreTaken) {
+  json arguments = llama_arguments();
+  arguments["glu_linear_offset"] = 0.0;
+  arguments["spec"] = nullptr;
+  EXPECT_EQ(error_of(arguments), "no error");
 }
 
 TEST(MegatronArguments, DifferencesAreNamed) {
@@ -271,6 +282,27 @@ TEST(MegatronFile, RefusesWhatIsNoCheckpoint) {
   EXPECT_THAT(pickled("h\x07."), HasSubstr("its memo holds nothing at 7"));
 }
 
+// Long texts and lists that are written once can be named any number of times.
+TEST(MegatronFile, BoundsWhatItCopies) {
+  const auto tensors = [](size_t length) {
+    const std::string file =
+        file_of({{"model", "}" + text(std::string(length, 'p')) + "}" + text("w") + tensor({}) + "ss"}});
+    return error_message([&] { (void)open_bytes(file).tensors("model"); });
+  };
+  EXPECT_EQ(tensors(999), "no error");
+  EXPECT_THAT(tensors(1000), HasSubstr("a name of 1001 bytes"));
+  const auto arguments = [](int lists) {
+    std::string list = "](";
+    for (int i = 0; i < 999; ++i) list += "N";
+    std::vector<std::pair<std::string, std::string>> attributes = {{"a", list + "eq\x09"}};
+    for (int i = 1; i < lists; ++i) attributes.emplace_back(std::to_string(i), "h\x09");
+    const std::string file = file_of({{"args", arguments_of(attributes)}});
+    return error_message([&] { (void)open_bytes(file).arguments(); });
+  };
+  EXPECT_EQ(arguments(50), "no error");
+  EXPECT_THAT(arguments(51), HasSubstr("args hold more than 50000 values"));
+}
+
 // -- ranks
 
 class Copy {
@@ -299,7 +331,7 @@ TEST(MegatronRanks, RefuseAnIncompleteCheckpoint) {
     fs::remove_all(copy / "iter_0000100/mp_rank_00_001");
     EXPECT_THAT(copy.error(), HasSubstr("pipeline_model_parallel_size is 2, and there are folders of 1 ranks"));
     fs::create_directory(copy / "iter_0000100/mp_rank_00_000_001");
-    EXPECT_THAT(copy.error(), HasSubstr("is of expert-parallel ranks"));
+    EXPECT_THAT(copy.error(), HasSubstr("mp_rank_00_000_001 belongs to an expert-parallel rank"));
   }
   const Copy copy("ranks");
   write_file(copy / "latest_checkpointed_iteration.txt", "200");
@@ -337,6 +369,96 @@ TEST(MegatronRanks, RefuseOldOrders) {
               HasSubstr("checkpoint_version is 0, which orders the rows"));
 }
 
+// A tensor whose sizes and strides may be anything, in a storage of 24 bytes.
+std::string wide_tensor(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                        const std::string& type = "ByteStorage", int32_t count = 24) {
+  const auto wide = [](const std::vector<int64_t>& values) {
+    std::string out = "(";
+    for (const int64_t value : values) out += "\x8a\x08" + little(value);
+    return out + "t";
+  };
+  return name("torch._utils", "_rebuild_tensor_v2") + "((" + text("storage") + name("torch", type) + text("0") +
+         text("cpu") + integer(count) + "tQ" + integer(0) + wide(shape) + wide(strides) + "\x89" +
+         empty_ordered_dict() + "tR";
+}
+
+class Ranks {
+ public:
+  void add(int rank, const std::vector<std::pair<std::string, std::string>>& tensors, const char* iteration = "K\x07",
+           const char* version = "K\x03") const {
+    std::vector<std::pair<std::string, std::string>> items;
+    for (const auto& [key, value] : tensors) items.emplace_back(text(key), value);
+    const fs::path folder = folder_ / fmt::format("mp_rank_{:02}", rank);
+    fs::create_directories(folder);
+    write_file(folder / "model_optim_rng.pt",
+               file_of({{"checkpoint_version", version}, {"iteration", iteration}, {"model", dictionary(items)}}));
+  }
+  [[nodiscard]] std::string error() const {
+    return error_message([&] { (void)MegatronRanks(folder_.path()).tensors(true); });
+  }
+  [[nodiscard]] MegatronRanks open() const { return MegatronRanks(folder_.path()); }
+
+ private:
+  TemporaryDirectory folder_;
+};
+
+TEST(MegatronRanks, AreOfOneCheckpoint) {
+  const Ranks ranks;
+  ranks.add(0, {{"w", tensor({})}});
+  ranks.add(1, {{"w", tensor({})}});
+  EXPECT_EQ(ranks.error(), "no error");
+  ranks.add(1, {{"w", tensor({})}}, "K\x08");
+  EXPECT_THAT(ranks.error(), AllOf(HasSubstr("iteration of "), HasSubstr("mp_rank_00/model_optim_rng.pt is 7, and of "),
+                                   HasSubstr("mp_rank_01/model_optim_rng.pt 8: they are not ranks of one checkpoint")));
+  ranks.add(1, {{"w", tensor({})}}, "N");
+  EXPECT_THAT(ranks.error(), HasSubstr("mp_rank_01/model_optim_rng.pt missing"));
+  ranks.add(1, {{"w", tensor({})}}, "K\x07", "K\x02");
+  EXPECT_THAT(ranks.error(), HasSubstr("checkpoint_version of "));
+  for (const auto& [first, second] : {std::pair(0, 1), std::pair(1, 0)}) {
+    ranks.add(first, {{"w", tensor({})}});
+    ranks.add(second, {{"w", tensor({})}, {"x", tensor({})}});
+    EXPECT_THAT(ranks.error(), HasSubstr("hold different tensors 'x'"));
+  }
+  ranks.add(0, {{"w", tensor({})}, {"x._extra_state", "\x8f"}});  // which ranks need not have in common
+  ranks.add(1, {{"w", tensor({})}});
+  EXPECT_EQ(ranks.error(), "no error");
+}
+
+TEST(MegatronRanks, SurviveImpossibleShapes) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const std::string qkv = "decoder.layers.0.self_attention.linear_qkv.weight";
+  const std::string fc1 = "decoder.layers.0.mlp.linear_fc1.weight";
+  Ranks ranks;
+  for (const int rank : {0, 1}) ranks.add(rank, {{qkv, wide_tensor({kHuge, 0}, {1, 1})}});
+  EXPECT_THAT(ranks.error(),
+              HasSubstr("linear_qkv.weight: 2 ranks of [4611686018427387904, 0] have an impossible shape"));
+  // Empty, with a stride that takes its second half out of the range of 63 bits.
+  for (const int rank : {0, 1}) ranks.add(rank, {{fc1, wide_tensor({6, 0}, {kHuge / 4, 1}, "FloatStorage", 6)}});
+  const MegatronRanks opened = ranks.open();
+  const ChunkedTensors tensors = opened.tensors(true);
+  ASSERT_EQ(tensors.at(fc1).chunks.size(), 4U);
+  for (const TensorChunk& chunk : tensors.at(fc1).chunks) EXPECT_TRUE(chunk.open().bytes.empty());
+}
+
+TEST(MegatronFolder, WarnsOfFp8) {
+  const auto warnings = [](const std::string& fp8) {
+    const Copy copy("torch_dist");
+    std::vector<std::pair<std::string, std::string>> attributes = {{"fp8", fp8}};
+    const json arguments = llama_arguments();
+    for (const auto& [name, value] : arguments.items()) {
+      if (value.is_boolean()) attributes.emplace_back(name, value.get<bool>() ? "\x88" : "\x89");
+      if (value.is_number_integer()) attributes.emplace_back(name, integer(value.get<int32_t>()));
+      if (value.is_string()) attributes.emplace_back(name, text(value.get<std::string>()));
+    }
+    attributes.emplace_back("norm_epsilon", "G" + std::string("\x3f\x1a\x36\xe2\xeb\x1c\x43\x2d", 8));  // 1e-4
+    write_file(copy / "iter_0000100/common.pt", file_of({{"args", arguments_of(attributes)}}));
+    return open_model(copy / "").warnings;
+  };
+  EXPECT_THAT(warnings("N"), IsEmpty());
+  EXPECT_THAT(warnings("\x89"), IsEmpty());
+  EXPECT_THAT(warnings(text("hybrid")), ElementsAre(HasSubstr("it was trained in fp8")));
+}
+
 TEST(MegatronFolder, RefusesWhatIsNotTorchDist) {
   const Copy copy("torch_dist");
   const fs::path metadata = copy / "iter_0000100/metadata.json";
@@ -363,7 +485,8 @@ TEST(MegatronFolder, TheArgumentsMayBeMissingOrAgree) {
   config["vocab_size"] = 21;
   write_file(file, config.dump());
   fs::remove(copy / "iter_0000100/common.pt");
-  EXPECT_THAT(copy.error(), HasSubstr("holds no arguments of the training (args): name a config.json"));
+  EXPECT_THAT(copy.error(),
+              HasSubstr("holds no arguments of the training (args): put the model's config.json into it"));
   EXPECT_EQ(copy.error(file), "no error");
 }
 

@@ -145,7 +145,7 @@ TEST(ModelSource, OpensARunOfAdapters) {
 TEST(ModelSource, NamesWhatItLookedFor) {
   const TemporaryDirectory folder;
   EXPECT_THAT(error_message([&] { (void)open_model(folder / "none"); }),
-              HasSubstr("no such folder, expected the folder of a model"));
+              HasSubstr("no such file or folder, expected a Hugging Face or PEFT folder, the folder of a run"));
   EXPECT_THAT(error_message([&] { (void)open_model("nobody/no-such-model"); }),
               HasSubstr("hf download nobody/no-such-model --local-dir"));
   EXPECT_THAT(error_message([&] { (void)open_model(folder.path()); }),
@@ -283,8 +283,13 @@ TEST(ModelTransfer, OverwritesNothingAndSaysWhy) {
   EXPECT_THAT(message([&] { export_model(folder / "run", folder / "run", {}); }), HasSubstr("already exists"));
   EXPECT_THAT(message([&] { export_model(folder / "run", folder / "x", {.merge = true}); }),
               HasSubstr("no adapters to merge"));
-  EXPECT_THAT(message([&] { import_model(folder / "run", folder / "x"); }), HasSubstr("it holds no config.json"));
-  EXPECT_THAT(message([&] { import_model(kGolden / "gpt2_tied_lora", folder / "x"); }), HasSubstr("no config.json"));
+  EXPECT_THAT(message([&] { import_model(folder / "run", folder / "x"); }),
+              HasSubstr("run is a run or checkpoint of Partita, which every command takes as it is"));
+  fs::create_directory(folder / "empty");
+  EXPECT_THAT(message([&] { import_model(folder / "empty", folder / "x"); }),
+              HasSubstr("empty holds no model: expected"));
+  EXPECT_THAT(message([&] { import_model(kGolden / "gpt2_tied_lora", folder / "x"); }),
+              HasSubstr("gpt2_tied_lora holds adapters: "));
   EXPECT_THAT(message([&] { export_model(folder / "run", folder / "x", {.dtype = DType::int32}); }), HasSubstr("I32"));
   // A config.json that is not that of the weights.
   fs::create_directory(folder / "in");

@@ -163,6 +163,23 @@ TEST(TorchPickle, RefusesWhatIsNoDictionaryOfTensors) {
   EXPECT_THAT(error_of(raw("cos")), HasSubstr("a line does not end"));
 }
 
+// A long text that is written once can be named any number of times, so no value takes a copy of one.
+TEST(TorchPickle, RefusesLongNames) {
+  const auto keyed = [](size_t length) {
+    return error_of(pickle_of({{.name = "a", .key = std::string(length, 'k')}}));
+  };
+  EXPECT_EQ(keyed(255), "no error");
+  EXPECT_THAT(keyed(256), HasSubstr("the key of a storage has 256 bytes, at most 255 are read"));
+  const std::string some(255, 'm'), more(256, 'm');
+  const auto named = [](const std::string& module, const std::string& what) {
+    return std::array{error_of(raw(name(module, what) + ".")), error_of(raw(text(module) + text(what) + "\x93."))};
+  };
+  for (const std::string& error : named(some, some)) EXPECT_THAT(error, HasSubstr("is not allowed"));
+  for (const std::string& error : named(more, "n"))
+    EXPECT_THAT(error, HasSubstr("a name of 256 and 1 bytes, at most 255 each are read"));
+  for (const std::string& error : named("m", more)) EXPECT_THAT(error, HasSubstr("a name of 1 and 256 bytes"));
+}
+
 // A list that holds itself, and a nest as deep as the pickle is long: nothing here follows references.
 TEST(TorchPickle, SurvivesCyclesAndDepth) {
   EXPECT_THAT(error_of(raw("]q\x01h\x01"

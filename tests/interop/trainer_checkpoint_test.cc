@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <random>
 
@@ -74,6 +76,56 @@ TEST(TrainerCheckpoint, HoldsEveryWeightOfTheModelOfTransformers) {
       for (size_t e = b.size(); e < a.size(); ++e) ASSERT_EQ(a[e], 9) << parameters[i].name << " element " << e;
     }
   }
+}
+
+// Small files may be anything in a folder that somebody else made; none is read without end.
+TEST(TrainerCheckpoint, ReadsOnlyRegularSmallFiles) {
+  const TemporaryDirectory folder;
+  const auto error = [&](const char* name) { return error_message([&] { (void)open_model(folder / name); }); };
+  for (const char* name : {"pipe", "zero", "large"}) fs::create_directory(folder / name);
+  const char* tracker = "latest_checkpointed_iteration.txt";
+  ASSERT_EQ(::mkfifo((folder / "pipe" / tracker).c_str(), 0600), 0);
+  EXPECT_THAT(error("pipe"), HasSubstr("latest_checkpointed_iteration.txt: it is not a regular file"));
+  fs::create_symlink("/dev/zero", folder / "zero" / tracker);
+  EXPECT_THAT(error("zero"), HasSubstr("latest_checkpointed_iteration.txt: it is not a regular file"));
+  write_file(folder / "large" / tracker, "1");
+  fs::resize_file(folder / "large" / tracker, 1 << 30);
+  EXPECT_THAT(error("large"), HasSubstr("has 1073741824 bytes, at most 1048576 expected"));
+
+  fs::copy(trainers("torch_dist/iter_0000100"), folder / "megatron");
+  const fs::path metadata = folder / "megatron/metadata.json";
+  fs::remove(metadata);
+  ASSERT_EQ(::mkfifo(metadata.c_str(), 0600), 0);
+  EXPECT_THAT(error("megatron"), HasSubstr("metadata.json: it is not a regular file"));
+  fs::remove(metadata);
+  write_file(metadata, "{}");
+  fs::resize_file(metadata, 1 << 30);
+  EXPECT_THAT(error("megatron"), HasSubstr("metadata.json has 1073741824 bytes"));
+
+  fs::copy(trainers("dcp_1"), folder / "dcp");
+  write_file(folder / "dcp/.metadata", "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 1\n");
+  EXPECT_THAT(error("dcp"), AllOf(HasSubstr(".metadata is a Git LFS pointer")));
+}
+
+TEST(TrainerCheckpoint, TheAdviceAboutConfigJsonIsForEveryCommand) {
+  const TemporaryDirectory folder;
+  fs::create_directory(folder / "above");
+  fs::copy(trainers("dcp_1"), folder / "above/dcp");
+  fs::remove(folder / "above/dcp/config.json");
+  EXPECT_THAT(error_message([&] { (void)open_model(folder / "above/dcp"); }),
+              AllOf(HasSubstr("does not say which model it holds: put the model's config.json into it, or import it"),
+                    HasSubstr("(partita import --config config.json "), HasSubstr("/above/dcp RUN)")));
+}
+
+// A folder that holds the model in Hugging Face's files, too, is read as Hugging Face's.
+TEST(TrainerCheckpoint, HuggingFacesFilesComeFirst) {
+  const TemporaryDirectory folder;
+  fs::copy(trainers("dcp_1"), folder / "both");
+  fs::copy(trainers("llama"), folder / "both", fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+  write_file(folder / "both/.metadata", "damaged");
+  EXPECT_EQ(error_message([&] { (void)open_model(folder / "both"); }), "no error");
+  EXPECT_THAT(error_message([&] { (void)open_model(folder / "both", {}, folder / "both/config.json"); }),
+              HasSubstr(".metadata is refused"));
 }
 
 TEST(TrainerCheckpoint, ReadsAnyBox) {

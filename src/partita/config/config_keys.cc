@@ -18,8 +18,7 @@ namespace {
 void bind_model(ConfigSchema& s, ModelConfig& m, std::filesystem::path& from, std::filesystem::path& base) {
   s.section("model", "the shape of the model")
       .field("from", from,
-             "Hugging Face or PEFT folder, run, checkpoint or llm.c file to start from; its shape and adapters are the "
-             "defaults")
+             std::string("what to start from: ") + kModelPaths + "; its shape and adapters are the defaults")
       .field("base", base, "base model of the adapters in model.from; empty: the path stored with them")
       .choice("kind", m.kind,
               "gpt2: layer norm, GELU, learned positions, biases; llama: RMS norm, SwiGLU, rotary positions")

@@ -1,6 +1,9 @@
 #include "partita/interop/chunked_tensor.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
+#include "partita/checkpoint/reshard.h"
 #include "partita/checkpoint/tiling.h"
 
 namespace partita::internal {
@@ -14,6 +17,10 @@ void check_chunks(std::string_view name, const ChunkedTensor& tensor) {
     return d + dimensions < 3 ? otherwise : list[d + dimensions - 3];
   };
   const int64_t rows = at(tensor.shape, 1, 1);
+  int64_t elements = 1;
+  for (const int64_t size : tensor.shape)
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements))
+      fail("'{}' has an impossible shape {}: copy or write the checkpoint again", name, shape_text(tensor.shape));
   std::vector<Box> boxes;
   for (const TensorChunk& chunk : tensor.chunks) {
     Box box{.row = at(chunk.offsets, 1, 0),

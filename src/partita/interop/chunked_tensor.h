@@ -30,7 +30,8 @@ struct ChunkedTensor {
 };
 using ChunkedTensors = std::map<std::string, ChunkedTensor, std::less<>>;
 
-// Error: elements of the tensor are in no chunk or in two; says which. Tensors of up to three dimensions.
+// Error: elements of the tensor are in no chunk or in two, says which; more of them than 63 bits count. Tensors of up
+// to three dimensions.
 void check_chunks(std::string_view name, const ChunkedTensor&);
 
 }  // namespace partita::internal

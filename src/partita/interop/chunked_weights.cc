@@ -20,9 +20,13 @@ Box as_rows(const ParameterSpec& spec, const Box& box) {
   return {.row = box.column, .rows = box.columns, .column = 0, .columns = 1};
 }
 
+// Megatron-LM pads a vocabulary to a multiple of 128 times the number of tensor-parallel ranks.
+constexpr int64_t kMostPaddedRows = int64_t{1} << 20;
+
 bool fits(const ChunkedTensor& tensor, const ChunkedPiece& piece) {
   if (!piece.padded) return tensor.shape == piece.shape;
   return tensor.shape.size() == piece.shape.size() && tensor.shape[0] >= piece.shape[0] &&
+         tensor.shape[0] - piece.shape[0] <= kMostPaddedRows &&
          std::equal(tensor.shape.begin() + 1, tensor.shape.end(), piece.shape.begin() + 1);
 }
 
@@ -102,31 +106,39 @@ void ChunkedWeights::check_copy() const {
     fail("{}: {} differs from {}, but the model ties them: the checkpoint is of an untied model, or was damaged",
          path_.string(), naming_.copy, naming_.original);
   };
-  if (copy->second.shape != original->second.shape || copy->second.type != original->second.type) differ();
+  const ChunkedPiece* piece = piece_of(naming_.original);
+  PARTITA_CHECK(piece != nullptr, "no parameter is read from {}", naming_.original);
+  // Padded rows, which belong to no token, may differ.
+  ChunkedPiece head = *piece;
+  head.name = naming_.copy;
+  if (!fits(copy->second, head) || copy->second.type != original->second.type) differ();
   check_chunks(naming_.copy, copy->second);
-  const std::vector<int64_t>& shape = original->second.shape;
   constexpr int64_t kRows = 256;
   std::vector<float> left, right;
-  for (int64_t row = 0; row < shape[0]; row += kRows) {
-    const Box box{.row = row, .rows = std::min(kRows, shape[0] - row), .columns = shape[1]};
+  for (int64_t row = 0; row < piece->rows; row += kRows) {
+    const Box box{.row = piece->row + row, .rows = std::min(kRows, piece->rows - row), .columns = piece->shape[1]};
     left.resize(static_cast<size_t>(box.count()));
     right.resize(left.size());
-    read_piece({.name = naming_.copy, .shape = shape, .rows = shape[0]}, box, left.data());
-    read_piece({.name = naming_.original, .shape = shape, .rows = shape[0]}, box, right.data());
+    read_piece(head, box, left.data());
+    read_piece(*piece, box, right.data());
     if (left != right) differ();
   }
 }
 
+const ChunkedPiece* ChunkedWeights::piece_of(std::string_view tensor) const {
+  for (const ChunkedParameter& p : naming_.parameters)
+    for (const ChunkedPiece& piece : p.pieces)
+      if (piece.name == tensor) return &piece;
+  return nullptr;
+}
+
 const HfTensor& ChunkedWeights::open(const TensorChunk& chunk) const {
-  const auto found = open_.try_emplace(&chunk);
-  if (!found.second) return found.first->second;
-  try {
-    found.first->second = chunk.open();
-  } catch (...) {
-    open_.erase(found.first);
-    throw;
-  }
-  return found.first->second;
+  if (const auto found = open_.find(&chunk); found != open_.end()) return found->second;
+  HfTensor elements = chunk.open();
+  // Nothing bounds the stride of a single row or column: it is never taken.
+  for (size_t d = 0; d < elements.shape.size(); ++d)
+    if (elements.shape[d] <= 1) elements.strides[d] = 1;
+  return open_.emplace(&chunk, std::move(elements)).first->second;
 }
 
 void ChunkedWeights::read(const ParameterSpec& spec, const Box& box, std::span<float> out) const {

@@ -65,6 +65,7 @@ class ChunkedWeights final : public WeightSource {
  private:
   [[nodiscard]] const ChunkedTensor* find(std::string_view name) const;
   [[nodiscard]] const ChunkedParameter* parameter(std::string_view name) const;
+  [[nodiscard]] const ChunkedPiece* piece_of(std::string_view tensor) const;
   [[nodiscard]] const HfTensor& open(const TensorChunk&) const;
   void read_piece(const ChunkedPiece&, const Box& box, float* out) const;
   void check_copy() const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/foreign_format.h"
 #include "partita/checkpoint/reshard.h"
 #include "partita/interop/torch_storages.h"
 
@@ -44,9 +45,10 @@ class DcpFolder::Files {
            (folder_ / place.file).string(), size, kDcpMetadata, place.offset, place.offset + place.length);
   }
   std::span<const std::byte> bytes(const DcpPlace& place) {
-    const auto found = files_.try_emplace(place.file);
-    if (found.second) found.first->second = MappedFile(folder_ / place.file, MappedFile::Access::sequential);
-    const std::span<const std::byte> file = found.first->second.bytes();
+    auto found = files_.find(place.file);
+    if (found == files_.end())
+      found = files_.emplace(place.file, MappedFile(folder_ / place.file, MappedFile::Access::sequential)).first;
+    const std::span<const std::byte> file = found->second.bytes();
     if (place.offset + place.length > std::ssize(file))
       fail("{} was cut short while it was open", path(place).string());
     return file.subspan(static_cast<size_t>(place.offset), static_cast<size_t>(place.length));
@@ -61,6 +63,7 @@ class DcpFolder::Files {
 
 DcpFolder::DcpFolder(fs::path path) : path_(std::move(path)), files_(std::make_shared<Files>(path_)) {
   const MappedFile file(path_ / kDcpMetadata, MappedFile::Access::sequential);
+  refuse_lfs_pointer(file.text(), file.path().string(), "the metadata of torch.distributed.checkpoint");
   metadata_ = parse_dcp_metadata(file.bytes(), file.path());
   for (const auto& [name, tensor] : metadata_.tensors)
     for (const DcpChunk& chunk : tensor.chunks) files_->require(chunk.place);

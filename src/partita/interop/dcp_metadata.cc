@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 13> kUnused = {"torch.distributed.checkpo
                                                       "pathlib.PurePosixPath",
                                                       "pathlib._local.PosixPath",
                                                       "pathlib._local.PurePosixPath"};
+constexpr size_t kMostAttributes = 32;
 constexpr std::string_view kSize = "torch.Size", kOrderedDict = "collections.OrderedDict";
 constexpr std::array<std::string_view, 27> kDtypes = {
     "float64",         "float32",     "float16",         "bfloat16",       "float8_e4m3fn",
@@ -107,7 +108,7 @@ class Reader {
       const std::string& name = text(key, "a name");
       if (out.tensors.contains(name) || out.objects.contains(name)) refuse("the name '{}' occurs twice", shown(name));
       if (is_object(value, kBytes))
-        out.objects.emplace(name, place_of(name, {}, "'" + shown(name) + "'"));
+        out.objects.emplace(name, take_place(name, {}, "'" + shown(name) + "'"));
       else
         out.tensors.emplace(name, tensor(name, value));
     }
@@ -124,7 +125,7 @@ class Reader {
 
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail("{} is not sound: {}: copy or write the checkpoint again", path_.string(),
+    fail("{} is damaged: {}: copy or write the checkpoint again", path_.string(),
          fmt::format(format, std::forward<Args>(args)...));
   }
   static std::string shown(std::string_view name) { return PickleMachine::shown(name); }
@@ -158,8 +159,11 @@ class Reader {
   Fields fields(PickleId id, std::string_view name, const std::string& what) {
     const PickleObject* object = pickle_.get<PickleObject>(id);
     if (!object || object->name != name || !object->state) refuse("{} is not described by a {}", what, name);
+    // Objects may share one state, which is copied for each of them.
+    const auto& attributes = dictionary(*object->state);
+    if (attributes.size() > kMostAttributes) refuse("{} has {} attributes", what, attributes.size());
     Fields found;
-    for (const auto& [key, value] : dictionary(*object->state))
+    for (const auto& [key, value] : attributes)
       if (!found.emplace(text(key, "an attribute"), value).second) refuse("{} has an attribute twice", what);
     return found;
   }
@@ -181,10 +185,11 @@ class Reader {
     }
   }
 
-  DcpPlace place_of(std::string_view name, const std::vector<int64_t>& offsets, const std::string& what) {
-    const auto found = places_.find(Place{name, offsets});
-    if (found == places_.end()) refuse("{} is in no file", what);
-    const Fields info = fields(found->second, kStorage, "the storage of " + what);
+  // Takes the place, so that a list of chunks that many tensors share is no longer than the list of places.
+  DcpPlace take_place(std::string_view name, const std::vector<int64_t>& offsets, const std::string& what) {
+    const auto found = places_.extract(Place{name, offsets});
+    if (found.empty()) refuse("{} is in no file, or listed twice", what);
+    const Fields info = fields(found.mapped(), kStorage, "the storage of " + what);
     const std::string& file = text(required(info, "relative_path", what), "the file of " + what);
     if (file.empty() || file.size() > 255 || fs::path(file).filename() != file || file == "." || file == "..")
       refuse("{} is in '{}', which is outside the folder", what, shown(file));
@@ -232,8 +237,8 @@ class Reader {
     if (!inside)
       refuse("the chunk {} from {} on exceeds {} {}", fmt::join(chunk.sizes, "x"), fmt::join(chunk.offsets, ","), what,
              fmt::join(shape, "x"));
-    chunk.place = place_of(name, chunk.offsets,
-                           fmt::format("the chunk of {} from [{}] on", what, fmt::join(chunk.offsets, ", ")));
+    chunk.place = take_place(name, chunk.offsets,
+                             fmt::format("the chunk of {} from [{}] on", what, fmt::join(chunk.offsets, ", ")));
     return chunk;
   }
 

@@ -2,9 +2,9 @@
 //
 //   for (const GgufTensor& t : gguf_tensors(model)) ...    // rows of t.box of t.parameter are the tensor t.name
 //
-// Matrices are [out, in] there as here. llama.cpp turns adjacent channels of Llama's queries and keys (2i and 2i + 1),
-// where Hugging Face and we turn channels of a head's two halves (i and i + width / 2): the rows of each head are
-// interleaved. The matrix of a tied head is left out: llama.cpp takes the token table.
+// Matrices are [out, in] there as here. llama.cpp rotates adjacent channels of Llama's queries and keys as pairs
+// (2i and 2i + 1), Hugging Face and we the channels of a head's two halves (i and i + width / 2): the rows of each head
+// are interleaved. The matrix of a tied head is left out: llama.cpp takes the token table.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -43,23 +43,28 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   return index;
 }
 
+// The weights or their index; empty: neither is there.
+fs::path first_file(const fs::path& folder, const HfFileNames& names) {
+  std::error_code ignored;
+  for (const std::string_view name : {names.safetensors, names.torch})
+    for (const char* ending : {"", ".index.json"})
+      if (fs::path file = folder / (std::string(name) + ending); fs::exists(file, ignored)) return file;
+  return {};
+}
+
 }  // namespace
 
+bool has_hf_weights(const fs::path& folder, const HfFileNames& names) { return !first_file(folder, names).empty(); }
+
 HfFolder::HfFolder(fs::path path, const HfFileNames& names) : path_(std::move(path)) {
-  std::error_code ignored;
-  for (const std::string_view name : {names.safetensors, names.torch}) {
-    const fs::path whole = path_ / name, index = path_ / (std::string(name) + ".index.json");
-    if (fs::exists(whole, ignored)) {
-      tensors_ = open(whole);
-      return;
-    }
-    if (fs::exists(index, ignored)) {
-      open_shards(index);
-      return;
-    }
+  if (const fs::path file = first_file(path_, names); file.extension() == ".json") {
+    open_shards(file);
+  } else if (!file.empty()) {
+    tensors_ = open(file);
+  } else {
+    fail("{} holds no weights: expected {} or {}, or one of these with .index.json", path_.string(), names.safetensors,
+         names.torch);
   }
-  fail("{} holds no weights: expected {} or {}, or one of these with .index.json", path_.string(), names.safetensors,
-       names.torch);
 }
 
 HfFolder::Tensors HfFolder::open(const fs::path& path) {

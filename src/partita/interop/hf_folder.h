@@ -47,6 +47,9 @@ struct HfFileNames {
 inline constexpr HfFileNames kHfModelFiles{"model.safetensors", "pytorch_model.bin"};
 inline constexpr HfFileNames kPeftFiles{"adapter_model.safetensors", "adapter_model.bin"};
 
+// Whether the folder holds one of the files that HfFolder reads.
+[[nodiscard]] bool has_hf_weights(const std::filesystem::path& folder, const HfFileNames& = kHfModelFiles);
+
 class HfFolder {
  public:
   // Errors: none of the files exists; a damaged file or index; a shard, or a tensor in it, is missing although the

@@ -47,6 +47,8 @@ constexpr std::array kFields = {
     KnownField{"squared_relu", FieldUse::only, "false", "another activation"},
     KnownField{"quick_geglu", FieldUse::only, "false", "another activation"},
     KnownField{"activation_func_clamp_value", FieldUse::only, "null", "a clamped activation"},
+    KnownField{"glu_linear_offset", FieldUse::only, "0", "an offset of the gated linear unit"},
+    KnownField{"spec", FieldUse::only, "null", "layers of a specification of its own"},
     KnownField{"mtp_num_layers", FieldUse::only, "null", "prediction of several tokens"},
     KnownField{"is_hybrid_model", FieldUse::only, "false", "layers other than attention"},
     KnownField{"hybrid_layer_pattern", FieldUse::only, "null", "layers other than attention"},

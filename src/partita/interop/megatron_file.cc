@@ -16,6 +16,9 @@ using nlohmann::json;
 
 constexpr std::string_view kNamespace = "argparse.Namespace";
 constexpr int kDeepest = 8;
+constexpr size_t kLongestName = 1000;
+// Of the arguments together with the elements of lists. A pickle may hold one long list any number of times.
+constexpr int kMostArguments = 50'000;
 
 class MegatronPickle final : public TorchPickle {
  public:
@@ -59,7 +62,8 @@ struct MegatronFile::Contents {
   }
 
   // Lists are converted to one level: a pickle may hold one list in itself, or any number of times.
-  json plain(PickleId id, bool lists) {
+  json plain(PickleId id, bool lists, int& converted) {
+    if (++converted > kMostArguments) pickle.refuse("args hold more than {} values", kMostArguments);
     const PickleValue& value = pickle.value(id);
     if (std::holds_alternative<PickleNone>(value)) return nullptr;
     if (const auto* boolean = std::get_if<bool>(&value)) return *boolean;
@@ -69,7 +73,7 @@ struct MegatronFile::Contents {
     const auto* list = std::get_if<PickleList>(&value);
     if (!list || !lists || list->items.size() > 1000) return placeholder(value);
     json items = json::array();
-    for (PickleId item : list->items) items.push_back(plain(item, false));
+    for (PickleId item : list->items) items.push_back(plain(item, false, converted));
     return items;
   }
 
@@ -81,6 +85,9 @@ struct MegatronFile::Contents {
       pickle.refuse("'{}' is a dictionary that occurs twice", PickleMachine::shown(prefix));
     for (const auto& [key, item] : pickle.as<PickleDict>(id, "a dictionary of tensors").items) {
       const std::string& name = pickle.as<std::string>(key, "a name of a tensor");
+      if (prefix.size() + name.size() > kLongestName)
+        pickle.refuse("a name of {} bytes in '{}', at most {} are read", prefix.size() + name.size(),
+                      PickleMachine::shown(prefix), kLongestName);
       const std::string full = prefix.empty() ? name : prefix + "." + name;
       if (pickle.get<PickleDict>(item)) {
         collect(item, full, depth + 1, visited, found);
@@ -124,8 +131,10 @@ std::optional<json> MegatronFile::arguments() const {
   PickleId id = found->second;
   if (const PickleObject* object = pickle.get<PickleObject>(id); object && object->state) id = *object->state;
   json arguments = json::object();
+  int converted = 0;
   for (const auto& [key, value] : pickle.as<PickleDict>(id, "an argparse.Namespace or a dictionary as args").items)
-    if (const std::string* name = pickle.get<std::string>(key)) arguments[*name] = contents_->plain(value, true);
+    if (const std::string* name = pickle.get<std::string>(key))
+      arguments[*name] = contents_->plain(value, true, converted);
   return arguments;
 }
 

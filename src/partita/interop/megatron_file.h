@@ -35,7 +35,7 @@ class MegatronFile {
 
   [[nodiscard]] const std::filesystem::path& path() const;
   // The entry "args" as an object: null, booleans, numbers, texts, and lists of these. Anything else is the text
-  // "<CLASS>", which no field accepts. Empty: there is no such entry.
+  // "<CLASS>", which no field accepts. Empty: there is no such entry. Error: more than 50,000 values.
   [[nodiscard]] std::optional<nlohmann::json> arguments() const;
   // The number at the top of the file, such as checkpoint_version; empty: there is none.
   [[nodiscard]] std::optional<double> number(std::string_view entry) const;
@@ -46,7 +46,7 @@ class MegatronFile {
     std::string what;  // without a tensor: what is there instead
   };
   // The values of nested dictionaries under an entry, with their keys joined by dots; without nulls. Error: the entry
-  // is missing, or nested more than eight deep.
+  // is missing, nested more than eight deep, or holds a name of more than 1000 bytes.
   [[nodiscard]] std::map<std::string, Value, std::less<>> tensors(std::string_view entry) const;
 
  private:

@@ -38,6 +38,7 @@ std::vector<int> rank_numbers(std::string_view name) {
 HfTensor rows_of(const HfTensor& tensor, int64_t begin, int64_t count) {
   HfTensor part = tensor;
   part.shape[0] = count;
+  if (part.bytes.empty()) return part;  // no elements, so that its strides may be anything
   part.bytes = part.bytes.subspan(static_cast<size_t>(begin * tensor.strides[0] * size_of(tensor.type)));
   return part;
 }
@@ -48,8 +49,8 @@ std::vector<int64_t> shifted(size_t dimensions, size_t dimension, int64_t by) {
   return offsets;
 }
 
-// A tensor from the parts of tensor-parallel ranks, which are alike in shape.
-ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut) {
+// A tensor from the parts of tensor-parallel ranks, which are alike in shape. `what`: its name, for the message.
+ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut, const std::string& what) {
   const HfTensor& first = parts[0];
   ChunkedTensor tensor{first.shape, first.type, std::string(name_of(first.type)), {}};
   const auto add = [&](std::vector<int64_t> offsets, HfTensor part) {
@@ -64,7 +65,9 @@ ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut) {
   const size_t dimension = cut == MegatronCut::columns ? 1 : 0;
   const auto ranks = std::ssize(parts);
   const int64_t size = first.shape[dimension];
-  tensor.shape[dimension] = size * ranks;
+  if (__builtin_mul_overflow(size, ranks, &tensor.shape[dimension]))
+    fail("{}: {} ranks of {} have an impossible shape: copy or write the checkpoint again", what, ranks,
+         shape_text(first.shape));
   for (int64_t r = 0; r < ranks; ++r) {
     const HfTensor& part = parts[static_cast<size_t>(r)];
     if (cut != MegatronCut::gate_up_rows) {
@@ -108,6 +111,7 @@ MegatronRanks::MegatronRanks(fs::path folder) : folder_(std::move(folder)) {
         "{}: checkpoint_version is {}, which orders the rows of queries, keys and values in another way: load it with "
         "Megatron-LM and save it again",
         first.path().string(), version);
+  check_counters();
   arguments_ = first.arguments();
   check_arguments();
 }
@@ -119,7 +123,7 @@ void MegatronRanks::find_files() {
     const std::vector<int> numbers = rank_numbers(name);
     if (numbers.empty()) continue;
     if (numbers.size() > 2)
-      fail("{} is of expert-parallel ranks: mixtures of experts are not read", entry.path().string());
+      fail("{} belongs to an expert-parallel rank: mixtures of experts are not read", entry.path().string());
     const Rank rank = {numbers.size() == 2 ? numbers[1] : 0, numbers[0]};
     if (!paths.emplace(rank, entry.path() / kFile).second)
       fail("{} has two folders of tensor-parallel rank {} and pipeline rank {}", folder_.string(), rank.second,
@@ -141,6 +145,17 @@ void MegatronRanks::find_files() {
   }
 }
 
+// Files of two saves, as after an incomplete copy.
+void MegatronRanks::check_counters() const {
+  const MegatronFile& first = files_.begin()->second;
+  const auto shown = [](std::optional<double> value) { return value ? fmt::format("{}", *value) : "missing"; };
+  for (const char* name : {"iteration", "checkpoint_version"})
+    for (const auto& [rank, file] : files_)
+      if (file.number(name) != first.number(name))
+        fail("{} of {} is {}, and of {} {}: they are not ranks of one checkpoint, copy all files again", name,
+             first.path().string(), shown(first.number(name)), file.path().string(), shown(file.number(name)));
+}
+
 void MegatronRanks::check_arguments() const {
   if (!arguments_) return;
   const auto check = [&](const char* name, int found) {
@@ -153,6 +168,25 @@ void MegatronRanks::check_arguments() const {
   check("pipeline_model_parallel_size", pipeline_ranks_);
 }
 
+void MegatronRanks::refuse_rank(int pipeline, int tensor, std::string_view name) const {
+  fail("{} and {} hold different tensors '{}': they are not ranks of one checkpoint",
+       files_.at({pipeline, 0}).path().string(), files_.at({pipeline, tensor}).path().string(), printable_line(name));
+}
+
+void MegatronRanks::check_names(const std::vector<Values>& ranks, int pipeline) const {
+  const auto require_all = [&](const Values& names, const Values& others, int tensor) {
+    for (const auto& [name, value] : names) {
+      if (!value.tensor) continue;
+      const auto found = others.find(name);
+      if (found == others.end() || !found->second.tensor) refuse_rank(pipeline, tensor, name);
+    }
+  };
+  for (int t = 1; t < std::ssize(ranks); ++t) {
+    require_all(ranks[0], ranks[static_cast<size_t>(t)], t);
+    require_all(ranks[static_cast<size_t>(t)], ranks[0], t);
+  }
+}
+
 ChunkedTensors MegatronRanks::tensors(bool gated) const {
   ChunkedTensors whole;
   int64_t layers = 0;                                        // before the current stage
@@ -160,8 +194,9 @@ ChunkedTensors MegatronRanks::tensors(bool gated) const {
   for (int v = 0; chunks ? files_.begin()->second.has(fmt::format("model{}", v)) : v == 0; ++v) {
     const std::string entry = chunks ? fmt::format("model{}", v) : "model";
     for (int p = 0; p < pipeline_ranks_; ++p) {
-      std::vector<std::map<std::string, MegatronFile::Value, std::less<>>> ranks;
+      std::vector<Values> ranks;
       for (int t = 0; t < tensor_ranks_; ++t) ranks.push_back(files_.at({p, t}).tensors(entry));
+      check_names(ranks, p);
       int64_t here = 0;
       for (const auto& [name, value] : ranks[0]) {
         std::string core = megatron_core_name(name);
@@ -170,16 +205,10 @@ ChunkedTensors MegatronRanks::tensors(bool gated) const {
           here = std::max(here, layer + 1);
           core = fmt::format("{}{}{}", kLayers, layers + layer, std::string_view(core).substr(end));
         }
-        const auto differ = [&](int t) {
-          fail("{} and {} hold different tensors '{}': they are not ranks of one checkpoint",
-               files_.at({p, 0}).path().string(), files_.at({p, t}).path().string(), printable_line(name));
-        };
         std::vector<HfTensor> parts;
         for (int t = 0; t < tensor_ranks_ && value.tensor; ++t) {
-          const auto found = ranks[static_cast<size_t>(t)].find(name);
-          if (found == ranks[static_cast<size_t>(t)].end() || !found->second.tensor) differ(t);
-          parts.push_back(*found->second.tensor);
-          if (parts.back().shape != parts[0].shape || parts.back().type != parts[0].type) differ(t);
+          parts.push_back(*ranks[static_cast<size_t>(t)].at(name).tensor);
+          if (parts.back().shape != parts[0].shape || parts.back().type != parts[0].type) refuse_rank(p, t, name);
         }
         const MegatronCut cut = megatron_cut(core, gated);
         ChunkedTensor tensor{{}, std::nullopt, value.what, {}};
@@ -188,7 +217,7 @@ ChunkedTensors MegatronRanks::tensors(bool gated) const {
                                           : cut != MegatronCut::none && parts[0].shape.empty())
             fail("{}: '{}' has {} dimensions", files_.at({p, 0}).path().string(), printable_line(name),
                  parts[0].shape.size());
-          tensor = merge(parts, cut);
+          tensor = merge(parts, cut, printable_line(name));
         }
         if (!whole.emplace(core, std::move(tensor)).second)
           fail("{} holds '{}', as another rank of the pipeline does", files_.at({p, 0}).path().string(),

@@ -9,6 +9,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,8 @@ namespace partita::internal {
 class MegatronRanks {
  public:
   // Errors: ranks that are missing, also according to the arguments; expert-parallel ranks; those of MegatronFile; a
-  // checkpoint_version below 2, whose rows of queries, keys and values are in another order.
+  // checkpoint_version below 2, whose rows of queries, keys and values are in another order; ranks of different
+  // iterations or versions.
   explicit MegatronRanks(std::filesystem::path folder);
 
   [[nodiscard]] const std::optional<nlohmann::json>& arguments() const { return arguments_; }
@@ -38,9 +41,14 @@ class MegatronRanks {
 
  private:
   using Rank = std::pair<int, int>;  // pipeline, tensor
+  using Values = std::map<std::string, MegatronFile::Value, std::less<>>;
 
   void find_files();
+  void check_counters() const;
   void check_arguments() const;
+  [[noreturn]] void refuse_rank(int pipeline, int tensor, std::string_view name) const;
+  // `ranks`: the tensor-parallel ranks of a pipeline rank. Error: a tensor that not all of them hold.
+  void check_names(const std::vector<Values>& ranks, int pipeline) const;
 
   std::filesystem::path folder_;
   std::vector<MappedFile> mapped_;

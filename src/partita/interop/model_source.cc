@@ -15,10 +15,10 @@
 #include "partita/interop/hf_config.h"
 #include "partita/interop/hf_weights.h"
 #include "partita/interop/llmc_weights.h"
+#include "partita/interop/model_files.h"
 #include "partita/interop/peft.h"
 #include "partita/interop/peft_config.h"
 #include "partita/interop/trainer_checkpoint.h"
-#include "partita/tokenizer/formats/tokenizer_files.h"
 
 namespace partita {
 using namespace internal;
@@ -26,38 +26,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "config.json";
-constexpr const char* kAdapterConfig = "adapter_config.json";
-
-// Opening a pipe or device of that name would block.
-void require_regular(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) fail("cannot read {}: it is not a regular file", path.string());
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-fs::path find_tokenizer_in(const std::vector<fs::path>& places) {
-  for (const fs::path& place : places)
-    if (const auto found = find_tokenizer(place)) return *found;
-  return {};
-}
-
 ModelSource open_hf(const fs::path& path) {
-  require_regular(path / kConfig);
-  HfConfig config = parse_hf_config(read_file(path / kConfig), path / kConfig);
+  require_regular(path / kModelConfig);
+  HfConfig config = parse_hf_config(read_file(path / kModelConfig), path / kModelConfig);
   const auto weights = std::make_shared<const HfWeights>(HfFolder(path), hf_naming(config.model));
-  ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer_in({path})};
+  ModelSource source{.path = path, .model = config.model, .tokenizer = find_tokenizer_in({{path}})};
   source.weights = source.base = weights;
   source.stored_as = weights->stored_types();
   source.tokens = std::move(config.tokens);
   source.warnings = std::move(config.warnings);
   if (const auto rounded = weights->rounded(); !rounded.empty())
-    source.warnings.push_back(fmt::format("{}: {} tensors are float64 ({}, ...) and are rounded to float32",
-                                          path.string(), rounded.size(), rounded[0]));
+    source.warnings.push_back(float64_warning(path, rounded));
   source.generation = read_generation_config(path, source.tokens);
   source.side_folders = {path};
   return source;
@@ -97,7 +76,7 @@ ModelSource open_peft(const fs::path& path, const fs::path& chosen) {
   source.adapters_stored_as = std::move(types);
   source.side_folders.insert(source.side_folders.begin(), path);
   source.warnings.insert(source.warnings.end(), config.warnings.begin(), config.warnings.end());
-  if (const fs::path own = find_tokenizer_in({path}); !own.empty()) source.tokenizer = own;
+  if (const fs::path own = find_tokenizer_in({{path}}); !own.empty()) source.tokenizer = own;
   return source;
 }
 
@@ -107,7 +86,7 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
   const RunState state = run_state(weights->manifest(), folder);
   // The checkpoint's own tokenizer, or that of its run RUN/checkpoints/step-....
   const fs::path run = folder.parent_path().parent_path();
-  const fs::path tokenizer = find_tokenizer_in({folder, folder.parent_path(), run});
+  const fs::path tokenizer = find_tokenizer_in({{folder, folder.parent_path(), run}});
   if (state.lora.rank > 0) {
     ModelSource base = open_model(locate_base(folder, state.base, chosen));
     check_same_model(state, base.model, state.lora, folder);
@@ -132,7 +111,7 @@ ModelSource open_checkpoint(const fs::path& path, const fs::path& chosen) {
 ModelSource open_file(const fs::path& path) {
   const auto weights = std::make_shared<const LlmcWeights>(path);
   const fs::path folder = fs::absolute(path).parent_path();
-  ModelSource source{.path = path, .model = weights->header().model, .tokenizer = find_tokenizer_in({folder})};
+  ModelSource source{.path = path, .model = weights->header().model, .tokenizer = find_tokenizer_in({{folder}})};
   source.stored_as = {.usual = element_type(weights->header().dtype)};
   source.weights = source.base = weights;
   source.side_folders = {folder};
@@ -146,12 +125,15 @@ void show_warnings(const ModelSource& source) {
 }
 
 ModelSource open_model(const fs::path& path, const fs::path& base, const fs::path& config) {
-  if (!is_there(path)) fail("{}: no such folder, expected the folder of a model{}", path.string(), hub_hint(path));
-  const bool adapters = is_there(path / kAdapterConfig), model = is_there(path / kConfig);
-  const bool of_trainer = !adapters && is_trainer_checkpoint(path);
+  if (!is_there(path)) fail("{}: no such file or folder, expected {}{}", path.string(), kModelPaths, hub_hint(path));
+  const bool adapters = is_there(path / kAdapterConfig), model = is_there(path / kModelConfig);
+  // A folder may hold a model in both forms, of which its own config.json describes one for certain.
+  const bool hugging_face = model && config.empty() && has_hf_weights(path);
+  const bool of_trainer = !adapters && !hugging_face && is_trainer_checkpoint(path);
   if (!config.empty() && !of_trainer)
     fail(
-        "--config applies only to checkpoints of torch.distributed.checkpoint and Megatron-LM, and {} is none: remove "
+        "--config applies only to a checkpoint of torch.distributed.checkpoint or Megatron-LM, and {} is not one: "
+        "remove "
         "--config",
         path.string());
   ModelSource source;
@@ -168,9 +150,10 @@ ModelSource open_model(const fs::path& path, const fs::path& base, const fs::pat
   } else {
     fail(
         "{} holds no model: expected a Hugging Face folder ({}), a folder of adapters ({}), a run's folder "
-        "(checkpoints), a checkpoint ({}), one of torch.distributed.checkpoint or Megatron-LM (.metadata, mp_rank_00), or "
+        "(checkpoints), a checkpoint ({}), one of torch.distributed.checkpoint or Megatron-LM (.metadata, mp_rank_00), "
+        "or "
         "a file of llm.c (.bin)",
-        path.string(), kConfig, kAdapterConfig, kManifestName);
+        path.string(), kModelConfig, kAdapterConfig, kManifestName);
   }
   if (!base.empty() && source.lora.rank == 0)
     fail("--base (model.base) applies only to adapters, and {} has none: remove --base", path.string());

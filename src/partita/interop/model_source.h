@@ -19,6 +19,11 @@
 
 namespace partita {
 
+// What open_model accepts, for messages and help.
+inline constexpr const char* kModelPaths =
+    "a Hugging Face or PEFT folder, the folder of a run (its newest checkpoint), a checkpoint, one of "
+    "torch.distributed.checkpoint or Megatron-LM, or a file of llm.c";
+
 struct ModelSource {
   std::filesystem::path path;  // the Hugging Face or PEFT folder, the checkpoint used, or the file
   ModelConfig model;

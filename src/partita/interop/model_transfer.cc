@@ -1,5 +1,6 @@
 #include "partita/interop/model_transfer.h"
 
+#include <cctype>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,10 +20,10 @@
 #include "partita/interop/hf_export.h"
 #include "partita/interop/hf_names.h"
 #include "partita/interop/llmc_export.h"
+#include "partita/interop/model_files.h"
 #include "partita/interop/model_source.h"
 #include "partita/interop/model_tokenizer.h"
 #include "partita/interop/side_files.h"
-#include "partita/interop/trainer_checkpoint.h"
 
 namespace partita {
 using namespace internal;
@@ -76,14 +77,16 @@ DType llmc_type(const StoredTypes& types, std::optional<DType> asked) {
 }  // namespace
 
 fs::path import_model(const fs::path& folder, const fs::path& run, const fs::path& config) {
-  std::error_code ignored;
-  if (fs::is_directory(folder, ignored) && !fs::exists(folder / "config.json", ignored) &&
-      !is_trainer_checkpoint(folder))
-    fail("{} is not a Hugging Face folder of a model: it holds no config.json", folder.string());
+  const auto refuse_adapters = [&] {
+    fail("{} holds adapters: train or export from it as it is, or merge them first (partita export --merge)",
+         folder.string());
+  };
+  if (is_there(folder / kAdapterConfig)) refuse_adapters();  // also where their base is missing
   const ModelSource source = open_model(folder, {}, config);
   show_warnings(source);
-  if (source.lora.rank > 0)
-    fail("{} holds adapters: train or export from it as it is, or merge them first (partita export --merge)",
+  if (source.lora.rank > 0) refuse_adapters();
+  if (source.trained_here)
+    fail("{} is a run or checkpoint of Partita, which every command takes as it is: name another program's model",
          folder.string());
   std::vector<ParameterSpec> parameters;
   for (HfParameter& p : hf_parameters(source.model)) parameters.push_back({.name = p.name, .shape = p.shape});
@@ -108,7 +111,8 @@ fs::path import_model(const fs::path& folder, const fs::path& run, const fs::pat
 
 ExportFormat export_format(const fs::path& out, ExportFormat format) {
   if (format != ExportFormat::automatic) return format;
-  const fs::path ending = out.extension();
+  std::string ending = out.extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return ending == ".gguf" ? ExportFormat::gguf : ending == ".bin" ? ExportFormat::llmc : ExportFormat::hf;
 }
 

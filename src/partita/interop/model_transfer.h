@@ -15,13 +15,14 @@
 namespace partita {
 
 // Creates a run folder usable by every command: RUN/checkpoints/step-00000000 with the weights in fp32, and in RUN the
-// tokenizer and generation files. Returns the checkpoint. Errors: `model` is neither a Hugging Face folder, another
-// trainer's checkpoint nor a file of llm.c, or has adapters; its weights do not match its config.json, by name; `run`
-// already exists; not enough space. `config`: as for open_model.
+// tokenizer and generation files. Returns the checkpoint. Errors: those of open_model; `model` has adapters, or is a
+// run or checkpoint of Partita; its weights do not match its config.json, by name; `run` already exists; not enough
+// space. `config`: as for open_model.
 std::filesystem::path import_model(const std::filesystem::path& model, const std::filesystem::path& run,
                                    const std::filesystem::path& config = {});
 
-// automatic: a name that ends in .gguf means gguf, .bin means llmc, any other a Hugging Face folder.
+// automatic: a name that ends in .gguf means gguf, .bin means llmc, in any case of letters; any other a Hugging Face
+// folder.
 enum class ExportFormat : uint8_t { automatic, hf, gguf, llmc };
 template <>
 struct EnumNames<ExportFormat> {

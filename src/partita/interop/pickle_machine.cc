@@ -142,6 +142,12 @@ std::vector<int64_t> PickleMachine::integers(PickleId tuple, std::string_view wh
   return list;
 }
 
+const std::string& PickleMachine::short_text(PickleId id, std::string_view what) {
+  const std::string& text = as<std::string>(id, what);
+  if (text.size() > kLongestName) refuse("{} has {} bytes, at most {} are read", what, text.size(), kLongestName);
+  return text;
+}
+
 // -- bytes
 
 std::string_view PickleMachine::take_bytes(uint64_t count) {
@@ -362,6 +368,8 @@ void PickleMachine::set_items(const std::vector<PickleId>& items) {
 }
 
 void PickleMachine::push_name(const std::string& module, const std::string& name) {
+  if (module.size() > kLongestName || name.size() > kLongestName)
+    refuse("a name of {} and {} bytes, at most {} each are read", module.size(), name.size(), kLongestName);
   std::string full = module + "." + name;
   switch (use_of(full)) {
     case PickleUse::refused:

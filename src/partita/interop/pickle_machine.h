@@ -118,6 +118,10 @@ class PickleMachine {
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
     fail_at(fmt::format(format, std::forward<Args>(args)...));
   }
+  // A text that many values copy, so that a pickle could name a long one many times: a name, a key. Error: more than
+  // kLongestName bytes.
+  [[nodiscard]] const std::string& short_text(PickleId id, std::string_view what);
+  static constexpr size_t kLongestName = 255;
   // Untrusted text, shortened to one printable line.
   [[nodiscard]] static std::string shown(std::string_view text);
 

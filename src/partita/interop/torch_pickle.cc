@@ -55,7 +55,7 @@ PickleId TorchPickle::persistent(PickleId id) {
   if (found == kStorages.end()) refuse("{} is not a type of storage", type);
   const int64_t count = as<int64_t>(items[4], "the elements of a storage");
   if (count < 0) refuse("a storage of {} elements", count);
-  return add(PickleStorage{found->type, as<std::string>(items[2], "the key of a storage"), count});
+  return add(PickleStorage{found->type, short_text(items[2], "the key of a storage"), count});
 }
 
 // (storage, offset, sizes, strides, requires_grad, hooks, metadata)

@@ -7,17 +7,19 @@
 
 #include "partita/base/error.h"
 #include "partita/base/file.h"
+#include "partita/base/foreign_format.h"
 #include "partita/base/json.h"
 #include "partita/base/printable.h"
 #include "partita/interop/chunked_weights.h"
 #include "partita/interop/dcp_folder.h"
 #include "partita/interop/dcp_names.h"
 #include "partita/interop/hf_config.h"
+#include "partita/interop/json_fields.h"
 #include "partita/interop/megatron_args.h"
 #include "partita/interop/megatron_file.h"
 #include "partita/interop/megatron_names.h"
 #include "partita/interop/megatron_ranks.h"
-#include "partita/tokenizer/formats/tokenizer_files.h"
+#include "partita/interop/model_files.h"
 
 namespace partita::internal {
 namespace {
@@ -25,19 +27,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char *kConfig = "config.json", *kTracker = "latest_checkpointed_iteration.txt";
-constexpr const char *kMegatronMetadata = "metadata.json", *kCommon = "common.pt";
+constexpr const char *kTracker = "latest_checkpointed_iteration.txt", *kMegatronMetadata = "metadata.json";
+constexpr const char* kCommon = "common.pt";
 constexpr const char* kCommonObject = "common_state/shard_0_1";  // in place of common.pt in newer versions
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 // The iteration that the tracker names; without a tracker, the folder itself.
 fs::path iteration_folder(const fs::path& path) {
   if (!is_there(path / kTracker)) return path;
-  std::string text = read_file(path / kTracker);
+  std::string text = read_small_file(path / kTracker);
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   if (text == "release") return path / text;
   int64_t iteration = 0;
@@ -61,14 +58,21 @@ std::optional<GivenConfig> find_config(const fs::path& folder, const fs::path& c
   fs::path file = chosen;
   if (chosen.empty()) {
     for (const fs::path& place : {folder, fs::absolute(folder / "").parent_path().parent_path()})
-      if (file.empty() && is_there(place / kConfig)) file = place / kConfig;
+      if (file.empty() && is_there(place / kModelConfig)) file = place / kModelConfig;
     if (file.empty()) return std::nullopt;
   } else if (fs::is_directory(chosen)) {
-    file = chosen / kConfig;
+    file = chosen / kModelConfig;
   }
-  std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) fail("cannot read {}: it is not a regular file", file.string());
+  require_regular(file);
   return GivenConfig{file, parse_hf_config(read_file(file), file)};
+}
+
+// Of all commands only `import` has the option.
+std::string config_advice(const fs::path& folder) {
+  return fmt::format(
+      "put the model's {0} into it, or import it with that of another place (partita import --config {0} "
+      "{1} RUN)",
+      kModelConfig, shell_word(folder.string()));
 }
 
 // What all formats have in common. `weights` must be set.
@@ -78,8 +82,7 @@ ModelSource make_source(const fs::path& folder, const ModelConfig& model, std::o
   source.stored_as = weights->stored_types(model);
   source.warnings = std::move(warnings);
   if (const auto rounded = weights->rounded(); !rounded.empty())
-    source.warnings.push_back(fmt::format("{}: {} tensors are float64 ({}, ...) and are rounded to float32",
-                                          folder.string(), rounded.size(), rounded[0]));
+    source.warnings.push_back(float64_warning(folder, rounded));
   source.weights = source.base = std::move(weights);
   source.side_folders = {folder, fs::absolute(folder / "").parent_path().parent_path()};
   if (given) {
@@ -88,18 +91,13 @@ ModelSource make_source(const fs::path& folder, const ModelConfig& model, std::o
     source.warnings.insert(source.warnings.end(), given->config.warnings.begin(), given->config.warnings.end());
     source.generation = read_generation_config(source.side_folders[0], source.tokens);
   }
-  for (const fs::path& place : source.side_folders) {
-    if (!source.tokenizer.empty()) break;
-    if (const auto found = find_tokenizer(place)) source.tokenizer = *found;
-  }
+  source.tokenizer = find_tokenizer_in(source.side_folders);
   return source;
 }
 
 ModelSource open_dcp(const fs::path& folder, const fs::path& config) {
   std::optional<GivenConfig> given = find_config(folder, config);
-  if (!given)
-    fail("{} does not say which model it holds: put the model's {} into it, or name the file with --config",
-         folder.string(), kConfig);
+  if (!given) fail("{} does not say which model it holds: {}", folder.string(), config_advice(folder));
   const ModelConfig model = given->config.model;
   const DcpFolder stored(folder);
   DcpModel found = find_dcp_model(model, stored.tensors(), folder);
@@ -111,8 +109,7 @@ ModelSource open_dcp(const fs::path& folder, const fs::path& config) {
 ModelConfig choose_model(const std::optional<json>& arguments, const fs::path& file, const fs::path& folder,
                          const std::optional<GivenConfig>& given) {
   if (!arguments && !given)
-    fail("{} holds no arguments of the training (args): name a {} of its model with --config", folder.string(),
-         kConfig);
+    fail("{} holds no arguments of the training (args): {}", folder.string(), config_advice(folder));
   if (!arguments) return given->config.model;
   const ModelConfig model = megatron_model(*arguments, file);
   if (!given) return model;
@@ -127,7 +124,7 @@ ModelConfig choose_model(const std::optional<json>& arguments, const fs::path& f
 }
 
 std::vector<std::string> megatron_warnings(const std::optional<json>& arguments, const fs::path& folder) {
-  if (!arguments || arguments->value("fp8", json()).is_null()) return {};
+  if (!arguments || says_nothing(arguments->value("fp8", json()))) return {};
   return {fmt::format("{}: it was trained in fp8, whose scales (_extra_state) are not read", folder.string())};
 }
 
@@ -136,7 +133,7 @@ void check_backend(const fs::path& folder) {
   const fs::path file = folder / kMegatronMetadata;
   if (!is_there(file))
     fail("{} is not complete: {}, which Megatron-LM writes last, is missing", folder.string(), kMegatronMetadata);
-  const json root = read_json(file);
+  const json root = parse_json(read_small_file(file), file.string());
   const json backend = root.is_object() ? root.value("sharded_backend", json()) : json();
   if (backend != "torch_dist")
     fail("{}: sharded_backend is {}, supported: \"torch_dist\": load it with Megatron-LM and save it as torch_dist",
