@@ -22,7 +22,8 @@ class Values {
 
   // All of them, as one chunk.
   [[nodiscard]] ChunkedTensor tensor(std::vector<int64_t> shape, std::vector<int64_t> strides) const {
-    const HfTensor elements{ElementType::f32, shape, std::move(strides), std::as_bytes(std::span(values_)), nullptr};
+    const MappedTensor elements{ElementType::f32, shape, std::move(strides), std::as_bytes(std::span(values_)),
+                                nullptr};
     const std::vector<int64_t> offsets(shape.size(), 0);
     return {shape, ElementType::f32, "F32", {{offsets, shape, [elements] { return elements; }}}};
   }

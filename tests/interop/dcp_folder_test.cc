@@ -133,7 +133,7 @@ TEST(DcpFolder, FindsAChangedByte) {
     const ChunkedWeights weights(folder.path(), std::move(found.tensors), std::move(found.naming));
     int count = 0;
     std::string last;
-    for (const ParameterSpec& p : specs_of(hf_parameters(model))) {
+    for (const ParameterSpec& p : parameter_specs(hf_parameters(model))) {
       const std::string error = error_message([&] { (void)read_all(weights, p); });
       if (error != "no error") ++count, last = error;
     }
@@ -163,7 +163,7 @@ TEST(DcpFolder, NamesWhatDoesNotMatchTheModel) {
       change(tensors);
       DcpModel found = find_dcp_model(of, std::move(tensors), "folder");
       const ChunkedWeights weights("folder", std::move(found.tensors), std::move(found.naming));
-      weights.check(specs_of(hf_parameters(of)));
+      weights.check(parameter_specs(hf_parameters(of)));
     });
   };
   const std::string p = "model.model.layers.1.";

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "partita/interop/hf_folder.h"
+#include "partita/interop/mapped_tensor.h"
 #include "tests/interop/gguf_reader.h"
 #include "tests/interop/golden_folders.h"
 #include "tests/support/error_message.h"
@@ -40,7 +40,7 @@ std::vector<float> floats(const std::string& bytes) {
   return values;
 }
 
-std::vector<float> floats(const HfTensor& tensor) {
+std::vector<float> floats(const MappedTensor& tensor) {
   std::vector<float> values(tensor.bytes.size() / 4);
   std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
   return values;
@@ -85,7 +85,7 @@ TEST(GgufExport, EachTensorHasItsType) {
     EXPECT_EQ(tensor.type, vector ? 0U : 30U) << name;
     EXPECT_EQ(half.tensors.at(name).type, vector ? 0U : 1U) << name;
   }
-  const HfTensor& down = m.weights->folder().at("model.layers.0.mlp.down_proj.weight");
+  const MappedTensor& down = m.weights->folder().at("model.layers.0.mlp.down_proj.weight");
   EXPECT_EQ(same.tensors.at("blk.0.ffn_down.weight").bytes,
             std::string(reinterpret_cast<const char*>(down.bytes.data()), down.bytes.size()));
 }

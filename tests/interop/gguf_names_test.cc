@@ -46,7 +46,7 @@ TEST(GgufNames, OfGpt2) {
   EXPECT_THAT(named(tensors, "blk.0.attn_qkv.weight").shape, ElementsAre(18, 6));
   EXPECT_THAT(named(tensors, "blk.0.ffn_down.weight").shape, ElementsAre(6, 24));
   EXPECT_EQ(named(tensors, "blk.0.ffn_down.weight").hugging_face, "transformer.h.0.mlp.c_proj.weight");
-  for (const GgufTensor& t : tensors) EXPECT_EQ(t.interleaved_heads, 0) << t.name;
+  for (const GgufTensor& t : tensors) EXPECT_EQ(t.interleaved_head_width, 0) << t.name;
 }
 
 TEST(GgufNames, OfLlama) {
@@ -60,9 +60,9 @@ TEST(GgufNames, OfLlama) {
   EXPECT_EQ(k.box, (Box{.row = 24, .rows = 12, .column = 0, .columns = 12}));
   EXPECT_EQ(v.box, (Box{.row = 36, .rows = 12, .column = 0, .columns = 12}));
   EXPECT_EQ(up.box, (Box{.row = 20, .rows = 20, .column = 0, .columns = 12}));
-  EXPECT_EQ(q.interleaved_heads, 6);
-  EXPECT_EQ(k.interleaved_heads, 6);
-  EXPECT_EQ(v.interleaved_heads, 0);
+  EXPECT_EQ(q.interleaved_head_width, 6);
+  EXPECT_EQ(k.interleaved_head_width, 6);
+  EXPECT_EQ(v.interleaved_head_width, 0);
 }
 
 TEST(GgufNames, ATiedHeadIsLeftOut) {

@@ -12,6 +12,7 @@
 
 #include "partita/base/file.h"
 #include "partita/interop/hf_config.h"
+#include "partita/interop/hf_names.h"
 #include "partita/interop/hf_weights.h"
 #include "partita/interop/peft.h"
 #include "partita/interop/peft_config.h"
@@ -33,16 +34,10 @@ struct OpenModel {
   std::shared_ptr<const HfWeights> weights;
 };
 
-inline std::vector<ParameterSpec> specs_of(const std::vector<HfParameter>& parameters) {
-  std::vector<ParameterSpec> specs;
-  for (const HfParameter& p : parameters) specs.push_back({.name = p.name, .shape = p.shape});
-  return specs;
-}
-
 inline OpenModel open_folder(const std::filesystem::path& folder) {
   OpenModel m;
   m.model = parse_hf_config(read_file(folder / "config.json"), folder / "config.json").model;
-  m.parameters = specs_of(hf_parameters(m.model));
+  m.parameters = parameter_specs(hf_parameters(m.model));
   m.weights = std::make_shared<const HfWeights>(HfFolder(folder), hf_naming(m.model));
   return m;
 }

@@ -32,7 +32,7 @@ void expect_same_tensors(const fs::path& a, const fs::path& b, const HfFileNames
   const HfFolder left(a, names), right(b, names);
   ASSERT_EQ(left.tensors().size(), right.tensors().size());
   for (const auto& [name, tensor] : left.tensors()) {
-    const HfTensor* other = right.find(name);
+    const MappedTensor* other = right.find(name);
     ASSERT_NE(other, nullptr) << name;
     EXPECT_EQ(tensor.type, other->type) << name;
     EXPECT_EQ(tensor.shape, other->shape) << name;
@@ -187,7 +187,7 @@ TEST(AdaptedWeights, AreBothSourcesInOne) {
   const Adapted a = open_adapter("gpt2_tied", golden_folder("gpt2_tied_lora"));
   const AdaptedWeights both(a.base.weights, a.adapters);
   std::vector<ParameterSpec> all = a.base.parameters;
-  for (ParameterSpec p : specs_of(peft_parameters(a.base.model, a.lora))) {
+  for (ParameterSpec p : parameter_specs(peft_parameters(a.base.model, a.lora))) {
     p.adapter = true;
     all.push_back(p);
   }

@@ -94,7 +94,7 @@ TEST(HfFolder, ReadsTheSameFromEveryForm) {
     const HfFolder a(golden / one), b(golden / other);
     int compared = 0;
     for (const auto& [name, tensor] : a.tensors()) {
-      const HfTensor* same = b.find(name);
+      const MappedTensor* same = b.find(name);
       ASSERT_NE(same, nullptr) << name;
       EXPECT_EQ(tensor.type, same->type) << name;
       EXPECT_EQ(tensor.shape, same->shape) << name;

@@ -83,7 +83,7 @@ TEST(HfWeights, ReadsEveryElementInEveryType) {
       write_folder(folder.path(), tensors_of(model, type));
       const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
       const auto parameters = hf_parameters(model);
-      weights.check(specs_of(parameters));
+      weights.check(parameter_specs(parameters));
       EXPECT_EQ(weights.stored_types(), (StoredTypes{.usual = type == ElementType::f64 ? ElementType::f32 : type}));
       EXPECT_EQ(weights.rounded().size(), type == ElementType::f64 ? tensors_of(model).size() : 0U);
       for (const HfParameter& p : parameters) {
@@ -102,7 +102,7 @@ TEST(HfWeights, ReadsAnyBox) {
     const TemporaryDirectory folder;
     write_folder(folder.path(), tensors_of(model, ElementType::bf16));
     const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
-    for (const ParameterSpec& p : specs_of(hf_parameters(model))) {
+    for (const ParameterSpec& p : parameter_specs(hf_parameters(model))) {
       for (int round = 0; round < 60; ++round) expect_box_of_whole(weights, p, random_box(random, whole_box(p.shape)));
     }
   }
@@ -117,14 +117,14 @@ TEST(HfWeights, TakesNamesWithoutPrefixAndOldBuffers) {
   const TemporaryDirectory folder;
   write_folder(folder.path(), tensors);
   const HfWeights weights(HfFolder(folder.path()), hf_naming(kGpt2));
-  weights.check(specs_of(hf_parameters(kGpt2)));
+  weights.check(parameter_specs(hf_parameters(kGpt2)));
   EXPECT_EQ(read_all(weights, {.name = "final_norm.bias", .shape = {6}})[3], value_of("ln_f.bias", 3));
 }
 
 std::string check_error(const fs::path& folder, const ModelConfig& model) {
   return error_message([&] {
     const HfWeights weights(HfFolder(folder), hf_naming(model));
-    weights.check(specs_of(hf_parameters(model)));
+    weights.check(parameter_specs(hf_parameters(model)));
   });
 }
 
@@ -150,7 +150,7 @@ TEST(HfWeights, ComparesWithTheParametersThatAreWanted) {
   const TemporaryDirectory folder;
   write_folder(folder.path(), tensors_of(kLlama));
   const HfWeights weights(HfFolder(folder.path()), hf_naming(kLlama));
-  std::vector<ParameterSpec> wanted = specs_of(hf_parameters(kLlama));
+  std::vector<ParameterSpec> wanted = parameter_specs(hf_parameters(kLlama));
   wanted[0].shape[0] = 8;
   wanted.back().name = "final_norm.other";
   EXPECT_THAT(error_message([&] { weights.check(wanted); }),
@@ -205,7 +205,7 @@ TEST(HfWeights, ReadsTensorsThatAreNotContiguous) {
   write_file(folder / "pytorch_model.bin",
              torch_file_of(pickle_of(tensors), {{"0", storage}, {"1", std::string(36, '\0')}}));
   const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
-  weights.check(specs_of(hf_parameters(model)));
+  weights.check(parameter_specs(hf_parameters(model)));
   EXPECT_EQ(read_all(weights, {.name = "embedding.token.weight", .shape = {3, 1}}), (std::vector<float>{1, 3, 5}));
 }
 
@@ -234,7 +234,7 @@ TEST(HfWeights, TakesATiedModelThatHoldsTheHeadAlone) {
     const TemporaryDirectory folder;
     write_folder(folder.path(), tensors);
     const HfWeights weights(HfFolder(folder.path()), hf_naming(model));
-    weights.check(specs_of(hf_parameters(model)));
+    weights.check(parameter_specs(hf_parameters(model)));
     const auto table = read_all(weights, {.name = "embedding.token.weight", .shape = {7, model.hidden_size}});
     for (size_t i = 0; i < table.size(); ++i) ASSERT_EQ(table[i], value_of("lm_head.weight", static_cast<int64_t>(i)));
     EXPECT_EQ(weights.stored_types().of(embedding), ElementType::bf16);

@@ -312,7 +312,7 @@ class Copy {
   [[nodiscard]] std::string error(const fs::path& config = {}) const {
     return error_message([&] {
       const ModelSource source = open_model(folder_.path(), {}, config);
-      source.weights->check(specs_of(hf_parameters(source.model)));
+      source.weights->check(parameter_specs(hf_parameters(source.model)));
     });
   }
 
@@ -356,7 +356,7 @@ TEST(MegatronRanks, FindAChangedByte) {
   write_file(path, file);
   const ModelSource source = open_model(copy / "");
   int damaged = 0;
-  for (const ParameterSpec& p : specs_of(hf_parameters(source.model)))
+  for (const ParameterSpec& p : parameter_specs(hf_parameters(source.model)))
     if (error_message([&] { (void)read_all(*source.weights, p); }) != "no error") ++damaged;
   EXPECT_EQ(damaged, 1);
 }

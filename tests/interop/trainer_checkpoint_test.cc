@@ -64,9 +64,9 @@ TEST(TrainerCheckpoint, HoldsEveryWeightOfTheModelOfTransformers) {
     EXPECT_EQ(model_differences(found.model, expected.model), "");
     EXPECT_EQ(found.model.max_length, expected.model.max_length);
     EXPECT_EQ(found.stored_as, (StoredTypes{.usual = c.bf16 ? ElementType::bf16 : ElementType::f32}));
-    const std::vector<ParameterSpec> parameters = specs_of(hf_parameters(found.model));
+    const std::vector<ParameterSpec> parameters = parameter_specs(hf_parameters(found.model));
     found.weights->check(parameters);
-    std::vector<ParameterSpec> theirs = specs_of(hf_parameters(expected.model));
+    std::vector<ParameterSpec> theirs = parameter_specs(hf_parameters(expected.model));
     ASSERT_EQ(parameters.size(), theirs.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       const std::vector<float> a = read_all(*found.weights, parameters[i]), b = read_all(*expected.weights, theirs[i]);
@@ -132,7 +132,7 @@ TEST(TrainerCheckpoint, ReadsAnyBox) {
   std::mt19937 random(3);
   for (const Case& c : cases()) {
     const ModelSource source = open_model(trainers(c.folder), {}, c.config);
-    for (const ParameterSpec& p : specs_of(hf_parameters(source.model)))
+    for (const ParameterSpec& p : parameter_specs(hf_parameters(source.model)))
       for (int round = 0; round < 20; ++round)
         expect_box_of_whole(*source.weights, p, random_box(random, whole_box(p.shape)));
   }

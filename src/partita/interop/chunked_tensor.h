@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "partita/interop/hf_folder.h"
+#include "partita/interop/mapped_tensor.h"
 
 namespace partita::internal {
 
 struct TensorChunk {
   std::vector<int64_t> offsets, sizes;  // of its first element in the tensor; as many as the tensor's dimensions
-  std::function<HfTensor()> open;       // its elements, in the chunk's shape. Error: damaged
+  std::function<MappedTensor()> open;   // its elements, in the chunk's shape. Error: damaged
 };
 
 struct ChunkedTensor {

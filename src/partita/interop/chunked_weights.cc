@@ -132,9 +132,9 @@ const ChunkedPiece* ChunkedWeights::piece_of(std::string_view tensor) const {
   return nullptr;
 }
 
-const HfTensor& ChunkedWeights::open(const TensorChunk& chunk) const {
+const MappedTensor& ChunkedWeights::open(const TensorChunk& chunk) const {
   if (const auto found = open_.find(&chunk); found != open_.end()) return found->second;
-  HfTensor elements = chunk.open();
+  MappedTensor elements = chunk.open();
   // Nothing bounds the stride of a single row or column: it is never taken.
   for (size_t d = 0; d < elements.shape.size(); ++d)
     if (elements.shape[d] <= 1) elements.strides[d] = 1;
@@ -167,8 +167,8 @@ void ChunkedWeights::read_piece(const ChunkedPiece& piece, const Box& box, float
     const Range held = vector ? Range{0, 1} : Range{chunk.offsets[column], chunk.offsets[column] + chunk.sizes[column]};
     const Range columns = overlap({box.column, box.column + box.columns}, held);
     if (rows.begin >= rows.end || columns.begin >= columns.end) continue;
-    const HfTensor& elements = open(chunk);
-    HfFolder::check(elements);
+    const MappedTensor& elements = open(chunk);
+    verify(elements);
     StridedElements from{elements.type, elements.bytes.data(), elements.strides[row] * piece.step,
                          vector ? 1 : elements.strides[column]};
     const int64_t their_row = piece.their_row + (rows.begin - piece.row) * piece.step - chunk.offsets[row];

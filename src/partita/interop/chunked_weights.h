@@ -66,7 +66,7 @@ class ChunkedWeights final : public WeightSource {
   [[nodiscard]] const ChunkedTensor* find(std::string_view name) const;
   [[nodiscard]] const ChunkedParameter* parameter(std::string_view name) const;
   [[nodiscard]] const ChunkedPiece* piece_of(std::string_view tensor) const;
-  [[nodiscard]] const HfTensor& open(const TensorChunk&) const;
+  [[nodiscard]] const MappedTensor& open(const TensorChunk&) const;
   void read_piece(const ChunkedPiece&, const Box& box, float* out) const;
   void check_copy() const;
 
@@ -75,7 +75,7 @@ class ChunkedWeights final : public WeightSource {
   ChunkedTensors tensors_;
   ChunkedNaming naming_;
   std::map<std::string_view, const ChunkedParameter*> parameters_;  // pointers into naming_
-  mutable std::map<const TensorChunk*, HfTensor> open_;
+  mutable std::map<const TensorChunk*, MappedTensor> open_;
 };
 
 }  // namespace partita::internal

@@ -82,7 +82,7 @@ ChunkedTensors DcpFolder::tensors() const {
       const auto open = [files = files_, place = chunk.place, sizes = chunk.sizes, type = tensor.type, name] {
         const std::span<const std::byte> bytes = files->bytes(place);
         const fs::path path = files->path(place);
-        HfTensor elements = TorchStorages(bytes, path).tensor(parse_torch_tensor(bytes, path, name));
+        MappedTensor elements = TorchStorages(bytes, path).tensor(parse_torch_tensor(bytes, path, name));
         if (elements.shape != sizes || elements.type != type)
           fail("{}: the part of '{}' at byte {} is {} {}, and {} in {}: copy or write the checkpoint again",
                path.string(), name, place.offset, shape_text(elements.shape), name_of(elements.type), shape_text(sizes),

@@ -4,6 +4,7 @@
 //   file.write(bytes.of("model.norm.weight", ElementType::bf16, values));
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "partita/checkpoint/safetensors.h"
 
 namespace partita::internal {
+
+// Exports read and write a tensor in pieces of about so many elements: whole blocks of GGUF's q8_0, too.
+inline constexpr int64_t kExportPiece = int64_t{1} << 20;
 
 class ElementBytes {
  public:

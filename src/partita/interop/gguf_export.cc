@@ -15,31 +15,23 @@
 namespace partita::internal {
 namespace {
 
-constexpr int64_t kPieceElements = int64_t{1} << 20;  // whole blocks of q8_0, also where a row is longer
-
-std::vector<ParameterSpec> specs_of(const ModelConfig& model) {
-  std::vector<ParameterSpec> specs;
-  for (const HfParameter& p : hf_parameters(model)) specs.push_back({.name = p.name, .shape = p.shape});
-  return specs;
-}
-
 class TensorWriter {
  public:
   TensorWriter(NewFile& file, const WeightSource& source) : file_(file), source_(source) {}
 
   void write(const GgufTensor& tensor, GgufType type) {
     // Groups of whole heads where rows change places within a head.
-    const int64_t rows = std::max<int64_t>(1, tensor.interleaved_heads);
-    const int64_t most = std::max(kPieceElements / (rows * tensor.box.columns), int64_t{1}) * rows;
-    if (tensor.interleaved_heads == 0) {
-      for (const Box& box : cut_box(tensor.box, kPieceElements)) put(tensor, type, read(tensor, box));
+    const int64_t rows = std::max<int64_t>(1, tensor.interleaved_head_width);
+    const int64_t most = std::max(kExportPiece / (rows * tensor.box.columns), int64_t{1}) * rows;
+    if (tensor.interleaved_head_width == 0) {
+      for (const Box& box : cut_box(tensor.box, kExportPiece)) put(tensor, type, read(tensor, box));
       return;
     }
     Box box = tensor.box;
     for (int64_t row = 0; row < tensor.box.rows; row += most) {
       box.row = tensor.box.row + row;
       box.rows = std::min(most, tensor.box.rows - row);
-      put(tensor, type, interleaved(read(tensor, box), box, tensor.interleaved_heads));
+      put(tensor, type, interleaved(read(tensor, box), box, tensor.interleaved_head_width));
     }
   }
   void write(std::string_view name, std::span<const float> values) {
@@ -87,7 +79,7 @@ GgufType usual_type(const GgufExportOptions& options) {
 }  // namespace
 
 void export_gguf(const std::filesystem::path& path, const WeightSource& source, const GgufExportOptions& options) {
-  source.check(specs_of(options.model));
+  source.check(parameter_specs(hf_parameters(options.model)));
   const std::vector<GgufTensor> tensors = gguf_tensors(options.model);
   const std::vector<float> divisors = gguf_rope_divisors(options.model);
   GgufMetadata metadata = gguf_model_metadata(options.model, usual_type(options));

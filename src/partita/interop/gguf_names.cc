@@ -65,7 +65,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model) {
                         .box = box,
                         .shape = {box.columns}};
       if (p.shape.size() > 1) tensor.shape = {box.rows, box.columns};
-      if (is_turned(tensor.name)) tensor.interleaved_heads = model.head_size();
+      if (is_turned(tensor.name)) tensor.interleaved_head_width = model.head_size();
       tensors.push_back(std::move(tensor));
     }
   }

@@ -20,12 +20,12 @@
 namespace partita::internal {
 
 struct GgufTensor {
-  std::string name;               // "blk.0.attn_q.weight"
-  std::string hugging_face;       // the same tensor's name there
-  ParameterSpec parameter;        // ours, with name and shape
-  Box box;                        // of the parameter
-  std::vector<int64_t> shape;     // [rows, columns] or [elements]
-  int64_t interleaved_heads = 0;  // Llama's queries and keys: channels per head; otherwise 0
+  std::string name;                    // "blk.0.attn_q.weight"
+  std::string hugging_face;            // the same tensor's name there
+  ParameterSpec parameter;             // ours, with name and shape
+  Box box;                             // of the parameter
+  std::vector<int64_t> shape;          // [rows, columns] or [elements]
+  int64_t interleaved_head_width = 0;  // Llama's queries and keys: channels per head; otherwise 0
 };
 
 // In the order of our parameters. Errors: those of validate(model).

@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kPieceElements = int64_t{1} << 20;
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};  // required by transformers
 
 DType dtype_of(ElementType type) {
@@ -38,12 +37,6 @@ std::vector<Output> outputs_of(std::span<const HfParameter> parameters) {
   for (const HfParameter& p : parameters)
     for (const HfPiece& piece : p.pieces) outputs.push_back({{.name = p.name, .shape = p.shape}, piece});
   return outputs;
-}
-
-std::vector<ParameterSpec> specs_of(std::span<const HfParameter> parameters, bool adapter) {
-  std::vector<ParameterSpec> specs;
-  for (const HfParameter& p : parameters) specs.push_back({.name = p.name, .shape = p.shape, .adapter = adapter});
-  return specs;
 }
 
 int64_t count_of(const Output& output) { return ParameterSpec{.name = "", .shape = output.piece.shape}.count(); }
@@ -86,7 +79,7 @@ class TensorWriter {
  private:
   // Copies row by row: the layout is the same in both.
   void write_rows(const Output& output) {
-    for (const Box& box : cut_box(box_of(output.parameter.shape, output.piece), kPieceElements)) {
+    for (const Box& box : cut_box(box_of(output.parameter.shape, output.piece), kExportPiece)) {
       values_.resize(static_cast<size_t>(box.count()));
       source_.read(output.parameter, box, values_);
       put(values_);
@@ -160,7 +153,7 @@ void write_side_files(const fs::path& folder, const HfExportOptions& options) {
 
 void export_hf_model(const fs::path& path, const WeightSource& source, const HfExportOptions& options) {
   const std::vector<HfParameter> parameters = hf_parameters(options.model);
-  source.check(specs_of(parameters, false));
+  source.check(parameter_specs(parameters));
   NewFolder folder(path);
   write_file(folder.path() / "config.json",
              hf_config_text(options.model, dtype_of(options.types.usual), options.tokens));
@@ -173,7 +166,7 @@ void export_peft_adapter(const fs::path& path, const WeightSource& source, const
                          const LoraConfig& lora, std::string_view base) {
   const std::vector<HfParameter> parameters = peft_parameters(options.model, lora);
   if (parameters.empty()) fail("{}: a model without adapters has none to export", path.string());
-  source.check(specs_of(parameters, true));
+  source.check(parameter_specs(parameters, true));
   NewFolder folder(path);
   write_file(folder.path() / "adapter_config.json", peft_config_text(lora, options.model.kind, base));
   write_side_files(folder.path(), options);

@@ -79,17 +79,11 @@ HfFolder::Tensors HfFolder::open(const fs::path& path) {
   } else {
     TorchStorages storages(file.bytes(), path);
     for (TorchTensor& t : parse_torch_file(file.bytes(), path)) {
-      HfTensor& tensor = tensors[t.name];
+      MappedTensor& tensor = tensors[t.name];
       tensor = storages.tensor(std::move(t));
     }
   }
   return tensors;
-}
-
-void HfFolder::check(const HfTensor& tensor) {
-  if (!tensor.storage || tensor.storage->checked) return;
-  check_zip_crc(tensor.storage->bytes, tensor.storage->crc, tensor.storage->name, tensor.storage->file);
-  tensor.storage->checked = true;
 }
 
 void HfFolder::open_shards(const fs::path& index_path) {
@@ -112,13 +106,13 @@ void HfFolder::open_shards(const fs::path& index_path) {
   for (const auto& [file, tensors] : shards) tensors_.insert(tensors.begin(), tensors.end());
 }
 
-const HfTensor* HfFolder::find(std::string_view name) const {
+const MappedTensor* HfFolder::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-const HfTensor& HfFolder::at(std::string_view name) const {
-  const HfTensor* tensor = find(name);
+const MappedTensor& HfFolder::at(std::string_view name) const {
+  const MappedTensor* tensor = find(name);
   if (!tensor) fail("{} holds no tensor '{}': it holds {} others", path_.string(), name, tensors_.size());
   return *tensor;
 }

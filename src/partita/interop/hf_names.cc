@@ -96,6 +96,12 @@ std::vector<HfParameter> hf_parameters(const ModelConfig& model) {
   return parameters;
 }
 
+std::vector<ParameterSpec> parameter_specs(std::span<const HfParameter> parameters, bool adapter) {
+  std::vector<ParameterSpec> specs;
+  for (const HfParameter& p : parameters) specs.push_back({.name = p.name, .shape = p.shape, .adapter = adapter});
+  return specs;
+}
+
 std::string_view hf_prefix(ModelKind kind) { return kind == ModelKind::gpt2 ? "transformer." : "model."; }
 
 std::string_view hf_layers(ModelKind kind) { return kind == ModelKind::gpt2 ? "h" : "layers"; }

@@ -15,6 +15,7 @@
 
 #include "partita/models/config.h"
 #include "partita/nn/box.h"
+#include "partita/nn/parameter.h"
 
 namespace partita::internal {
 
@@ -38,6 +39,9 @@ struct HfParameter {
 // All parameters of a model, in block order. Names are those of the model with its head ("transformer.h.0...",
 // "model.layers.0..."). Error: those of validate(model).
 [[nodiscard]] std::vector<HfParameter> hf_parameters(const ModelConfig& model);
+
+// Their names and shapes here. `adapter`: they are those of adapters.
+[[nodiscard]] std::vector<ParameterSpec> parameter_specs(std::span<const HfParameter> parameters, bool adapter = false);
 
 // "transformer." or "model.": the prefix that is missing in folders of the model without its head.
 [[nodiscard]] std::string_view hf_prefix(ModelKind kind);

@@ -15,7 +15,7 @@ namespace partita::internal {
 namespace {
 
 // A Hugging Face tensor viewed in our row order. A vector is one row.
-StridedElements elements_of(const HfTensor& tensor, bool transposed) {
+StridedElements elements_of(const MappedTensor& tensor, bool transposed) {
   if (tensor.shape.size() == 1) return {tensor.type, tensor.bytes.data(), 0, tensor.strides[0]};
   const size_t row = transposed ? 1 : 0, column = 1 - row;
   return {tensor.type, tensor.bytes.data(), tensor.strides[row], tensor.strides[column]};
@@ -38,13 +38,13 @@ HfWeights::HfWeights(HfFolder folder, HfNaming naming) : folder_(std::move(folde
   for (const HfParameter& p : naming_.parameters) parameters_[p.name] = &p;
 }
 
-const HfTensor* HfWeights::find(std::string_view name) const {
-  const HfTensor* tensor = find_itself(name);
+const MappedTensor* HfWeights::find(std::string_view name) const {
+  const MappedTensor* tensor = find_itself(name);
   return tensor == nullptr && !name.empty() && name == naming_.original ? find_itself(naming_.copy) : tensor;
 }
 
-const HfTensor* HfWeights::find_itself(std::string_view name) const {
-  if (const HfTensor* tensor = folder_.find(name)) return tensor;
+const MappedTensor* HfWeights::find_itself(std::string_view name) const {
+  if (const MappedTensor* tensor = folder_.find(name)) return tensor;
   if (!naming_.optional_prefix.empty() && name.starts_with(naming_.optional_prefix))
     return folder_.find(name.substr(naming_.optional_prefix.size()));
   return nullptr;
@@ -57,7 +57,7 @@ const HfParameter* HfWeights::parameter(std::string_view name) const {
 
 void HfWeights::check(std::span<const ParameterSpec> wanted) const {
   std::vector<std::string> missing, extra, shapes, types;
-  std::set<const HfTensor*> used;
+  std::set<const MappedTensor*> used;
   for (const ParameterSpec& spec : wanted) {
     const HfParameter* p = parameter(spec.name);
     if (!p) {
@@ -67,7 +67,7 @@ void HfWeights::check(std::span<const ParameterSpec> wanted) const {
     if (p->shape != spec.shape)
       shapes.push_back(fmt::format("{} {} instead of {}", p->name, shape_text(p->shape), shape_text(spec.shape)));
     for (const HfPiece& piece : p->pieces) {
-      const HfTensor* tensor = find(piece.name);
+      const MappedTensor* tensor = find(piece.name);
       if (!tensor) {
         missing.push_back(piece.name);
         continue;
@@ -95,15 +95,15 @@ void HfWeights::check(std::span<const ParameterSpec> wanted) const {
 
 void HfWeights::check_copy() const {
   if (naming_.copy.empty()) return;
-  const HfTensor *copy = folder_.find(naming_.copy), *original = find_itself(naming_.original);
+  const MappedTensor *copy = folder_.find(naming_.copy), *original = find_itself(naming_.original);
   if (!copy || !original) return;
   const auto differ = [&] {
     fail("{}: {} differs from {}, but config.json ties them (tie_word_embeddings is true): set it to false",
          folder_.path().string(), naming_.copy, naming_.original);
   };
   if (copy->shape != original->shape || copy->type != original->type) differ();
-  HfFolder::check(*copy);
-  HfFolder::check(*original);
+  verify(*copy);
+  verify(*original);
   if (copy->strides == original->strides) {
     if (copy->bytes.data() != original->bytes.data() && !std::ranges::equal(copy->bytes, original->bytes)) differ();
     return;
@@ -126,10 +126,10 @@ void HfWeights::read(const ParameterSpec& spec, const Box& box, std::span<float>
     const Box all = box_of(p->shape, piece);
     const std::optional<Box> shared = overlap(box, all);
     if (!shared) continue;
-    const HfTensor* tensor = find(piece.name);
+    const MappedTensor* tensor = find(piece.name);
     if (!tensor || tensor->shape != piece.shape)
       fail("{} holds no tensor '{}' of shape {}", folder_.path().string(), piece.name, shape_text(piece.shape));
-    HfFolder::check(*tensor);
+    verify(*tensor);
     Box theirs = *shared;
     theirs.row -= all.row;
     theirs.column -= all.column;
@@ -145,7 +145,7 @@ StoredTypes HfWeights::stored_types() const {
   std::map<ElementType, int64_t> bytes;
   for (const HfParameter& p : naming_.parameters) {
     for (const HfPiece& piece : p.pieces) {
-      const HfTensor* tensor = find(piece.name);
+      const MappedTensor* tensor = find(piece.name);
       if (!tensor) continue;
       types.others[piece.name] = exported(tensor->type);
       bytes[types.others[piece.name]] += std::ssize(tensor->bytes);

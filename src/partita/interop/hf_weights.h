@@ -47,8 +47,8 @@ class HfWeights final : public WeightSource {
 
  private:
   // Looks up a name with or without the prefix; if the original of a copy is missing, finds the copy.
-  [[nodiscard]] const HfTensor* find(std::string_view name) const;
-  [[nodiscard]] const HfTensor* find_itself(std::string_view name) const;
+  [[nodiscard]] const MappedTensor* find(std::string_view name) const;
+  [[nodiscard]] const MappedTensor* find_itself(std::string_view name) const;
   [[nodiscard]] const HfParameter* parameter(std::string_view name) const;
   void check_copy() const;
 

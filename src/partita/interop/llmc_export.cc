@@ -8,12 +8,6 @@
 #include "partita/interop/new_file.h"
 
 namespace partita::internal {
-namespace {
-
-constexpr int64_t kPieceElements = int64_t{1} << 20;
-
-}  // namespace
-
 void export_llmc(const std::filesystem::path& path, const WeightSource& source, const ModelConfig& model, DType dtype) {
   const LlmcHeader header = llmc_header(model, dtype);
   const std::vector<LlmcTensor> tensors = llmc_tensors(header);
@@ -27,7 +21,7 @@ void export_llmc(const std::filesystem::path& path, const WeightSource& source, 
   ElementBytes bytes;
   std::vector<float> values;
   for (const LlmcTensor& tensor : tensors) {
-    for (const Box& box : cut_box(whole_box(tensor.parameter.shape), kPieceElements)) {
+    for (const Box& box : cut_box(whole_box(tensor.parameter.shape), kExportPiece)) {
       values.resize(static_cast<size_t>(box.count()));
       source.read(tensor.parameter, box, values);
       file.write(bytes.of(tensor.parameter.name, element_type(dtype), values));

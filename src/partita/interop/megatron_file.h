@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "partita/interop/hf_folder.h"
+#include "partita/interop/mapped_tensor.h"
 
 namespace partita::internal {
 
@@ -42,7 +42,7 @@ class MegatronFile {
   [[nodiscard]] bool has(std::string_view entry) const;
 
   struct Value {
-    std::optional<HfTensor> tensor;
+    std::optional<MappedTensor> tensor;
     std::string what;  // without a tensor: what is there instead
   };
   // The values of nested dictionaries under an entry, with their keys joined by dots; without nulls. Error: the entry

@@ -11,7 +11,6 @@
 namespace partita::internal {
 namespace {
 
-constexpr std::string_view kLayers = "decoder.layers.";
 constexpr const char *kTable = "embedding.word_embeddings.weight", *kHead = "output_layer.weight";
 
 struct Style {
@@ -23,7 +22,7 @@ struct Style {
 Style style_of(const ChunkedTensors& tensors) {
   Style style;
   for (const auto& [name, tensor] : tensors) {
-    if (!name.starts_with(kLayers)) continue;
+    if (!name.starts_with(kMegatronLayers)) continue;
     if (name == "decoder.layers.self_attention.linear_qkv.weight") style.stacked = true;
     if (name.ends_with("input_layernorm.weight")) style.separate_norms = true;
     if (name.ends_with("linear_fc1.weight_w")) style.split_gate = true;
@@ -97,11 +96,11 @@ class Builder {
                                    int64_t rows, int64_t their_row) const {
     ChunkedPiece piece{.shape = std::move(shape), .row = row, .rows = rows, .their_row = their_row};
     if (style_.stacked) {
-      piece.name = std::string(kLayers) + name;
+      piece.name = std::string(kMegatronLayers) + name;
       piece.layer = layer;
       piece.shape.insert(piece.shape.begin(), m_.layers);
     } else {
-      piece.name = fmt::format("{}{}.{}", kLayers, layer, name);
+      piece.name = fmt::format("{}{}.{}", kMegatronLayers, layer, name);
     }
     return piece;
   }

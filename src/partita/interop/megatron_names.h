@@ -15,6 +15,8 @@
 
 namespace partita::internal {
 
+inline constexpr std::string_view kMegatronLayers = "decoder.layers.";
+
 // Recognizes from the names in `tensors` whether layers are stacked in one tensor
 // ("decoder.layers.mlp.linear_fc2.weight" [layers, ...]) or numbered ("decoder.layers.0...."), norms are separate or
 // part of the linear that follows (Transformer Engine), and gate and up are separate.

@@ -35,8 +35,8 @@ std::vector<int> rank_numbers(std::string_view name) {
 }
 
 // Rows [begin, begin + count) of a tensor.
-HfTensor rows_of(const HfTensor& tensor, int64_t begin, int64_t count) {
-  HfTensor part = tensor;
+MappedTensor rows_of(const MappedTensor& tensor, int64_t begin, int64_t count) {
+  MappedTensor part = tensor;
   part.shape[0] = count;
   if (part.bytes.empty()) return part;  // no elements, so that its strides may be anything
   part.bytes = part.bytes.subspan(static_cast<size_t>(begin * tensor.strides[0] * size_of(tensor.type)));
@@ -50,10 +50,10 @@ std::vector<int64_t> shifted(size_t dimensions, size_t dimension, int64_t by) {
 }
 
 // A tensor from the parts of tensor-parallel ranks, which are alike in shape. `what`: its name, for the message.
-ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut, const std::string& what) {
-  const HfTensor& first = parts[0];
+ChunkedTensor merge(const std::vector<MappedTensor>& parts, MegatronCut cut, const std::string& what) {
+  const MappedTensor& first = parts[0];
   ChunkedTensor tensor{first.shape, first.type, std::string(name_of(first.type)), {}};
-  const auto add = [&](std::vector<int64_t> offsets, HfTensor part) {
+  const auto add = [&](std::vector<int64_t> offsets, MappedTensor part) {
     std::vector<int64_t> sizes = part.shape;
     tensor.chunks.push_back({std::move(offsets), std::move(sizes), [part = std::move(part)] { return part; }});
   };
@@ -69,7 +69,7 @@ ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut, const s
     fail("{}: {} ranks of {} have an impossible shape: copy or write the checkpoint again", what, ranks,
          shape_text(first.shape));
   for (int64_t r = 0; r < ranks; ++r) {
-    const HfTensor& part = parts[static_cast<size_t>(r)];
+    const MappedTensor& part = parts[static_cast<size_t>(r)];
     if (cut != MegatronCut::gate_up_rows) {
       add(shifted(dimensions, dimension, r * size), part);
       continue;
@@ -81,14 +81,13 @@ ChunkedTensor merge(const std::vector<HfTensor>& parts, MegatronCut cut, const s
   return tensor;
 }
 
-constexpr std::string_view kLayers = "decoder.layers.";
 constexpr int64_t kMostLayers = 1'000'000;
 
 // The number of the layer in a name, which ends at `end`; -1: none.
 int64_t layer_of(std::string_view name, size_t& end) {
-  if (!name.starts_with(kLayers)) return -1;
+  if (!name.starts_with(kMegatronLayers)) return -1;
   int64_t layer = 0;
-  const auto [stop, error] = std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  const auto [stop, error] = std::from_chars(name.data() + kMegatronLayers.size(), name.data() + name.size(), layer);
   if (error != std::errc() || layer < 0 || layer > kMostLayers) return -1;
   end = static_cast<size_t>(stop - name.data());
   return layer;
@@ -203,9 +202,9 @@ ChunkedTensors MegatronRanks::tensors(bool gated) const {
         size_t end = 0;
         if (const int64_t layer = layer_of(core, end); layer >= 0) {
           here = std::max(here, layer + 1);
-          core = fmt::format("{}{}{}", kLayers, layers + layer, std::string_view(core).substr(end));
+          core = fmt::format("{}{}{}", kMegatronLayers, layers + layer, std::string_view(core).substr(end));
         }
-        std::vector<HfTensor> parts;
+        std::vector<MappedTensor> parts;
         for (int t = 0; t < tensor_ranks_ && value.tensor; ++t) {
           parts.push_back(*ranks[static_cast<size_t>(t)].at(name).tensor);
           if (parts.back().shape != parts[0].shape || parts.back().type != parts[0].type) refuse_rank(p, t, name);

@@ -88,8 +88,7 @@ fs::path import_model(const fs::path& folder, const fs::path& run, const fs::pat
   if (source.trained_here)
     fail("{} is a run or checkpoint of Partita, which every command takes as it is: name another program's model",
          folder.string());
-  std::vector<ParameterSpec> parameters;
-  for (HfParameter& p : hf_parameters(source.model)) parameters.push_back({.name = p.name, .shape = p.shape});
+  const std::vector<ParameterSpec> parameters = parameter_specs(hf_parameters(source.model));
   source.weights->check(parameters);
 
   NewFolder target(run);
