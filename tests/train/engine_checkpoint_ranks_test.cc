@@ -68,7 +68,7 @@ TEST(EngineState, ValuesAreReadAndWrittenInParts) {
     const at::Tensor all = at::arange(40, at::TensorOptions(at::kFloat)).to(dtype), before = all.clone();
     const at::Tensor values = all.narrow(0, 5, 23);
     const int64_t item = values.element_size();
-    const auto memory = piece_memory(values);
+    const auto memory = far_memory(values, std::make_shared<const DeviceReads>(at::kCPU));
     std::vector<std::byte> bytes(static_cast<size_t>(7 * item));
     memory->read(11 * item, bytes);
     EXPECT_EQ(

@@ -31,11 +31,6 @@ class TensorMemory final : public PieceMemory {
   std::shared_ptr<const DeviceReads> reads_;
 };
 
-std::shared_ptr<PieceMemory> far_memory(const at::Tensor& values, const std::shared_ptr<const DeviceReads>& reads) {
-  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous() && reads != nullptr, "values are not dense, or unreadable");
-  return std::make_shared<TensorMemory>(values, reads);
-}
-
 // Start of a replica's share of a box, in elements.
 int64_t begin_of_share(const Box& box, int replica, int replicas) {
   const int64_t begin = box.count() * replica / replicas;
@@ -43,6 +38,11 @@ int64_t begin_of_share(const Box& box, int replica, int replicas) {
 }
 
 }  // namespace
+
+std::shared_ptr<PieceMemory> far_memory(const at::Tensor& values, const std::shared_ptr<const DeviceReads>& reads) {
+  PARTITA_CHECK(values.dim() == 1 && values.is_contiguous() && reads != nullptr, "values are not dense, or unreadable");
+  return std::make_shared<TensorMemory>(values, reads);
+}
 
 DeviceReads::DeviceReads(at::Device device)
     : copies_(make_copies(device)), after_(make_stream(device, StreamUse::compute)->record()) {}

@@ -25,6 +25,9 @@ class DeviceReads {
   std::unique_ptr<Copies> copies_;
   Event after_;
 };
+// Lets a checkpoint copy the values of a tensor, which is dense.
+[[nodiscard]] std::shared_ptr<PieceMemory> far_memory(const at::Tensor& values,
+                                                      const std::shared_ptr<const DeviceReads>&);
 // Null for the CPU.
 [[nodiscard]] std::shared_ptr<const DeviceReads> device_reads(at::Device);
 
