@@ -50,14 +50,22 @@ void add_launch_command(CLI::App& app) {
            "Hosts in Open MPI's format, one per line, such as 'node1 slots=4' (default: this machine)");
   add_choice(*command, "--bind", options->bind, {"none", "core", "socket", "numa"},
              "Pin each rank to a core, socket or NUMA node");
+  add_number(*command, "--restarts", options->restarts, {.least = 0, .most = 1000000},
+             "Start the ranks anew, at most so many times, if one was killed or training has failed; for train and "
+             "programs of your own");
   command->prefix_command();  // COMMAND and its arguments
   command->footer(
       "COMMAND is train, eval or bench with its arguments, which every rank runs, or a program of your\n"
       "own by its path. Each rank uses the cores of its machine divided by the ranks there, unless\n"
       "PARTITA_NUM_THREADS or OMP_NUM_THREADS is set. On Ctrl-C the ranks save and exit; a second\n"
-      "Ctrl-C stops them at once.\n\n"
+      "Ctrl-C stops them at once.\n"
+      "With --restarts, ranks that have failed are started as new processes and resume from the newest\n"
+      "checkpoint: on disk, or in memory (checkpoint.memory_every). Not after Ctrl-C or exit codes 0, 2,\n"
+      "75 and 130, not after an error before the first step, and not when two restarts in a row come no\n"
+      "further. The exit code is that of the last start.\n\n"
       "Examples:\n"
       "  partita launch -n 2 -- train configs/quickstart.toml --parallel.zero_stage=3\n"
+      "  partita launch -n 2 --restarts 3 -- train configs/quickstart.toml --checkpoint.memory_every=10\n"
       "  partita launch -n 2 -- ./my_program arguments");
   command->callback([command, ranks, options] {
     const std::vector<std::string> of_rank = command->remaining();
@@ -70,6 +78,10 @@ void add_launch_command(CLI::App& app) {
       return word == "--print-config" || word.starts_with("--print-config=");
     };
     const bool trains = of_rank[0] == "train" || names_program(of_rank[0]);
+    if (options->restarts > 0 && !trains)
+      throw UsageError(
+          fmt::format("launch: --restarts is for train and programs of your own, not for '{}'", of_rank[0]));
+    options->reports_steps = of_rank[0] == "train";
     options->output_is_needed = !trains || std::ranges::any_of(of_rank, prints);
     if (const int code = launch(*ranks, of_rank, *options); code != 0) throw ExitCode{code};
   });

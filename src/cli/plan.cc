@@ -16,9 +16,11 @@
 #include "partita/base/error.h"
 #include "partita/base/file.h"
 #include "partita/train/build_model.h"
+#include "partita/train/disk_forecast.h"
 #include "partita/train/memory_changes.h"
 #include "partita/train/memory_forecast.h"
 #include "partita/train/memory_table.h"
+#include "partita/train/memory_tier.h"
 #include "partita/train/step_forecast.h"
 
 namespace partita::cli {
@@ -96,6 +98,20 @@ struct Plan {
   [[nodiscard]] StepForecast step() const { return forecast_step(config, ranks, device, rates); }
 };
 
+// Of each rank, with the checkpoints that are kept in memory.
+std::vector<MemoryForecast> stages_of(const Config& c, int64_t ranks, at::Device device) {
+  std::vector<MemoryForecast> stages = forecast_stages(c, ranks, device);
+  if (c.checkpoint.memory_every == 0) return stages;
+  const int64_t kept = memory_tier_bytes(checkpoint_bytes(c)) / ranks;
+  for (MemoryForecast& stage : stages) {
+    if (device.is_cpu())
+      stage.device.push_back({"checkpoints", kept});
+    else
+      stage.host += kept;
+  }
+  return stages;
+}
+
 // room: none where it is not limited.
 void show_json(const Plan& p, const std::optional<MemoryRoom>& room) {
   nlohmann::ordered_json line = {{"ranks", p.ranks}, {"zero_stage", p.config.parallel.zero_stage}};
@@ -154,7 +170,7 @@ void run(const Arguments& a, const std::vector<std::string>& settings) {
   const Plan plan{.config = c,
                   .ranks = ranks,
                   .device = device,
-                  .stages = forecast_stages(c, ranks, device),
+                  .stages = stages_of(c, ranks, device),
                   .rates = rates_of(a, c.precision.compute, device)};
   std::optional<MemoryRoom> given;
   if (a.memory > 0) given = {.device = std::max<int64_t>(1, std::llround(a.memory * kGibibyte))};
@@ -191,7 +207,7 @@ void add_plan_command(CLI::App& app) {
              "GiB of device memory that a rank has: an error if the run takes more, with the cheapest changes that fit")
       ->default_str("");
   add_number(*command, "--host", a->host, {.least = 0, .most = 1e6, .least_open = true},
-             "GiB of host memory per rank for offloaded weights, states, gradients and activations; needs --memory")
+             "GiB of host memory per rank for what is offloaded and checkpoints in memory; needs --memory")
       ->default_str("")
       ->needs("--memory");
   const auto add_rate = [&](const char* name, double& rate, const char* help) {

@@ -72,6 +72,24 @@ TEST(Plan, CountsTheHost) {
   EXPECT_THAT(partita(plan({"--host=1"})).error, HasSubstr("--memory"));
 }
 
+// Two checkpoints over the ranks: on the host, which is the device of a run on CPUs.
+TEST(Plan, CountsCheckpointsInMemory) {
+  const auto kept = [](const char* ranks) {
+    return bytes_of({"--train.device=cpu", ranks, "--checkpoint.memory_every=5"})["stages"][0]["owners"]["checkpoints"]
+        .get<int64_t>();
+  };
+  const int64_t one = kept("--ranks=1");
+  const TemporaryDirectory folder;
+  ASSERT_EQ(partita(train_command(1, folder / "run", {"--train.steps=1"})).code, 0);
+  const auto file = std::filesystem::file_size(folder / "run/checkpoints/step-00000001/rank-00000.safetensors");
+  EXPECT_LE(one, 2 * static_cast<int64_t>(file));
+  EXPECT_GE(one, 2 * static_cast<int64_t>(file) * 9 / 10) << "it also has a header";
+  EXPECT_EQ(kept("--ranks=2"), one / 2);
+  const json gpu = bytes_of({"--train.device=cuda", "--checkpoint.memory_every=5"});
+  EXPECT_EQ(gpu["stages"][0]["host"], one);
+  EXPECT_EQ(bytes_of({"--train.device=cuda"})["stages"][0]["host"], 0);
+}
+
 TEST(Plan, PutsWeightsOnTheHost) {
   const auto options = [](const char* parameters) {
     return std::vector<std::string>{"--train.device=cuda",     "--precision.compute=bf16",

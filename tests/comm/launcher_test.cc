@@ -40,6 +40,7 @@ TEST(MpirunCall, TheTerminalIsTold) {
   EXPECT_THAT(environment({.terminal_width = 80, .one_terminal = true}), Contains(Pair("PARTITA_ONE_TERMINAL", "1")));
   EXPECT_THAT(environment({.shared_memory = "/dev/shm/mine"}),
               Contains(Pair("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/mine")));
+  EXPECT_THAT(environment({.memory_folder = "/dev/shm/kept"}), Contains(Pair(kMemoryFolder, "/dev/shm/kept")));
 }
 
 // Ranks choose their threads themselves; what the user has set goes to other hosts too.

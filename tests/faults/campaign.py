@@ -86,17 +86,21 @@ class Campaign:
             path.write_text(CONFIG.format(folder=self.folder, steps=steps))
         return path
 
-    # Starts a run; layouts: alone, launch (2 ranks by mpirun), sockets (2 ranks by torchrun's variables), mesh (4 so, of
-    # two pipeline stages with two tensor-parallel ranks each).
+    # Starts a run; layouts: alone, launch (2 ranks by mpirun), restarts (so, with checkpoints in memory),
+    # sockets (2 ranks by torchrun's variables), mesh (4 so, of two pipeline stages with two tensor-parallel ranks
+    # each).
     def start(self, layout, run, steps, more=None):
         command = [str(self.program), "train", str(self.config(steps)), f"--run.directory={run}"]
         environment = dict(self.environment, **(more or {}))
         options = dict(cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
         if layout == "alone":
             return [subprocess.Popen(command, env=environment, **options)]
-        if layout == "launch":
-            return [subprocess.Popen([str(self.program), "launch", "-n", "2", "--", *command[1:]], env=environment,
-                                     **options)]
+        if layout in ("launch", "restarts"):
+            start = [str(self.program), "launch", "-n", "2"]
+            if layout == "restarts":
+                start += ["--restarts", "9"]
+                command += ["--checkpoint.memory_every=7", "--checkpoint.every=500"]
+            return [subprocess.Popen([*start, "--", *command[1:]], env=environment, **options)]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -133,6 +137,18 @@ class Campaign:
             except OSError:
                 pass
         return found
+
+    # The folder in memory that the ranks among these processes have from their launcher.
+    @staticmethod
+    def memory_of(processes):
+        for process in processes:
+            try:
+                found = re.search(rb"PARTITA_MEMORY_FOLDER=([^\0]+)", Path(f"/proc/{process}/environ").read_bytes())
+            except OSError:
+                continue
+            if found:
+                return {Path(found[1].decode())}
+        return set()
 
     @staticmethod
     def figures(run):
@@ -181,17 +197,19 @@ class Campaign:
         shutil.rmtree(run)
 
     def kill(self, kills, in_a_row, layouts):
-        steps = 24
         chain = 0
         while kills > 0:
             layout = layouts[chain % len(layouts)]
+            steps = 2000 if layout == "restarts" else 24  # so many that kills also come after the first
             seconds = self.reference(layout, steps)[1]
             run = self.folder / f"kill-{chain}"
             chain += 1
+            memory = set()
             for _ in range(min(kills, in_a_row)):
                 processes = self.start(layout, run, steps)
                 time.sleep(self.random.uniform(0.2, 1.0) * seconds)
                 victims = self.processes_of(run)
+                memory |= self.memory_of(victims)
                 whole = self.random.random() < 0.4
                 ended = None
                 if whole:
@@ -211,6 +229,8 @@ class Campaign:
                     for process in left:
                         self.end(process)
                 self.count(f"kill -9, {layout}")
+                if ": restart " in said:
+                    self.count("  restarted" + (", from memory" if "resuming from step" in said else ""))
                 # Of a program that the user started and that was killed itself the shell says so.
                 if not said and not whole and layout != "alone" and any(codes) and codes != [-signal.SIGKILL]:
                     self.fault(f"kill {layout}: a silent end, {codes}")
@@ -225,6 +245,8 @@ class Campaign:
                     if not any(others) and not re.search("Finished step|The run is complete", said):
                         self.fault(f"kill {layout}: rank {rank} was killed, the others ended early: {codes}, {said}")
             self.check(f"kill {layout}", layout, run, steps)
+            if any(folder.exists() for folder in memory):
+                self.fault(f"kill {layout}: left in memory: {memory}")
 
     @staticmethod
     def end(process):
@@ -326,10 +348,10 @@ def main():
     parser.add_argument("--shim", required=True)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--kills", type=int, help="default: 200, short: 8")
+    parser.add_argument("--kills", type=int, help="default: 200, short: 10")
     parser.add_argument("--starts", type=int, help="default: 50, short: 2")
     parser.add_argument("--stride", type=int, help="every so many-th file operation; default: 1, short: 40")
-    parser.add_argument("--layout", action="append", choices=["alone", "launch", "sockets", "mesh"],
+    parser.add_argument("--layout", action="append", choices=["alone", "launch", "restarts", "sockets", "mesh"],
                         help="of runs whose file operations fail, default: alone, launch; of kills, default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once whose file operations fail")
     parser.add_argument("kinds", nargs="*", default=["kill", "twice", "io"])
@@ -338,8 +360,8 @@ def main():
     campaign = Campaign(arguments)
     try:
         if "kill" in arguments.kinds:
-            campaign.kill(arguments.kills or (8 if arguments.short else 200), 2 if arguments.short else 5,
-                          arguments.layout or ["mesh", "alone", "launch", "sockets"])
+            campaign.kill(arguments.kills or (10 if arguments.short else 200), 2 if arguments.short else 5,
+                          arguments.layout or ["mesh", "alone", "launch", "restarts", "sockets"])
         if "twice" in arguments.kinds:
             campaign.twice(arguments.starts or (2 if arguments.short else 50))
         if "io" in arguments.kinds:

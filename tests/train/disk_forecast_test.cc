@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "partita/models/config.h"
+
 namespace partita::internal {
 namespace {
 
@@ -20,6 +22,19 @@ TEST(CheckpointBytes, OfWhatIsSaved) {
   lora.adapters_alone = true;
   EXPECT_EQ(checkpoint_bytes(parameters, lora), 5 * 12);
   EXPECT_EQ(checkpoint_bytes({}, adamw), 0);
+}
+
+TEST(CheckpointBytes, OfARun) {
+  Config c;
+  c.model = {.layers = 2, .hidden_size = 16, .heads = 2, .vocab_size = 40, .max_length = 8};
+  c.parallel.tensor = 2, c.parallel.pipeline = 2;  // no layout stores anything twice
+  const int64_t parameters = parameter_count(c.model);
+  EXPECT_EQ(checkpoint_bytes(c), parameters * 12);
+  c.precision = {.compute = DType::bf16, .states = DType::bf16};
+  EXPECT_EQ(checkpoint_bytes(c), parameters * 6);
+  c.optimizer.kind = OptimizerKind::sgd;
+  c.optimizer.momentum = 0;
+  EXPECT_EQ(checkpoint_bytes(c), parameters * 2);
 }
 
 TEST(MostCheckpoints, ThatAreHeldAtTheSameTime) {

@@ -1,8 +1,11 @@
 // Runs of a user's module: what is reported, and that a resumed run is the uninterrupted one.
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
 #include "partita/base/file.h"
+#include "partita/checkpoint/folders.h"
+#include "partita/comm/memory_folder.h"
 #include "partita/monitor/metrics_file.h"
 #include "tests/support/error_message.h"
 #include "tests/train/module_case.h"
@@ -82,6 +85,24 @@ TEST(ModuleTrainer, AResumedRunIsTheUninterruptedOne) {
     EXPECT_TRUE(rest.module->frozen.equal(whole.module->frozen)) << what;
     EXPECT_EQ(without_times(folder / "parts/metrics.jsonl"), without_times(folder / "whole/metrics.jsonl")) << what;
   }
+}
+
+TEST(ModuleTrainer, ResumesFromMemory) {
+  const SharedFolder folder;
+  const Trained whole(training(folder / "whole"), 2);
+  fs::create_directories(folder / "memory");
+  setenv(kMemoryFolder, (folder / "memory").c_str(), 1);
+  ModuleTraining options = training(folder / "parts");
+  options.checkpoint = {.every = 0, .on_interrupt = false, .memory_every = 2};
+  const Trained part(options, 2, 1, stop_at(5));
+  EXPECT_EQ(part.outcome.step, 5);
+  EXPECT_TRUE(list_steps(folder / "parts/checkpoints").empty());
+  EXPECT_EQ(steps_reached(folder / "memory"), 5);
+  const Trained rest(options, 2, /*seed=*/5);
+  unsetenv(kMemoryFolder);
+  EXPECT_EQ(rest.began, (RunCounts{.step = 4, .consumed_samples = 4 * 6 * ranks()}));
+  expect_same_state(rest.state, whole.state, 0, "from memory");
+  EXPECT_EQ(without_times(folder / "parts/metrics.jsonl"), without_times(folder / "whole/metrics.jsonl"));
 }
 
 // N ranks and one, at two stages. Without batch norm and dropout, which see the samples of a rank.

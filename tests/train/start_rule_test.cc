@@ -149,5 +149,14 @@ TEST(StartRule, NeverGivesUpAStepWithoutAWord) {
   }
 }
 
+TEST(StartRule, ANewerCheckpointInMemoryIsTaken) {
+  EXPECT_TRUE(starts_in_memory("auto", 0, 5));
+  EXPECT_TRUE(starts_in_memory("auto", 40, 45));
+  EXPECT_TRUE(starts_in_memory("runs/b/checkpoints/step-00000040", 40, 45)) << "where this run has begun";
+  EXPECT_FALSE(starts_in_memory("auto", 40, 40));
+  EXPECT_FALSE(starts_in_memory("auto", 40, 35));
+  EXPECT_FALSE(starts_in_memory("never", 0, 5));
+}
+
 }  // namespace
 }  // namespace partita::internal

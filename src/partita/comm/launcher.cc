@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -25,6 +26,7 @@
 #include "partita/comm/environment.h"
 #include "partita/comm/launched_arguments.h"
 #include "partita/comm/mpirun_output.h"
+#include "partita/comm/restart_rule.h"
 #include "partita/comm/screen.h"
 #include "partita/comm/shared_memory_folder.h"
 
@@ -36,7 +38,9 @@ namespace fs = std::filesystem;
 
 // Maximum number of ranks per machine: the larger of the two.
 constexpr int kRanksPerHost = 64, kRanksPerCore = 4;
-constexpr int kExitInterrupted = 75;  // the run was interrupted, saved a checkpoint and said so
+constexpr int kExitInterrupted = 75;             // the run was interrupted, saved a checkpoint and said so
+constexpr int kExitCtrlC = 130;                  // stopped by Ctrl-C, at once
+constexpr std::chrono::seconds kOrphansEnd{10};  // ranks end by themselves when mpirun is gone
 // One request may arrive as two signals: timeout(1) sends one to the process and one to its group.
 constexpr std::chrono::milliseconds kSameRequest{500};
 
@@ -117,8 +121,8 @@ std::vector<std::string> environment_of(const MpirunCall& call) {
   return environment;
 }
 
-// `held`: a descriptor for mpirun to inherit, or -1.
-Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, int held) {
+// `held`: descriptors for mpirun to inherit.
+Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, const std::vector<int>& held) {
   const std::vector<std::string> environment = environment_of(call);
   std::vector<char*> arguments, variables;
   arguments.push_back(const_cast<char*>(mpirun.c_str()));
@@ -143,7 +147,7 @@ Child start(const fs::path& mpirun, const MpirunCall& call, bool take_output, in
     std::signal(SIGPIPE, broken_pipe);
     if (take_output) dup2(output[1], STDOUT_FILENO);
     dup2(errors[1], STDERR_FILENO);
-    if (held >= 0) fcntl(held, F_SETFD, 0);
+    for (const int descriptor : held) fcntl(descriptor, F_SETFD, 0);
     execve(mpirun.c_str(), arguments.data(), variables.data());
     _exit(127);
   }
@@ -222,6 +226,79 @@ bool same_terminal() {
          fstat(STDERR_FILENO, &err) == 0 && out.st_rdev == err.st_rdev;
 }
 
+// How the ranks have ended.
+struct Outcome {
+  int code = 0;              // of this program, if there is no message
+  std::string message{};     // of an error
+  bool interrupted = false;  // by the user
+  bool curable = false;      // a new start may end otherwise
+  bool killed = false;       // by a signal, not by an error of its own
+};
+
+Outcome outcome_of(const MpirunOutput& output, int status, int ranks, int interrupts, const fs::path& mpirun) {
+  if (interrupts > 1) return {.message = "the ranks were stopped by a second interrupt", .interrupted = true};
+  if (output.end()) {
+    const auto& [rank, signal, exit_code] = *output.end();
+    // Until a run has installed its own handlers, the stop request ends the process.
+    if (interrupts > 0 && (signal == SIGUSR1 || signal == SIGINT))
+      return {.message = "stopped by an interrupt before the ranks had begun", .interrupted = true};
+    if (signal != 0)
+      return {
+          .message = fmt::format("rank {} of {} was ended by signal {} ({}), so all ranks were stopped", rank, ranks,
+                                 signal, signal == SIGKILL ? "SIGKILL: out of memory, or kill -9" : strsignal(signal)),
+          .curable = true,
+          .killed = true};
+    if (exit_code == 2 || exit_code == kExitInterrupted) return {.code = exit_code};
+    if (exit_code == 0)
+      return {.message = fmt::format("rank {} of {} ended before the others, so all ranks were stopped", rank, ranks),
+              .curable = true};
+    return {.message = fmt::format("rank {} of {} failed (exit code {}, see above); all ranks were stopped", rank,
+                                   ranks, exit_code),
+            .curable = exit_code != kExitCtrlC};
+  }
+  if (WIFSIGNALED(status))
+    return {.message = fmt::format("mpirun was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))),
+            .curable = true,
+            .killed = true};
+  if (WEXITSTATUS(status) == 127) return {.message = fmt::format("{} cannot be run", mpirun.string())};
+  return {.message = fmt::format("mpirun ended with exit code {}, see above", WEXITSTATUS(status)), .curable = true};
+}
+
+// Starts the ranks, and shows their output until they have ended.
+Outcome run_once(const fs::path& mpirun, const MpirunCall& call, int ranks, const LaunchOptions& options,
+                 const LaunchMachine& machine, const std::vector<int>& held, const Signals& signals, int& interrupts) {
+  MpirunOutput output;
+  Display display(machine.terminal_width > 0, machine.one_terminal);
+  // Output of the ranks normally bypasses this process, so that a reader that has stopped cannot keep it from seeing
+  // Ctrl-C.
+  const Child child = start(mpirun, call, machine.one_terminal || options.output_is_needed, held);
+  const int status = supervise(child, output, display, signals, interrupts);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return outcome_of(output, status, ranks, interrupts, mpirun);
+  if (display.lost() == 0) return {};
+  return {.message = fmt::format("cannot write to standard output: {}: make room or give it another place",
+                                 std::strerror(display.lost()))};
+}
+
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", getpid()));
+  for (pid_t child = 0; file >> child;) found.push_back(child);
+  return found;
+}
+
+// Waits for what a killed mpirun has left to this process. Ranks see the end of mpirun and end; others are killed.
+void wait_for_processes() {
+  const auto begin = std::chrono::steady_clock::now();
+  for (;;) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended < 0 && errno == ECHILD) return;
+    if (ended > 0) continue;
+    if (std::chrono::steady_clock::now() - begin > kOrphansEnd)
+      for (const pid_t child : children()) kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 void check_not_launched() {
   const Launch launch = launch_of_this_process();
   if (launch.size > 1)
@@ -265,6 +342,7 @@ MpirunCall mpirun_call(int ranks, const std::string& program, const std::vector<
     call.environment["PARTITA_STATUS_LINES"] = "1";
   }
   if (machine.one_terminal) call.environment["PARTITA_ONE_TERMINAL"] = "1";
+  if (!machine.memory_folder.empty()) call.environment[kMemoryFolder] = machine.memory_folder;
   for (const auto& [name, value] : call.environment) add({"-x", name.c_str()});  // for other hosts too
   for (const std::string& variable : machine.variables) add({"-x", variable});
   if (machine.root) {
@@ -292,46 +370,38 @@ int launch(int ranks, const std::vector<std::string>& command, const LaunchOptio
                         .one_terminal = same_terminal()};
   for (const char* variable : kForwarded)
     if (environment(variable)) machine.variables.emplace_back(variable);
-  // Only if all ranks are on this machine: other hosts have neither this folder nor this terminal.
-  std::optional<SharedMemoryFolder> shared_memory;
-  if (options.host_file.empty() && !machine.slurm) {
-    machine.shared_memory = shared_memory.emplace("/dev/shm").path();
-    if (const char* terminal = ttyname(STDERR_FILENO)) machine.terminal = terminal;
-  }
-  const std::string program = fs::read_symlink("/proc/self/exe");
-  const MpirunCall call = mpirun_call(ranks, program, command, options, machine);
+  // Only if all ranks are on this machine: other hosts have neither these folders nor this terminal.
+  const bool one_machine = options.host_file.empty() && !machine.slurm;
+  std::optional<SharedMemoryFolder> memory;
+  if (one_machine && options.restarts > 0) machine.memory_folder = memory.emplace("/dev/shm").path();
+  if (const char* terminal = one_machine ? ttyname(STDERR_FILENO) : nullptr) machine.terminal = terminal;
   const fs::path mpirun = find_mpirun(environment("PATH").value_or("/usr/bin:/bin"));
+  // Ranks whose mpirun was killed become children of this process, which waits for them.
+  if (options.restarts > 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
 
-  MpirunOutput output;
   int interrupts = 0;
   const Signals signals;
-  Display display(machine.terminal_width > 0, machine.one_terminal);
-  // Output of the ranks normally bypasses this process, so that a reader that has stopped cannot keep it from seeing
-  // Ctrl-C.
-  const bool take_output = machine.one_terminal || options.output_is_needed;
-  const Child child = start(mpirun, call, take_output, shared_memory ? shared_memory->descriptor() : -1);
-  const int status = supervise(child, output, display, signals, interrupts);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    if (display.lost() != 0)
-      fail("cannot write to standard output: {}: make room or give it another place", std::strerror(display.lost()));
-    return 0;
+  std::vector<StartEnd> ends;
+  for (;;) {
+    std::optional<SharedMemoryFolder> shared_memory;  // a new one each time: killed ranks leave segments behind
+    if (one_machine) machine.shared_memory = shared_memory.emplace("/dev/shm").path();
+    const MpirunCall call = mpirun_call(ranks, fs::read_symlink("/proc/self/exe"), command, options, machine);
+    std::vector<int> held;
+    for (const auto* folder : {&memory, &shared_memory})
+      if (*folder && (*folder)->descriptor() >= 0) held.push_back((*folder)->descriptor());
+    const Outcome outcome = run_once(mpirun, call, ranks, options, machine, held, signals, interrupts);
+    if (outcome.message.empty()) return outcome.code;
+    if (options.restarts > 0) wait_for_processes();
+    if (outcome.interrupted) throw Interrupted(outcome.message);
+    if (!outcome.curable) throw Error(outcome.message);
+    ends.push_back({.killed = outcome.killed, .steps = steps_reached(machine.memory_folder)});
+    const RestartDecision next =
+        decide_restart(ends, options.restarts, options.reports_steps && !machine.memory_folder.empty());
+    interrupts += signals.take();  // while nothing ran
+    if (!next.restarts || interrupts > 0)
+      fail("{}{}", outcome.message, next.reason.empty() ? "" : "; not started again: " + next.reason);
+    log::warn("{}: restart {} of {}", outcome.message, ends.size(), options.restarts);
   }
-  if (interrupts > 1) throw Interrupted("the ranks were stopped by a second interrupt");
-  if (output.end()) {
-    const auto& [rank, signal, exit_code] = *output.end();
-    // Until a run has installed its own handlers, the stop request ends the process.
-    if (interrupts > 0 && (signal == SIGUSR1 || signal == SIGINT))
-      throw Interrupted("stopped by an interrupt before the ranks had begun");
-    if (signal != 0)
-      fail("rank {} of {} was ended by signal {} ({}), so all ranks were stopped", rank, ranks, signal,
-           signal == SIGKILL ? "SIGKILL: out of memory, or kill -9" : strsignal(signal));
-    if (exit_code == 2 || exit_code == kExitInterrupted) return exit_code;
-    if (exit_code == 0) fail("rank {} of {} ended before the others, so all ranks were stopped", rank, ranks);
-    fail("rank {} of {} failed (exit code {}, see above); all ranks were stopped", rank, ranks, exit_code);
-  }
-  if (WIFSIGNALED(status)) fail("mpirun was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  if (WEXITSTATUS(status) == 127) fail("{} cannot be run", mpirun.string());
-  fail("mpirun ended with exit code {}, see above", WEXITSTATUS(status));
 }
 
 }  // namespace partita

@@ -184,6 +184,7 @@ struct CheckpointConfig {
   int64_t keep_hours = 0;       // of each so many hours the first checkpoint is kept forever; 0: none
   Switch background = Switch::automatic;  // automatic: if the copy takes at most half of the free memory
   int64_t writers = 0;                    // ranks of a machine that write at the same time; 0: all
+  int64_t memory_every = 0;  // steps between checkpoints in memory, under `partita launch --restarts`; 0: none
 };
 
 struct LogConfig {

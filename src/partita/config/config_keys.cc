@@ -286,7 +286,9 @@ void bind_rest(ConfigSchema& s, Config& c) {
               "copy what is saved into host memory, and write it while training goes on; auto: if the copy takes at "
               "most half of the free memory")
       .field("writers", c.checkpoint.writers, at_least(0),
-             "ranks of a machine that write at the same time, when not in the background; 0: all");
+             "ranks of a machine that write at the same time, when not in the background; 0: all")
+      .field("memory_every", c.checkpoint.memory_every, at_least(0),
+             "steps between checkpoints in memory, for the restarts of partita launch --restarts; 0: none");
   s.section("log", "output of the run")
       .field("every", c.log.every, at_least(1), "steps between log lines")
       .field("tensorboard", c.log.tensorboard, "write TensorBoard event files into the run directory")

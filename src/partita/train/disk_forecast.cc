@@ -1,8 +1,14 @@
 #include "partita/train/disk_forecast.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "partita/base/file.h"
+#include "partita/config/frozen.h"
+#include "partita/models/model.h"
+#include "partita/optim/optimizer.h"
 
 namespace partita::internal {
 
@@ -13,6 +19,24 @@ int64_t checkpoint_bytes(std::span<const ParameterSpec> parameters, const Stored
     bytes += p.count() * (p.trainable ? (1 + sizes.optimizer_states) * size_of(sizes.states) : size_of(sizes.weights));
   }
   return bytes;
+}
+
+int64_t checkpoint_bytes(const Config& c) {
+  const auto states =
+      make_optimizer({.kind = c.optimizer.kind, .momentum = c.optimizer.momentum})->state_names().size();
+  const FrozenParameters frozen(c.train.freeze, c.lora);
+  std::map<std::string, ParameterSpec> parameters;  // a tied one belongs to two blocks
+  for (const auto& block : make_blocks(c.model, c.precision.compute, c.lora, at::kMeta))
+    for (ParameterSpec& p : block->parameters()) {
+      p.trainable = !frozen(p);
+      parameters.emplace(p.name, std::move(p));
+    }
+  std::vector<ParameterSpec> whole;
+  for (auto& [name, p] : parameters) whole.push_back(std::move(p));
+  return checkpoint_bytes(whole, {.weights = c.precision.compute,
+                                  .states = c.precision.states,
+                                  .optimizer_states = static_cast<int64_t>(states),
+                                  .adapters_alone = c.lora.rank > 0});
 }
 
 int64_t most_checkpoints(const CheckpointConfig& c, int64_t steps) {

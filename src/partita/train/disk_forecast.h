@@ -23,6 +23,9 @@ struct StoredSizes {
 // Bytes of one checkpoint over all ranks. Pure.
 [[nodiscard]] int64_t checkpoint_bytes(std::span<const ParameterSpec>, const StoredSizes&);
 
+// The same for a run. Pure. The config is valid, and its vocabulary size is known.
+[[nodiscard]] int64_t checkpoint_bytes(const Config&);
+
 // Maximum number of checkpoints on disk at the same time in a run with `steps` left. Pure.
 [[nodiscard]] int64_t most_checkpoints(const CheckpointConfig&, int64_t steps);
 

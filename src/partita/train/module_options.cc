@@ -28,6 +28,7 @@ void validate(const ModuleTraining& o, int ranks, int micro_batches) {
   if (o.checkpoint.keep_hours > 1'000'000)
     fail("ModuleTraining: checkpoint.keep_hours is {}, expected at most 1000000", o.checkpoint.keep_hours);
   require_at_least(0, "checkpoint.writers", o.checkpoint.writers);
+  require_at_least(0, "checkpoint.memory_every", o.checkpoint.memory_every);
   (void)save_interval(o.checkpoint.interval);
   require_at_least(1, "log.every", o.log.every);
   if (o.log.profile_steps != 0)

@@ -15,7 +15,6 @@
 #include "partita/base/random.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
-#include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/run_state.h"
 #include "partita/comm/sum_over.h"
 #include "partita/device/device_use.h"
@@ -24,6 +23,7 @@
 #include "partita/monitor/builtin_hooks.h"
 #include "partita/train/disk_forecast.h"
 #include "partita/train/interrupt.h"
+#include "partita/train/memory_tier.h"
 #include "partita/train/module_options.h"
 #include "partita/train/run_files.h"
 #include "partita/train/run_folder.h"
@@ -130,22 +130,31 @@ ModuleTrainer::Implementation::Implementation(ZeroOptimizer& optimizer, Pipeline
 
 // False: the checkpoint is damaged, and there is an earlier one.
 bool ModuleTrainer::Implementation::load() {
+  const auto find = [&] {
+    return start_with_memory(config_, prepare_start(config_),
+                             [](const std::filesystem::path& folder) { (void)read_module_state(folder); });
+  };
   const std::filesystem::path from =
-      agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
+      agree(peers_, [&] { return peers_.rank() == 0 ? find().string() : std::string(); })[0];
   if (from.empty()) {
     shared_.share();
     return true;
   }
   try {
-    const ModuleState saved = read_module_state(from);
+    ModuleState saved;
+    (void)agree(peers_, [&] {  // all ranks must take the same way
+      saved = read_module_state(from);
+      return std::string();
+    });
     load_module(optimizer_, untrained_, mesh_, from);
     start_ = saved.counts;
-    log::info("resuming from {}", from.string());
+    log::info("resuming from {}", start_text(from, start_.step));
     if (peers_.rank() == 0)
       for (const Difference& d : differences(saved.identity, identity()))
         log::warn("{} changed from {} to {}: the run will not reproduce the original", d.name, d.before, d.now);
     return true;
-  } catch (const Damaged& error) {
+  } catch (const Error& error) {
+    if (!may_fall_back(from, error)) throw;
     (void)agree(peers_, [&] {
       if (peers_.rank() == 0) fall_back_from(config_, from, error.what());
       return std::string();
@@ -216,6 +225,8 @@ void ModuleTrainer::Implementation::announce(const RunInfo& info) {
   const std::string warning = disk_warning(size_.stored_bytes, config_, info.total_steps - info.resumed_step,
                                            free_bytes(config_.run.directory));
   if (!warning.empty()) log::warn("{}", warning);
+  if (const std::string in_memory = memory_tier_warning(config_, size_.stored_bytes); !in_memory.empty())
+    log::warn("{}", in_memory);
 }
 
 MicroBatch ModuleTrainer::Implementation::micro_batch(const RunCounts& counts, int number) const {

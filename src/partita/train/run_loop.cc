@@ -44,6 +44,8 @@ RunLoop::RunLoop(const Config& config, RunInfo info, Hooks hooks, const Ranks& r
               .local_rank = ranks.local_rank,
               .local_ranks = ranks.local_ranks},
              ranks.all),
+      memory_({.run = config.run.directory, .every = config.checkpoint.memory_every, .local_ranks = ranks.local_ranks},
+              ranks.all),
       schedule_(config.checkpoint.every, save_interval(config.checkpoint.interval), ranks.all.size()) {
   view_.step.step = counts.step;
   view_.step.consumed_samples = counts.consumed_samples;
@@ -64,7 +66,10 @@ void RunLoop::run(const RunWork& work) {
     view_.stopping = all.stops;
     if (!all.busy) go_on();
     const bool due = schedule_.is_due(counts_.step) || all.late;
-    if (due && !(all.stops && config_.checkpoint.on_interrupt)) save(work);
+    if (due && !(all.stops && config_.checkpoint.on_interrupt))
+      save(work);
+    else if (!all.stops && memory_.is_due(counts_.step))
+      memory_.save(counts_.step, work.contents(counts_));
   }
   const bool ends = counts_.step == config_.train.steps || config_.checkpoint.on_interrupt;
   if (ends && counts_.step > info_.resumed_step)
@@ -105,6 +110,7 @@ void RunLoop::take_step(const RunWork& work) {
                 .nan_steps = counts_.nan_steps,
                 .memory_peak = r.memory_peak};
   hooks_.after_step(view_);
+  memory_.count(counts_.step);
   if (skipped_in_a_row_ >= kMostSkippedInARow && r.may_diverge)
     fail(
         "the gradient was not finite in {} steps in a row, up to step {}: lower the learning rate, or look at the data "

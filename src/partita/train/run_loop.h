@@ -21,6 +21,7 @@
 #include "partita/device/stream.h"
 #include "partita/monitor/hooks.h"
 #include "partita/train/checkpoint_saver.h"
+#include "partita/train/memory_tier.h"
 #include "partita/train/run_counts.h"
 #include "partita/train/run_folder.h"
 #include "partita/train/save_schedule.h"
@@ -98,6 +99,7 @@ class RunLoop {
   RunCounts counts_;
   TrainerView view_;
   CheckpointSaver saver_;
+  MemoryTier memory_;
   SaveSchedule schedule_;
   Timer since_save_;     // began
   int64_t saving_ = -1;  // the step of the last save that was begun

@@ -14,6 +14,7 @@
 #include "partita/train/disk_forecast.h"
 #include "partita/train/layout_text.h"
 #include "partita/train/memory_forecast.h"
+#include "partita/train/memory_tier.h"
 
 namespace partita::internal {
 namespace {
@@ -72,6 +73,8 @@ void announce_run(const Config& config, const RunInfo& info, const Engine& engin
   const std::string warning =
       disk_warning(saved, config, config.train.steps - info.resumed_step, free_bytes(config.run.directory));
   if (!warning.empty() && info.rank == 0) log::warn("{}", warning);
+  if (const std::string in_memory = memory_tier_warning(config, saved); !in_memory.empty() && info.rank == 0)
+    log::warn("{}", in_memory);
   if (const int64_t host = engine.memory().host; host > 0)
     log::info("offload: in addition {} of host memory on this rank", human_bytes(host));
   if (const int64_t disk = engine.memory().disk; disk > 0)

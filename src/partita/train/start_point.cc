@@ -7,9 +7,11 @@
 #include "partita/base/file.h"
 #include "partita/base/log.h"
 #include "partita/checkpoint/checkpoint.h"
+#include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/folders.h"
 #include "partita/checkpoint/manifest.h"
 #include "partita/train/lineage.h"
+#include "partita/train/memory_tier.h"
 #include "partita/train/start_rule.h"
 #include "partita/train/trainer.h"
 
@@ -174,7 +176,17 @@ fs::path prepare_start(const Config& config) {
   fail("{}", decision.message);
 }
 
+bool may_fall_back(const fs::path& checkpoint, const Error& problem) {
+  return is_in_memory(checkpoint) || dynamic_cast<const Damaged*>(&problem) != nullptr;
+}
+
+std::string start_text(const fs::path& checkpoint, int64_t step) {
+  return is_in_memory(checkpoint) ? fmt::format("step {} in memory ({})", step, checkpoint.string())
+                                  : checkpoint.string();
+}
+
 void fall_back_from(const Config& config, const fs::path& checkpoint, const std::string& problem) {
+  if (is_in_memory(checkpoint)) return discard_in_memory(checkpoint, problem);
   const std::string& resume = config.checkpoint.resume;
   if (run_of(checkpoint) != plain(config.run.directory) ||
       (names_checkpoint(resume) && plain(resume) == plain(checkpoint)) ||  // this checkpoint was requested explicitly

@@ -55,4 +55,8 @@ StartDecision decide_start(const StartView& v) {
                   *v.named, *v.newest, *v.newest));
 }
 
+bool starts_in_memory(const std::string& resume, int64_t step, int64_t in_memory) {
+  return resume != "never" && in_memory > step;
+}
+
 }  // namespace partita::internal

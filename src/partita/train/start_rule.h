@@ -41,4 +41,8 @@ struct StartDecision {
 
 [[nodiscard]] StartDecision decide_start(const StartView&);
 
+// Whether a run that would start at `step` of a checkpoint on disk, or at step 0, starts at its checkpoint in memory
+// instead (memory_tier.h). That on disk has priority at the same step.
+[[nodiscard]] bool starts_in_memory(const std::string& resume, int64_t step, int64_t in_memory);
+
 }  // namespace partita::internal

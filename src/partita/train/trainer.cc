@@ -16,7 +16,6 @@
 #include "partita/base/timer.h"
 #include "partita/checkpoint/checkpoint.h"
 #include "partita/checkpoint/communicator_peers.h"
-#include "partita/checkpoint/damage.h"
 #include "partita/checkpoint/manifest.h"
 #include "partita/checkpoint/run_state.h"
 #include "partita/comm/device.h"
@@ -35,6 +34,7 @@
 #include "partita/train/interrupt.h"
 #include "partita/train/measured_timeline.h"
 #include "partita/train/memory_forecast.h"
+#include "partita/train/memory_tier.h"
 #include "partita/train/memory_use.h"
 #include "partita/train/run_device.h"
 #include "partita/train/run_files.h"
@@ -118,8 +118,8 @@ class TrainingRun {
   // one.
   bool prepare() {
     const std::filesystem::path from =
-        agree(peers_, [&] { return peers_.rank() == 0 ? prepare_start(config_).string() : std::string(); })[0];
-    if (!from.empty()) read_position(from);
+        agree(peers_, [&] { return peers_.rank() == 0 ? find_start().string() : std::string(); })[0];
+    set_position(from);
     Timer timer;
     data_ =
         std::make_unique<TrainingData>(config_, mesh_.data().rank(), mesh_.data().size(),
@@ -137,15 +137,23 @@ class TrainingRun {
     start_times_.add("weights", timer.lap());
     if (from.empty()) return true;
     try {
-      resume(from);
-    } catch (const Damaged& error) {
+      (void)load_checkpoint(from, wanted_contents(*engine_, own_part()), peers_);
+    } catch (const Error& error) {
+      if (!may_fall_back(from, error)) throw;
       (void)agree(peers_, [&] {
         if (peers_.rank() == 0) fall_back_from(config_, from, error.what());
         return std::string();
       });
       return false;
     }
+    resume(from);
     return true;
+  }
+
+  [[nodiscard]] std::filesystem::path find_start() const {
+    return start_with_memory(config_, prepare_start(config_), [this](const std::filesystem::path& folder) {
+      check_same_model(run_state(read_manifest(folder), folder), config_.model, config_.lora, folder);
+    });
   }
 
   // With adapters, a checkpoint holds only these.
@@ -180,7 +188,11 @@ class TrainingRun {
     return std::make_shared<const ModelSource>(open_model(saved_.base));
   }
 
-  void read_position(const std::filesystem::path& folder) {
+  // folder empty: the first step.
+  void set_position(const std::filesystem::path& folder) {
+    saved_ = {}, counts_ = {}, stored_as_ = {}, grad_norm_ = 0;
+    loss_scale_ = first_loss_scale(loss_scale_options());
+    if (folder.empty()) return;
     saved_ = run_state(read_manifest(folder), folder);
     check_same_model(saved_, config_.model, config_.lora, folder);
     if (config_.precision.compute == DType::fp16 && saved_.loss_scale > 0)
@@ -193,12 +205,13 @@ class TrainingRun {
     if (config_.memory.early_updates) grad_norm_ = saved_.grad_norm;
   }
 
+  // What the engine was loaded from.
   void resume(const std::filesystem::path& folder) {
-    (void)load_checkpoint(folder, wanted_contents(*engine_, own_part()), peers_);
     engine_->publish_weights();
     engine_->set_amax_history(saved_.amax_history);
-    log::info("resuming from {}", folder.string());
-    if (peers_.rank() == 0) log_changes(run_of(folder), saved_, identity(), config_);
+    log::info("resuming from {}", start_text(folder, saved_.step));
+    if (peers_.rank() == 0)
+      log_changes(is_in_memory(folder) ? config_.run.directory : run_of(folder), saved_, identity(), config_);
   }
 
   void start() {
