@@ -276,6 +276,33 @@ TEST(RestartsOfPrograms, ByHowTheyEnd) {
   EXPECT_THAT(without.error, Not(HasSubstr("not started again")));
 }
 
+// A process that has lost its mpirun and does not end by itself is ended before the next start.
+TEST(RestartsOfPrograms, BeginWhenTheOldProcessesAreGone) {
+  const TemporaryDirectory folder;
+  const std::string script = fmt::format(
+      "cd '{}'; if [ -e first ]; then kill -0 $(cat first) && touch both; exit 0; fi; echo $$ > first; kill -9 $PPID; "
+      "sleep 100 & wait",
+      folder.path().string());
+  const Result r = partita({"launch", "-n", "1", "--restarts", "1", "--", "/bin/sh", "-c", script});
+  EXPECT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.error, HasSubstr("mpirun was ended by signal 9"));
+  EXPECT_TRUE(fs::exists(folder / "first"));
+  EXPECT_FALSE(fs::exists(folder / "both"));
+}
+
+// Who has asked for the end does not want another start, however the ranks end.
+TEST(RestartsOfPrograms, NotAfterCtrlC) {
+  const TemporaryDirectory folder;
+  const std::string script =
+      fmt::format("trap '' USR1; echo >> '{}'; sleep 2; kill -9 $$", (folder / "starts").string());
+  Process process(command_line({"launch", "-n", "1", "--restarts", "5", "--", "/bin/sh", "-c", script}));
+  ASSERT_TRUE(process.until([&] { return fs::exists(folder / "starts"); }, seconds(30)));
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.end(seconds(60)).code, 1);
+  EXPECT_EQ(words_of(folder / "starts").size(), 1U);
+  EXPECT_THAT(process.seen().error, AllOf(HasSubstr("was ended by signal 9"), Not(HasSubstr(": restart "))));
+}
+
 TEST(RestartsOfCommands, AreForTraining) {
   const TemporaryDirectory folder;
   const Result eval = partita({"launch", "-n", "2", "--restarts=1", "--", "eval", "x", "--data", "y"});
