@@ -53,7 +53,7 @@ TEST(DiskWarning, NamesTheKeys) {
   EXPECT_EQ(disk_warning(1 << 30, c, 100, int64_t{3} << 30), "");
   EXPECT_EQ(disk_warning(1 << 30, c, 100, (int64_t{3} << 30) - 1),
             "3 checkpoints of 1.0 GiB will be held in runs/a, where 3.0 GiB is free: free some space, save fewer "
-            "(checkpoint.every, keep_last, keep_every), or choose another run.directory");
+            "(checkpoint.every, interval, keep_last, keep_every, keep_hours), or choose another run.directory");
   c.checkpoint.every = 0;
   EXPECT_THAT(disk_warning(1 << 30, c, 100, 0), HasSubstr("1 checkpoint of"));
   c.checkpoint = {.every = 1, .keep_last = 0};
