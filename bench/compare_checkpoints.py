@@ -5,11 +5,11 @@
   bench/compare_checkpoints.py --device cuda --json result.json -- \\
       --model.kind=llama --model.layers=22 --precision.compute=bf16       # further words go to partita bench checkpoint
 
-A round is ours, theirs. Both save as many bytes: master weights and two moments in fp32. "at once": training waits until
-the checkpoint is on the disk (both call fsync); GB/s. "background": the milliseconds for which training is stopped.
-Ours is what a save adds to the steps that are made meanwhile (extra) and for how long the training thread waited
-(waited); theirs is the call of async_save alone, and with the copy, which the next update must wait for. Ratios are
-medians over rounds, ours to theirs, so that more GB/s and fewer milliseconds are better.
+A round is ours, theirs. Both save as many bytes: master weights and two moments in fp32. "at once": training waits
+until the checkpoint is on the disk (both call fsync); GB/s. "background": the milliseconds for which training is
+stopped. Ours is what a save adds to the steps that are made meanwhile (extra) and for how long the training thread
+waited (waited); theirs is the call of async_save alone, and with the copy, which the next update must wait for. Ratios
+are medians over rounds, ours to theirs, so that more GB/s and fewer milliseconds are better.
 """
 import argparse
 import json
@@ -36,7 +36,8 @@ def output(command, **variables):
 def ours(args, folder):
     variables = {"LD_LIBRARY_PATH": args.library_path} if args.library_path else {}
     return output([args.program, "bench", "checkpoint", f"--train.device={args.device}", *(args.words or MODEL),
-                   "--steps", args.steps, "--warmup", 2, "--saves", args.saves, "--folder", folder / "ours"], **variables)
+                   "--steps", args.steps, "--warmup", 2, "--saves", args.saves, "--folder", folder / "ours"],
+                  **variables)
 
 
 def theirs(args, folder, size):
@@ -51,7 +52,8 @@ def rows(rounds):
     lines = [f"{rounds[0][0]['checkpoint_bytes'] / 1e9:.2f} GB, a step of {median(lambda a, _: a['ms']):.0f} ms", "",
              "| | Partita | DCP | ratio |", "|---|---|---|---|"]
     figures = [("at once, GB/s", lambda a: a["at_once"]["gb_per_s"], lambda b: b["at_once_gb_per_s"]),
-               ("background, until on disk, GB/s", lambda a: a["background"]["gb_per_s"], lambda b: b["async_gb_per_s"]),
+               ("background, until on disk, GB/s", lambda a: a["background"]["gb_per_s"],
+                lambda b: b["async_gb_per_s"]),
                ("background, waited / call, ms", lambda a: a["background"]["waited_ms"], lambda b: b["async_call_ms"]),
                ("background, extra / with copy, ms", lambda a: a["background"]["extra_ms"],
                 lambda b: b["async_staged_ms"])]

@@ -5,7 +5,8 @@
 
 What is saved is a dictionary of fp32 tensors, as master weights and two moments: three of each matrix. async_save is
 tuned on GPUs: copies go to pinned memory that is allocated once, in a stream of their own, and files are written by a
-thread. (torch 2.11's DefaultStager allocates anew for every save.) It prints one line of JSON; the median of several rounds, after one that is not counted.
+thread. (torch 2.11's DefaultStager allocates anew for every save.) It prints one line of JSON; the median of several
+rounds, after one that is not counted.
 """
 import argparse
 import concurrent.futures

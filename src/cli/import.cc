@@ -26,7 +26,8 @@ void add_import_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   add_text(*command, "MODEL", a->model, "MODEL",
            "Hugging Face folder: config.json and model.safetensors (or its shards, or pytorch_model.bin, read without "
-           "running its pickle code). Or a checkpoint of torch.distributed.checkpoint (FSDP, torchtitan) or Megatron-LM. "
+           "running its pickle code). Or a checkpoint of torch.distributed.checkpoint (FSDP, torchtitan) or "
+           "Megatron-LM. "
            "Or a GPT-2 of llm.c: NAME.bin")
       ->required();
   add_text(*command, "RUN", a->run, "RUN", "Folder to create: checkpoints/step-00000000 and the tokenizer")->required();

@@ -95,7 +95,7 @@ TEST(BackgroundSave, TellsWhenTheCopyIsMade) {
   SavingRank saving(rank.state);
   Alone alone;
   Gate gate;
-  BackgroundSave save(root.path(), 1, rank.state, saving.memory, alone, {}, gate.entry());
+  BackgroundSave save(root.path(), 1, rank.state, saving.memory, alone, {.enter = gate.entry()});
   EXPECT_FALSE(save.is_copied());
   EXPECT_FALSE(save.is_idle());
   auto waiting = std::async(std::launch::async, [&] { save.wait_copied(); });
@@ -117,8 +117,8 @@ TEST(BackgroundSave, NothingIsCompleteBeforeAllRanksHaveWritten) {
   run_ranks(2, [&](Peers& peers) {
     RankMemory& rank = layout[static_cast<size_t>(peers.rank())];
     SavingRank saving(rank.state);
-    BackgroundSave save(root.path(), 2, rank.state, saving.memory, peers, {.retention = {.keep_last = 1}},
-                        peers.rank() == 1 ? gate.entry() : nullptr);
+    BackgroundSave save(root.path(), 2, rank.state, saving.memory, peers,
+                        {.retention = {.keep_last = 1}, .enter = peers.rank() == 1 ? gate.entry() : nullptr});
     if (peers.rank() == 0) {
       while (!save.is_idle()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       EXPECT_EQ(find_latest(root.path()), before);

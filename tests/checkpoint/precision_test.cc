@@ -137,7 +137,8 @@ TEST(Precision, IsLoggedOnceByRankZero) {
   run_ranks(
       3, [&](Peers& peers) { (void)load_checkpoint(folder, layout[static_cast<size_t>(peers.rank())].state, peers); });
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::string note = "the checkpoint was saved in another precision: 5 tensors from fp32 to bf16, rounded to nearest\n";
+  const std::string note =
+      "the checkpoint was saved in another precision: 5 tensors from fp32 to bf16, rounded to nearest\n";
   EXPECT_THAT(said, HasSubstr(note));
   EXPECT_EQ(said.find(note), said.rfind(note));
 }

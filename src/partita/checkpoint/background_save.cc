@@ -40,12 +40,11 @@ int64_t snapshot_bytes(const CheckpointContents& contents) {
 }
 
 BackgroundSave::BackgroundSave(std::filesystem::path root, int64_t step, CheckpointContents contents,
-                               std::span<std::byte> memory, Peers& peers, const SaveOptions& options,
-                               std::function<void()> enter)
+                               std::span<std::byte> memory, Peers& peers, const SaveOptions& options)
     : save_(std::move(root), step, contents, peers, options),
       contents_(std::move(contents)),
       copies_(placed_in(memory, contents_)) {
-  start([this, enter = std::move(enter)] {
+  start([this, enter = options.enter] {
     try {
       if (enter) enter();
       copy();

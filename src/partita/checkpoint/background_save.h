@@ -34,11 +34,10 @@ namespace partita::internal {
 
 class BackgroundSave {
  public:
-  // Collective. `memory`, of snapshot_bytes(contents), and what the contents refer to outlive this object; `enter` is
-  // called first in the thread that copies and writes. Errors: those of save_checkpoint that are raised before the
-  // first byte is written.
+  // Collective. `memory`, of snapshot_bytes(contents), and what the contents refer to outlive this object. Errors:
+  // those of save_checkpoint that are raised before the first byte is written.
   BackgroundSave(std::filesystem::path root, int64_t step, CheckpointContents, std::span<std::byte> memory, Peers&,
-                 const SaveOptions& = {}, std::function<void()> enter = nullptr);
+                 const SaveOptions& = {});
   ~BackgroundSave();  // gives up what is not complete
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;

@@ -19,6 +19,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ struct SaveOptions {
   Retention retention = {};
   // Ranks write in turns, 0 to turns - 1, so that few of a machine write at the same time. turns: equal on all ranks.
   int turn = 0, turns = 1;
+  std::function<void()> enter = nullptr;  // called first in threads that copy or write
 };
 
 // Writes ROOT/step-STEP (step >= 0) and returns it. An existing checkpoint of the same step is replaced once the new

@@ -51,8 +51,8 @@ void remove_partials(const std::filesystem::path& root);
 void remove_checkpoint(const std::filesystem::path& folder);
 // Durably renames `partial` to `folder` and removes the previous `folder`. If the file system can exchange two names, a
 // complete checkpoint has the name at every moment. Otherwise (NFS) the old one is briefly called
-// "FOLDER.replaced.partial": if the process is killed then, `folder` does not exist until remove_partials(). `named`, if
-// not null, becomes true with the new name: an error after that (the name is not yet durable) leaves both versions.
+// "FOLDER.replaced.partial": if the process is killed then, `folder` does not exist until remove_partials(). `named`,
+// if not null, becomes true with the new name: an error after that (the name is not yet durable) leaves both versions.
 void publish(const std::filesystem::path& partial, const std::filesystem::path& folder, bool* named = nullptr);
 
 }  // namespace partita::internal

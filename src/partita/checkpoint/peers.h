@@ -35,8 +35,8 @@ class Alone final : public Peers {
 };
 
 // Runs `work` on every rank and shares the outcome: returns all results in rank order. If any rank threw, all ranks
-// throw the same AgreedError: the message of the first failing rank, with its number; Damaged if every failing rank threw
-// Damaged. So no rank continues alone, and none waits for one that has stopped.
+// throw the same AgreedError: the message of the first failing rank, with its number; Damaged if every failing rank
+// threw Damaged. So no rank continues alone, and none waits for one that has stopped.
 [[nodiscard]] std::vector<std::string> agree(Peers&, const std::function<std::string()>& work);
 
 // Waits until is_done(at most so long) says yes on every rank. Ranks ask each other about once a second, so that no

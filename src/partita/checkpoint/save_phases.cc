@@ -1,6 +1,8 @@
 #include "partita/checkpoint/save_phases.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -100,7 +102,7 @@ SavePhases::SavePhases(fs::path root, int64_t step, const CheckpointContents& st
     : root_(std::move(root)),
       folder_(root_ / step_folder_name(step)),
       partial_(partial_path(folder_)),
-      options_(options),
+      options_(std::move(options)),
       leader_(peers.rank() == 0) {
   try {
     ranks_ = parse_all(agree(peers, [&] {
@@ -171,6 +173,26 @@ void SavePhases::finish(Peers& peers) {
     rethrow();
     return std::string();
   });
+}
+
+void SavePhases::run(const CheckpointContents& state, Peers& peers) {
+  for (int turn = 0; turn < options_.turns; ++turn) {
+    std::future<void> written;
+    // A thread that the system does not give is a failure of this rank's files.
+    if (turn == options_.turn)
+      attempt([&] {
+        written = std::async(std::launch::async, [&] {
+          if (options_.enter) options_.enter();
+          write(state);
+        });
+      });
+    wait_for_all(peers, [&](std::chrono::milliseconds most) {
+      return !written.valid() || written.wait_for(most) == std::future_status::ready;
+    });
+  }
+  gather(peers);
+  publish();
+  finish(peers);
 }
 
 int64_t SavePhases::bytes() const {

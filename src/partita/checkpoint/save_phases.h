@@ -6,6 +6,8 @@
 //   save.publish();                                             // rank 0: manifest, rename, removal of old ones
 //   save.finish(peers);                                         // collective: it is durable
 //
+// or all of them while the caller waits: save.run(contents, peers).
+//
 // A phase that fails is reported by the next collective one, on all ranks and with the same message. Until finish() the
 // folder is partial; if it is not reached, rank 0 removes the folder.
 #pragma once
@@ -36,6 +38,8 @@ class SavePhases {
   void gather(Peers&);
   void publish();
   void finish(Peers&);
+  // Collective. Writes in turns, in a thread, so that ranks whose disk is slow keep no other in a collective for long.
+  void run(const CheckpointContents&, Peers&);
 
   // From another thread: write() stops soon, with an error.
   void give_up() { given_up_ = true; }

@@ -1,5 +1,5 @@
-// The current GPU of a thread. New threads start with the first GPU: copies for another one would allocate memory there,
-// too, and kernels for its streams would fail.
+// The current GPU of a thread. New threads start with the first GPU: copies for another one would allocate memory
+// there, too, and kernels for its streams would fail.
 //
 //   std::thread thread([enter = device_of_this_thread()] { enter(); ... });
 #pragma once

@@ -1,6 +1,8 @@
 // Pieces of a checkpoint from what a rank holds of sharded parameters.
 //
-//   for (const OwnedBox& owned : engine.owned_boxes()) add_pieces(state, first.at(owned.parameter->name), owned, {.reads = device_reads(device)});
+//   const auto reads = device_reads(device);
+//   for (const OwnedBox& owned : engine.owned_boxes())
+//     add_pieces(state, first.at(owned.parameter->name), owned, {.reads = reads});
 #pragma once
 #include <ATen/core/Tensor.h>
 

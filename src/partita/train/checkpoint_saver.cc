@@ -1,8 +1,6 @@
 #include "partita/train/checkpoint_saver.h"
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +53,8 @@ CheckpointSaver::~CheckpointSaver() {
 SaveOptions CheckpointSaver::save_options() const {
   return {.retention = retention_of(options_.checkpoint),
           .turn = writer_turn(options_.local_rank, options_.checkpoint.writers),
-          .turns = turns_};
+          .turns = turns_,
+          .enter = device_of_this_thread()};
 }
 
 bool CheckpointSaver::prepare_memory(const CheckpointContents& contents) {
@@ -107,7 +106,7 @@ std::optional<SaveMetrics> CheckpointSaver::begin(int64_t step, CheckpointConten
   running->save.emplace(
       options_.root, step, std::move(contents),
       std::span(reinterpret_cast<std::byte*>(memory_.data_ptr()), static_cast<size_t>(memory_.numel())), peers_,
-      save_options(), device_of_this_thread());
+      save_options());
   running->metrics.stall_seconds = since.seconds();
   running_ = std::move(running);
   hold_updates(Event(running_));
@@ -148,25 +147,10 @@ std::optional<SaveMetrics> CheckpointSaver::go_on(const std::function<bool()>& p
   return done;
 }
 
-// Written by a thread, too, so that ranks whose disk is slow keep no other rank in a collective for long.
 SaveMetrics CheckpointSaver::save_now(int64_t step, const CheckpointContents& contents, const Timer& since) {
   count_buffers(contents);
-  const SaveOptions options = save_options();
-  SavePhases save(options_.root, step, contents, peers_, options);
-  for (int turn = 0; turn < options.turns; ++turn) {
-    std::future<void> written;
-    if (turn == options.turn)
-      written = std::async(std::launch::async, [&, enter = device_of_this_thread()] {
-        enter();
-        save.write(contents);
-      });
-    wait_for_all(peers_, [&](std::chrono::milliseconds most) {
-      return !written.valid() || written.wait_for(most) == std::future_status::ready;
-    });
-  }
-  save.gather(peers_);
-  save.publish();
-  save.finish(peers_);
+  SavePhases save(options_.root, step, contents, peers_, save_options());
+  save.run(contents, peers_);
   return {.folder = save.folder(),
           .step = step,
           .bytes = save.bytes(),

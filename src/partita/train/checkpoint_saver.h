@@ -29,8 +29,8 @@ namespace partita::internal {
   return {.keep_last = static_cast<int>(c.keep_last), .keep_every = c.keep_every, .keep_hours = c.keep_hours};
 }
 
-// Whether a copy of what a rank saves is made. free: bytes that it can allocate, without those of the other ranks of its
-// machine. Pure.
+// Whether a copy of what a rank saves is made. free: bytes that it can allocate, without those of the other ranks of
+// its machine. Pure.
 [[nodiscard]] bool fits_in_background(Switch background, int64_t snapshot_bytes, int64_t free);
 
 // The turn of a rank among those of its machine, of which `writers` write at the same time (0: all). Pure.
@@ -48,8 +48,8 @@ class CheckpointSaver {
   CheckpointSaver(Options, Communicator& ranks);
   ~CheckpointSaver();  // gives up a running save; its event has then happened
 
-  // All that follow are collective, but for is_idle. Errors: those of save_checkpoint, the same on all ranks; the save is
-  // then over.
+  // All that follow are collective, but for is_idle. Errors: those of save_checkpoint, the same on all ranks; the save
+  // is then over.
 
   // Begins a save, after the last one is complete. hold_updates(event): what `contents` refer to must not change until
   // the event. `since`: when training stopped for it. Returns the checkpoint if it is complete on return.
